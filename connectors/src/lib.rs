@@ -22,7 +22,7 @@
 )]
 
 pub mod generate;
-mod moment;
+mod lenient_timestamp;
 pub mod source;
 pub mod storage;
 pub mod transcript;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use gristmill_connectors::transcript::foreign::FOREIGN_FORMATS;
+use gristmill_connectors::transcript::detect::foreign_formats::FOREIGN_FORMATS;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 
 /// The samples: a file for each format, whose first line is the name in messages and whose rest is

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gristmill_connectors::transcript::check::check_round_trip;
-use gristmill_connectors::transcript::grains::{GrainOutput, grains_of, read_grains};
+use gristmill_connectors::transcript::exchange::round_trip_report::check_round_trip;
+use gristmill_connectors::transcript::grain_output::{
+    GrainOutput, grains_of_exchanges, grains_of_transcript,
+};
 use gristmill_connectors::transcript::kind::TranscriptKind;
-use gristmill_connectors::transcript::read::ReadOptions;
-use gristmill_connectors::transcript::told::told;
+use gristmill_connectors::transcript::options::ReadOptions;
+use gristmill_connectors::transcript::parse::parse;
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::registry;
 use gristmill_connectors::wire::standalone_body::detect_standalone_body;
@@ -60,8 +62,8 @@ fn addresses(lines: &[Vec<u8>], threads: usize) -> BTreeSet<String> {
         threads,
         ..ReadOptions::default()
     };
-    read_grains(&lines.join(&b'\n'), options, &mut |output| match output {
-        GrainOutput::Grain(_, grain) => {
+    grains_of_exchanges(&lines.join(&b'\n'), options, &mut |output| match output {
+        GrainOutput::Message(_, grain) => {
             assert!(addresses.insert(grain.address.to_string()), "made twice")
         }
         other => panic!("{other:?}"),
@@ -80,9 +82,10 @@ fn every_recorded_exchange_comes_back_or_is_kept_whole() {
         "{:?}",
         report.differences
     );
-    let sum = |of: fn(&gristmill_connectors::transcript::check::EndpointReport) -> u64| -> u64 {
-        report.endpoints.iter().map(of).sum()
-    };
+    let sum = |of: fn(
+        &gristmill_connectors::transcript::exchange::round_trip_report::EndpointReport,
+    ) -> u64|
+     -> u64 { report.endpoints.iter().map(of).sum() };
     println!(
         "{} equal, {} kept whole",
         sum(|endpoint| endpoint.equal),
@@ -137,12 +140,12 @@ fn logs_of_agents_are_told_apart_and_read() {
             }
             assert_eq!(found, Some(kind), "{}", file.display());
             let (mut grains, mut faults) = (0, 0);
-            grains_of(
+            grains_of_transcript(
                 &bytes,
                 kind,
                 ReadOptions::default(),
                 &mut |output| match output {
-                    GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
+                    GrainOutput::Message(..) | GrainOutput::Standalone(_) => grains += 1,
                     GrainOutput::Fault(_) => faults += 1,
                 },
             );
@@ -164,13 +167,13 @@ fn a_database_of_checkpoints_tells_what_its_snapshots_tell() {
         let bytes = fs::read(folder.join(name)).unwrap();
         assert_eq!(TranscriptKind::detect(&bytes, name), Some(kind));
         let mut messages = Vec::new();
-        told(&bytes, kind, ReadOptions::default(), &mut |part| {
+        parse(&bytes, kind, ReadOptions::default(), &mut |part| {
             assert!(part.faults.is_empty(), "{:?}", part.faults);
-            messages.extend(part.said.into_iter().map(|said| {
+            messages.extend(part.messages.into_iter().map(|placed| {
                 (
-                    said.message.role,
-                    said.message.content.len(),
-                    said.position.depth(),
+                    placed.message.role,
+                    placed.message.content.len(),
+                    placed.position.depth(),
                 )
             }));
         });
@@ -231,13 +234,13 @@ fn no_sample_of_another_format_is_taken_for_a_kind_that_is_read() {
                 // fault says why.
                 Some(TranscriptKind::Sqlite) => {
                     let (mut grains, mut faults) = (0, 0);
-                    grains_of(
+                    grains_of_transcript(
                         &bytes,
                         TranscriptKind::Sqlite,
                         ReadOptions::default(),
                         &mut |output| match output {
                             GrainOutput::Fault(_) => faults += 1,
-                            GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
+                            GrainOutput::Message(..) | GrainOutput::Standalone(_) => grains += 1,
                         },
                     );
                     if (grains, faults) != (0, 1) {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use gristmill_connectors::source::SourceKind;
-use gristmill_connectors::transcript::convert::Form;
+use gristmill_connectors::transcript::convert::OutputFormat;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 
 /// Name of automatic detection.
@@ -24,7 +24,7 @@ pub struct TranscriptKindArg(pub Option<TranscriptKind>);
 
 /// Output format of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TranscriptFormArg(pub Form);
+pub struct TranscriptFormArg(pub OutputFormat);
 
 impl SourceKindArg {
     /// Automatic detection.
@@ -38,7 +38,7 @@ impl TranscriptKindArg {
 
 impl TranscriptFormArg {
     /// Canonical messages.
-    pub const DEFAULT: TranscriptFormArg = TranscriptFormArg(Form::Messages);
+    pub const DEFAULT: TranscriptFormArg = TranscriptFormArg(OutputFormat::Messages);
 }
 
 impl ValueEnum for SourceKindArg {
@@ -69,19 +69,24 @@ impl ValueEnum for TranscriptKindArg {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(value(self.0.map(|kind| (kind.name(), kind.about()))))
+        Some(value(self.0.map(|kind| (kind.name(), kind.description()))))
     }
 }
 
 impl ValueEnum for TranscriptFormArg {
     fn value_variants<'a>() -> &'a [TranscriptFormArg] {
-        static ALL: LazyLock<Vec<TranscriptFormArg>> =
-            LazyLock::new(|| Form::ALL.iter().copied().map(TranscriptFormArg).collect());
+        static ALL: LazyLock<Vec<TranscriptFormArg>> = LazyLock::new(|| {
+            OutputFormat::ALL
+                .iter()
+                .copied()
+                .map(TranscriptFormArg)
+                .collect()
+        });
         &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(value(Some((self.0.name(), self.0.about()))))
+        Some(value(Some((self.0.name(), self.0.description()))))
     }
 }
 

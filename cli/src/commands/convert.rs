@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind};
 
 use gristmill_connectors::source::{Source, SourceBytes, discover, fetch};
-use gristmill_connectors::transcript::check::{CheckReport, EndpointReport, check_round_trip};
-use gristmill_connectors::transcript::convert::{Conversion, Form, Notice, convert};
+use gristmill_connectors::transcript::convert::{Conversion, Notice, OutputFormat, convert};
+use gristmill_connectors::transcript::exchange::normalize::normalize;
+use gristmill_connectors::transcript::exchange::round_trip_report::{
+    CheckReport, EndpointReport, check_round_trip,
+};
 use gristmill_connectors::transcript::kind::TranscriptKind;
-use gristmill_connectors::transcript::read::ReadOptions;
-use gristmill_connectors::transcript::recast::recast;
+use gristmill_connectors::transcript::options::ReadOptions;
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::registry;
 use gristmill_schemas::message::{TimeSource, Timestamp};
@@ -61,10 +63,10 @@ pub async fn run(
             ..ReadOptions::default()
         };
         if arguments.check_round_trip {
-            let recast = recast(&bytes, kind_of(arguments.from.0, source, &bytes));
-            let lines = recast
+            let normalized = normalize(&bytes, kind_of(arguments.from.0, source, &bytes));
+            let lines = normalized
                 .as_ref()
-                .map_or(&bytes[..], |recast| recast.lines.as_bytes());
+                .map_or(&bytes[..], |normalized| normalized.lines.as_bytes());
             let report = check_round_trip(lines, options);
             problems += report_check(source, &report);
             report
@@ -77,7 +79,7 @@ pub async fn run(
             from: kind_of(arguments.from.0, source, &bytes),
             to: arguments.to.0,
             options,
-            target: adapter.filter(|_| arguments.to.0 == Form::Exchanges),
+            target: adapter.filter(|_| arguments.to.0 == OutputFormat::Exchanges),
             prices: &prices,
         };
         match write_one(source, &bytes, conversion) {

@@ -64,7 +64,7 @@ impl SourceKind {
             SourceKind::Container => "`.mg` containers",
             SourceKind::Frames => "Length-prefixed frames",
             SourceKind::Blob => "Single grains",
-            SourceKind::Transcript(kind) => kind.about(),
+            SourceKind::Transcript(kind) => kind.description(),
         }
     }
 

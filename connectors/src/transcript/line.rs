@@ -1,4 +1,4 @@
-//! Lines of a file, and what can be wrong with one.
+//! The lines of a file, and the faults of lines that can't be read.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,50 +7,53 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::json::{Json, JsonErrorKind, JsonParser};
 use memchr::memchr;
 
-/// The longest line that is read, in bytes.
+/// Maximum length of a line, in bytes.
 pub const LINE_LIMIT_BYTES: usize = 256 << 20;
 
-/// A line that isn't blank.
+/// A non-blank line of a file.
+///
+/// Entries of files without lines (rows of a database, items of an array) are numbered like lines
+/// and have an empty range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Which line of the file it is, counted from 1.
+    /// The line number, counted from 1.
     pub number: u64,
-    /// Its bytes in the file, without the line's end.
+    /// Its bytes in the file, without surrounding whitespace.
     pub range: Range<usize>,
 }
 
-/// Why a line can't be read.
+/// The reason why a line can't be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineFault {
-    /// The line, counted from 1.
+    /// The line number, counted from 1.
     pub number: u64,
     /// Its bytes in the file.
     pub range: Range<usize>,
-    /// What kind of fault it is.
+    /// The kind of fault.
     pub code: FaultCode,
-    /// What is wrong, for people.
+    /// The description for the user.
     pub message: String,
 }
 
-/// Kinds of faults.
+/// The kind of a [`LineFault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultCode {
-    /// It isn't JSON.
+    /// The line is not JSON.
     Json,
-    /// It isn't UTF-8.
+    /// The line is not UTF-8.
     Utf8,
-    /// It is longer than [`LINE_LIMIT_BYTES`].
+    /// The line is longer than [`LINE_LIMIT_BYTES`].
     TooLong,
-    /// It is JSON, but not of the kind that the file holds.
+    /// The line is JSON, but not of the kind of the file.
     Shape,
-    /// The file as a whole is of no form that its reader knows, so that nothing of it is damaged.
+    /// The file is intact, but none of the forms that its reader supports.
     NotUnderstood,
-    /// No grain can hold what it says.
+    /// The content can't be encoded as a grain.
     Grain(gristmill_schemas::error::ErrorCode),
 }
 
 impl FaultCode {
-    /// The code as it stands in reports and in `rejects`.
+    /// Returns the stable code, as in reports and in `rejects`.
     pub fn name(self) -> &'static str {
         match self {
             FaultCode::Json => "ERR_JSON",
@@ -75,21 +78,21 @@ impl fmt::Display for LineFault {
     }
 }
 
-/// The lines of `bytes` that aren't blank.
+/// Returns the non-blank lines of `bytes`. A leading byte order mark is skipped.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
     let start = if bytes.starts_with(b"\xef\xbb\xbf") {
         3
     } else {
         0
     };
-    let mut at = Some(start);
+    let mut next = Some(start);
     let mut number = 0;
     std::iter::from_fn(move || {
         loop {
-            let start = at.filter(|start| *start < bytes.len())?;
+            let start = next.filter(|start| *start < bytes.len())?;
             let rest = bytes.get(start..)?;
             let length = memchr(b'\n', rest).unwrap_or(rest.len());
-            at = Some(start + length + 1);
+            next = Some(start + length + 1);
             number += 1;
             let line = rest.get(..length).unwrap_or_default();
             let trimmed = line.trim_ascii();
@@ -109,7 +112,7 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
 }
 
 impl Line {
-    /// The fault of this line.
+    /// Returns a fault of this line.
     pub fn fault(&self, code: FaultCode, message: impl Into<String>) -> LineFault {
         LineFault {
             number: self.number,
@@ -119,24 +122,25 @@ impl Line {
         }
     }
 
-    /// The fault that no grain can hold what the line says.
+    /// Returns the fault of a line whose content can't be encoded as a grain.
     pub fn grain_fault(&self, error: &GrainError) -> LineFault {
         self.fault(FaultCode::Grain(error.code), error.detail())
     }
 
-    /// The line's JSON.
+    /// Parses the line as JSON.
     ///
     /// # Errors
-    /// A [`LineFault`] with its code and, where it is known, the byte of the line.
+    /// A [`LineFault`] with code [`FaultCode::Json`], [`FaultCode::Utf8`] or [`FaultCode::TooLong`],
+    /// with the offset in the line where it is known.
     pub fn json<'b>(&self, bytes: &'b [u8]) -> Result<Json<'b>, LineFault> {
-        self.json_by(&mut JsonParser::new(), bytes)
+        self.json_with(&mut JsonParser::new(), bytes)
     }
 
-    /// [`Line::json`] by a parser that reads many lines.
+    /// Like [`Line::json`], with a parser that is reused for many lines.
     ///
     /// # Errors
-    /// As there.
-    pub fn json_by<'b>(
+    /// Those of [`Line::json`].
+    pub fn json_with<'b>(
         &self,
         parser: &mut JsonParser<'b>,
         bytes: &'b [u8],
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_keep_their_numbers_and_places() {
+    fn lines_have_their_numbers_and_ranges() {
         let bytes = b"\xef\xbb\xbf{}\r\n\n  [1]\nlast";
         let found: Vec<_> = lines(bytes)
             .map(|line| (line.number, &bytes[line.range]))
@@ -173,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_has_a_code_and_a_place() {
+    fn a_fault_has_a_line_a_code_and_an_offset() {
         let bytes = b"{\"a\":\n\"\xff\"\n";
         let faults: Vec<_> = lines(bytes)
             .map(|line| line.json(bytes).unwrap_err())
             .collect();
-        let told: Vec<_> = faults
+        let codes: Vec<_> = faults
             .iter()
             .map(|fault| (fault.number, fault.code.name()))
             .collect();
-        assert_eq!(told, [(1, "ERR_JSON"), (2, "ERR_UTF8")]);
+        assert_eq!(codes, [(1, "ERR_JSON"), (2, "ERR_UTF8")]);
         assert!(
             faults[1]
                 .to_string()

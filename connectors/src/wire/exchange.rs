@@ -19,7 +19,7 @@ use super::provider_detection::{
     host_of, path_of, provider_from_address, provider_from_bodies, provider_from_name,
 };
 use super::registry;
-use crate::moment::moment;
+use crate::lenient_timestamp::parse_timestamp;
 
 /// One exchange; borrows from the JSON of its line.
 #[derive(Debug, Clone)]
@@ -289,7 +289,7 @@ fn fold_without_deltas<'a>(
 /// Parses `recorded_at`: a timestamp in one of several notations, or an HTTP date.
 fn recorded_at(json: &Json) -> Option<Timestamp> {
     let http_date = || Timestamp::parse_http_date(json.as_str()?);
-    moment(json)
+    parse_timestamp(json)
         .or_else(http_date)
         .filter(|time| time.fits_grain())
 }

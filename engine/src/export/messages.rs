@@ -10,8 +10,8 @@ use std::path::Path;
 
 use arrow::array::RecordBatch;
 use gristmill_connectors::transcript::convert::{Notice, write_conversation};
-use gristmill_connectors::transcript::said::Said;
-use gristmill_connectors::transcript::sqlite::write::{Entry, MessageDatabase};
+use gristmill_connectors::transcript::parsed::PlacedMessage;
+use gristmill_connectors::transcript::sqlite::write::{MessageDatabase, MessageRow};
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
@@ -66,7 +66,7 @@ impl MessageCollector {
         let Ok(message) = message_of_event(grain) else {
             return Ok(self.database.add_event(grain)?);
         };
-        let entry = Entry {
+        let entry = MessageRow {
             message,
             stop_reason: text("stop_reason").and_then(StopReason::from_text),
             usage: grain.get("token_usage").map(token_usage_of),
@@ -216,7 +216,7 @@ struct BranchTally {
 }
 
 impl BranchTally {
-    fn begin(&mut self, branch: &[Said]) {
+    fn begin(&mut self, branch: &[PlacedMessage]) {
         let session = branch
             .first()
             .map(|said| &*said.message.session_id)

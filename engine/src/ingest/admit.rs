@@ -9,12 +9,14 @@ use std::sync::Arc;
 use futures::future::join_all;
 use gristmill_connectors::ConnectorError;
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, SpoolOptions, fetch_with};
-use gristmill_connectors::transcript::grains::Linker;
+use gristmill_connectors::transcript::frame_spool::{
+    FrameSpool, SpooledTranscript, spool_linked_file, spool_transcript,
+};
+use gristmill_connectors::transcript::grain_output::linker::MessageLinker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::line::{FaultCode, LineFault};
-use gristmill_connectors::transcript::read::{ReadOptions, Together};
-use gristmill_connectors::transcript::spool::{FrameSpool, Spooled, frames_of, frames_together};
-use gristmill_connectors::transcript::tree::Tree;
+use gristmill_connectors::transcript::options::{LinkedFile, ReadOptions};
+use gristmill_connectors::transcript::sighting_index::SightingIndex;
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
@@ -295,7 +297,7 @@ impl Admitter {
             SourceKind::Frames => SourceContent::Frames(bytes),
             SourceKind::Blob => SourceContent::Blob(bytes),
             SourceKind::Transcript(kind) => {
-                let spooled = frames_of(&bytes, kind, self.options(source.modified))?;
+                let spooled = spool_transcript(&bytes, kind, self.options(source.modified))?;
                 return Ok(self.accept_transcript(info, spooled, &bytes, (first, retry), false));
             }
         };
@@ -316,7 +318,7 @@ impl Admitter {
     fn accept_transcript(
         &self,
         info: SourceInfo,
-        spooled: Spooled,
+        spooled: SpooledTranscript,
         bytes: &[u8],
         (first, retry): (u64, RetryMode),
         has_messages: bool,
@@ -334,7 +336,7 @@ impl Admitter {
             .iter()
             .map(|fault| reject_line(context, fault, bytes))
             .collect();
-        let Spooled {
+        let SpooledTranscript {
             frames,
             counts,
             supersessions,
@@ -365,7 +367,11 @@ impl Admitter {
     /// Decides on a file that is read together with others. A file that the lake contains brings
     /// only what waited for it; one that was begun starts again, because the order of its grains
     /// depends on the other files.
-    fn decide_linked(&self, linked: LinkedSource<'_>, linker: &mut Linker) -> Result<Admission> {
+    fn decide_linked(
+        &self,
+        linked: LinkedSource<'_>,
+        linker: &mut MessageLinker,
+    ) -> Result<Admission> {
         let LinkedSource {
             source,
             bytes,
@@ -377,20 +383,20 @@ impl Admitter {
             is_last,
         } = linked;
         let options = ReadOptions {
-            together: Some(Together { tree, file }),
+            linked: Some(LinkedFile { index: tree, file }),
             ..self.options(source.modified)
         };
         let source_kind = SourceKind::Transcript(kind);
         let resume = self.resume_point(&digests.id, source_kind);
-        linker.quiet = resume.is_none();
-        let spooled = frames_together(&bytes, kind, options, linker, is_last)?;
+        linker.is_ingested = resume.is_none();
+        let spooled = spool_linked_file(&bytes, kind, options, linker, is_last)?;
         let info = SourceInfo {
             uri: source.uri,
             id: Some(digests.id),
             kind: Some(source_kind),
             size: bytes.len() as u64,
         };
-        if linker.quiet && spooled.grains == 0 {
+        if linker.is_ingested && spooled.grains == 0 {
             return Ok(Admission::AlreadyIngested(info));
         }
         let retry = resume.map_or(RetryMode::No, |(_, retry)| retry);
@@ -463,7 +469,7 @@ struct LinkedSource<'a> {
     /// True if the first pass found a message in it.
     has_messages: bool,
     /// What the first pass found in all linked files.
-    tree: &'a Tree,
+    tree: &'a SightingIndex,
     /// The number of this file among them.
     file: u32,
     is_last: bool,
@@ -491,7 +497,11 @@ fn reject_line(context: RejectContext<'_>, fault: &LineFault, bytes: &[u8]) -> R
 
 /// Returns why a transcript without grains is unsupported. `None` if it has grains or messages, or
 /// if parts of it are rejected.
-fn unsupported_reason(info: &SourceInfo, spooled: &Spooled, has_messages: bool) -> Option<String> {
+fn unsupported_reason(
+    info: &SourceInfo,
+    spooled: &SpooledTranscript,
+    has_messages: bool,
+) -> Option<String> {
     if spooled.grains > 0 || has_messages {
         return None;
     }

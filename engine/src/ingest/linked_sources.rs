@@ -3,7 +3,7 @@
 //!
 //! Requests resend their whole history, and a client may record each request in a file of its own.
 //! A first pass over all such files of a run records where each message occurs and when it was
-//! first seen. Then the files are read in the order of their first messages, and the [`Linker`]
+//! first seen. Then the files are read in the order of their first messages, and the [`MessageLinker`]
 //! with the links between messages is handed from each file to the next. So neither the order of
 //! the files nor their number changes an address.
 //!
@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind, SourceLocation, fetch};
-use gristmill_connectors::transcript::grains::{Linker, survey};
+use gristmill_connectors::transcript::grain_output::index_sightings;
+use gristmill_connectors::transcript::grain_output::linker::MessageLinker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
-use gristmill_connectors::transcript::read::ReadOptions;
-use gristmill_connectors::transcript::tree::{PLACE_BYTES, Tree};
+use gristmill_connectors::transcript::options::ReadOptions;
+use gristmill_connectors::transcript::sighting_index::{INDEX_ENTRY_BYTES, SightingIndex};
 use gristmill_schemas::message::{TimeSource, Timestamp};
 use tokio::sync::oneshot;
 
@@ -40,13 +41,13 @@ pub(super) struct ReadSlot {
     /// True if the first pass found a message in it.
     pub(super) has_messages: bool,
     /// The messages that the first pass found in all files of the group.
-    pub(super) tree: Arc<Tree>,
+    pub(super) tree: Arc<SightingIndex>,
     /// The number of this file in `tree`.
     pub(super) file: u32,
     /// Receives the links from the file before, once that has been read.
-    pub(super) linker: oneshot::Receiver<Linker>,
+    pub(super) linker: oneshot::Receiver<MessageLinker>,
     /// Sends the links to the next file; `None` for the last one.
-    pub(super) next: Option<oneshot::Sender<Linker>>,
+    pub(super) next: Option<oneshot::Sender<MessageLinker>>,
 }
 
 /// A file of traffic.
@@ -71,7 +72,7 @@ struct LinkedFile {
 /// Files that are read together.
 #[derive(Default)]
 struct LinkGroup {
-    tree: Tree,
+    tree: SightingIndex,
     files: Vec<LinkedFile>,
 }
 
@@ -93,7 +94,7 @@ pub(super) async fn arrange(
     if !files.iter().any(|file| file.is_new) {
         return Ok(sources.into_iter().map(|source| (source, None)).collect());
     }
-    let max_messages = memory / MEMORY_SHARE / PLACE_BYTES;
+    let max_messages = memory / MEMORY_SHARE / INDEX_ENTRY_BYTES;
     let groups = group(files, &sources, admitter.threads, max_messages).await?;
     Ok(in_order(sources, groups))
 }
@@ -197,7 +198,7 @@ async fn group(
         if !group.files.is_empty() && group.tree.len() + tree.len() > max_messages {
             groups.push(std::mem::take(&mut group));
         }
-        let begins = tree.begins().unwrap_or(Timestamp::from_micros(i64::MAX));
+        let begins = tree.earliest().unwrap_or(Timestamp::from_micros(i64::MAX));
         let has_messages = !tree.is_empty();
         group.tree.merge(tree);
         group.files.push(LinkedFile {
@@ -216,7 +217,7 @@ async fn scan(
     source: Source,
     threads: usize,
     number: u32,
-) -> Result<(TrafficFile, Tree, u32)> {
+) -> Result<(TrafficFile, SightingIndex, u32)> {
     let bytes = fetch(&source).await?;
     let scan = move || {
         let fallback =
@@ -226,7 +227,7 @@ async fn scan(
             threads,
             ..ReadOptions::default()
         };
-        let tree = survey(&bytes, file.kind, options, number);
+        let tree = index_sightings(&bytes, file.kind, options, number);
         bytes.release(0..bytes.len());
         (file, tree, number)
     };
@@ -271,7 +272,7 @@ fn slots(group: LinkGroup) -> impl Iterator<Item = (usize, ReadSlot)> {
     });
     let (first, mut linker) = oneshot::channel();
     // Nothing has been linked yet. A receiver that was dropped doesn't need it.
-    let _ = first.send(Linker::default());
+    let _ = first.send(MessageLinker::default());
     let last = files.len().saturating_sub(1);
     files.into_iter().enumerate().map(move |(place, linked)| {
         let TrafficFile {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gristmill_connectors::source::{SealedFile, SourceBytes};
-use gristmill_connectors::transcript::grains::GrainCounts;
+use gristmill_connectors::transcript::grain_output::GrainCounts;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, Frame, IndexState, next_frame};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gristmill_connectors::transcript::grains::GrainCounts;
+use gristmill_connectors::transcript::grain_output::GrainCounts;
 use serde::Serialize;
 
 use super::plan::OutcomeCounts;

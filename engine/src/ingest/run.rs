@@ -11,7 +11,7 @@ use std::time::Instant;
 use chrono::Utc;
 use futures::{StreamExt, stream};
 use gristmill_connectors::source::{Source, SpoolOptions};
-use gristmill_connectors::transcript::grains::GrainCounts;
+use gristmill_connectors::transcript::grain_output::GrainCounts;
 use gristmill_schemas::columns::SourceOutcome;
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};

@@ -1,246 +1,242 @@
 //! LangGraph: items of its store, and snapshots of its threads.
 //!
 //! A snapshot holds the whole state of a thread after a step. Its messages are a conversation that
-//! later snapshots repeat and edits branch; each is told once, with the time of the first snapshot
-//! that has it. Every other channel is a fact of the thread, with a version wherever its value
-//! changed.
+//! later snapshots repeat and edits branch; each message is emitted once, with the time of the first
+//! snapshot that has it. Every other channel is a fact of the thread, with a version for each change
+//! of its value.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
+#[cfg(feature = "sqlite")]
+use gristmill_schemas::json::Object;
 use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
-use super::Export;
-use super::fact::{Chains, Fact, text_of};
-use super::msgpack::decode;
-use super::speech::{role_of, speech};
-use crate::moment::moment_of;
+use super::ExportReader;
+use super::fact::{Fact, text_of};
+use super::framework_message::{parse_message, role_from_name};
+#[cfg(feature = "sqlite")]
+use super::msgpack;
+use super::version_chains::VersionChains;
+use crate::lenient_timestamp::first_timestamp;
+use crate::transcript::conversation_builder::{BuiltMessage, ConversationBuilder};
 use crate::transcript::line::{FaultCode, Line};
-use crate::transcript::read::ReadOptions;
-use crate::transcript::said::Said;
-use crate::transcript::talk::{Spoken, Talk};
-use crate::transcript::told::Told;
-use crate::wire::json_access::{count, items, object, text};
+use crate::transcript::options::ReadOptions;
+use crate::transcript::parsed::{ParsedPart, PlacedMessage};
+#[cfg(feature = "sqlite")]
+use crate::wire::json_access::object;
+use crate::wire::json_access::{count, items, text};
 
-/// The channel of a conversation.
-const MESSAGES: &str = "messages";
+/// The channel that holds the conversation.
+const MESSAGES_CHANNEL: &str = "messages";
 
-/// Members in which an item's value has its text, if it has nothing else.
-const TEXTS: [&str; 6] = ["text", "content", "memory", "data", "value", "fact"];
+/// The subject of facts without a namespace or thread.
+const DEFAULT_SUBJECT: &str = "langgraph";
 
-/// Levels of messages that are wrapped in one another.
-const WRAPPED_LEVELS: usize = 4;
+/// Members of a document that may hold items.
+const ITEM_LISTS: [&str; 2] = ["items", "store"];
 
-/// True for what LangGraph writes.
+/// Names of the only member of a value whose text is the value.
+const TEXT_MEMBERS: [&str; 6] = ["text", "content", "memory", "data", "value", "fact"];
+
+/// Members of an item that have a field in the grain, or that only a search result has.
+const ITEM_REPRESENTED: [&str; 6] = [
+    "namespace",
+    "key",
+    "value",
+    "created_at",
+    "updated_at",
+    "score",
+];
+
+/// Maximum depth of wrapped messages.
+const WRAPPER_DEPTH_LIMIT: usize = 4;
+
+/// Returns true for an entry of LangGraph.
 pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
     is_item(json)
         || is_snapshot(json)
-        || ["items", "store"]
+        || ITEM_LISTS
             .iter()
             .any(|key| items(json, key).first().is_some_and(is_item))
 }
 
 fn is_item(json: &Json) -> bool {
-    let named = json
+    let has_namespace = json
         .get("namespace")
-        .is_some_and(|space| space.as_array().is_some() || space.as_str().is_some());
-    named && json.get("key").and_then(Json::as_str).is_some() && json.get("value").is_some()
+        .is_some_and(|namespace| namespace.as_array().is_some() || namespace.as_str().is_some());
+    has_namespace && json.get("key").and_then(Json::as_str).is_some() && json.get("value").is_some()
 }
 
 fn is_snapshot(json: &Json) -> bool {
-    let configured = |key: &str| {
-        json.get(key)
+    let is_configured = || {
+        json.get("config")
             .is_some_and(|config| config.get("configurable").is_some())
     };
     json.get("values")
         .is_some_and(|values| values.as_object().is_some())
-        && (configured("config")
+        && (is_configured()
             || json.get("checkpoint").is_some()
             || json.get("checkpoint_id").is_some())
 }
 
-/// What was read of an export.
+/// The items and snapshots of an export.
 #[derive(Debug, Default)]
-pub(in crate::transcript) struct LangGraph {
+pub(in crate::transcript) struct LangGraphExport {
     items: Vec<(Json<'static>, Line)>,
     snapshots: Vec<(Json<'static>, Line)>,
 }
 
-impl Export for LangGraph {
-    fn take(&mut self, json: &Json, line: &Line) -> bool {
-        let own = |json: &Json| (json.clone().into_owned(), line.clone());
+impl ExportReader for LangGraphExport {
+    fn add(&mut self, json: &Json, line: &Line) -> bool {
+        let owned = |json: &Json| (json.clone().into_owned(), line.clone());
         if is_item(json) {
-            self.items.push(own(json));
+            self.items.push(owned(json));
         } else if is_snapshot(json) {
-            self.snapshots.push(own(json));
-        } else if let Some(list) = ["items", "store"]
-            .iter()
-            .find_map(|key| json.get(key)?.as_array())
-        {
+            self.snapshots.push(owned(json));
+        } else if let Some(list) = ITEM_LISTS.iter().find_map(|key| json.get(key)?.as_array()) {
             self.items
-                .extend(list.iter().filter(|json| is_item(json)).map(own));
+                .extend(list.iter().filter(|json| is_item(json)).map(owned));
         } else {
             return false;
         }
         true
     }
 
-    fn end(mut self: Box<Self>, options: ReadOptions<'_>, told: &mut Told) {
-        let mut chains = Chains::default();
-        self.items
-            .iter()
-            .for_each(|(item, line)| push_item(item, line, options.fallback, &mut chains));
+    fn finish(mut self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
+        let mut chains = VersionChains::default();
+        for (item, line) in &self.items {
+            push_item(item, line, options.fallback, &mut chains);
+        }
         let order = |(snapshot, _): &(Json, Line)| {
+            let time = first_timestamp(snapshot, &["created_at"]);
             let step = snapshot
                 .get("metadata")
                 .and_then(|metadata| metadata.get("step")?.as_i64());
-            (
-                moment_of(snapshot, &["created_at"]).unwrap_or(options.fallback),
-                step.unwrap_or(0),
-            )
+            (time.unwrap_or(options.fallback), step.unwrap_or(0))
         };
         self.snapshots.sort_by_key(order);
-        let mut said = HashMap::new();
+        let mut known_messages = HashMap::new();
         for (snapshot, line) in &self.snapshots {
-            let snapshot = Snapshot::of(snapshot, line, options.fallback);
-            snapshot.conversation(&mut said, told);
-            snapshot.channels(&mut chains);
+            let snapshot = ThreadSnapshot::new(snapshot, line, options.fallback);
+            snapshot.read_conversation(&mut known_messages, part);
+            snapshot.push_channels(&mut chains);
         }
-        chains.tell(options.namespace, told);
-    }
-}
-
-impl LangGraph {
-    /// Takes a checkpoint that LangGraph keeps in SQLite; false if it can't be read.
-    pub(in crate::transcript) fn checkpoint(&mut self, row: &Checkpoint<'_>, line: Line) -> bool {
-        let decoded = match row.kind {
-            "json" => Json::parse(row.checkpoint).ok().map(Json::into_owned),
-            _ => decode(row.checkpoint),
-        };
-        let Some(values) = decoded
-            .as_ref()
-            .and_then(|checkpoint| checkpoint.get("channel_values"))
-        else {
-            return false;
-        };
-        let mut configurable = Object::new();
-        configurable.insert("thread_id", row.thread.to_owned());
-        configurable.insert("checkpoint_ns", row.space.to_owned());
-        configurable.insert("checkpoint_id", row.id.to_owned());
-        let mut snapshot = Object::new();
-        snapshot.insert("values", visible(values));
-        snapshot.insert("config", object("configurable", configurable));
-        snapshot.insert(
-            "created_at",
-            decoded
-                .as_ref()
-                .and_then(|all| all.get("ts").cloned())
-                .unwrap_or_default(),
-        );
-        snapshot.insert(
-            "metadata",
-            Json::parse(row.metadata)
-                .map(Json::into_owned)
-                .unwrap_or_default(),
-        );
-        self.snapshots.push((Json::Object(snapshot), line));
-        true
-    }
-
-    /// Takes an item of the store that LangGraph keeps in SQLite.
-    pub(in crate::transcript) fn item(&mut self, json: Json<'static>, line: Line) {
-        self.items.push((json, line));
+        chains.emit(options.namespace, part);
     }
 }
 
 /// A row of the checkpoints that LangGraph keeps in SQLite.
-pub(in crate::transcript) struct Checkpoint<'c> {
+#[cfg(feature = "sqlite")]
+pub(in crate::transcript) struct CheckpointRow<'c> {
     pub(in crate::transcript) thread: &'c str,
-    pub(in crate::transcript) space: &'c str,
+    pub(in crate::transcript) namespace: &'c str,
     pub(in crate::transcript) id: &'c str,
-    /// How the checkpoint is encoded: `msgpack` or `json`.
-    pub(in crate::transcript) kind: &'c str,
+    /// The encoding of the checkpoint: `msgpack` or `json`.
+    pub(in crate::transcript) encoding: &'c str,
     pub(in crate::transcript) checkpoint: &'c [u8],
     pub(in crate::transcript) metadata: &'c [u8],
 }
 
-/// The channels of a checkpoint without those by which LangGraph steers itself.
-fn visible(values: &Json<'static>) -> Json<'static> {
+#[cfg(feature = "sqlite")]
+impl LangGraphExport {
+    /// Adds a checkpoint as a snapshot; returns false if it can't be decoded.
+    pub(in crate::transcript) fn add_checkpoint(
+        &mut self,
+        row: &CheckpointRow<'_>,
+        line: Line,
+    ) -> bool {
+        let checkpoint = match row.encoding {
+            "json" => Json::parse(row.checkpoint).ok().map(Json::into_owned),
+            _ => msgpack::decode(row.checkpoint),
+        };
+        let Some(checkpoint) = checkpoint else {
+            return false;
+        };
+        let Some(values) = checkpoint.get("channel_values") else {
+            return false;
+        };
+        let mut configurable = Object::new();
+        configurable.insert("thread_id", row.thread.to_owned());
+        configurable.insert("checkpoint_ns", row.namespace.to_owned());
+        configurable.insert("checkpoint_id", row.id.to_owned());
+        let mut snapshot = Object::new();
+        snapshot.insert("values", public_channels(values));
+        snapshot.insert("config", object("configurable", configurable));
+        let created_at = checkpoint.get("ts").cloned();
+        snapshot.insert("created_at", created_at.unwrap_or_default());
+        let metadata = Json::parse(row.metadata).map(Json::into_owned);
+        snapshot.insert("metadata", metadata.unwrap_or_default());
+        self.snapshots.push((Json::Object(snapshot), line));
+        true
+    }
+
+    /// Adds an item of the store.
+    pub(in crate::transcript) fn add_item(&mut self, json: Json<'static>, line: Line) {
+        self.items.push((json, line));
+    }
+}
+
+/// Returns the channels of a checkpoint except those for the control flow of LangGraph.
+#[cfg(feature = "sqlite")]
+fn public_channels(values: &Json<'static>) -> Json<'static> {
+    let is_internal = |channel: &str| channel.starts_with("__") || channel.starts_with("branch:");
     let channels = values
         .as_object()
         .into_iter()
         .flat_map(|values| values.iter());
-    let own = |channel: &str| channel.starts_with("__") || channel.starts_with("branch:");
-    let shown = channels.filter(|(channel, _)| !own(channel));
     Json::Object(
-        shown
+        channels
+            .filter(|(channel, _)| !is_internal(channel))
             .map(|(channel, value)| (channel.to_owned(), value.clone()))
             .collect(),
     )
 }
 
-/// An item of a store is a fact of its namespace.
-fn push_item(item: &Json, line: &Line, fallback: Timestamp, chains: &mut Chains) {
-    let space = match item.get("namespace") {
+/// Adds an item of a store as a fact of its namespace. A null value deletes the item.
+fn push_item(item: &Json, line: &Line, fallback: Timestamp, chains: &mut VersionChains) {
+    let namespace = match item.get("namespace") {
         Some(Json::Array(parts)) => parts.iter().map(text_of).collect::<Vec<_>>().join("/"),
-        Some(space) => text_of(space),
+        Some(namespace) => text_of(namespace),
         None => String::new(),
     };
     let key = text(item, "key").unwrap_or_default();
-    let time = moment_of(item, &["updated_at", "created_at"]).unwrap_or(fallback);
-    let chain = format!("item {space} {key}");
+    let time = first_timestamp(item, &["updated_at", "created_at"]).unwrap_or(fallback);
+    let chain = format!("item {namespace} {key}");
     let value = item.get("value").unwrap_or(&Json::Null);
     if value.is_null() {
-        // Writing nothing to a key removes it.
-        if let Some(last) = chains
-            .of(&chain)
-            .iter_mut()
-            .max_by_key(|version| version.created_at)
-        {
-            last.ended = Some(time);
-        }
-        return;
+        return chains.end(&chain, time);
     }
-    let subject = if space.is_empty() {
-        "langgraph"
+    let subject = if namespace.is_empty() {
+        DEFAULT_SUBJECT
     } else {
-        &space
+        &namespace
     };
     let relation = if key.is_empty() { "item" } else { &*key };
-    let mut fact = Fact::new(line.clone(), subject, relation, object_of(value), time);
-    fact.user_id = text(value, "user_id").map(|user| user.into_owned());
-    fact.keep(
-        "langgraph",
-        item,
-        &[
-            "namespace",
-            "key",
-            "value",
-            "created_at",
-            "updated_at",
-            "score",
-        ],
-    );
+    let mut fact = Fact::new(line.clone(), subject, relation, value_text(value), time);
+    fact.user_id = text(value, "user_id").map(Cow::into_owned);
+    fact.add_context("langgraph", item, &ITEM_REPRESENTED);
     chains.push(chain, fact);
 }
 
-/// The one text that a value has, or its JSON.
-fn object_of(value: &Json) -> String {
-    let only = value
+/// Returns the text of a value with a single text member, otherwise its JSON.
+fn value_text(value: &Json) -> String {
+    let only_member = value
         .as_object()
         .filter(|object| object.len() == 1)
         .and_then(|object| object.iter().next());
-    match only {
-        Some((key, Json::String(text))) if TEXTS.contains(&key) => text.to_string(),
+    match only_member {
+        Some((key, Json::String(text))) if TEXT_MEMBERS.contains(&key) => text.to_string(),
         _ => text_of(value),
     }
 }
 
 /// The state of a thread after a step.
-struct Snapshot<'s> {
+struct ThreadSnapshot<'s> {
     values: &'s Json<'s>,
     line: &'s Line,
     time: Timestamp,
@@ -248,99 +244,99 @@ struct Snapshot<'s> {
     checkpoint: Option<String>,
 }
 
-impl<'s> Snapshot<'s> {
-    fn of(json: &'s Json<'s>, line: &'s Line, fallback: Timestamp) -> Snapshot<'s> {
+impl<'s> ThreadSnapshot<'s> {
+    fn new(json: &'s Json<'s>, line: &'s Line, fallback: Timestamp) -> ThreadSnapshot<'s> {
         let config = json
             .get("config")
-            .and_then(|config| config.get("configurable"));
-        let config = config.or_else(|| json.get("checkpoint")).unwrap_or(json);
-        let named = |key| {
+            .and_then(|config| config.get("configurable"))
+            .or_else(|| json.get("checkpoint"))
+            .unwrap_or(json);
+        let config_text = |key| {
             text(config, key)
                 .filter(|text| !text.is_empty())
-                .map(|text| text.into_owned())
+                .map(Cow::into_owned)
         };
-        let mut thread = named("thread_id").unwrap_or_else(|| "langgraph".to_owned());
-        // Subgraphs of a thread have a state of their own.
-        if let Some(space) = named("checkpoint_ns") {
-            thread = format!("{thread}/{space}");
+        let mut thread = config_text("thread_id").unwrap_or_else(|| DEFAULT_SUBJECT.to_owned());
+        // A subgraph of a thread has a state of its own.
+        if let Some(namespace) = config_text("checkpoint_ns") {
+            thread = format!("{thread}/{namespace}");
         }
-        Snapshot {
+        ThreadSnapshot {
             values: json.get("values").unwrap_or(&Json::Null),
             line,
-            time: moment_of(json, &["created_at"]).unwrap_or(fallback),
+            time: first_timestamp(json, &["created_at"]).unwrap_or(fallback),
             thread,
-            checkpoint: named("checkpoint_id"),
+            checkpoint: config_text("checkpoint_id"),
         }
     }
 
-    /// The messages that no earlier snapshot had.
-    fn conversation(&self, known: &mut HashMap<Position, Timestamp>, told: &mut Told) {
-        let mut talk = Talk::new(&self.thread);
-        for (number, message) in items(self.values, MESSAGES).iter().enumerate() {
-            let Some((role, message)) = unwrapped(message, WRAPPED_LEVELS) else {
-                let reason = format!("message {number} has no role that is known");
-                told.faults.push(self.line.fault(FaultCode::Shape, reason));
+    /// Appends the messages that no earlier snapshot has. `known` has the times of those of earlier
+    /// snapshots.
+    fn read_conversation(&self, known: &mut HashMap<Position, Timestamp>, part: &mut ParsedPart) {
+        let mut conversation = ConversationBuilder::new(&self.thread);
+        for (index, message) in items(self.values, MESSAGES_CHANNEL).iter().enumerate() {
+            let Some((role, message)) = unwrap_message(message, WRAPPER_DEPTH_LIMIT) else {
+                let reason = format!("message {index} has no role that is known");
+                part.faults.push(self.line.fault(FaultCode::Shape, reason));
                 continue;
             };
-            let spoken = speech(role, message);
-            let content = if spoken.content.is_empty() {
-                vec![ContentBlock::text("")]
-            } else {
-                spoken.content
-            };
-            // Ids are made of times, so a message that is repeated keeps its own.
-            let before = known.get(&talk.place_of(role, &content)).copied();
-            let spoken = talk.say(role, content, before.unwrap_or(self.time));
-            let Spoken {
-                position,
-                parent,
-                message: mut made,
-            } = spoken;
-            if before.is_some() {
-                continue;
+            let mut content = parse_message(role, message).content;
+            if content.is_empty() {
+                content.push(ContentBlock::text(""));
             }
-            known.insert(position, made.created_at);
-            let usage = message
+            // The ids depend on the times, so a repeated message must get the time that it had.
+            let known_time = known
+                .get(&conversation.next_position(role, &content))
+                .copied();
+            let built = conversation.push(role, content, known_time.unwrap_or(self.time));
+            if known_time.is_none() {
+                known.insert(built.position, built.message.created_at);
+                part.messages.push(self.placed_message(built, message));
+            }
+        }
+    }
+
+    /// Returns a message with the metadata of `source`, its JSON.
+    fn placed_message(&self, built: BuiltMessage, source: &Json) -> PlacedMessage {
+        let BuiltMessage {
+            position,
+            parent,
+            mut message,
+        } = built;
+        if message.role == Role::Assistant {
+            let model = source.get("response_metadata").and_then(|metadata| {
+                text(metadata, "model_name")
+                    .or_else(|| text(metadata, "model"))
+                    .map(Cow::into_owned)
+            });
+            message.metadata.model = model.map(Into::into);
+        }
+        PlacedMessage {
+            position,
+            parent,
+            message,
+            stop_reason: None,
+            usage: source
                 .get("usage_metadata")
                 .filter(|usage| !usage.is_null())
-                .map(token_usage);
-            if role == Role::Assistant {
-                let model = message.get("response_metadata").and_then(|about| {
-                    text(about, "model_name")
-                        .or_else(|| text(about, "model"))
-                        .map(|model| model.into_owned())
-                });
-                made.metadata.model = model.map(Into::into);
-            }
-            let line = self.line.clone();
-            told.said.push(Said {
-                position,
-                parent,
-                message: made,
-                stop_reason: None,
-                usage,
-                line,
-            });
+                .map(token_usage),
+            line: self.line.clone(),
         }
     }
 
-    /// The other channels, wherever their values changed.
-    fn channels(&self, chains: &mut Chains) {
+    /// Adds the other channels whose values changed.
+    fn push_channels(&self, chains: &mut VersionChains) {
         let channels = self
             .values
             .as_object()
             .into_iter()
-            .flat_map(|values| values.iter());
-        for (channel, value) in
-            channels.filter(|(channel, value)| *channel != MESSAGES && !value.is_null())
-        {
+            .flat_map(|values| values.iter())
+            .filter(|(channel, value)| *channel != MESSAGES_CHANNEL && !value.is_null());
+        for (channel, value) in channels {
             let key = format!("channel {} {channel}", self.thread);
             let object = text_of(value);
-            if chains
-                .of(&key)
-                .last()
-                .is_some_and(|last| last.object == object)
-            {
+            let last = chains.versions(&key).last();
+            if last.is_some_and(|last| last.object == object) {
                 continue;
             }
             let relation = if channel.is_empty() {
@@ -358,45 +354,39 @@ impl<'s> Snapshot<'s> {
     }
 }
 
-/// The role of a message and the message itself, in any of the forms in which LangChain writes it.
-fn unwrapped<'m>(message: &'m Json<'m>, levels: usize) -> Option<(Role, &'m Json<'m>)> {
-    if levels == 0 {
+/// Returns the role of a message and the message itself, in any of the forms of LangChain.
+fn unwrap_message<'m>(message: &'m Json<'m>, depth: usize) -> Option<(Role, &'m Json<'m>)> {
+    if depth == 0 {
         return None;
     }
-    if let Some(inside) = message
+    let wrapped = message
         .get("kwargs")
         .or_else(|| message.get("data"))
-        .filter(|inside| inside.as_object().is_some())
-    {
+        .filter(|wrapped| wrapped.as_object().is_some());
+    let Some(wrapped) = wrapped else {
+        let role = ["type", "role"]
+            .iter()
+            .filter_map(|key| message.get(key)?.as_str())
+            .find_map(role_from_name)?;
+        return Some((role, message));
+    };
+    unwrap_message(wrapped, depth - 1).or_else(|| {
         let class = items(message, "id")
             .last()
             .and_then(Json::as_str)
-            .or_else(|| message.get("type")?.as_str());
-        return unwrapped(inside, levels - 1).or_else(|| Some((role_of(class?)?, inside)));
-    }
-    let named = ["type", "role"]
-        .iter()
-        .filter_map(|key| message.get(key)?.as_str());
-    named
-        .into_iter()
-        .find_map(role_of)
-        .map(|role| (role, message))
+            .or_else(|| message.get("type")?.as_str())?;
+        Some((role_from_name(class)?, wrapped))
+    })
 }
 
 fn token_usage(usage: &Json) -> TokenUsage {
     let details = usage.get("input_token_details").unwrap_or(&Json::Null);
-    let (cached, written) = (
-        count(details, "cache_read"),
-        count(details, "cache_creation"),
-    );
-    let [prompt, output, total] =
-        ["input_tokens", "output_tokens", "total_tokens"].map(|key| count(usage, key));
-    PromptCount {
-        prompt,
-        cached,
-        written,
-        output,
-        total,
-    }
-    .usage()
+    let counts = PromptCount {
+        prompt: count(usage, "input_tokens"),
+        cached: count(details, "cache_read"),
+        written: count(details, "cache_creation"),
+        output: count(usage, "output_tokens"),
+        total: count(usage, "total_tokens"),
+    };
+    counts.usage()
 }

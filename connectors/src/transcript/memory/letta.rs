@@ -1,27 +1,34 @@
 //! Letta: agent files (`.af`) of both versions, and the checkpoints of their memory blocks.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use gristmill_schemas::json::{Json, JsonError};
-use gristmill_schemas::message::Timestamp;
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::{Role, Timestamp};
 
-use super::Export;
-use super::fact::{Chains, Fact};
-use super::speech::{role_of, speech};
-use crate::moment::moment_of;
-use crate::transcript::kind::whole;
+use super::ExportReader;
+use super::fact::Fact;
+use super::framework_message::{parse_message, role_from_name};
+use super::version_chains::VersionChains;
+use crate::lenient_timestamp::first_timestamp;
+use crate::transcript::conversation_builder::{BuiltMessage, ConversationBuilder};
+use crate::transcript::entries::parse_document;
 use crate::transcript::line::{FaultCode, Line};
-use crate::transcript::read::ReadOptions;
-use crate::transcript::said::Said;
-use crate::transcript::talk::{Spoken, Talk};
-use crate::transcript::told::Told;
+use crate::transcript::options::ReadOptions;
+use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 use crate::wire::json_access::{items, text};
 
 /// The relation of passages, which have no label.
-const PASSAGE: &str = "archival_memory";
+const PASSAGE_RELATION: &str = "archival_memory";
 
-/// Members of a block that have fields of their own, and those that say nothing about the fact.
-const SAID: [&str; 9] = [
+/// The subject of facts without an owner.
+const DEFAULT_OWNER: &str = "letta";
+
+/// Maximum number of checkpoints of a block with distinct times.
+const CHECKPOINTS_LIMIT: i64 = 1 << 20;
+
+/// Members of a block that have a field in the grain or aren't about the fact.
+const BLOCK_REPRESENTED: [&str; 11] = [
     "value",
     "label",
     "created_at",
@@ -31,245 +38,275 @@ const SAID: [&str; 9] = [
     "sequence_number",
     "embedding",
     "embedding_config",
+    "block_id",
+    "id",
 ];
 
-/// True for what Letta writes.
+/// The same of a passage.
+const PASSAGE_REPRESENTED: [&str; 10] = [
+    "value",
+    "label",
+    "created_at",
+    "updated_at",
+    "limit",
+    "text",
+    "sequence_number",
+    "embedding",
+    "embedding_config",
+    "content",
+];
+
+/// Returns true for an entry of Letta.
 pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
-    let list = |key: &str| json.get(key).and_then(Json::as_array).is_some();
-    let is_text = |key: &str| json.get(key).and_then(Json::as_str).is_some();
-    list("agents") && list("blocks")
-        || list("core_memory") && (list("messages") || is_text("agent_type"))
-        || is_text("label")
-            && is_text("value")
+    let has_list = |key: &str| json.get(key).and_then(Json::as_array).is_some();
+    let has_text = |key: &str| json.get(key).and_then(Json::as_str).is_some();
+    has_list("agents") && has_list("blocks")
+        || has_list("core_memory") && (has_list("messages") || has_text("agent_type"))
+        || has_text("label")
+            && has_text("value")
             && (json.get("limit").is_some() || json.get("block_id").is_some())
 }
 
-/// The document inside an agent file that is a JSON string, as some exports are.
-pub(in crate::transcript) fn unwrapped(bytes: &[u8]) -> Option<String> {
-    let begins = bytes.trim_ascii_start().starts_with(b"\"");
-    let parsed: Result<Json, JsonError> = begins.then(|| whole(bytes)).flatten()?;
-    let text = parsed.ok()?.as_str()?.to_owned();
-    let inside = Json::parse(text.as_bytes()).ok()?;
-    is_entry(&inside).then_some(text)
+/// Returns the document in an agent file that is a JSON string, as some exports are.
+pub(in crate::transcript) fn unwrap_string(bytes: &[u8]) -> Option<String> {
+    if !bytes.trim_ascii_start().starts_with(b"\"") {
+        return None;
+    }
+    let text = parse_document(bytes)?.ok()?.as_str()?.to_owned();
+    let document = Json::parse(text.as_bytes()).ok()?;
+    is_entry(&document).then_some(text)
 }
 
-/// What was read of an export.
+/// The agent files and blocks of an export.
 #[derive(Debug, Default)]
-pub(in crate::transcript) struct Letta {
-    documents: Vec<(Json<'static>, Line)>,
+pub(in crate::transcript) struct LettaExport {
+    files: Vec<(Json<'static>, Line)>,
     blocks: Vec<(Json<'static>, Line)>,
 }
 
-impl Export for Letta {
-    fn take(&mut self, json: &Json, line: &Line) -> bool {
-        let known = is_entry(json);
-        if known {
-            let alone = json.get("value").is_some();
-            let list = if alone {
-                &mut self.blocks
-            } else {
-                &mut self.documents
-            };
-            list.push((json.clone().into_owned(), line.clone()));
+impl ExportReader for LettaExport {
+    fn add(&mut self, json: &Json, line: &Line) -> bool {
+        if !is_entry(json) {
+            return false;
         }
-        known
+        let is_block = json.get("value").is_some();
+        let list = if is_block {
+            &mut self.blocks
+        } else {
+            &mut self.files
+        };
+        list.push((json.clone().into_owned(), line.clone()));
+        true
     }
 
-    fn end(self: Box<Self>, options: ReadOptions<'_>, told: &mut Told) {
-        let mut chains = Chains::default();
-        for (document, line) in &self.documents {
-            let document = Document::of(document, line, options.fallback);
-            document.facts(&mut chains);
-            document.talks(told);
+    fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
+        let mut chains = VersionChains::default();
+        for (file, line) in &self.files {
+            let file = AgentFile::new(file, line, options.fallback);
+            file.push_facts(&mut chains);
+            for agent in &file.agents {
+                file.read_conversation(agent, part);
+            }
         }
         for (block, line) in &self.blocks {
-            let owner = text(block, "agent_id").unwrap_or("letta".into());
+            let owner = text(block, "agent_id").unwrap_or(DEFAULT_OWNER.into());
             push_block(block, &owner, line, options.fallback, &mut chains);
         }
-        chains.tell(options.namespace, told);
+        chains.emit(options.namespace, part);
     }
 }
 
 /// An agent file.
-struct Document<'d> {
+struct AgentFile<'d> {
     json: &'d Json<'d>,
     line: &'d Line,
-    /// When it was written.
+    /// When the file was written.
     time: Timestamp,
-    /// One agent in files of the first version, which are the agent themselves.
+    /// The agents; a file of the first version is one agent itself.
     agents: Vec<&'d Json<'d>>,
 }
 
-impl<'d> Document<'d> {
-    fn of(json: &'d Json<'d>, line: &'d Line, fallback: Timestamp) -> Document<'d> {
-        let time = moment_of(json, &["created_at", "updated_at"]).unwrap_or(fallback);
+impl<'d> AgentFile<'d> {
+    fn new(json: &'d Json<'d>, line: &'d Line, fallback: Timestamp) -> AgentFile<'d> {
         let agents = match json.get("agents").and_then(Json::as_array) {
             Some(agents) => agents.iter().collect(),
             None => vec![json],
         };
-        Document {
+        AgentFile {
             json,
             line,
-            time,
+            time: first_timestamp(json, &["created_at", "updated_at"]).unwrap_or(fallback),
             agents,
         }
     }
 
-    /// What people call an agent.
-    fn name(agent: &Json) -> String {
-        let named = ["name", "id"]
-            .iter()
-            .find_map(|key| text(agent, key).filter(|text| !text.is_empty()));
-        named.map_or_else(|| "letta".to_owned(), |name| name.into_owned())
+    /// Returns the name of the first agent, which owns blocks without an owner.
+    fn default_owner(&self) -> String {
+        self.agents
+            .first()
+            .map_or_else(|| DEFAULT_OWNER.to_owned(), |agent| agent_name(agent))
     }
 
-    fn facts(&self, chains: &mut Chains) {
-        let mut owners: HashMap<&str, String> = HashMap::new();
+    /// Adds the blocks and passages of the file and of its agents.
+    fn push_facts(&self, chains: &mut VersionChains) {
+        self.push_shared_blocks(chains);
         for agent in &self.agents {
-            for id in items(agent, "block_ids").iter().filter_map(Json::as_str) {
-                owners.entry(id).or_insert_with(|| Self::name(agent));
-            }
-        }
-        let nobody = || {
-            self.agents
-                .first()
-                .map_or_else(|| "letta".to_owned(), |agent| Self::name(agent))
-        };
-        let owner = |block: &Json| {
-            let id = text(block, "block_id").or_else(|| text(block, "id"));
-            id.and_then(|id| owners.get(&*id).cloned())
-                .unwrap_or_else(nobody)
-        };
-        for key in ["block_history", "blocks"] {
-            for block in items(self.json, key) {
-                push_block(block, &owner(block), self.line, self.time, chains);
-            }
-        }
-        for agent in &self.agents {
-            let name = Self::name(agent);
+            let name = agent_name(agent);
             for key in ["core_memory", "memory_blocks"] {
                 for block in items(agent, key) {
                     push_block(block, &name, self.line, self.time, chains);
                 }
             }
             for key in ["passages", "archival_memory", "archival_passages"] {
-                items(agent, key)
-                    .iter()
-                    .for_each(|passage| self.passage(passage, &name, chains));
+                for passage in items(agent, key) {
+                    self.push_passage(passage, &name, chains);
+                }
             }
         }
-        for passage in self
-            .json
-            .get("agents")
-            .map(|_| items(self.json, "passages"))
-            .unwrap_or_default()
-        {
-            let owner = text(passage, "agent_id").map_or_else(nobody, |id| id.into_owned());
-            self.passage(passage, &owner, chains);
+        if self.json.get("agents").is_some() {
+            for passage in items(self.json, "passages") {
+                let owner = text(passage, "agent_id").map(Cow::into_owned);
+                let owner = owner.unwrap_or_else(|| self.default_owner());
+                self.push_passage(passage, &owner, chains);
+            }
         }
     }
 
-    fn passage(&self, passage: &Json, owner: &str, chains: &mut Chains) {
-        let Some(said) = text(passage, "text").or_else(|| text(passage, "content")) else {
+    /// Adds the blocks of the file, which agents refer to by id.
+    fn push_shared_blocks(&self, chains: &mut VersionChains) {
+        let mut owners: HashMap<&str, String> = HashMap::new();
+        for agent in &self.agents {
+            for id in items(agent, "block_ids").iter().filter_map(Json::as_str) {
+                owners.entry(id).or_insert_with(|| agent_name(agent));
+            }
+        }
+        for key in ["block_history", "blocks"] {
+            for block in items(self.json, key) {
+                let owner = block_id(block).and_then(|id| owners.get(&*id).cloned());
+                let owner = owner.unwrap_or_else(|| self.default_owner());
+                push_block(block, &owner, self.line, self.time, chains);
+            }
+        }
+    }
+
+    fn push_passage(&self, passage: &Json, owner: &str, chains: &mut VersionChains) {
+        let Some(content) = text(passage, "text").or_else(|| text(passage, "content")) else {
             return;
         };
-        let time = moment_of(passage, &["created_at", "updated_at"]).unwrap_or(self.time);
-        let mut fact = Fact::new(self.line.clone(), owner, PASSAGE, said.into_owned(), time);
-        fact.keep("letta", passage, &[&SAID[..], &["content"]].concat());
-        let id = text(passage, "id")
-            .map_or_else(|| format!("{owner} {}", fact.object), |id| id.into_owned());
+        let time = first_timestamp(passage, &["created_at", "updated_at"]).unwrap_or(self.time);
+        let mut fact = Fact::new(
+            self.line.clone(),
+            owner,
+            PASSAGE_RELATION,
+            content.into_owned(),
+            time,
+        );
+        fact.add_context("letta", passage, &PASSAGE_REPRESENTED);
+        let id =
+            text(passage, "id").map_or_else(|| format!("{owner} {}", fact.object), Cow::into_owned);
         chains.push(format!("passage {id}"), fact);
     }
 
-    /// The conversations of all agents.
-    fn talks(&self, told: &mut Told) {
-        for agent in &self.agents {
-            // Ids of agents in a file are mere numbers: the name tells conversations of two files
-            // apart as well as anything.
-            let mut talk = Talk::new("");
-            let model = agent
-                .get("llm_config")
-                .and_then(|config| text(config, "handle"))
-                .map(|handle| handle.replacen('/', ":", 1));
-            for (number, message) in items(agent, "messages").iter().enumerate() {
-                let Some(role) = text(message, "role").and_then(|role| role_of(&role)) else {
-                    let reason = format!(
-                        "message {number} of agent {} has no role that is known",
-                        Self::name(agent)
-                    );
-                    told.faults.push(self.line.fault(FaultCode::Shape, reason));
-                    continue;
-                };
-                let time = moment_of(message, &["created_at", "date"]).unwrap_or(self.time);
-                let spoken = speech(role, &with_content(message));
-                let Spoken {
-                    position,
-                    parent,
-                    mut message,
-                } = talk.say(spoken.role, spoken.content, time);
-                if message.role == gristmill_schemas::message::Role::Assistant {
-                    message.metadata.model = model.clone().map(Into::into);
-                }
-                let line = self.line.clone();
-                told.said.push(Said {
-                    position,
-                    parent,
-                    message,
-                    stop_reason: None,
-                    usage: None,
-                    line,
-                });
+    /// Reads the conversation of an agent. It is unnamed, because the ids of agents are unique only
+    /// within their file.
+    fn read_conversation(&self, agent: &Json, part: &mut ParsedPart) {
+        let mut conversation = ConversationBuilder::new("");
+        let model = agent
+            .get("llm_config")
+            .and_then(|config| text(config, "handle"))
+            .map(|handle| handle.replacen('/', ":", 1));
+        for (index, message) in items(agent, "messages").iter().enumerate() {
+            let Some(role) = text(message, "role").and_then(|role| role_from_name(&role)) else {
+                let reason = format!(
+                    "message {index} of agent {} has no role that is known",
+                    agent_name(agent)
+                );
+                part.faults.push(self.line.fault(FaultCode::Shape, reason));
+                continue;
+            };
+            let time = first_timestamp(message, &["created_at", "date"]).unwrap_or(self.time);
+            let parsed = parse_message(role, &with_content(message));
+            let BuiltMessage {
+                position,
+                parent,
+                mut message,
+            } = conversation.push(parsed.role, parsed.content, time);
+            if message.role == Role::Assistant {
+                message.metadata.model = model.clone().map(Into::into);
             }
+            part.messages.push(PlacedMessage {
+                position,
+                parent,
+                message,
+                stop_reason: None,
+                usage: None,
+                line: self.line.clone(),
+            });
         }
     }
 }
 
-/// The first version has a message's text in `text`.
+/// Returns the name of an agent, or its id if it has none.
+fn agent_name(agent: &Json) -> String {
+    let name = ["name", "id"]
+        .iter()
+        .find_map(|key| text(agent, key).filter(|text| !text.is_empty()));
+    name.map_or_else(|| DEFAULT_OWNER.to_owned(), Cow::into_owned)
+}
+
+/// Returns the message with its text in `content`; files of the first version have it in `text`.
 fn with_content<'m>(message: &'m Json<'m>) -> Json<'m> {
     let mut message = message.reborrow();
     if let Some(object) = message.as_object_mut()
         && !object.contains_key("content")
-        && let Some(said) = object.get("text").cloned()
+        && let Some(text) = object.get("text").cloned()
     {
-        object.insert("content", said);
+        object.insert("content", text);
     }
     message
 }
 
-fn push_block(block: &Json, owner: &str, line: &Line, fallback: Timestamp, chains: &mut Chains) {
+fn block_id<'j>(block: &'j Json<'_>) -> Option<Cow<'j, str>> {
+    text(block, "block_id").or_else(|| text(block, "id"))
+}
+
+/// Adds a memory block, or a checkpoint of one, as a version.
+fn push_block(
+    block: &Json,
+    owner: &str,
+    line: &Line,
+    fallback: Timestamp,
+    chains: &mut VersionChains,
+) {
     let (Some(label), Some(value)) = (text(block, "label"), text(block, "value")) else {
         return;
     };
-    let told = moment_of(block, &["updated_at", "created_at"]);
-    let id = text(block, "block_id")
-        .or_else(|| text(block, "id"))
-        .map_or_else(|| label.to_string(), |id| id.into_owned());
+    let recorded = first_timestamp(block, &["updated_at", "created_at"]);
+    let id = block_id(block).map_or_else(|| label.to_string(), Cow::into_owned);
     let key = format!("{owner} {id}");
-    let time = told.unwrap_or_else(|| checkpoint_time(block, fallback));
+    let time = recorded.unwrap_or_else(|| checkpoint_time(block, fallback));
     let mut fact = Fact::new(line.clone(), owner, &label, value.into_owned(), time);
-    fact.keep("letta", block, &[&SAID[..], &["block_id", "id"]].concat());
+    fact.add_context("letta", block, &BLOCK_REPRESENTED);
     fact.context.insert("letta:block_id", id);
-    let same = chains
-        .of(&key)
-        .iter()
-        .any(|version| version.object == fact.object && told.is_none());
-    if !same {
+    let is_known = recorded.is_none()
+        && chains
+            .versions(&key)
+            .iter()
+            .any(|version| version.object == fact.object);
+    if !is_known {
         chains.push(key, fact);
     }
 }
 
-/// The time of a block that tells none. Checkpoints have a number instead: they stand in its order,
-/// a millisecond apart, before the block as it is now.
+/// Returns the time of a block without one. Checkpoints have a sequence number instead: their times
+/// are a millisecond apart, in its order, before that of the block itself.
 fn checkpoint_time(block: &Json, fallback: Timestamp) -> Timestamp {
     match block.get("sequence_number").and_then(Json::as_i64) {
         Some(number) => {
-            let before = (CHECKPOINTS_LIMIT - number.clamp(0, CHECKPOINTS_LIMIT - 1)) * 1_000;
-            Timestamp::from_micros(fallback.micros().saturating_sub(before))
-                .given_by(fallback.source())
+            let millis_before = CHECKPOINTS_LIMIT - number.clamp(0, CHECKPOINTS_LIMIT - 1);
+            let micros = fallback.micros().saturating_sub(millis_before * 1_000);
+            Timestamp::from_micros(micros).given_by(fallback.source())
         }
         None => fallback,
     }
 }
-
-/// Checkpoints of a block that are kept apart.
-const CHECKPOINTS_LIMIT: i64 = 1 << 20;

@@ -1,30 +1,31 @@
-//! mem0: memories as its API, its exports and its command line give them, and the events of their
+//! mem0: memories as returned by its API, its exports and its command line, and the events of their
 //! history.
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
-use super::Export;
-use super::fact::{Chains, Fact};
-use crate::moment::moment_of;
+use super::ExportReader;
+use super::fact::Fact;
+use super::version_chains::VersionChains;
+use crate::lenient_timestamp::first_timestamp;
 use crate::transcript::line::Line;
-use crate::transcript::read::ReadOptions;
-use crate::transcript::told::Told;
+use crate::transcript::options::ReadOptions;
+use crate::transcript::parsed::ParsedPart;
 use crate::wire::json_access::{items, text};
 
-/// What mem0's memories have in common with nothing else.
+/// The relation of all memories, which are sentences without a predicate.
 const RELATION: &str = "mg:knows";
 
-/// Lists of memories or events in a document.
+/// Members of a document that may hold memories or events.
 const LISTS: [&str; 5] = ["results", "memories", "data", "history", "items"];
 
-/// Whom a memory is about, most telling first.
-const OWNERS: [&str; 8] = [
+/// Members that name the subject of a memory, the most specific first.
+const SUBJECT_MEMBERS: [&str; 8] = [
     "user_id", "userId", "agent_id", "agentId", "app_id", "appId", "run_id", "runId",
 ];
 
-/// Members that have fields of their own, or that a search made.
-const SAID: [&str; 21] = [
+/// Members that have a field in the grain, or that only a search result has.
+const REPRESENTED: [&str; 23] = [
     "memory",
     "data",
     "text",
@@ -46,129 +47,127 @@ const SAID: [&str; 21] = [
     "score",
     "history",
     "is_deleted",
+    "id",
+    "memory_id",
 ];
 
-/// True for what mem0 writes.
+/// Returns true for an entry of mem0.
 pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
-    let listed = |key: &&str| {
-        json.get(key)
-            .and_then(Json::as_array)
-            .and_then(<[Json]>::first)
-            .is_some_and(is_one)
-    };
-    is_one(json) || LISTS.iter().any(listed) || json.get("event_details").is_some_and(is_one)
+    let has_record = |key: &&str| items(json, key).first().is_some_and(is_record);
+    is_record(json)
+        || LISTS.iter().any(has_record)
+        || json.get("event_details").is_some_and(is_record)
 }
 
-/// True for one memory or event.
-fn is_one(json: &Json) -> bool {
-    let is_text = |key: &str| json.get(key).and_then(Json::as_str).is_some();
-    let of_data = || {
-        json.get("data")
-            .is_some_and(|data| text(data, "memory").is_some())
+/// Returns true for a memory or an event.
+fn is_record(json: &Json) -> bool {
+    let has = |key: &str| json.get(key).is_some();
+    let has_memory = || {
+        text(json, "memory").is_some()
+            || json
+                .get("data")
+                .is_some_and(|data| text(data, "memory").is_some())
     };
-    (json.get("id").is_some() || json.get("memory_id").is_some())
-        && (is_text("memory") || of_data())
-        || json.get("memory_id").is_some() && json.get("event").is_some()
+    (has("id") || has("memory_id")) && has_memory() || has("memory_id") && has("event")
 }
 
-/// What was read of an export.
+/// The memories and events of an export.
 #[derive(Debug, Default)]
-pub(in crate::transcript) struct Mem0 {
-    memories: Vec<Entry>,
-    events: Vec<Entry>,
+pub(in crate::transcript) struct Mem0Export {
+    memories: Vec<Mem0Record>,
+    events: Vec<Mem0Record>,
 }
 
 /// A memory or an event.
 #[derive(Debug)]
-struct Entry {
+struct Mem0Record {
     line: Line,
     json: Json<'static>,
 }
 
-impl Export for Mem0 {
-    fn take(&mut self, json: &Json, line: &Line) -> bool {
-        if is_one(json) {
-            self.one(json, line);
+impl ExportReader for Mem0Export {
+    fn add(&mut self, json: &Json, line: &Line) -> bool {
+        if is_record(json) {
+            self.add_record(json, line);
             return true;
         }
         if let Some(details) = json.get("event_details") {
-            return self.take(details, line);
+            return self.add(details, line);
         }
-        let mut known = false;
+        let mut is_known = false;
         for key in LISTS {
             let Some(list) = json.get(key).and_then(Json::as_array) else {
                 continue;
             };
-            // An empty answer is an answer.
-            known |= list.is_empty();
-            list.iter().filter(|json| is_one(json)).for_each(|json| {
-                known = true;
-                self.one(json, line);
-            });
+            // A response without results is valid.
+            is_known |= list.is_empty();
+            for record in list.iter().filter(|json| is_record(json)) {
+                is_known = true;
+                self.add_record(record, line);
+            }
         }
-        known
+        is_known
     }
 
-    fn end(self: Box<Self>, options: ReadOptions<'_>, told: &mut Told) {
-        let mut chains = Chains::default();
+    fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
+        let mut chains = VersionChains::default();
         for event in &self.events {
-            event.versions(options.fallback, &mut chains);
+            event.push_versions(options.fallback, &mut chains);
         }
         for memory in &self.memories {
-            memory.newest(options.fallback, &mut chains);
+            memory.push_newest(options.fallback, &mut chains);
         }
-        chains.tell(options.namespace, told);
+        chains.emit(options.namespace, part);
     }
 }
 
-impl Mem0 {
-    fn one(&mut self, json: &Json, line: &Line) {
-        for event in items(json, "history") {
-            self.events.push(Entry {
-                line: line.clone(),
-                json: event.clone().into_owned(),
-            });
-        }
-        let entry = Entry {
+impl Mem0Export {
+    fn add_record(&mut self, json: &Json, line: &Line) {
+        let record = |json: &Json| Mem0Record {
             line: line.clone(),
             json: json.clone().into_owned(),
         };
+        self.events
+            .extend(items(json, "history").iter().map(record));
         let is_event = json.get("memory_id").is_some() || json.get("event").is_some();
         if is_event {
-            self.events.push(entry)
+            self.events.push(record(json));
         } else {
-            self.memories.push(entry)
+            self.memories.push(record(json));
         }
     }
 
-    /// Takes an event of the history that mem0 keeps in SQLite.
-    pub(in crate::transcript) fn event(&mut self, json: Json<'static>, line: Line) {
-        self.events.push(Entry { line, json });
+    /// Adds an event of the history that mem0 keeps in SQLite.
+    #[cfg(feature = "sqlite")]
+    pub(in crate::transcript) fn add_event(&mut self, json: Json<'static>, line: Line) {
+        self.events.push(Mem0Record { line, json });
     }
 }
 
-impl Entry {
+impl Mem0Record {
+    /// Returns the first non-empty text of the members `keys`.
     fn text(&self, keys: &[&str]) -> Option<String> {
         keys.iter()
             .find_map(|key| text(&self.json, key).filter(|text| !text.is_empty()))
             .map(|text| text.into_owned())
     }
 
-    /// What it is a version of.
-    fn key(&self) -> String {
+    /// Returns the id of the memory.
+    fn memory_id(&self) -> String {
         self.text(&["memory_id", "id"]).unwrap_or_default()
     }
 
+    /// Returns the text of the memory: in one of the members `keys`, or in `data.memory`.
     fn memory(&self, keys: &[&str]) -> Option<String> {
-        let of_data = || text(self.json.get("data")?, "memory").map(|text| text.into_owned());
-        self.text(keys).or_else(of_data)
+        let in_data = || text(self.json.get("data")?, "memory").map(|text| text.into_owned());
+        self.text(keys).or_else(in_data)
     }
 
     fn fact(&self, object: String, time: Timestamp) -> Fact {
-        let owner = self
-            .text(&OWNERS)
-            .unwrap_or_else(|| format!("mem0:{}", self.key()));
-        let mut fact = Fact::new(self.line.clone(), &owner, RELATION, object, time);
+        let subject = self
+            .text(&SUBJECT_MEMBERS)
+            .unwrap_or_else(|| format!("mem0:{}", self.memory_id()));
+        let mut fact = Fact::new(self.line.clone(), &subject, RELATION, object, time);
         fact.user_id = self.text(&["user_id", "userId"]);
         fact.run_id = self.text(&["run_id", "runId"]);
         fact.tags = items(&self.json, "categories")
@@ -176,96 +175,81 @@ impl Entry {
             .filter_map(Json::as_str)
             .map(str::to_owned)
             .collect();
-        fact.valid_to = moment_of(&self.json, &["expiration_date"]);
-        // Events have ids of their own, which say nothing about the memory.
-        fact.context.insert("mem0:id", self.key());
-        fact.keep(
-            "mem0",
-            &self.json,
-            &[&SAID[..], &["id", "memory_id"]].concat(),
-        );
+        fact.valid_to = first_timestamp(&self.json, &["expiration_date"]);
+        // The id of an event isn't kept, only that of its memory.
+        fact.context.insert("mem0:id", self.memory_id());
+        fact.add_context("mem0", &self.json, &REPRESENTED);
         fact
     }
 
-    /// The versions that an event tells of.
-    fn versions(&self, fallback: Timestamp, chains: &mut Chains) {
-        let created = moment_of(&self.json, &["created_at", "createdAt", "timestamp"]);
-        let time = moment_of(&self.json, &["updated_at", "updatedAt"])
+    /// Adds the versions that an event has: the new one, and the old one if the event that added it
+    /// is missing. A deletion ends the newest version.
+    fn push_versions(&self, fallback: Timestamp, chains: &mut VersionChains) {
+        let created = first_timestamp(&self.json, &["created_at", "createdAt", "timestamp"]);
+        let time = first_timestamp(&self.json, &["updated_at", "updatedAt"])
             .or(created)
             .unwrap_or(fallback);
-        let key = self.key();
+        let id = self.memory_id();
         let old = self.text(&["old_memory", "prev_value", "previous_memory"]);
-        if let Some(old) = old.filter(|_| chains.of(&key).is_empty()) {
-            // The event that added it isn't there.
-            let before = created.filter(|created| *created < time).unwrap_or(time);
-            let just_before = || {
-                Timestamp::from_micros(time.micros().saturating_sub(1_000)).given_by(time.source())
-            };
-            let before = if before == time {
-                just_before()
-            } else {
-                before
-            };
-            chains.push(key.clone(), self.fact(old, before));
+        if let Some(old) = old.filter(|_| chains.versions(&id).is_empty()) {
+            let before = created
+                .filter(|created| *created < time)
+                .unwrap_or_else(|| just_before(time));
+            chains.push(id.clone(), self.fact(old, before));
         }
         let event = self
             .text(&["event"])
             .unwrap_or_default()
             .to_ascii_uppercase();
-        let deleted = self
-            .json
-            .get("is_deleted")
-            .is_some_and(|value| value.as_bool() == Some(true) || value.as_i64() == Some(1));
-        if event == "DELETE" || deleted {
-            if let Some(last) = chains
-                .of(&key)
-                .iter_mut()
-                .max_by_key(|version| version.created_at)
-            {
-                last.ended = Some(time);
-            }
-        } else if let Some(new) = self
-            .memory(&["new_memory", "memory", "new_value", "text"])
-            .filter(|_| event != "NONE" && event != "NOOP")
+        if event == "DELETE" || self.is_deleted() {
+            chains.end(&id, time);
+        } else if event != "NONE"
+            && event != "NOOP"
+            && let Some(new) = self.memory(&["new_memory", "memory", "new_value", "text"])
         {
-            chains.push(key, self.fact(new, time));
+            chains.push(id, self.fact(new, time));
         }
     }
 
-    /// The memory as it is now: the newest version, which its history may have told already with
-    /// less about it.
-    fn newest(&self, fallback: Timestamp, chains: &mut Chains) {
+    fn is_deleted(&self) -> bool {
+        self.json
+            .get("is_deleted")
+            .is_some_and(|value| value.as_bool() == Some(true) || value.as_i64() == Some(1))
+    }
+
+    /// Adds a memory as its newest version. If the history has this version already, with less
+    /// metadata, it is replaced; all versions get the subject and the user of the memory.
+    fn push_newest(&self, fallback: Timestamp, chains: &mut VersionChains) {
         let Some(object) = self.memory(&["memory", "text"]) else {
             return;
         };
-        let key = self.key();
+        let id = self.memory_id();
         let times = ["updated_at", "updatedAt", "created_at", "createdAt"];
-        let told = moment_of(&self.json, &times);
-        let known = chains
-            .of(&key)
-            .iter()
-            .map(|version| version.created_at)
-            .max();
-        let fact = self.fact(object, told.or(known).unwrap_or(fallback));
-        let versions = chains.of(&key);
-        for version in versions.iter_mut() {
+        let recorded = first_timestamp(&self.json, &times);
+        let known = chains.newest(&id).map(|version| version.created_at);
+        let fact = self.fact(object, recorded.or(known).unwrap_or(fallback));
+        for version in chains.versions(&id) {
             version.subject.clone_from(&fact.subject);
             version.user_id.clone_from(&fact.user_id);
             version.run_id.clone_from(&fact.run_id);
         }
-        match versions
-            .iter_mut()
-            .max_by_key(|version| version.created_at)
-            .filter(|version| version.object == fact.object)
-        {
+        let newest = chains
+            .newest(&id)
+            .filter(|version| version.object == fact.object);
+        match newest {
             Some(newest) => {
                 *newest = Fact {
                     created_at: newest.created_at,
-                    ended: newest.ended,
+                    ended_at: newest.ended_at,
                     ..fact
                 }
             }
-            None => chains.push(key, fact),
+            None => chains.push(id, fact),
         }
     }
+}
+
+/// Returns the time one millisecond earlier.
+fn just_before(time: Timestamp) -> Timestamp {
+    Timestamp::from_micros(time.micros().saturating_sub(1_000)).given_by(time.source())
 }

@@ -1,52 +1,56 @@
-//! Exports of memory systems: facts with their history as beliefs with supersession chains, and the
-//! conversations beside them.
+//! Exports of memory systems: facts as beliefs with supersession chains, and conversations.
 //!
-//! | export | a fact is | versions of one fact |
+//! | export | a fact is | versions of one fact are |
 //! |---|---|---|
 //! | `mem0` | a memory of a user | the events of its history |
 //! | `letta` | a memory block or passage of an agent | the checkpoints of a block |
 //! | `zep` | an edge of the graph | edges that invalidate each other |
 //! | `langgraph` | an item of a store, a channel of a thread | writes to the same key |
 //!
-//! A version is a grain of its own and takes the place of the one before it; what was deleted, or
-//! expired without a successor, ends. Members of an export that no field of a grain can hold stand
-//! in `context` under the system's name.
+//! A version is a grain of its own that supersedes the previous version. A fact that was deleted, or
+//! expired without a successor, gets an end time. Members of an export without a field in the grain
+//! are kept in `context`, prefixed with the name of the system.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `fact` | which grain is a fact, and what does it supersede? |
-//! | `speech` | which blocks are in the messages of these systems? |
-//! | `msgpack` | what is in a checkpoint of LangGraph? |
+//! | `fact` | which grain is a fact? |
+//! | `version_chains` | which version of a fact supersedes which? |
+//! | `framework_message` | which blocks are in the messages of these systems? |
+//! | `msgpack` | which value is in a checkpoint of LangGraph? |
 
 mod fact;
+mod framework_message;
 pub(super) mod langgraph;
 pub(super) mod letta;
 pub(super) mod mem0;
+#[cfg(feature = "sqlite")]
 mod msgpack;
-mod speech;
 #[cfg(test)]
 mod tests;
+mod version_chains;
 pub(super) mod zep;
 
 use gristmill_schemas::json::Json;
 
-use super::entry::each_entry;
+use super::entries::for_each_entry;
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line};
-use super::read::ReadOptions;
-use super::told::Told;
+use super::options::ReadOptions;
+use super::parsed::ParsedPart;
 
-/// Reads the entries of one kind of export.
-pub(super) trait Export {
-    /// Takes an entry; false if there is nothing in it that this system writes.
-    fn take(&mut self, json: &Json, line: &Line) -> bool;
+/// Collects the entries of an export and turns them into facts and messages.
+///
+/// Facts are versioned across entries, so nothing is emitted before the last entry.
+pub(super) trait ExportReader {
+    /// Adds an entry; returns false if it contains nothing of this system.
+    fn add(&mut self, json: &Json, line: &Line) -> bool;
 
-    /// Tells what was taken.
-    fn end(self: Box<Self>, options: ReadOptions<'_>, told: &mut Told);
+    /// Appends the facts and messages of all entries to `part`.
+    fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart);
 }
 
-/// The kind of export that `json` shows, if it is of one.
-pub(super) fn kind_of(json: &Json) -> Option<TranscriptKind> {
+/// Returns the kind of export that an entry belongs to.
+pub(super) fn detect_export(json: &Json) -> Option<TranscriptKind> {
     Some(if mem0::is_entry(json) {
         TranscriptKind::Mem0
     } else if letta::is_entry(json) {
@@ -60,36 +64,41 @@ pub(super) fn kind_of(json: &Json) -> Option<TranscriptKind> {
     })
 }
 
-/// Reads an export. What tells no time was known when the options say.
-pub(super) fn export(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>) -> Told {
-    let mut told = Told::default();
-    let mut export: Box<dyn Export> = match kind {
-        TranscriptKind::Letta => Box::new(letta::Letta::default()),
-        TranscriptKind::Zep => Box::new(zep::Zep::default()),
-        TranscriptKind::LangGraph => Box::new(langgraph::LangGraph::default()),
-        _ => Box::new(mem0::Mem0::default()),
+/// Parses an export. Facts and messages without a time get [`ReadOptions::fallback`].
+pub(super) fn parse_export(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+) -> ParsedPart {
+    let mut part = ParsedPart::default();
+    let mut reader: Box<dyn ExportReader> = match kind {
+        TranscriptKind::Letta => Box::new(letta::LettaExport::default()),
+        TranscriptKind::Zep => Box::new(zep::ZepExport::default()),
+        TranscriptKind::LangGraph => Box::new(langgraph::LangGraphExport::default()),
+        _ => Box::new(mem0::Mem0Export::default()),
     };
     let unwrapped = (kind == TranscriptKind::Letta)
-        .then(|| letta::unwrapped(bytes))
+        .then(|| letta::unwrap_string(bytes))
         .flatten();
     let bytes = unwrapped.as_deref().map_or(bytes, str::as_bytes);
-    each_entry(bytes, &mut |entry| match entry {
-        Err(fault) => told.faults.push(fault),
+    for_each_entry(bytes, &mut |entry| match entry {
+        Err(fault) => part.faults.push(fault),
         Ok((json, line)) => {
-            if !export.take(json, &line) {
+            if !reader.add(json, &line) {
                 let message = format!("nothing that {} writes", kind.name());
-                told.faults.push(line.fault(FaultCode::Shape, message));
+                part.faults.push(line.fault(FaultCode::Shape, message));
             }
         }
     });
-    export.end(options, &mut told);
-    told.faults.sort_by_key(|fault| fault.number);
-    told
+    reader.finish(options, &mut part);
+    part.faults.sort_by_key(|fault| fault.number);
+    part
 }
 
-/// Tells what an export took.
-pub(super) fn tell_entries(export: impl Export, options: ReadOptions<'_>) -> Told {
-    let mut told = Told::default();
-    Box::new(export).end(options, &mut told);
-    told
+/// Returns the facts and messages of an export whose entries were added one by one.
+#[cfg(feature = "sqlite")]
+pub(super) fn finish_export(reader: impl ExportReader, options: ReadOptions<'_>) -> ParsedPart {
+    let mut part = ParsedPart::default();
+    Box::new(reader).finish(options, &mut part);
+    part
 }

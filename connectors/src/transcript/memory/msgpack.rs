@@ -1,128 +1,143 @@
-//! MessagePack as LangGraph writes checkpoints: plain values, and objects of Python as extensions
+//! MessagePack as LangGraph writes it in checkpoints: plain values, and Python objects as extensions
 //! that name their class.
+//!
+//! The decoder rejects trailing bytes, text that isn't UTF-8 and the reserved byte `0xc1`, limits the
+//! depth, and allocates nothing by a declared length. The crate `rmpv` would do except that it
+//! decodes `0xc1` as nil, so that damage would go unnoticed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::{Json, Number, Object};
 
-/// Levels of values in one another that are followed.
-const LEVELS: usize = 64;
+/// Maximum depth of nested values.
+const DEPTH_LIMIT: usize = 64;
 
-/// Extensions that hold `[module, class, arguments, …]`: an object of Python, made of its
-/// arguments.
-const OBJECTS: std::ops::RangeInclusive<i8> = 0..=5;
+/// Extension types of Python objects: `[module, class, arguments, …]`.
+const OBJECT_TYPES: std::ops::RangeInclusive<i8> = 0..=5;
 
-/// The value that `bytes` are; `None` if they aren't one.
+/// Decodes a value; `None` if the bytes aren't exactly one. Binary data becomes base64, and a Python
+/// object the arguments of its constructor.
 pub(super) fn decode(bytes: &[u8]) -> Option<Json<'static>> {
-    let mut reader = Reader { rest: bytes };
-    let value = reader.value(LEVELS)?;
-    reader.rest.is_empty().then_some(value)
+    let mut decoder = Decoder { rest: bytes };
+    let value = decoder.value(DEPTH_LIMIT)?;
+    decoder.rest.is_empty().then_some(value)
 }
 
-struct Reader<'b> {
+/// Decodes values from the front of `rest`.
+struct Decoder<'b> {
     rest: &'b [u8],
 }
 
-impl<'b> Reader<'b> {
+impl<'b> Decoder<'b> {
     fn take(&mut self, length: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         Some(taken)
     }
 
-    /// A big-endian number of so many bytes.
-    fn number(&mut self, bytes: usize) -> Option<u64> {
-        Some(
-            self.take(bytes)?
-                .iter()
-                .fold(0, |number, byte| number << 8 | u64::from(*byte)),
-        )
+    /// Reads a big-endian number of `size` bytes.
+    fn number(&mut self, size: usize) -> Option<u64> {
+        let bytes = self.take(size)?.iter();
+        Some(bytes.fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    fn length(&mut self, bytes: usize) -> Option<usize> {
-        usize::try_from(self.number(bytes)?).ok()
+    fn length(&mut self, size: usize) -> Option<usize> {
+        usize::try_from(self.number(size)?).ok()
     }
 
-    fn value(&mut self, levels: usize) -> Option<Json<'static>> {
-        let levels = levels.checked_sub(1)?;
-        let tag = *self.take(1)?.first()?;
-        Some(match tag {
-            0x00..=0x7f => Json::from(u64::from(tag)),
-            0x80..=0x8f => self.map(usize::from(tag & 0xf), levels)?,
-            0x90..=0x9f => self.list(usize::from(tag & 0xf), levels)?,
-            0xa0..=0xbf => self.text(usize::from(tag & 0x1f))?,
+    /// Reads a value with at most `depth` levels. The formats are in the order of their first byte.
+    fn value(&mut self, depth: usize) -> Option<Json<'static>> {
+        let depth = depth.checked_sub(1)?;
+        let format = *self.take(1)?.first()?;
+        Some(match format {
+            // positive fixint, fixmap, fixarray, fixstr
+            0x00..=0x7f => Json::from(u64::from(format)),
+            0x80..=0x8f => self.map(usize::from(format & 0xf), depth)?,
+            0x90..=0x9f => self.array(usize::from(format & 0xf), depth)?,
+            0xa0..=0xbf => self.text(usize::from(format & 0x1f))?,
+            // nil, reserved, false, true
             0xc0 => Json::Null,
-            0xc2 | 0xc3 => Json::Bool(tag == 0xc3),
+            0xc1 => return None,
+            0xc2 | 0xc3 => Json::Bool(format == 0xc3),
+            // bin 8, 16, 32; ext 8, 16, 32
             0xc4..=0xc6 => {
-                let length = self.length(1 << (tag - 0xc4))?;
+                let length = self.length(1 << (format - 0xc4))?;
                 Json::from(STANDARD.encode(self.take(length)?))
             }
             0xc7..=0xc9 => {
-                let length = self.length(1 << (tag - 0xc7))?;
-                self.extension(length, levels)?
+                let length = self.length(1 << (format - 0xc7))?;
+                self.extension(length, depth)?
             }
-            0xca => double(f64::from(f32::from_bits(self.number(4)? as u32))),
-            0xcb => double(f64::from_bits(self.number(8)?)),
-            0xcc..=0xcf => Json::from(self.number(1 << (tag - 0xcc))?),
-            0xd0 => Json::from(i64::from(self.number(1)? as i8)),
-            0xd1 => Json::from(i64::from(self.number(2)? as i16)),
-            0xd2 => Json::from(i64::from(self.number(4)? as i32)),
-            0xd3 => Json::from(self.number(8)? as i64),
-            0xd4..=0xd8 => self.extension(1 << (tag - 0xd4), levels)?,
+            // float 32, 64; uint 8 to 64; int 8 to 64
+            0xca..=0xd3 => self.sized_number(format)?,
+            // fixext 1 to 16
+            0xd4..=0xd8 => self.extension(1 << (format - 0xd4), depth)?,
+            // str 8, 16, 32; array 16, 32; map 16, 32
             0xd9..=0xdb => {
-                let length = self.length(1 << (tag - 0xd9))?;
+                let length = self.length(1 << (format - 0xd9))?;
                 self.text(length)?
             }
             0xdc | 0xdd => {
-                let length = self.length(2 << (tag - 0xdc))?;
-                self.list(length, levels)?
+                let length = self.length(2 << (format - 0xdc))?;
+                self.array(length, depth)?
             }
             0xde | 0xdf => {
-                let length = self.length(2 << (tag - 0xde))?;
-                self.map(length, levels)?
+                let length = self.length(2 << (format - 0xde))?;
+                self.map(length, depth)?
             }
-            0xe0..=0xff => Json::from(i64::from(tag as i8)),
-            0xc1 => return None,
+            // negative fixint
+            0xe0..=0xff => Json::from(i64::from(format as i8)),
+        })
+    }
+
+    /// Reads the number that follows one of the formats `0xca` to `0xd3`.
+    fn sized_number(&mut self, format: u8) -> Option<Json<'static>> {
+        Some(match format {
+            0xca => double(f64::from(f32::from_bits(self.number(4)? as u32))),
+            0xcb => double(f64::from_bits(self.number(8)?)),
+            0xcc..=0xcf => Json::from(self.number(1 << (format - 0xcc))?),
+            0xd0 => Json::from(i64::from(self.number(1)? as i8)),
+            0xd1 => Json::from(i64::from(self.number(2)? as i16)),
+            0xd2 => Json::from(i64::from(self.number(4)? as i32)),
+            _ => Json::from(self.number(8)? as i64),
         })
     }
 
     fn text(&mut self, length: usize) -> Option<Json<'static>> {
-        Some(Json::from(
-            std::str::from_utf8(self.take(length)?).ok()?.to_owned(),
-        ))
+        let text = std::str::from_utf8(self.take(length)?).ok()?;
+        Some(Json::from(text.to_owned()))
     }
 
-    /// A declared length takes no memory before its items are there.
-    fn list(&mut self, length: usize, levels: usize) -> Option<Json<'static>> {
+    fn array(&mut self, length: usize, depth: usize) -> Option<Json<'static>> {
         let mut items = Vec::new();
         for _ in 0..length {
-            items.push(self.value(levels)?);
+            items.push(self.value(depth)?);
         }
         Some(Json::Array(items))
     }
 
-    fn map(&mut self, length: usize, levels: usize) -> Option<Json<'static>> {
+    fn map(&mut self, length: usize, depth: usize) -> Option<Json<'static>> {
         let mut members = Vec::new();
         for _ in 0..length {
-            let key = match self.value(levels)? {
+            let key = match self.value(depth)? {
                 Json::String(key) => key.into_owned(),
                 other => other.to_string(),
             };
-            members.push((key, self.value(levels)?));
+            members.push((key, self.value(depth)?));
         }
         Some(Json::Object(members.into_iter().collect::<Object>()))
     }
 
-    fn extension(&mut self, length: usize, levels: usize) -> Option<Json<'static>> {
+    fn extension(&mut self, length: usize, depth: usize) -> Option<Json<'static>> {
         let kind = *self.take(1)?.first()? as i8;
         let data = self.take(length)?;
-        let inside = OBJECTS
+        let object = OBJECT_TYPES
             .contains(&kind)
-            .then(|| Reader { rest: data }.value(levels))
+            .then(|| Decoder { rest: data }.value(depth))
             .flatten();
-        let arguments = inside
+        let arguments = object
             .as_ref()
-            .and_then(|inside| inside.as_array()?.get(2).cloned());
+            .and_then(|object| object.as_array()?.get(2).cloned());
         Some(arguments.unwrap_or_else(|| Json::from(STANDARD.encode(data))))
     }
 }
@@ -136,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_objects_of_python_are_read_and_damage_is_not() {
+    fn values_and_python_objects_are_decoded_and_damage_is_rejected() {
         let object = [&[0x93, 0xa1, b'm', 0xa1, b'C', 0x81, 0xa1, b'a', 0x01][..]].concat();
         let extension = [&[0xc7, object.len() as u8, 5], &object[..]].concat();
         for (bytes, text) in [
@@ -153,8 +168,8 @@ mod tests {
         ] {
             assert_eq!(decode(bytes).unwrap().to_string(), text);
         }
-        // A length beyond the bytes, a cut text, text that isn't UTF-8, something behind the end,
-        // too many levels.
+        // A length beyond the bytes, a truncated text, text that isn't UTF-8, trailing bytes, the
+        // reserved byte, too many levels.
         for bytes in [
             &[0xdd, 255, 255, 255, 255][..],
             &[0xa5, b'a'],

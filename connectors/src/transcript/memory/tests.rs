@@ -5,20 +5,20 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::*;
-use crate::transcript::grains::grains_of_told;
-use crate::transcript::told::Made;
+use crate::transcript::grain_output::grains_of_part;
+use crate::transcript::parsed::StandaloneGrain;
 
-fn told(text: &str, kind: TranscriptKind) -> Told {
+fn parsed(text: &str, kind: TranscriptKind) -> ParsedPart {
     assert_eq!(
         TranscriptKind::detect(text.as_bytes(), "a.json"),
         Some(kind),
         "{text}"
     );
-    export(text.as_bytes(), kind, ReadOptions::default())
+    parse_export(text.as_bytes(), kind, ReadOptions::default())
 }
 
-fn json(made: &Made) -> Json<'static> {
-    let payload = Payload::open(&made.grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+fn json(grain: &StandaloneGrain) -> Json<'static> {
+    let payload = Payload::open(&grain.grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
     Grain::decode(&payload, Mode::Strict).unwrap().to_json()
 }
 
@@ -26,34 +26,36 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
     json.get(key).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// Every fact as `subject relation object`, with `< what it supersedes` and `! when it ended`.
-fn facts(told: &Told) -> Vec<String> {
-    let known: BTreeMap<_, _> = told
-        .made
+/// Returns every fact as `subject relation object`, with `< superseded object` and `! end time`.
+fn facts(part: &ParsedPart) -> Vec<String> {
+    let known: BTreeMap<_, _> = part
+        .grains
         .iter()
-        .map(|made| (made.grain.address, text(&json(made), "object").to_owned()))
+        .map(|grain| (grain.grain.address, text(&json(grain), "object").to_owned()))
         .collect();
-    let line = |made: &Made| {
-        let grain = json(made);
+    let line = |standalone: &StandaloneGrain| {
+        let grain = json(standalone);
         let mut line = format!(
             "{} {} {}",
             text(&grain, "subject"),
             text(&grain, "relation"),
             text(&grain, "object")
         );
-        made.supersedes
+        standalone
+            .supersedes
             .iter()
             .for_each(|old| line += &format!(" < {}", known[old]));
-        made.ended
+        standalone
+            .system_valid_to
             .into_iter()
             .for_each(|ended| line += &format!(" ! {ended}"));
         line
     };
-    told.made.iter().map(line).collect()
+    part.grains.iter().map(line).collect()
 }
 
 #[test]
-fn the_history_of_a_memory_is_a_chain_and_its_last_word_may_be_its_deletion() {
+fn the_history_of_a_memory_is_a_chain_that_a_deletion_ends() {
     let history = r#"{"id":"h1","memory_id":"m","old_memory":null,"new_memory":"likes tea","event":"ADD","created_at":"2025-01-01T00:00:00Z","updated_at":null}
         {"id":"h2","memory_id":"m","old_memory":"likes tea","new_memory":"likes coffee","event":"UPDATE","created_at":"2025-01-01T00:00:00Z","updated_at":"2025-02-01T00:00:00Z"}
         {"id":"h3","memory_id":"m","old_memory":"likes coffee","new_memory":null,"event":"DELETE","created_at":"2025-01-01T00:00:00Z","updated_at":"1970-01-02T00:00:00Z","is_deleted":1}
@@ -64,24 +66,24 @@ fn the_history_of_a_memory_is_a_chain_and_its_last_word_may_be_its_deletion() {
         "mem0:n mg:knows was here",
         "mem0:n mg:knows is gone < was here",
     ];
-    assert_eq!(facts(&told(history, TranscriptKind::Mem0)), expected);
+    assert_eq!(facts(&parsed(history, TranscriptKind::Mem0)), expected);
 }
 
 #[test]
-fn a_memory_that_its_history_told_already_is_its_newest_version_with_all_that_is_known() {
+fn a_memory_replaces_the_newest_version_of_its_history() {
     let text = r#"{"results":[{"id":"m","memory":"likes coffee","user_id":"alice","metadata":{"k":1.50},"categories":["food"],
         "created_at":"2025-01-01T00:00:00-07:00","updated_at":"2025-02-01T00:00:00Z","score":0.3,
         "history":[{"memory_id":"m","new_memory":"likes tea","event":"ADD","created_at":"2025-01-01T07:00:00Z"},
                    {"memory_id":"m","old_memory":"likes tea","new_memory":"likes coffee","event":"UPDATE","updated_at":"2025-02-01T00:00:00Z"}]}]}"#;
-    let told = told(text, TranscriptKind::Mem0);
+    let part = parsed(text, TranscriptKind::Mem0);
     assert_eq!(
-        facts(&told),
+        facts(&part),
         [
             "alice mg:knows likes tea",
             "alice mg:knows likes coffee < likes tea"
         ]
     );
-    let newest = json(&told.made[1]);
+    let newest = json(&part.grains[1]);
     assert_eq!(self::text(&newest, "user_id"), "alice");
     let context = newest.get("context").unwrap();
     assert_eq!(
@@ -94,16 +96,16 @@ fn a_memory_that_its_history_told_already_is_its_newest_version_with_all_that_is
 }
 
 #[test]
-fn answers_of_the_api_and_of_the_command_line_are_read() {
+fn responses_of_the_api_and_of_the_command_line_are_read() {
     for text in [
         r#"{"results":[{"id":"1","data":{"memory":"x"},"event":"ADD"}],"status":"SUCCEEDED"}"#,
         r#"{"status":"success","command":"add","data":[{"id":"1","memory":"x","event":"ADD"}]}"#,
         r#"{"event_details":{"id":"1","data":{"memory":"x"},"event":"ADD"}}"#,
         r#"[{"id":"1","memory":"x","hash":"h"}]"#,
     ] {
-        let told = told(text, TranscriptKind::Mem0);
+        let part = parsed(text, TranscriptKind::Mem0);
         assert_eq!(
-            (facts(&told), told.faults),
+            (facts(&part), part.faults),
             (vec!["mem0:1 mg:knows x".to_owned()], vec![]),
             "{text}"
         );
@@ -111,7 +113,7 @@ fn answers_of_the_api_and_of_the_command_line_are_read() {
 }
 
 #[test]
-fn an_agent_file_is_its_blocks_its_passages_and_its_conversation() {
+fn an_agent_file_has_blocks_passages_and_a_conversation() {
     let text = r#"{"agents":[{"id":"agent-0","name":"sam","block_ids":["block-0"],"llm_config":{"handle":"openai/gpt-4o"},"messages":[
           {"role":"system","content":[{"type":"text","text":"be kind"}],"created_at":"2025-01-01T00:00:00Z"},
           {"role":"user","content":"hi","created_at":"2025-01-01T00:00:01Z"},
@@ -121,9 +123,9 @@ fn an_agent_file_is_its_blocks_its_passages_and_its_conversation() {
         "blocks":[{"id":"block-0","label":"human","value":"Chad","limit":20}],
         "block_history":[{"id":"x","block_id":"block-0","sequence_number":1,"label":"human","value":"unknown","limit":20}],
         "passages":[{"id":"p","text":"likes sailing"}],"created_at":"2025-01-02T00:00:00Z"}"#;
-    let told = told(text, TranscriptKind::Letta);
+    let part = parsed(text, TranscriptKind::Letta);
     assert_eq!(
-        facts(&told),
+        facts(&part),
         [
             "sam human unknown",
             "sam human Chad < unknown",
@@ -131,42 +133,53 @@ fn an_agent_file_is_its_blocks_its_passages_and_its_conversation() {
         ]
         .map(|line| line.replace("agent archival", "sam archival"))
     );
-    let roles: Vec<_> = told.said.iter().map(|said| said.message.role).collect();
+    let roles: Vec<_> = part
+        .messages
+        .iter()
+        .map(|placed| placed.message.role)
+        .collect();
     assert_eq!(
         roles,
         [Role::System, Role::User, Role::Assistant, Role::Tool]
     );
     assert_eq!(
-        told.said[2].message.metadata.model.as_deref(),
+        part.messages[2].message.metadata.model.as_deref(),
         Some("openai:gpt-4o")
     );
-    let [ContentBlock::ToolUse(call)] = &told.said[2].message.content[..] else {
+    let [ContentBlock::ToolUse(call)] = &part.messages[2].message.content[..] else {
         panic!("no call")
     };
     assert_eq!(
         (
             call.input.len(),
-            told.said[3].message.metadata.parent_tool_use_id.as_deref()
+            part.messages[3]
+                .message
+                .metadata
+                .parent_tool_use_id
+                .as_deref()
         ),
         (1, Some(&*call.id))
     );
     assert_eq!(
-        (told.faults.len(), told.faults[0].code.name()),
+        (part.faults.len(), part.faults[0].code.name()),
         (1, "ERR_SHAPE")
     );
-    // A file that is a JSON string, and the first version's form.
+    // A file that is a JSON string, and a file of the first version.
     let wrapped = Json::from(text.to_owned()).to_string();
-    assert_eq!(facts(&self::told(&wrapped, TranscriptKind::Letta)).len(), 3);
-    let first = r#"{"agent_type":"memgpt_agent","name":"old","core_memory":[{"label":"persona","value":"I"}],"messages":[{"role":"user","text":"x"}]}"#;
-    let first = self::told(first, TranscriptKind::Letta);
     assert_eq!(
-        (facts(&first), first.said.len()),
+        facts(&self::parsed(&wrapped, TranscriptKind::Letta)).len(),
+        3
+    );
+    let first = r#"{"agent_type":"memgpt_agent","name":"old","core_memory":[{"label":"persona","value":"I"}],"messages":[{"role":"user","text":"x"}]}"#;
+    let first = self::parsed(first, TranscriptKind::Letta);
+    assert_eq!(
+        (facts(&first), first.messages.len()),
         (vec!["old persona I".to_owned()], 1)
     );
 }
 
 #[test]
-fn an_edge_that_expired_is_superseded_by_the_one_that_begins_where_it_ended() {
+fn an_expired_edge_is_superseded_by_the_one_that_begins_when_it_ended() {
     let edge = |uuid: &str, target: &str, name: &str, times: &str| {
         format!(
             r#"{{"uuid":"{uuid}","source_node_uuid":"a","target_node_uuid":"{target}","name":"{name}","fact":"fact {uuid}","group_id":"g",{times}}}"#
@@ -183,7 +196,7 @@ fn an_edge_that_expired_is_superseded_by_the_one_that_begins_where_it_ended() {
         edge("3", "b", "KNOWS", begun),
         edge("4", "b", "OWNS", &ended.replace("2025-03-01", "2025-04-01")),
     ];
-    let told = told(&lines.join("\n"), TranscriptKind::Zep);
+    let part = parsed(&lines.join("\n"), TranscriptKind::Zep);
     let expected = [
         "Alice LIVES_IN Rome",
         "Alice OWNS Rome ! 1000",
@@ -191,8 +204,8 @@ fn an_edge_that_expired_is_superseded_by_the_one_that_begins_where_it_ended() {
         "Alice KNOWS Rome",
         "Alice summary a person",
     ];
-    assert_eq!(facts(&told), expected);
-    let old = json(&told.made[0]);
+    assert_eq!(facts(&part), expected);
+    let old = json(&part.grains[0]);
     assert_eq!(
         old.get("valid_to").and_then(Json::as_i64),
         Some(1_740_787_200_000)
@@ -209,11 +222,11 @@ fn threads_are_conversations() {
         {"thread_id":"u","role":"user","content":"other","created_at":"2025-01-01T00:00:00Z"}
         {"thread_id":"t","role":"assistant","content":"two","created_at":"2025-01-01T00:00:01Z"}
         {"thread_id":"t","role":"ghost","content":"?"}"#;
-    let told = told(lines, TranscriptKind::Zep);
-    assert_eq!(told.said[2].parent, Some(told.said[0].position));
-    assert_eq!(told.said[0].message.session_id, "t");
+    let part = parsed(lines, TranscriptKind::Zep);
+    assert_eq!(part.messages[2].parent, Some(part.messages[0].position));
+    assert_eq!(part.messages[0].message.session_id, "t");
     assert_eq!(
-        told.faults
+        part.faults
             .iter()
             .map(|fault| fault.number)
             .collect::<Vec<_>>(),
@@ -222,7 +235,7 @@ fn threads_are_conversations() {
 }
 
 #[test]
-fn items_of_a_store_are_facts_and_what_is_written_again_is_a_version() {
+fn items_of_a_store_are_facts_and_each_write_is_a_version() {
     let lines = r#"{"namespace":["memories","bob"],"key":"food","value":{"text":"tea"},"created_at":"2025-01-01T00:00:00Z","updated_at":"2025-01-01T00:00:00Z"}
         {"namespace":["memories","bob"],"key":"food","value":{"text":"coffee"},"created_at":"2025-01-01T00:00:00Z","updated_at":"2025-01-02T00:00:00Z"}
         {"namespace":["x"],"key":"k","value":{"a":1,"b":[2]},"updated_at":"2025-01-02T00:00:00Z"}
@@ -232,11 +245,11 @@ fn items_of_a_store_are_facts_and_what_is_written_again_is_a_version() {
         "memories/bob food coffee < tea",
         r#"x k {"a":1,"b":[2]} ! 2000"#,
     ];
-    assert_eq!(facts(&told(lines, TranscriptKind::LangGraph)), expected);
+    assert_eq!(facts(&parsed(lines, TranscriptKind::LangGraph)), expected);
 }
 
 #[test]
-fn snapshots_of_a_thread_give_each_message_once_and_a_version_of_each_channel_that_changed() {
+fn snapshots_give_each_message_once_and_a_version_for_each_change_of_a_channel() {
     let message = |class: &str, rest: &str| {
         format!(
             r#"{{"lc":1,"type":"constructor","id":["langchain","schema","messages","{class}"],"kwargs":{{{rest}}}}}"#
@@ -259,31 +272,39 @@ fn snapshots_of_a_thread_give_each_message_once_and_a_version_of_each_channel_th
         )
         .replace('\n', "")
     };
-    // The newest comes first, as LangGraph tells it.
+    // LangGraph returns the newest first.
     let lines = [
         snapshot(3, 2, &[&human, &call, &result], 2),
         snapshot(2, 1, &[&human, &call], 1),
         snapshot(1, 0, &[&human], 1),
     ];
-    let told = told(&lines.join("\n"), TranscriptKind::LangGraph);
-    assert!(told.faults.is_empty());
-    assert_eq!(facts(&told), ["t count 1", "t count 2 < 1"]);
-    let roles: Vec<_> = told.said.iter().map(|said| said.message.role).collect();
+    let part = parsed(&lines.join("\n"), TranscriptKind::LangGraph);
+    assert!(part.faults.is_empty());
+    assert_eq!(facts(&part), ["t count 1", "t count 2 < 1"]);
+    let roles: Vec<_> = part
+        .messages
+        .iter()
+        .map(|placed| placed.message.role)
+        .collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
-    let ContentBlock::ToolUse(call) = &told.said[1].message.content[0] else {
+    let ContentBlock::ToolUse(call) = &part.messages[1].message.content[0] else {
         panic!("no call")
     };
     assert_eq!(
-        told.said[2].message.metadata.parent_tool_use_id.as_deref(),
+        part.messages[2]
+            .message
+            .metadata
+            .parent_tool_use_id
+            .as_deref(),
         Some(&*call.id)
     );
     assert_eq!(
-        told.said[1]
+        part.messages[1]
             .usage
             .map(|usage| (usage.input_tokens, usage.cached_input_tokens)),
         Some((6, 4))
     );
-    let counts = grains_of_told(told, None, &mut |_| {});
+    let counts = grains_of_part(part, None, &mut |_| {});
     assert_eq!(
         (counts.messages, counts.orphan_results, counts.other_grains),
         (3, 0, 2)
@@ -291,17 +312,17 @@ fn snapshots_of_a_thread_give_each_message_once_and_a_version_of_each_channel_th
 }
 
 #[test]
-fn what_a_system_does_not_write_is_told() {
-    let told = export(
+fn entries_of_other_systems_are_faults() {
+    let part = parse_export(
         b"{\"memory_id\":\"1\",\"event\":\"ADD\",\"new_memory\":\"x\"}\n{\"a\":1}\noops",
         TranscriptKind::Mem0,
         ReadOptions::default(),
     );
-    let faults: Vec<_> = told
+    let faults: Vec<_> = part
         .faults
         .iter()
         .map(|fault| (fault.number, fault.code.name()))
         .collect();
     assert_eq!(faults, [(2, "ERR_SHAPE"), (3, "ERR_JSON")]);
-    assert_eq!(told.made.len(), 1);
+    assert_eq!(part.grains.len(), 1);
 }

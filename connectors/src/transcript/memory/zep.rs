@@ -1,34 +1,37 @@
-//! Zep and Graphiti: the edges of a temporal graph as facts, summaries of its nodes, and threads of
-//! messages.
+//! Zep and Graphiti: the edges of a temporal graph as facts, the summaries of its nodes, and threads
+//! of messages.
 //!
-//! An edge isn't changed when what it says ceases to hold: it gets an end of validity, and the edge
-//! that contradicts it begins there. So an edge that expired is superseded by the one of the same
-//! subject that begins when it ended; one that nothing follows just ends.
+//! An edge whose fact ceases to hold isn't changed: it gets an end of validity, and the edge that
+//! contradicts it begins there. So an expired edge is superseded by the edge of the same subject
+//! that begins when it ended. Without such an edge it only ends.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::{Role, Timestamp};
 
-use super::Export;
-use super::fact::{Fact, tell_fact};
-use super::speech::{Speech, role_of, speech};
-use crate::moment::moment_of;
+use super::ExportReader;
+use super::fact::Fact;
+use super::framework_message::{FrameworkMessage, parse_message, role_from_name};
+use crate::lenient_timestamp::first_timestamp;
+use crate::transcript::conversation_builder::{BuiltMessage, ConversationBuilder};
 use crate::transcript::line::{FaultCode, Line};
-use crate::transcript::read::ReadOptions;
-use crate::transcript::said::Said;
-use crate::transcript::talk::{Spoken, Talk};
-use crate::transcript::told::Told;
+use crate::transcript::options::ReadOptions;
+use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 use crate::wire::json_access::{items, text};
 
-/// Lists of edges in a document.
-const EDGES: [&str; 4] = ["edges", "facts", "entity_edges", "relevant_facts"];
-/// Lists of nodes in a document.
-const NODES: [&str; 3] = ["nodes", "entities", "entity_nodes"];
+/// Members of a document that may hold edges.
+const EDGE_LISTS: [&str; 4] = ["edges", "facts", "entity_edges", "relevant_facts"];
+/// Members of a document that may hold nodes.
+const NODE_LISTS: [&str; 3] = ["nodes", "entities", "entity_nodes"];
 
-/// Members of an edge that have fields of their own, or that a search made.
-const SAID: [&str; 10] = [
+/// The relation of an edge without a name.
+const DEFAULT_RELATION: &str = "mg:knows";
+
+/// Members of an edge that have a field in the grain, or that only a search result has.
+const EDGE_REPRESENTED: [&str; 10] = [
     "name",
     "fact",
     "created_at",
@@ -40,11 +43,18 @@ const SAID: [&str; 10] = [
     "relevance",
     "rating",
 ];
-/// Members of a node that have fields of their own.
-const NODE_SAID: [&str; 5] = ["name", "summary", "created_at", "name_embedding", "score"];
+/// The same of a node.
+const NODE_REPRESENTED: [&str; 6] = [
+    "name",
+    "summary",
+    "created_at",
+    "name_embedding",
+    "score",
+    "labels",
+];
 
 /// Members of a thread with its messages.
-const THREAD: [&str; 12] = [
+const THREAD_MEMBERS: [&str; 12] = [
     "thread_id",
     "session_id",
     "user_id",
@@ -59,18 +69,18 @@ const THREAD: [&str; 12] = [
     "metadata",
 ];
 
-/// True for what Zep and Graphiti write.
+/// Returns true for an entry of Zep or Graphiti.
 pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
-    let listed = |keys: &[&str], is: fn(&Json) -> bool| {
+    let has_first = |keys: &[&str], predicate: fn(&Json) -> bool| {
         keys.iter()
-            .any(|key| items(json, key).first().is_some_and(is))
+            .any(|key| items(json, key).first().is_some_and(predicate))
     };
     is_edge(json)
         || is_node(json)
         || is_message(json)
         || is_thread(json)
-        || listed(&EDGES, is_edge)
-        || listed(&NODES, is_node)
+        || has_first(&EDGE_LISTS, is_edge)
+        || has_first(&NODE_LISTS, is_node)
 }
 
 fn is_edge(json: &Json) -> bool {
@@ -78,10 +88,10 @@ fn is_edge(json: &Json) -> bool {
         && (json.get("source_node_uuid").is_some() || json.get("uuid").is_some())
 }
 
-/// A node of the graph. Much has a name and a summary: what has lists beside them, such as
-/// messages, is no node.
+/// Returns true for a node. Many objects have a name and a summary; one that has other lists too,
+/// such as messages, isn't a node.
 fn is_node(json: &Json) -> bool {
-    let known = ["labels", "name_embedding", "attributes", "episodes"];
+    let list_members = ["labels", "name_embedding", "attributes", "episodes"];
     let is_list = |value: &Json| value.as_array().is_some_and(|items| !items.is_empty());
     let mut members = json
         .as_object()
@@ -90,123 +100,119 @@ fn is_node(json: &Json) -> bool {
     ["uuid", "name", "summary"]
         .iter()
         .all(|key| json.get(key).is_some())
-        && members.all(|(key, value)| known.contains(&key) || !is_list(value))
+        && members.all(|(key, value)| list_members.contains(&key) || !is_list(value))
 }
 
-/// A message of a thread, one a line.
+/// Returns true for a message of a thread, as a line of its own.
 fn is_message(json: &Json) -> bool {
-    if json
-        .get("content")
-        .is_some_and(|content| content.as_str().is_none())
-    {
-        return false;
-    }
-    let said = json.get("content").is_some()
-        && (json.get("role").is_some() || json.get("role_type").is_some());
-    said && json.get("thread_id").and_then(Json::as_str).is_some()
+    let has = |key: &str| json.get(key).is_some();
+    json.get("content").and_then(Json::as_str).is_some()
+        && (has("role") || has("role_type"))
+        && json.get("thread_id").and_then(Json::as_str).is_some()
 }
 
-/// A thread or session with its messages.
+/// Returns true for a thread or session with its messages. At least half of its members must be
+/// known, so that most of it is read.
 fn is_thread(json: &Json) -> bool {
-    let named = json.get("thread_id").is_some() || json.get("session_id").is_some();
-    named
+    let has_name = json.get("thread_id").is_some() || json.get("session_id").is_some();
+    let is_mostly_known = || {
+        json.as_object().is_some_and(|object| {
+            let known = object
+                .iter()
+                .filter(|(key, _)| THREAD_MEMBERS.contains(key));
+            2 * known.count() >= object.len()
+        })
+    };
+    has_name
         && items(json, "messages")
             .first()
             .is_some_and(|message| message.get("content").is_some())
-        && consists_of(json, &THREAD)
+        && is_mostly_known()
 }
 
-/// True if at least half of the members of `json` are of `members`, so that most of it is read.
-fn consists_of(json: &Json, members: &[&str]) -> bool {
-    let object = json.as_object();
-    let known = |key: &str| members.contains(&key);
-    object.is_some_and(|object| {
-        2 * object.iter().filter(|(key, _)| known(key)).count() >= object.len()
-    })
-}
-
-/// What was read of an export.
+/// The edges, nodes and messages of an export.
 #[derive(Debug, Default)]
-pub(in crate::transcript) struct Zep {
+pub(in crate::transcript) struct ZepExport {
     edges: Vec<(Json<'static>, Line)>,
     nodes: Vec<(Json<'static>, Line)>,
+    /// Each with the name of its thread.
     messages: Vec<(String, Json<'static>, Line)>,
 }
 
-impl Export for Zep {
-    fn take(&mut self, json: &Json, line: &Line) -> bool {
-        let own = |json: &Json| (json.clone().into_owned(), line.clone());
-        let before = self.edges.len() + self.nodes.len() + self.messages.len();
-        if is_edge(json) {
-            self.edges.push(own(json));
-        } else if is_message(json) {
-            let thread = text(json, "thread_id").unwrap_or_default().into_owned();
-            self.messages
-                .push((thread, json.clone().into_owned(), line.clone()));
-        } else if is_node(json) {
-            self.nodes.push(own(json));
-        }
-        for key in EDGES {
-            self.edges.extend(
-                items(json, key)
-                    .iter()
-                    .filter(|json| is_edge(json))
-                    .map(own),
-            );
-        }
-        for key in NODES {
-            self.nodes.extend(
-                items(json, key)
-                    .iter()
-                    .filter(|json| is_node(json))
-                    .map(own),
-            );
-        }
-        if is_thread(json) {
-            let thread = text(json, "thread_id")
-                .or_else(|| text(json, "session_id"))
-                .unwrap_or_default();
-            let messages = items(json, "messages").iter();
-            self.messages.extend(
-                messages.map(|json| (thread.to_string(), json.clone().into_owned(), line.clone())),
-            );
-        }
-        let empty = EDGES
-            .iter()
-            .chain(&NODES)
-            .any(|key| json.get(key).and_then(Json::as_array).is_some());
-        empty || self.edges.len() + self.nodes.len() + self.messages.len() > before
+impl ZepExport {
+    fn len(&self) -> usize {
+        self.edges.len() + self.nodes.len() + self.messages.len()
     }
 
-    fn end(self: Box<Self>, options: ReadOptions<'_>, told: &mut Told) {
-        let Zep {
-            edges,
-            nodes,
-            messages,
-        } = *self;
-        let names = nodes.iter().filter_map(|(node, _)| {
-            Some((
-                text(node, "uuid")?.into_owned(),
-                text(node, "name")
-                    .filter(|name| !name.is_empty())?
-                    .into_owned(),
-            ))
+    /// Adds an entry that is an edge, a message or a node itself.
+    fn add_single(&mut self, json: &Json, line: &Line) {
+        let owned = || json.clone().into_owned();
+        if is_edge(json) {
+            self.edges.push((owned(), line.clone()));
+        } else if is_message(json) {
+            let thread = text(json, "thread_id").unwrap_or_default().into_owned();
+            self.messages.push((thread, owned(), line.clone()));
+        } else if is_node(json) {
+            self.nodes.push((owned(), line.clone()));
+        }
+    }
+
+    /// Adds the messages of a thread.
+    fn add_thread(&mut self, json: &Json, line: &Line) {
+        let thread = text(json, "thread_id")
+            .or_else(|| text(json, "session_id"))
+            .unwrap_or_default();
+        let messages = items(json, "messages").iter();
+        self.messages.extend(
+            messages.map(|json| (thread.to_string(), json.clone().into_owned(), line.clone())),
+        );
+    }
+}
+
+impl ExportReader for ZepExport {
+    fn add(&mut self, json: &Json, line: &Line) -> bool {
+        let owned = |json: &Json| (json.clone().into_owned(), line.clone());
+        let before = self.len();
+        self.add_single(json, line);
+        for key in EDGE_LISTS {
+            let edges = items(json, key).iter().filter(|json| is_edge(json));
+            self.edges.extend(edges.map(owned));
+        }
+        for key in NODE_LISTS {
+            let nodes = items(json, key).iter().filter(|json| is_node(json));
+            self.nodes.extend(nodes.map(owned));
+        }
+        if is_thread(json) {
+            self.add_thread(json, line);
+        }
+        // A document whose lists are empty is valid.
+        let has_list = EDGE_LISTS
+            .iter()
+            .chain(&NODE_LISTS)
+            .any(|key| json.get(key).and_then(Json::as_array).is_some());
+        has_list || self.len() > before
+    }
+
+    fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
+        let names = self.nodes.iter().filter_map(|(node, _)| {
+            let name = text(node, "name").filter(|name| !name.is_empty())?;
+            Some((text(node, "uuid")?.into_owned(), name.into_owned()))
         });
         let graph = Graph {
             names: names.collect(),
             options,
         };
-        graph.edges(&edges, told);
-        nodes
-            .iter()
-            .for_each(|(node, line)| graph.node(node, line, told));
-        talks(&messages, options.fallback, told);
+        graph.emit_edges(&self.edges, part);
+        for (node, line) in &self.nodes {
+            graph.emit_node(node, line, part);
+        }
+        read_threads(&self.messages, options.fallback, part);
     }
 }
 
-/// A graph while its facts are told.
+/// A graph whose facts are emitted.
 struct Graph<'o> {
-    /// Names of nodes by their identifiers.
+    /// The names of the nodes, by their UUIDs.
     names: HashMap<String, String>,
     options: ReadOptions<'o>,
 }
@@ -216,20 +222,20 @@ struct Edge<'e> {
     json: &'e Json<'e>,
     line: &'e Line,
     created_at: Timestamp,
-    begins: Option<Timestamp>,
-    ends: Option<Timestamp>,
-    expired: Option<Timestamp>,
+    valid_at: Option<Timestamp>,
+    invalid_at: Option<Timestamp>,
+    expired_at: Option<Timestamp>,
 }
 
 impl<'e> Edge<'e> {
-    fn of(json: &'e Json<'e>, line: &'e Line, fallback: Timestamp) -> Edge<'e> {
+    fn new(json: &'e Json<'e>, line: &'e Line, fallback: Timestamp) -> Edge<'e> {
         Edge {
             json,
             line,
-            created_at: moment_of(json, &["created_at", "valid_at"]).unwrap_or(fallback),
-            begins: moment_of(json, &["valid_at"]),
-            ends: moment_of(json, &["invalid_at"]),
-            expired: moment_of(json, &["expired_at"]),
+            created_at: first_timestamp(json, &["created_at", "valid_at"]).unwrap_or(fallback),
+            valid_at: first_timestamp(json, &["valid_at"]),
+            invalid_at: first_timestamp(json, &["invalid_at"]),
+            expired_at: first_timestamp(json, &["expired_at"]),
         }
     }
 
@@ -240,12 +246,13 @@ impl<'e> Edge<'e> {
             .unwrap_or_default()
     }
 
-    /// How well this edge may take the place of `old`, less being better: same relation, then same
-    /// pair, then same subject.
-    fn succeeds(&self, old: &Edge) -> Option<(u8, Timestamp)> {
+    /// Returns the rank of this edge as a successor of `old`, or `None` if it can't be one. The
+    /// least is best: the same relation, then the same target, then the same subject only; among
+    /// equals the earliest.
+    fn successor_rank(&self, old: &Edge) -> Option<(u8, Timestamp)> {
         let same = |key| !self.text(key).is_empty() && self.text(key) == old.text(key);
-        let follows =
-            self.begins.or(Some(self.created_at)) == old.ends && self.created_at >= old.created_at;
+        let begins = self.valid_at.or(Some(self.created_at));
+        let follows = begins == old.invalid_at && self.created_at >= old.created_at;
         if !follows || !same("source_node_uuid") || self.text("group_id") != old.text("group_id") {
             return None;
         }
@@ -259,11 +266,11 @@ impl<'e> Edge<'e> {
 }
 
 impl Graph<'_> {
-    /// Tells the edges, oldest first.
-    fn edges(&self, edges: &[(Json<'static>, Line)], told: &mut Told) {
+    /// Emits the edges, oldest first. Of edges with the same UUID, the oldest is kept.
+    fn emit_edges(&self, edges: &[(Json<'static>, Line)], part: &mut ParsedPart) {
         let mut edges: Vec<Edge> = edges
             .iter()
-            .map(|(json, line)| Edge::of(json, line, self.options.fallback))
+            .map(|(json, line)| Edge::new(json, line, self.options.fallback))
             .collect();
         edges.sort_by(|left, right| {
             (left.created_at, left.text("uuid")).cmp(&(right.created_at, right.text("uuid")))
@@ -271,136 +278,127 @@ impl Graph<'_> {
         let mut seen = HashSet::new();
         edges.retain(|edge| edge.text("uuid").is_empty() || seen.insert(edge.text("uuid")));
         let successors = successors(&edges);
-        let mut predecessors: HashMap<usize, Vec<ContentAddress>> = HashMap::new();
-        for (number, edge) in edges.iter().enumerate() {
-            let successor = successors.get(number).copied().flatten();
-            let ended = edge
-                .expired
-                .or(edge.ends)
-                .filter(|_| successor.is_none() && edge.expired.is_some());
-            let supersedes = predecessors.remove(&number).unwrap_or_default();
-            let address = tell_fact(
-                &self.fact(edge),
-                supersedes,
-                ended,
-                self.options.namespace,
-                told,
-            );
+        let mut superseded: HashMap<usize, Vec<ContentAddress>> = HashMap::new();
+        for (index, edge) in edges.iter().enumerate() {
+            let successor = successors.get(index).copied().flatten();
+            let ended_at = edge.expired_at.filter(|_| successor.is_none());
+            let supersedes = superseded.remove(&index).unwrap_or_default();
+            let namespace = self.options.namespace;
+            let address = self
+                .edge_fact(edge)
+                .emit(supersedes, ended_at, namespace, part);
             if let (Some(address), Some(successor)) = (address, successor) {
-                predecessors.entry(successor).or_default().push(address);
+                superseded.entry(successor).or_default().push(address);
             }
         }
     }
 
-    fn fact(&self, edge: &Edge) -> Fact {
-        let named = |key: &str| self.names.get(edge.text(key)).cloned();
-        let sentence = edge.text("fact").to_owned();
-        let source =
-            named("source_node_uuid").unwrap_or_else(|| edge.text("source_node_uuid").to_owned());
-        let subject = if source.is_empty() {
-            edge.text("group_id").to_owned()
-        } else {
-            source
+    fn edge_fact(&self, edge: &Edge) -> Fact {
+        let node_name = |key: &str| self.names.get(edge.text(key)).map(String::as_str);
+        let sentence = edge.text("fact");
+        let source = node_name("source_node_uuid").unwrap_or(edge.text("source_node_uuid"));
+        let subject = match (source, edge.text("group_id")) {
+            ("", "") => format!("zep:{}", edge.text("uuid")),
+            ("", group) => group.to_owned(),
+            (source, _) => source.to_owned(),
         };
-        let subject = if subject.is_empty() {
-            format!("zep:{}", edge.text("uuid"))
-        } else {
-            subject
-        };
-        let relation = Some(edge.text("name"))
-            .filter(|name| !name.is_empty())
-            .unwrap_or("mg:knows");
-        let target = named("target_node_uuid");
+        let relation = Some(edge.text("name")).filter(|name| !name.is_empty());
+        let target = node_name("target_node_uuid");
         let mut fact = Fact::new(
             edge.line.clone(),
             &subject,
-            relation,
-            target.clone().unwrap_or_else(|| sentence.clone()),
+            relation.unwrap_or(DEFAULT_RELATION),
+            target.unwrap_or(sentence).to_owned(),
             edge.created_at,
         );
-        (fact.valid_from, fact.valid_to) = (edge.begins, edge.ends);
-        fact.keep("zep", edge.json, &SAID);
+        (fact.valid_from, fact.valid_to) = (edge.valid_at, edge.invalid_at);
+        fact.add_context("zep", edge.json, &EDGE_REPRESENTED);
         if target.is_some() {
-            fact.context.insert("zep:fact", sentence);
+            fact.context.insert("zep:fact", sentence.to_owned());
         }
         fact
     }
 
-    fn node(&self, node: &Json, line: &Line, told: &mut Told) {
-        let summary = text(node, "summary").filter(|summary| !summary.is_empty());
-        let (Some(name), Some(summary)) =
-            (text(node, "name").filter(|name| !name.is_empty()), summary)
-        else {
+    /// Emits the summary of a node, if it has one.
+    fn emit_node(&self, node: &Json, line: &Line, part: &mut ParsedPart) {
+        let non_empty = |key| text(node, key).filter(|text| !text.is_empty());
+        let (Some(name), Some(summary)) = (non_empty("name"), non_empty("summary")) else {
             return;
         };
-        let time = moment_of(node, &["created_at"]).unwrap_or(self.options.fallback);
+        let time = first_timestamp(node, &["created_at"]).unwrap_or(self.options.fallback);
         let mut fact = Fact::new(line.clone(), &name, "summary", summary.into_owned(), time);
         fact.tags = items(node, "labels")
             .iter()
             .filter_map(Json::as_str)
             .map(str::to_owned)
             .collect();
-        fact.keep("zep", node, &[&NODE_SAID[..], &["labels"]].concat());
-        tell_fact(&fact, Vec::new(), None, self.options.namespace, told);
+        fact.add_context("zep", node, &NODE_REPRESENTED);
+        fact.emit(Vec::new(), None, self.options.namespace, part);
     }
 }
 
-/// For each edge the one that takes its place. Only edges that begin at the same moment are
-/// compared, so this is quick.
+/// Returns the index of the successor of each edge. Only edges that begin when another ends are
+/// compared, so the cost is nearly linear.
 fn successors(edges: &[Edge]) -> Vec<Option<usize>> {
-    let mut beginning: HashMap<i64, Vec<usize>> = HashMap::new();
-    for (number, edge) in edges.iter().enumerate() {
-        beginning
-            .entry(edge.begins.unwrap_or(edge.created_at).micros())
+    let mut by_begin: HashMap<i64, Vec<usize>> = HashMap::new();
+    for (index, edge) in edges.iter().enumerate() {
+        by_begin
+            .entry(edge.valid_at.unwrap_or(edge.created_at).micros())
             .or_default()
-            .push(number);
+            .push(index);
     }
-    let successor = |number: usize, edge: &Edge| {
-        let candidates = beginning.get(&edge.ends?.micros())?;
+    let successor = |index: usize, edge: &Edge| {
+        let candidates = by_begin.get(&edge.invalid_at?.micros())?;
         let later = candidates
             .iter()
             .copied()
-            .filter(|candidate| *candidate > number);
-        let ranked =
-            later.filter_map(|candidate| Some((edges.get(candidate)?.succeeds(edge)?, candidate)));
+            .filter(|candidate| *candidate > index);
+        let ranked = later.filter_map(|candidate| {
+            let rank = edges.get(candidate)?.successor_rank(edge)?;
+            Some((rank, candidate))
+        });
         ranked.min().map(|(_, candidate)| candidate)
     };
     edges
         .iter()
         .enumerate()
-        .map(|(number, edge)| successor(number, edge))
+        .map(|(index, edge)| successor(index, edge))
         .collect()
 }
 
-/// The conversations of all threads, each in the order of its messages.
-fn talks(messages: &[(String, Json<'static>, Line)], fallback: Timestamp, told: &mut Told) {
-    let mut threads: HashMap<&str, Talk> = HashMap::new();
+/// Reads the conversations of all threads, each in the order of its messages.
+fn read_threads(
+    messages: &[(String, Json<'static>, Line)],
+    fallback: Timestamp,
+    part: &mut ParsedPart,
+) {
+    let mut threads: HashMap<&str, ConversationBuilder> = HashMap::new();
     for (thread, json, line) in messages {
-        let named = ["role_type", "role"]
+        let role = ["role_type", "role"]
             .iter()
-            .filter_map(|key| json.get(key)?.as_str());
-        let Some(role) = named.into_iter().find_map(role_of) else {
-            told.faults
-                .push(line.fault(FaultCode::Shape, "a message without a role that is known"));
+            .filter_map(|key| json.get(key)?.as_str())
+            .find_map(role_from_name);
+        let Some(role) = role else {
+            let reason = "a message without a role that is known";
+            part.faults.push(line.fault(FaultCode::Shape, reason));
             continue;
         };
-        let time = moment_of(json, &["created_at", "timestamp"]).unwrap_or(fallback);
-        let talk = threads.entry(thread).or_insert_with(|| Talk::new(thread));
-        let Speech { role, content } = speech(role, json);
-        let Spoken {
+        let time = first_timestamp(json, &["created_at", "timestamp"]).unwrap_or(fallback);
+        let conversation = threads
+            .entry(thread)
+            .or_insert_with(|| ConversationBuilder::new(thread));
+        let FrameworkMessage { role, content } = parse_message(role, json);
+        let BuiltMessage {
             position,
             parent,
             mut message,
-        } = talk.say(role, content, time);
-        if let Some(name) =
-            text(json, "name").filter(|_| matches!(role, Role::User | Role::Assistant))
+        } = conversation.push(role, content, time);
+        if matches!(role, Role::User | Role::Assistant)
+            && let Some(name) = text(json, "name").map(Cow::into_owned)
         {
-            message
-                .metadata
-                .unknown_fields
-                .insert("name", name.into_owned());
+            message.metadata.unknown_fields.insert("name", name);
         }
-        told.said.push(Said {
+        part.messages.push(PlacedMessage {
             position,
             parent,
             message,

@@ -1,41 +1,60 @@
-//! SQLite: the canonical schema of sessions, messages and tool calls (§9), read and written; and
-//! what memory systems keep in it.
+//! SQLite databases: the canonical schema of sessions, messages and tool calls (§9), read and
+//! written; and the databases of memory systems.
 //!
-//! A database is read from a copy of its bytes, which SQLite can neither change nor find a journal
-//! beside: what a writer hasn't checkpointed yet isn't in it. The schema of a stranger's database
-//! is not trusted: only plain tables are read.
+//! A database is read from a copy of its bytes, so that SQLite can neither change it nor find a
+//! journal next to it; what isn't checkpointed is not read. The schema of a database is untrusted:
+//! only plain tables are read.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | [`read`] | what is in a database? |
-//! | [`mod@write`] | how do messages become one? |
-//! | `branch` | which conversations are in it, if it knows which message each follows? |
+//! | [`read`] | which tables of a database are read? |
+//! | `database` | how is an untrusted database opened, and how are rows read? |
+//! | `canonical` | which messages are in the canonical schema? |
+//! | `memory_tables` | which facts are in the tables of memory systems? |
+//! | [`mod@write`] | how are messages written as a database? |
+//! | `branches` | which conversations are in a database that knows the parent of each message? |
+//!
+//! Everything but the detection needs the cargo feature `sqlite`.
 
-mod branch;
+#[cfg(feature = "sqlite")]
+mod branches;
+#[cfg(feature = "sqlite")]
+mod canonical;
+#[cfg(feature = "sqlite")]
+mod database;
+#[cfg(feature = "sqlite")]
+mod memory_tables;
+#[cfg(feature = "sqlite")]
 pub mod read;
-#[cfg(test)]
+#[cfg(all(test, feature = "sqlite"))]
 mod tests;
+#[cfg(feature = "sqlite")]
 pub mod write;
 
-/// How every SQLite database begins.
+#[cfg(feature = "sqlite")]
+pub use read::parse_database;
+
+/// The first bytes of every SQLite database.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// The schema of §9: microseconds since 1970 as integers, structures as JSON text.
-const SCHEMA: &str = "
-    CREATE TABLE sessions (
-        id TEXT PRIMARY KEY, workspace_path TEXT NOT NULL, active_model TEXT, routing_policy_json TEXT,
-        schema_version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
-    CREATE TABLE messages (
-        id TEXT PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id), role TEXT NOT NULL,
-        content_json TEXT NOT NULL, metadata_json TEXT NOT NULL, created_at INTEGER NOT NULL,
-        schema_version INTEGER NOT NULL);
-    CREATE TABLE tool_calls (
-        id TEXT PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id),
-        message_id TEXT NOT NULL REFERENCES messages(id), result_message_id TEXT REFERENCES messages(id),
-        name TEXT NOT NULL, status TEXT NOT NULL CHECK (status IN ('pending', 'succeeded', 'failed', 'cancelled')),
-        provider_id TEXT, provider TEXT, created_at INTEGER NOT NULL, completed_at INTEGER);";
+/// Parses a database, session by session. Without the cargo feature `sqlite`, the database is a
+/// fault.
+#[cfg(not(feature = "sqlite"))]
+pub fn parse_database(
+    _bytes: &[u8],
+    _options: super::options::ReadOptions<'_>,
+    emit: &mut dyn FnMut(super::parsed::ParsedPart),
+) {
+    use super::line::{FaultCode, LineFault};
 
-/// Its indices, which are made when all rows are in.
-const INDICES: &str = "
-    CREATE INDEX idx_messages_session_created ON messages(session_id, created_at);
-    CREATE INDEX idx_tool_calls_session_status ON tool_calls(session_id, status);";
+    emit(super::parsed::ParsedPart {
+        faults: vec![LineFault {
+            number: 1,
+            range: 0..0,
+            code: FaultCode::NotUnderstood,
+            message: "this build can't read SQLite; build it with the cargo feature `sqlite`"
+                .to_owned(),
+        }],
+        ..Default::default()
+    });
+}

@@ -2,54 +2,63 @@ use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use rusqlite::Connection;
 
-use super::write::{Entry, MessageDatabase};
+use super::write::{MessageDatabase, MessageRow};
+use crate::transcript::grains::message_lines::canonical_lines;
 use crate::transcript::kind::TranscriptKind;
-use crate::transcript::read::ReadOptions;
-use crate::transcript::said::{Said, canonical_lines};
-use crate::transcript::told::{Told, told};
+use crate::transcript::options::ReadOptions;
+use crate::transcript::parse::parse;
+use crate::transcript::parsed::ParsedPart;
+use crate::transcript::parsed::PlacedMessage;
 
-fn said() -> Vec<Said> {
+fn placed_messages() -> Vec<PlacedMessage> {
     let lines = [
         r#"{"id":"01HZ0000000000000000000001","session_id":"s","role":"user","content":[{"type":"text","text":"weather?"}],"created_at":"2026-05-08T12:00:00.000001Z"}"#,
         r#"{"id":"01HZ0000000000000000000002","session_id":"s","role":"assistant","content":[{"type":"tool_use","id":"tu_1","name":"w","input":{"c":1.50}}],"created_at":"2026-05-08T12:00:01Z","metadata":{"model":"anthropic:claude-sonnet-4-6","provider":"anthropic","provider_raw":{"anthropic/messages":{"ids":["toolu_1"]}}}}"#,
         r#"{"id":"01HZ0000000000000000000003","session_id":"s","role":"tool","content":[{"type":"tool_result","tool_use_id":"tu_1","content":[{"type":"text","text":"sunny"}],"is_error":true}],"created_at":"2026-05-08T12:00:02Z","metadata":{"parent_tool_use_id":"tu_1"}}"#,
         r#"{"id":"01HZ0000000000000000000004","session_id":"t","role":"user","content":[{"type":"text","text":"hi"}],"created_at":"2026-05-08T12:00:00Z"}"#,
     ];
-    canonical_lines(lines.join("\n").as_bytes()).0
+    canonical_lines(lines.join("\n").as_bytes()).messages
 }
 
-/// A database of `said`, whose messages follow each other within a session, but for those that
-/// follow what `parents` says.
-fn database(said: &[Said], parents: &[Option<usize>]) -> (MessageDatabase, tempfile::TempDir) {
+/// Creates a database of `messages`, each after the one whose index `parents` gives.
+fn database(
+    messages: &[PlacedMessage],
+    parents: &[Option<usize>],
+) -> (MessageDatabase, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut database =
         MessageDatabase::create(&folder.path().join("m.db"), PriceTable::builtin()).unwrap();
-    for (number, said) in said.iter().enumerate() {
-        let usage = said.message.metadata.model.is_some().then_some(TokenUsage {
-            input_tokens: 8,
-            output_tokens: 42,
-            ..TokenUsage::default()
-        });
-        let entry = Entry {
-            message: said.message.clone(),
+    for (number, placed) in messages.iter().enumerate() {
+        let usage = placed
+            .message
+            .metadata
+            .model
+            .is_some()
+            .then_some(TokenUsage {
+                input_tokens: 8,
+                output_tokens: 42,
+                ..TokenUsage::default()
+            });
+        let row = MessageRow {
+            message: placed.message.clone(),
             stop_reason: usage.map(|_| StopReason::ToolUse),
             usage,
             address: format!("a{number}"),
             parent: parents[number].map(|parent| format!("a{parent}")),
         };
-        database.add(entry).unwrap();
+        database.add(row).unwrap();
     }
     (database, folder)
 }
 
-fn read(folder: &tempfile::TempDir) -> Vec<Told> {
+fn read(folder: &tempfile::TempDir) -> Vec<ParsedPart> {
     let bytes = std::fs::read(folder.path().join("m.db")).unwrap();
     assert_eq!(
         TranscriptKind::detect(&bytes, "m.db"),
         Some(TranscriptKind::Sqlite)
     );
     let mut parts = Vec::new();
-    told(
+    parse(
         &bytes,
         TranscriptKind::Sqlite,
         ReadOptions::default(),
@@ -59,24 +68,27 @@ fn read(folder: &tempfile::TempDir) -> Vec<Told> {
 }
 
 #[test]
-fn messages_come_back_from_a_database_as_they_went_in() {
-    let said = said();
-    let (database, folder) = database(&said, &[None, Some(0), Some(1), None]);
+fn a_database_has_the_messages_that_were_added() {
+    let messages = placed_messages();
+    let (database, folder) = database(&messages, &[None, Some(0), Some(1), None]);
     database.finish().unwrap();
     let parts = read(&folder);
-    let back: Vec<&Said> = parts.iter().flat_map(|part| &part.said).collect();
+    let back: Vec<&PlacedMessage> = parts.iter().flat_map(|part| &part.messages).collect();
     assert!(parts.iter().all(|part| part.faults.is_empty()));
     assert_eq!(back.len(), 4);
-    for (back, said) in back.iter().zip(&said) {
-        assert_eq!((back.position, back.parent), (said.position, said.parent));
+    for (back, placed) in back.iter().zip(&messages) {
+        assert_eq!(
+            (back.position, back.parent),
+            (placed.position, placed.parent)
+        );
         assert_eq!(
             (&back.message.content, &back.message.id),
-            (&said.message.content, &said.message.id)
+            (&placed.message.content, &placed.message.id)
         );
-        assert_eq!(back.message.created_at, said.message.created_at);
+        assert_eq!(back.message.created_at, placed.message.created_at);
         assert_eq!(
             back.message.metadata.provider_raw,
-            said.message.metadata.provider_raw
+            placed.message.metadata.provider_raw
         );
     }
     assert_eq!(back[1].stop_reason, Some(StopReason::ToolUse));
@@ -95,10 +107,10 @@ fn messages_come_back_from_a_database_as_they_went_in() {
 }
 
 #[test]
-fn sessions_and_tool_calls_are_put_together_from_messages_in_any_order() {
-    let mut said = said();
-    said.reverse();
-    let (database, folder) = database(&said, &[None, Some(2), Some(3), None]);
+fn sessions_and_tool_calls_are_computed_from_messages_in_any_order() {
+    let mut messages = placed_messages();
+    messages.reverse();
+    let (database, folder) = database(&messages, &[None, Some(2), Some(3), None]);
     database.finish().unwrap();
     let connection = Connection::open(folder.path().join("m.db")).unwrap();
     let one = |query: &str| -> String {
@@ -136,16 +148,16 @@ fn sessions_and_tool_calls_are_put_together_from_messages_in_any_order() {
 
 #[test]
 fn every_branch_of_a_session_is_a_conversation() {
-    let mut said = said();
-    said[3].message.session_id = "s".into();
-    let (database, _folder) = database(&said, &[None, Some(0), Some(1), Some(0)]);
+    let mut messages = placed_messages();
+    messages[3].message.session_id = "s".into();
+    let (database, _folder) = database(&messages, &[None, Some(0), Some(1), Some(0)]);
     let mut branches = Vec::new();
     database
         .branches(&mut |branch| {
             branches.push(
                 branch
                     .iter()
-                    .map(|said| said.message.role.as_str())
+                    .map(|placed| placed.message.role.as_str())
                     .collect::<Vec<_>>(),
             )
         })
@@ -158,7 +170,7 @@ fn every_branch_of_a_session_is_a_conversation() {
 }
 
 #[test]
-fn rows_that_are_no_messages_are_told_and_the_rest_goes_in() {
+fn rows_that_are_no_messages_are_faults_and_the_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let connection = Connection::open(folder.path().join("m.db")).unwrap();
     connection
@@ -186,13 +198,16 @@ fn rows_that_are_no_messages_are_told_and_the_rest_goes_in() {
             (5, "ERR_SHAPE")
         ]
     );
-    assert_eq!(parts.iter().map(|part| part.said.len()).sum::<usize>(), 1);
-    // What only a session's row knows is kept.
-    assert_eq!(parts.iter().map(|part| part.made.len()).sum::<usize>(), 1);
+    assert_eq!(
+        parts.iter().map(|part| part.messages.len()).sum::<usize>(),
+        1
+    );
+    // The row of the session is kept as an event.
+    assert_eq!(parts.iter().map(|part| part.grains.len()).sum::<usize>(), 1);
 }
 
 #[test]
-fn the_databases_of_memory_systems_are_their_facts() {
+fn databases_of_memory_systems_are_read_as_facts() {
     let folder = tempfile::tempdir().unwrap();
     let connection = Connection::open(folder.path().join("m.db")).unwrap();
     connection
@@ -207,18 +222,18 @@ fn the_databases_of_memory_systems_are_their_facts() {
         .unwrap();
     drop(connection);
     let parts = read(&folder);
-    let made: Vec<_> = parts.iter().flat_map(|part| &part.made).collect();
+    let grains: Vec<_> = parts.iter().flat_map(|part| &part.grains).collect();
     assert_eq!(
-        (made.len(), made[1].supersedes[0]),
-        (3, made[0].grain.address)
+        (grains.len(), grains[1].supersedes[0]),
+        (3, grains[0].grain.address)
     );
 }
 
 #[test]
-fn strange_and_hostile_databases_are_one_fault() {
+fn hostile_databases_are_one_fault() {
     let folder = tempfile::tempdir().unwrap();
     let connection = Connection::open(folder.path().join("m.db")).unwrap();
-    // A view that never ends, and a column that is computed.
+    // A view without an end, and a generated column.
     connection
         .execute_batch(
             "CREATE TABLE history (memory_id TEXT, event TEXT, big TEXT GENERATED ALWAYS AS (hex(zeroblob(100000000))));
@@ -230,7 +245,7 @@ fn strange_and_hostile_databases_are_one_fault() {
     drop(connection);
     let faults = |bytes: &[u8]| {
         let mut faults = Vec::new();
-        told(
+        parse(
             bytes,
             TranscriptKind::Sqlite,
             ReadOptions::default(),

@@ -1,7 +1,7 @@
 //! Messages as a database of the canonical schema (§9).
 //!
-//! Messages come in any order and go to disk as they come; sessions and tool calls are put together
-//! by SQLite at the end, so that memory stays bounded.
+//! Messages are written to disk as they are added, in any order. The tables of sessions and tool
+//! calls are computed by SQLite at the end, so memory is bounded.
 
 use std::path::Path;
 
@@ -9,43 +9,41 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 
-use super::read::SESSION_LABEL;
-use super::{INDICES, SCHEMA};
+use super::branches::emit_branches;
+use super::canonical::SESSION_LABEL;
 use crate::ConnectorError;
-use crate::transcript::convert::message_json;
-use crate::transcript::said::Said;
+use crate::transcript::message_json::{ResponseMetadata, message_json};
+use crate::transcript::parsed::PlacedMessage;
 
-/// A message with what else is known about it.
-#[derive(Debug)]
-pub struct Entry<'e> {
-    /// The message.
-    pub message: Message<'e>,
-    /// Why the answer ended.
-    pub stop_reason: Option<StopReason>,
-    /// What it took.
-    pub usage: Option<TokenUsage>,
-    /// The address of its grain.
-    pub address: String,
-    /// The address of the grain of the message before it.
-    pub parent: Option<String>,
-}
+/// The schema of §9: times in microseconds since 1970, structures as JSON text.
+const SCHEMA: &str = "
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, workspace_path TEXT NOT NULL, active_model TEXT, routing_policy_json TEXT,
+        schema_version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
+    CREATE TABLE messages (
+        id TEXT PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id), role TEXT NOT NULL,
+        content_json TEXT NOT NULL, metadata_json TEXT NOT NULL, created_at INTEGER NOT NULL,
+        schema_version INTEGER NOT NULL);
+    CREATE TABLE tool_calls (
+        id TEXT PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id),
+        message_id TEXT NOT NULL REFERENCES messages(id), result_message_id TEXT REFERENCES messages(id),
+        name TEXT NOT NULL, status TEXT NOT NULL CHECK (status IN ('pending', 'succeeded', 'failed', 'cancelled')),
+        provider_id TEXT, provider TEXT, created_at INTEGER NOT NULL, completed_at INTEGER);";
 
-/// A database that is being written.
-#[derive(Debug)]
-pub struct MessageDatabase {
-    connection: Connection,
-    prices: PriceTable,
-}
+/// The indices, which are created after all rows are inserted.
+const INDICES: &str = "
+    CREATE INDEX idx_messages_session_created ON messages(session_id, created_at);
+    CREATE INDEX idx_tool_calls_session_status ON tool_calls(session_id, status);";
 
-/// What becomes rows of other tables when all messages are there.
+/// Temporary tables from which other tables are computed when all messages are inserted.
 const SCRATCH: &str = "
     CREATE TEMP TABLE calls (id TEXT PRIMARY KEY, session_id, message_id, name, provider_id, provider, status, created_at);
     CREATE TEMP TABLE results (id TEXT PRIMARY KEY, message_id, status, completed_at);
     CREATE TEMP TABLE places (address TEXT PRIMARY KEY, message_id TEXT, parent TEXT);";
 
-/// The sessions that no row was kept of.
+/// Inserts the sessions that have no row yet.
 const SESSIONS: &str = "
     INSERT OR IGNORE INTO sessions
     SELECT m.session_id, '',
@@ -60,65 +58,122 @@ const TOOL_CALLS: &str = "
            c.created_at, r.completed_at
     FROM calls c LEFT JOIN results r ON c.id = r.id";
 
-/// Wraps an error of SQLite.
-fn fault(cause: rusqlite::Error) -> ConnectorError {
+/// A message with its address and the metadata of its response.
+#[derive(Debug)]
+pub struct MessageRow<'e> {
+    /// The message.
+    pub message: Message<'e>,
+    /// Why the model stopped.
+    pub stop_reason: Option<StopReason>,
+    /// Tokens that the response consumed.
+    pub usage: Option<TokenUsage>,
+    /// The content address of its grain.
+    pub address: String,
+    /// The content address of the grain of the preceding message.
+    pub parent: Option<String>,
+}
+
+/// A database that is being written.
+#[derive(Debug)]
+pub struct MessageDatabase {
+    connection: Connection,
+    prices: PriceTable,
+}
+
+fn sqlite_error(cause: rusqlite::Error) -> ConnectorError {
     ConnectorError::Sqlite(cause.to_string())
 }
 
 impl MessageDatabase {
-    /// Begins a database in the file `path`, which is empty or isn't there. Costs are those of
-    /// `prices`.
+    /// Creates a database in the file `path`, which is empty or doesn't exist. Costs of messages are
+    /// computed with `prices`.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
     pub fn create(path: &Path, prices: PriceTable) -> Result<MessageDatabase, ConnectorError> {
-        let connection = Connection::open(path).map_err(fault)?;
-        // Until it is whole nobody sees the file: a journal would only cost.
+        let connection = Connection::open(path).map_err(sqlite_error)?;
+        // The file is incomplete until `finish`, so a journal would be of no use.
         let setup = format!(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; \
              {SCHEMA} {SCRATCH} BEGIN;"
         );
-        connection.execute_batch(&setup).map_err(fault)?;
+        connection.execute_batch(&setup).map_err(sqlite_error)?;
         Ok(MessageDatabase { connection, prices })
     }
 
-    /// Adds a message. One whose id another message has is known by the address of its grain.
+    /// Adds a message. If another message has the same id, the address of its grain becomes its id.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
-    pub fn add(&mut self, entry: Entry<'_>) -> Result<(), ConnectorError> {
-        let Entry {
+    pub fn add(&mut self, row: MessageRow<'_>) -> Result<(), ConnectorError> {
+        let MessageRow {
             message,
             stop_reason,
             usage,
             address,
             parent,
-        } = entry;
-        let (session, created_at, role) = (
-            message.session_id.to_string(),
-            message.created_at.micros(),
-            message.role,
-        );
-        let (calls, results) = (calls_of(&message), results_of(&message));
+        } = row;
+        let (session, created_at) = (message.session_id.to_string(), message.created_at.micros());
+        let (calls, results) = (tool_calls(&message), tool_results(&message));
+        let response = ResponseMetadata {
+            stop_reason,
+            usage,
+            response: None,
+        };
+        let id = self.insert_message(message, response, &address)?;
+        for call in calls {
+            self.insert(
+                "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                params![
+                    call.id,
+                    session,
+                    id,
+                    call.name,
+                    call.provider_id,
+                    call.provider,
+                    call.status,
+                    created_at
+                ],
+            )?;
+        }
+        for (call, status) in results {
+            self.insert(
+                "INSERT OR IGNORE INTO results VALUES (?1, ?2, ?3, ?4)",
+                params![call, id, status, created_at],
+            )?;
+        }
+        self.insert(
+            "INSERT OR IGNORE INTO places VALUES (?1, ?2, ?3)",
+            params![address, id, parent],
+        )?;
+        Ok(())
+    }
+
+    /// Inserts the row of a message; returns its id.
+    fn insert_message(
+        &self,
+        message: Message<'_>,
+        response: ResponseMetadata<'_>,
+        address: &str,
+    ) -> Result<String, ConnectorError> {
         let own_id = if message.id.is_empty() {
-            address.clone()
+            address.to_owned()
         } else {
             message.id.to_string()
         };
+        let session = message.session_id.to_string();
+        let (role, created_at) = (message.role, message.created_at.micros());
         let version = message.schema_version;
-        let json = message_json(message, stop_reason, usage, None, &self.prices);
+        let json = message_json(message, response, &self.prices);
         let text = |key: &str| {
             json.get(key)
                 .map_or_else(|| "null".to_owned(), Json::to_string)
         };
-        let mut insert = self
-            .connection
-            .prepare_cached("INSERT OR IGNORE INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
-            .map_err(fault)?;
         let (content, metadata) = (text("content"), text("metadata"));
-        let mut put = |id: &str| {
-            insert
-                .execute(params![
+        let insert = |id: &str| {
+            self.insert(
+                "INSERT OR IGNORE INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
                     id,
                     session,
                     role.as_str(),
@@ -126,62 +181,26 @@ impl MessageDatabase {
                     metadata,
                     created_at,
                     version
-                ])
-                .map_err(fault)
+                ],
+            )
         };
-        let id = if put(&own_id)? > 0 {
-            own_id
-        } else {
-            put(&address).map(|_| address.clone())?
-        };
-        for Call {
-            id: call,
-            name,
-            provider,
-            provider_id,
-            status,
-        } in calls
-        {
-            let mut insert = self
-                .connection
-                .prepare_cached(
-                    "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                )
-                .map_err(fault)?;
-            insert
-                .execute(params![
-                    call,
-                    session,
-                    id,
-                    name,
-                    provider_id,
-                    provider,
-                    status,
-                    created_at
-                ])
-                .map_err(fault)?;
+        if insert(&own_id)? > 0 {
+            return Ok(own_id);
         }
-        for (call, status) in results {
-            let mut insert = self
-                .connection
-                .prepare_cached("INSERT OR IGNORE INTO results VALUES (?1, ?2, ?3, ?4)")
-                .map_err(fault)?;
-            insert
-                .execute(params![call, id, status, created_at])
-                .map_err(fault)?;
-        }
-        let mut insert = self
-            .connection
-            .prepare_cached("INSERT OR IGNORE INTO places VALUES (?1, ?2, ?3)")
-            .map_err(fault)?;
-        insert
-            .execute(params![address, id, parent])
-            .map_err(fault)?;
-        Ok(())
+        insert(address)?;
+        Ok(address.to_owned())
     }
 
-    /// Adds an event that isn't a message: answers true if it was a row of `sessions`, which is
-    /// then a row again.
+    /// Runs a cached statement; returns the number of inserted rows.
+    fn insert(&self, statement: &str, values: impl Params) -> Result<usize, ConnectorError> {
+        self.connection
+            .prepare_cached(statement)
+            .and_then(|mut statement| statement.execute(values))
+            .map_err(sqlite_error)
+    }
+
+    /// Adds an event that isn't a message. Returns true if it was made of a row of `sessions`; the
+    /// row is inserted again.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
@@ -201,69 +220,68 @@ impl MessageDatabase {
         let Some(id) = text("id") else {
             return Ok(false);
         };
-        let insert = "INSERT OR REPLACE INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        let (created, updated) = (
-            number("created_at").unwrap_or(0),
-            number("updated_at").unwrap_or(0),
-        );
-        self.connection
-            .execute(
-                insert,
-                params![
-                    id,
-                    text("workspace_path").unwrap_or_default(),
-                    text("active_model"),
-                    text("routing_policy_json"),
-                    number("schema_version").unwrap_or(1),
-                    created,
-                    updated
-                ],
-            )
-            .map_err(fault)?;
+        self.insert(
+            "INSERT OR REPLACE INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                id,
+                text("workspace_path").unwrap_or_default(),
+                text("active_model"),
+                text("routing_policy_json"),
+                number("schema_version").unwrap_or(1),
+                number("created_at").unwrap_or(0),
+                number("updated_at").unwrap_or(0)
+            ],
+        )?;
         Ok(true)
     }
 
-    /// Makes the other tables and the indices, and closes the file: from now on it is kept with a
-    /// write-ahead log.
+    /// Fills the other tables, creates the indices and closes the file, which has a write-ahead log
+    /// from then on.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
     pub fn finish(self) -> Result<(), ConnectorError> {
         let end = format!("{INDICES} {SESSIONS}; {TOOL_CALLS}; COMMIT; PRAGMA journal_mode = WAL;");
-        self.connection.execute_batch(&end).map_err(fault)?;
-        self.connection.close().map_err(|(_, cause)| fault(cause))
+        self.connection.execute_batch(&end).map_err(sqlite_error)?;
+        self.connection
+            .close()
+            .map_err(|(_, cause)| sqlite_error(cause))
     }
 
-    /// Tells every branch of every session, from its first message to its last: the conversation as
-    /// it was last continued there. Messages whose parent isn't here begin one.
+    /// Emits every branch of every session, from its first message to its last. A message whose
+    /// parent wasn't added begins a branch.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].
-    pub fn branches(self, tell: &mut dyn FnMut(Vec<Said>)) -> Result<(), ConnectorError> {
-        self.connection.execute_batch(INDICES).map_err(fault)?;
-        super::branch::branches(&self.connection, tell).map_err(fault)
+    pub fn branches(self, emit: &mut dyn FnMut(Vec<PlacedMessage>)) -> Result<(), ConnectorError> {
+        self.connection
+            .execute_batch(INDICES)
+            .map_err(sqlite_error)?;
+        emit_branches(&self.connection, emit).map_err(sqlite_error)
     }
 }
 
-/// A call in a message.
-struct Call {
+/// A tool call of a message.
+struct ToolCall {
     id: String,
     name: String,
     provider: Option<String>,
+    /// The id that the provider gave the call.
     provider_id: Option<String>,
     status: &'static str,
 }
 
-fn calls_of(message: &Message) -> Vec<Call> {
+fn tool_calls(message: &Message) -> Vec<ToolCall> {
     if message.role != Role::Assistant {
         return Vec::new();
     }
-    let named = message
-        .metadata
-        .provider_raw
-        .as_ref()
-        .and_then(provider_ids);
-    let status = if message.metadata.status == MessageStatus::Cancelled {
+    let metadata = &message.metadata;
+    let provider_ids = metadata.provider_raw.as_ref().and_then(provider_ids);
+    let provider = metadata
+        .provider
+        .as_deref()
+        .or(provider_ids.map(|(provider, _)| provider));
+    let status = if metadata.status == MessageStatus::Cancelled {
         "cancelled"
     } else {
         "pending"
@@ -272,37 +290,30 @@ fn calls_of(message: &Message) -> Vec<Call> {
         ContentBlock::ToolUse(call) => Some(call),
         _ => None,
     });
-    let provider = message
-        .metadata
-        .provider
-        .as_deref()
-        .or(named.as_ref().map(|(provider, _)| *provider));
     calls
         .enumerate()
-        .map(|(number, call)| Call {
+        .map(|(index, call)| ToolCall {
             id: call.id.to_string(),
             name: call.name.to_string(),
             provider: provider.map(str::to_owned),
-            provider_id: named
-                .as_ref()
-                .and_then(|(_, ids)| ids.get(number)?.as_str().map(str::to_owned)),
+            provider_id: provider_ids
+                .and_then(|(_, ids)| ids.get(index)?.as_str().map(str::to_owned)),
             status,
         })
         .collect()
 }
 
-/// What a provider called the calls of a message.
+/// Returns the provider of a message and its ids of the tool calls.
 fn provider_ids<'r>(raw: &'r Object<'r>) -> Option<(&'r str, &'r [Json<'r>])> {
     raw.iter().find_map(|(key, part)| {
         let ids = part.get("ids")?.as_array()?;
-        Some((
-            key.split_once('/').map_or(key, |(provider, _)| provider),
-            ids,
-        ))
+        let provider = key.split_once('/').map_or(key, |(provider, _)| provider);
+        Some((provider, ids))
     })
 }
 
-fn results_of(message: &Message) -> Vec<(String, &'static str)> {
+/// Returns the answered calls of a message, each with its status.
+fn tool_results(message: &Message) -> Vec<(String, &'static str)> {
     let results = message.content.iter().filter_map(|block| match block {
         ContentBlock::ToolResult(result) => Some(result),
         _ => None,

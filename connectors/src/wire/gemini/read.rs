@@ -15,7 +15,7 @@ use super::super::read_warning::ReadWarningKind;
 use super::super::unit_path::UnitPath;
 use super::super::usage::{disjoint, largest};
 use super::{INSTRUCTIONS, candidate_path, is_turns, one_or_more};
-use crate::moment::moment_of;
+use crate::lenient_timestamp::first_timestamp;
 
 /// The finish reason `MAX_TOKENS` as a number.
 const MAX_TOKENS_NUMBER: u64 = 2;
@@ -241,7 +241,7 @@ fn function<'j>(json: &'j Json<'j>) -> RequestTool<'j> {
 
 /// Returns the creation time of a response.
 pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
-    moment_of(body, &["createTime", "create_time"])
+    first_timestamp(body, &["createTime", "create_time"])
 }
 
 pub(super) fn response<'j>(

@@ -12,7 +12,7 @@ use super::super::json_access::{
 };
 use super::super::message_reader::{MessageReader, client_tool, has_tool_call, or_empty_text};
 use super::super::unit_path::UnitPath;
-use crate::moment::moment_of;
+use crate::lenient_timestamp::first_timestamp;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
@@ -120,7 +120,7 @@ fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'
 
 /// Returns the creation time of a response.
 pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
-    moment_of(body, &["created_at"])
+    first_timestamp(body, &["created_at"])
 }
 
 pub(super) fn response<'j>(

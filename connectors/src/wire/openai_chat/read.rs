@@ -18,7 +18,7 @@ use super::super::read_warning::ReadWarningKind;
 use super::super::unit_path::{PathStep, UnitPath};
 use super::super::usage::{disjoint, first};
 use super::{ChatDialect, ReasoningPlacement};
-use crate::moment::moment_of;
+use crate::lenient_timestamp::first_timestamp;
 
 pub(super) fn request<'j>(
     dialect: &ChatDialect,
@@ -315,7 +315,7 @@ fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
 
 /// Returns the creation time of a response.
 pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
-    moment_of(body, &["created"])
+    first_timestamp(body, &["created"])
 }
 
 pub(super) fn response<'j>(

@@ -17,7 +17,7 @@ use super::super::message_reader::{MessageReader, client_tool, has_tool_call, or
 use super::super::unit_path::UnitPath;
 use super::super::usage::disjoint;
 use super::item_kind::{ItemKind, call_id, called_client_tool, item_kinds, server_side_calls};
-use crate::moment::moment_of;
+use crate::lenient_timestamp::first_timestamp;
 
 pub(super) fn request<'j>(
     body: &'j Json<'j>,
@@ -252,7 +252,7 @@ fn tool<'j>(json: &'j Json<'j>, reader: &MessageReader<'_, 'j>) -> RequestTool<'
 
 /// Returns the creation time of a response.
 pub(super) fn created_at(body: &Json) -> Option<Timestamp> {
-    moment_of(body, &["created_at"])
+    first_timestamp(body, &["created_at"])
 }
 
 pub(super) fn response<'j>(

@@ -1,0 +1,154 @@
+//! Conversion of the messages on a branch to canonical messages, by the Anthropic adapter.
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::request::{StopReason, TokenUsage};
+use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp, model_id};
+
+use super::merged_answer::MergedMessage;
+use crate::transcript::line::{FaultCode, Line};
+use crate::transcript::parsed::{ParsedPart, PlacedMessage};
+use crate::wire::adapter::Adapter;
+use crate::wire::anthropic;
+use crate::wire::body_codec::{read_request, read_response};
+use crate::wire::conversation::{Conversation, ReadContext};
+use crate::wire::json_access::count;
+
+/// The adapter of the messages in the log.
+const ADAPTER: &dyn Adapter = &anthropic::MESSAGES;
+
+/// The end of a branch: the conversation up to it.
+#[derive(Clone)]
+pub(super) struct Branch {
+    conversation: Conversation,
+    last: Option<Position>,
+}
+
+impl Branch {
+    pub(super) fn new(session: &str) -> Branch {
+        Branch {
+            conversation: Conversation::new(session),
+            last: None,
+        }
+    }
+
+    /// Appends a message. It gets `default_time` if it has none. A message that the adapter doesn't
+    /// read is a fault.
+    pub(super) fn read(
+        &mut self,
+        merged: MergedMessage,
+        default_time: Timestamp,
+        part: &mut ParsedPart,
+    ) {
+        let session = merged.session.as_str();
+        let context = ReadContext {
+            session: (!session.is_empty()).then_some(session),
+            ..ReadContext::at(merged.time.unwrap_or(default_time))
+        };
+        let json = Json::Object(merged.message);
+        let before = part.messages.len();
+        if ADAPTER.is_response(&json) {
+            self.read_answer(&json, merged.is_counted, &merged.line, &context, part);
+        } else {
+            self.read_message(json, merged.is_counted, &merged.line, &context, part);
+        }
+        let added = part.messages.get_mut(before..).unwrap_or_default();
+        match added.last_mut() {
+            None => part.faults.push(
+                merged
+                    .line
+                    .fault(FaultCode::Shape, "a message without a role that is known"),
+            ),
+            Some(last) if merged.is_api_error => {
+                // The text is by Claude Code; the model in the log is a placeholder.
+                last.message.metadata.model = None;
+                last.message.metadata.status = MessageStatus::Error;
+                last.stop_reason = Some(StopReason::Error);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Reads a message that has the form of a response.
+    fn read_answer(
+        &mut self,
+        json: &Json,
+        is_counted: bool,
+        line: &Line,
+        context: &ReadContext,
+        part: &mut ParsedPart,
+    ) {
+        let Ok(read) = read_response(ADAPTER, json, &mut self.conversation, context) else {
+            return;
+        };
+        let usage = read.response.usage.filter(|_| !is_counted);
+        for (choice, position) in read.response.choices.into_iter().zip(read.positions) {
+            let placed = self.place(choice.message.into_owned(), position, line);
+            part.messages.push(PlacedMessage {
+                stop_reason: choice.stop_reason,
+                usage,
+                ..placed
+            });
+        }
+    }
+
+    /// Reads any other message, as the only one of a request.
+    fn read_message(
+        &mut self,
+        json: Json<'static>,
+        is_counted: bool,
+        line: &Line,
+        context: &ReadContext,
+        part: &mut ParsedPart,
+    ) {
+        let model = json
+            .get("model")
+            .and_then(Json::as_str)
+            .map(|model| model_id::canonical("anthropic", model));
+        let usage = json
+            .get("usage")
+            .filter(|usage| !usage.is_null() && !is_counted)
+            .map(token_usage);
+        let mut body = Object::new();
+        body.insert("max_tokens", 1_u64);
+        body.insert("messages", vec![json]);
+        let body = Json::Object(body);
+        let Ok(read) = read_request(ADAPTER, &body, &mut self.conversation, context) else {
+            return;
+        };
+        for (mut message, position) in read.request.messages.into_iter().zip(read.positions) {
+            let is_answer = message.role == Role::Assistant;
+            message.metadata.model = model.clone().filter(|_| is_answer).map(Into::into);
+            let placed = self.place(message.into_owned(), position, line);
+            part.messages.push(PlacedMessage {
+                usage: usage.filter(|_| is_answer),
+                ..placed
+            });
+        }
+    }
+
+    fn place(
+        &mut self,
+        message: Message<'static>,
+        position: Position,
+        line: &Line,
+    ) -> PlacedMessage {
+        PlacedMessage {
+            position,
+            parent: self.last.replace(position),
+            message,
+            stop_reason: None,
+            usage: None,
+            line: line.clone(),
+        }
+    }
+}
+
+fn token_usage(json: &Json) -> TokenUsage {
+    TokenUsage {
+        input_tokens: count(json, "input_tokens"),
+        output_tokens: count(json, "output_tokens"),
+        cached_input_tokens: count(json, "cache_read_input_tokens"),
+        cache_creation_input_tokens: count(json, "cache_creation_input_tokens"),
+    }
+}

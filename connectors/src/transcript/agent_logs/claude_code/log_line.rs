@@ -1,0 +1,87 @@
+//! One line of a session.
+
+use std::collections::HashMap;
+
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::Timestamp;
+
+use crate::transcript::line::Line;
+use crate::wire::json_access::{items, text};
+
+/// A line with an id.
+#[derive(Debug)]
+pub(super) struct LogLine {
+    pub(super) line: Line,
+    pub(super) parent: Option<String>,
+    pub(super) session: String,
+    pub(super) time: Option<Timestamp>,
+    /// The message of a `user` or `assistant` line; other lines only link to their parent.
+    pub(super) message: Option<Json<'static>>,
+    /// The message reports a failed request.
+    pub(super) is_api_error: bool,
+}
+
+impl LogLine {
+    /// Returns the id of the answer that this line is a part of.
+    pub(super) fn answer_id(&self) -> Option<&str> {
+        let message = self
+            .message
+            .as_ref()
+            .filter(|message| text(message, "role").as_deref() == Some("assistant"))?;
+        message.get("id").and_then(Json::as_str)
+    }
+
+    /// Returns true if all blocks are results of tools.
+    pub(super) fn is_tool_result(&self) -> bool {
+        let content = self
+            .message
+            .as_ref()
+            .map_or(&[][..], |message| items(message, "content"));
+        !content.is_empty()
+            && content
+                .iter()
+                .all(|block| text(block, "type").as_deref() == Some("tool_result"))
+    }
+}
+
+/// The last line of each stream of `stream-json` output, by session and by the tool call that
+/// started the subagent.
+#[derive(Default)]
+pub(super) struct StreamTails(HashMap<(String, String), String>);
+
+impl StreamTails {
+    /// Returns a line with its id; `None` for lines without an id.
+    pub(super) fn parse_line(&mut self, json: &Json, line: Line) -> Option<(String, LogLine)> {
+        let text = |key| json.get(key).and_then(Json::as_str);
+        let kind = text("type")?;
+        let message = json
+            .get("message")
+            .filter(|_| matches!(kind, "user" | "assistant"));
+        let stream_session = text("session_id")
+            .filter(|_| json.get("sessionId").is_none() && json.get("parentUuid").is_none());
+        let (uuid, parent) = match stream_session {
+            Some(session) => {
+                message?;
+                let uuid = text("uuid").map_or_else(|| line.number.to_string(), str::to_owned);
+                let agent = text("parent_tool_use_id").unwrap_or_default();
+                let stream = (session.to_owned(), agent.to_owned());
+                let previous = self.0.insert(stream, uuid.clone());
+                (uuid, previous)
+            }
+            None => {
+                let parent = text("parentUuid").or_else(|| text("logicalParentUuid"));
+                (text("uuid")?.to_owned(), parent.map(str::to_owned))
+            }
+        };
+        let session = text("sessionId").or(stream_session).unwrap_or_default();
+        let line = LogLine {
+            line,
+            parent,
+            session: session.to_owned(),
+            time: text("timestamp").and_then(Timestamp::parse),
+            message: message.map(|message| message.clone().into_owned()),
+            is_api_error: json.get("isApiErrorMessage").and_then(Json::as_bool) == Some(true),
+        };
+        Some((uuid, line))
+    }
+}

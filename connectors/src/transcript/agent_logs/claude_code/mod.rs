@@ -1,0 +1,53 @@
+//! Sessions of Claude Code.
+//!
+//! Lines name their parent (`parentUuid`), so a session is a tree. Lines that aren't messages
+//! (progress, snapshots, notices) may be between messages and are skipped. One answer of the model
+//! is split over several lines that repeat its id and its usage, with results of its tool calls
+//! between them: they are merged into one message, the results follow it in sequence, and the usage
+//! counts once. Subagents have roots of their own.
+//!
+//! The output for other programs (`stream-json`) has no parents: a line follows the previous line
+//! of its session, or of its subagent.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `log_line` | which line is it, and which line does it follow? |
+//! | `session_tree` | which messages are on each branch? |
+//! | `merged_answer` | which lines belong to one answer? |
+//! | `branch` | which canonical messages are on a branch? |
+
+mod branch;
+mod log_line;
+mod merged_answer;
+mod session_tree;
+#[cfg(test)]
+mod tests;
+
+use gristmill_schemas::message::Timestamp;
+
+use self::log_line::StreamTails;
+use self::session_tree::SessionTree;
+use crate::transcript::line::{FaultCode, lines};
+use crate::transcript::parsed::ParsedPart;
+
+/// Parses a session file. Lines without a time get `time`.
+pub fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
+    let mut part = ParsedPart::default();
+    let (mut tree, mut tails) = (SessionTree::default(), StreamTails::default());
+    for line in lines(bytes) {
+        match line.json(bytes) {
+            Ok(json) if json.as_object().is_some() => {
+                if let Some((uuid, line)) = tails.parse_line(&json, line) {
+                    tree.insert(uuid, line);
+                }
+            }
+            Ok(_) => part
+                .faults
+                .push(line.fault(FaultCode::Shape, "not an object")),
+            Err(fault) => part.faults.push(fault),
+        }
+    }
+    tree.read_branches(time, &mut part);
+    part.messages.sort_by_key(|placed| placed.line.number);
+    part
+}

@@ -1,0 +1,173 @@
+//! The tree of the lines of a session, and the walk over its branches.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use gristmill_schemas::message::Timestamp;
+
+use super::branch::Branch;
+use super::log_line::LogLine;
+use super::merged_answer::{AnswerParts, MergedMessage};
+use crate::transcript::parsed::ParsedPart;
+
+/// The lines of a file, linked by their parents. A file may hold several trees.
+#[derive(Default)]
+pub(super) struct SessionTree {
+    lines: HashMap<String, LogLine>,
+    /// The ids in the order of the file.
+    order: Vec<String>,
+    children: HashMap<String, Vec<String>>,
+}
+
+impl SessionTree {
+    /// Adds a line. Of lines with the same id, the first is kept.
+    pub(super) fn insert(&mut self, uuid: String, line: LogLine) {
+        if let Entry::Vacant(slot) = self.lines.entry(uuid) {
+            self.order.push(slot.key().clone());
+            slot.insert(line);
+        }
+    }
+
+    /// Reads the messages of all branches. The state of a conversation is copied only where the
+    /// tree branches.
+    pub(super) fn read_branches(mut self, time: Timestamp, part: &mut ParsedPart) {
+        let mut done: HashSet<String> = HashSet::new();
+        let mut counted_answers: HashSet<String> = HashSet::new();
+        for start in self.link() {
+            if done.contains(&start) {
+                continue;
+            }
+            let session = self
+                .lines
+                .get(&start)
+                .map(|line| line.session.clone())
+                .unwrap_or_default();
+            let mut stack = vec![(start, Branch::new(&session))];
+            while let Some((uuid, mut branch)) = stack.pop() {
+                if !done.insert(uuid.clone()) {
+                    continue;
+                }
+                if let Some(mut message) = self.take_message(&uuid, &mut done) {
+                    message.is_counted = message
+                        .answer_id()
+                        .is_some_and(|id| !counted_answers.insert(id));
+                    branch.read(message, time, part);
+                }
+                let mut next: Vec<String> = self.children.remove(&uuid).unwrap_or_default();
+                next.retain(|uuid| !done.contains(uuid));
+                let mut next = next.into_iter();
+                let Some(first) = next.next() else {
+                    continue;
+                };
+                stack.extend(next.rev().map(|uuid| (uuid, branch.clone())));
+                stack.push((first, branch));
+            }
+        }
+    }
+
+    /// Links all lines to their parents. Returns the ids at which to start: first the roots, then
+    /// all lines, because lines in a cycle are below no root.
+    fn link(&mut self) -> Vec<String> {
+        let mut starts = Vec::new();
+        for uuid in &self.order {
+            match self
+                .lines
+                .get(uuid)
+                .and_then(|line| line.parent.clone())
+                .filter(|parent| self.lines.contains_key(parent))
+            {
+                Some(parent) => self.children.entry(parent).or_default().push(uuid.clone()),
+                None => starts.push(uuid.clone()),
+            }
+        }
+        starts.append(&mut self.order);
+        starts
+    }
+
+    /// Takes the message of `uuid`, merged with all lines of the same answer. Their children become
+    /// children of `uuid` or of the last result.
+    fn take_message(&mut self, uuid: &str, done: &mut HashSet<String>) -> Option<MergedMessage> {
+        let mut message = MergedMessage::take(self.lines.get_mut(uuid)?)?;
+        if let Some(id) = message.answer_id() {
+            let mut parts = self.answer_parts(uuid, &id);
+            parts
+                .continuations
+                .sort_by_key(|uuid| self.line_number(uuid));
+            for uuid in &parts.continuations {
+                if let Some(line) = self.lines.get_mut(uuid) {
+                    message.append(line);
+                }
+                done.insert(uuid.clone());
+            }
+            self.relink_answer(uuid, parts);
+        }
+        Some(message)
+    }
+
+    fn line_number(&self, uuid: &str) -> u64 {
+        self.lines.get(uuid).map_or(0, |line| line.line.number)
+    }
+
+    /// Collects the lines below `first`, the first line of the answer `id`. The search stops at
+    /// other messages.
+    fn answer_parts(&self, first: &str, id: &str) -> AnswerParts {
+        let mut parts = AnswerParts::default();
+        let mut stack = vec![(first.to_owned(), false)];
+        let mut seen: HashSet<String> = HashSet::from([first.to_owned()]);
+        while let Some((uuid, after_result)) = stack.pop() {
+            for child in self.children.get(&uuid).into_iter().flatten() {
+                if !seen.insert(child.clone()) {
+                    continue;
+                }
+                let Some(line) = self.lines.get(child) else {
+                    continue;
+                };
+                let after_result = after_result || line.is_tool_result();
+                if line.answer_id() == Some(id) {
+                    parts.continuations.push(child.clone());
+                } else if line.is_tool_result() {
+                    parts.results.push(child.clone());
+                } else if line.message.is_some() {
+                    parts.following.push((child.clone(), after_result));
+                    continue;
+                } else {
+                    parts.silent.push(child.clone());
+                }
+                stack.push((child.clone(), after_result));
+            }
+        }
+        parts
+    }
+
+    /// Links the lines after an answer anew: its results follow its first line in sequence, and
+    /// what followed a result follows the last one.
+    fn relink_answer(&mut self, first: &str, parts: AnswerParts) {
+        let AnswerParts {
+            continuations,
+            mut results,
+            silent,
+            following,
+        } = parts;
+        self.children.remove(first);
+        for uuid in continuations.iter().chain(&silent).chain(&results) {
+            self.children.remove(uuid);
+        }
+        results.sort_by_key(|uuid| self.line_number(uuid));
+        let last = results.last().cloned().unwrap_or_else(|| first.to_owned());
+        let mut previous = first.to_owned();
+        for result in results {
+            let parent = std::mem::replace(&mut previous, result.clone());
+            self.children.entry(parent).or_default().push(result);
+        }
+        for (uuid, after_result) in following {
+            let parent = if after_result { &*last } else { first };
+            let children = self.children.entry(parent.to_owned()).or_default();
+            children.push(uuid);
+        }
+        for parent in [first, &last] {
+            let mut children = self.children.remove(parent).unwrap_or_default();
+            children.sort_by_key(|child| self.line_number(child));
+            self.children.insert(parent.to_owned(), children);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+use gristmill_schemas::message::request::StopReason;
+use gristmill_schemas::message::{MessageStatus, Role, Timestamp};
+
+use super::*;
+
+fn line(uuid: &str, parent: &str, kind: &str, message: &str) -> String {
+    let parent = if parent.is_empty() {
+        "null".to_owned()
+    } else {
+        format!("\"{parent}\"")
+    };
+    format!(
+        r#"{{"type":"{kind}","uuid":"{uuid}","parentUuid":{parent},"sessionId":"s","timestamp":"2026-05-08T12:00:00Z","message":{message}}}"#
+    )
+}
+
+fn answer(block: &str) -> String {
+    format!(
+        r#"{{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{block}],"usage":{{"input_tokens":4,"output_tokens":9}}}}"#
+    )
+}
+
+fn user(text: &str) -> String {
+    format!(r#"{{"role":"user","content":"{text}"}}"#)
+}
+
+#[test]
+fn the_lines_of_an_answer_are_one_message_and_its_usage_counts_once() {
+    let text = [
+        line("a", "", "user", &user("hi")),
+        r#"{"type":"progress","uuid":"p","parentUuid":"a","data":{}}"#.to_owned(),
+        line(
+            "b",
+            "p",
+            "assistant",
+            &answer(r#"{"type":"text","text":"let me"}"#),
+        ),
+        line(
+            "c",
+            "b",
+            "assistant",
+            &answer(r#"{"type":"tool_use","id":"toolu_1","name":"t","input":{}}"#),
+        ),
+        line(
+            "d",
+            "c",
+            "user",
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"}]}"#,
+        ),
+    ];
+    let ParsedPart {
+        messages, faults, ..
+    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert!(faults.is_empty());
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|placed| (placed.message.role, placed.message.content.len()))
+        .collect();
+    assert_eq!(
+        roles,
+        [(Role::User, 1), (Role::Assistant, 2), (Role::Tool, 1)]
+    );
+    assert_eq!(
+        messages
+            .iter()
+            .filter_map(|placed| placed.usage)
+            .map(|usage| usage.output_tokens)
+            .sum::<u64>(),
+        9
+    );
+    assert_eq!(messages[1].parent, Some(messages[0].position));
+    assert_eq!(messages[2].parent, Some(messages[1].position));
+    assert_eq!(
+        messages[1].message.metadata.model.as_deref(),
+        Some("anthropic:claude-x")
+    );
+    assert!(
+        messages
+            .iter()
+            .all(|placed| placed.message.session_id == "s")
+    );
+}
+
+#[test]
+fn results_between_the_lines_of_an_answer_follow_it() {
+    let call = |id: &str| {
+        answer(&format!(
+            r#"{{"type":"tool_use","id":"{id}","name":"t","input":{{"of":"{id}"}}}}"#
+        ))
+    };
+    let result = |id: &str| {
+        format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"of {id}"}}]}}"#
+        )
+    };
+    let text = [
+        line("a", "", "user", &user("hi")),
+        line("b", "a", "assistant", &call("toolu_1")),
+        line("r1", "b", "user", &result("toolu_1")),
+        line("c", "b", "assistant", &call("toolu_2")),
+        line("r2", "c", "user", &result("toolu_2")),
+        r#"{"type":"attachment","uuid":"x","parentUuid":"r2"}"#.to_owned(),
+        line("d", "x", "assistant", &call("toolu_3")),
+        line("r3", "d", "user", &result("toolu_3")),
+        line("e", "r3", "user", &user("go on")),
+        line("f", "c", "user", &user("or rather")),
+    ];
+    let ParsedPart {
+        messages, faults, ..
+    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert!(faults.is_empty());
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|placed| (placed.message.role, placed.message.content.len()))
+        .collect();
+    let results = [(Role::Tool, 1); 3];
+    assert_eq!(roles[..2], [(Role::User, 1), (Role::Assistant, 3)]);
+    assert_eq!(
+        (&roles[2..5], &roles[5..]),
+        (&results[..], &[(Role::User, 1); 2][..])
+    );
+    assert_eq!(
+        messages
+            .iter()
+            .filter_map(|placed| placed.usage)
+            .map(|usage| usage.output_tokens)
+            .sum::<u64>(),
+        9
+    );
+    assert!(
+        messages[..6]
+            .windows(2)
+            .all(|pair| pair[1].parent == Some(pair[0].position))
+    );
+    assert_eq!(messages[6].parent, Some(messages[1].position));
+}
+
+#[test]
+fn a_line_of_stream_json_follows_the_previous_one_of_its_stream() {
+    let line = |kind: &str, agent: &str, message: &str| {
+        format!(
+            r#"{{"type":"{kind}","session_id":"s","parent_tool_use_id":{agent},"message":{message}}}"#
+        )
+    };
+    let text = [
+        r#"{"type":"system","subtype":"init","session_id":"s","uuid":"u"}"#.to_owned(),
+        line(
+            "assistant",
+            "null",
+            &answer(r#"{"type":"text","text":"let me"}"#),
+        ),
+        line(
+            "assistant",
+            "null",
+            &answer(r#"{"type":"tool_use","id":"toolu_1","name":"t","input":{}}"#),
+        ),
+        line("user", "\"toolu_1\"", &user("search")),
+        line(
+            "user",
+            "null",
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"}]}"#,
+        ),
+        r#"{"type":"result","subtype":"success","session_id":"s","usage":{"output_tokens":9}}"#
+            .to_owned(),
+    ];
+    let ParsedPart {
+        messages, faults, ..
+    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert!(
+        faults.is_empty()
+            && messages
+                .iter()
+                .all(|placed| placed.message.session_id == "s")
+    );
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|placed| (placed.message.role, placed.message.content.len()))
+        .collect();
+    assert_eq!(
+        roles,
+        [(Role::Assistant, 2), (Role::User, 1), (Role::Tool, 1)]
+    );
+    assert_eq!(
+        (messages[1].parent, messages[2].parent),
+        (None, Some(messages[0].position))
+    );
+}
+
+#[test]
+fn an_api_error_is_an_error_message_without_a_model() {
+    let failed =
+        answer(r#"{"type":"text","text":"API Error: 529"}"#).replace("claude-x", "<synthetic>");
+    let failed =
+        line("b", "a", "assistant", &failed).replacen('{', r#"{"isApiErrorMessage":true,"#, 1);
+    let text = [
+        line("a", "", "user", &user("hi")),
+        failed,
+        line("c", "b", "user", &user("again")),
+    ];
+    let ParsedPart {
+        messages, faults, ..
+    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert!(faults.is_empty());
+    let outcomes: Vec<_> = messages
+        .iter()
+        .map(|placed| (placed.message.metadata.status, placed.stop_reason))
+        .collect();
+    let fine = (MessageStatus::Complete, None);
+    assert_eq!(
+        outcomes,
+        [fine, (MessageStatus::Error, Some(StopReason::Error)), fine]
+    );
+    assert_eq!(
+        (
+            messages[1].message.text().as_ref(),
+            &messages[1].message.metadata.model
+        ),
+        ("API Error: 529", &None)
+    );
+    assert_eq!(messages[2].parent, Some(messages[1].position));
+}
+
+#[test]
+fn siblings_are_branches_and_cycles_end() {
+    let text = [
+        line("a", "", "user", &user("hi")),
+        line("b", "a", "user", &user("one")),
+        line("c", "a", "user", &user("two")),
+        line("x", "y", "user", &user("ring")),
+        line("y", "x", "user", &user("around")),
+    ];
+    let ParsedPart {
+        messages, faults, ..
+    } = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert_eq!((messages.len(), faults.len()), (5, 0));
+    assert_eq!(
+        (messages[1].parent, messages[2].parent),
+        (Some(messages[0].position), Some(messages[0].position))
+    );
+    assert_eq!(
+        (messages[3].parent, messages[4].parent),
+        (None, Some(messages[3].position))
+    );
+}

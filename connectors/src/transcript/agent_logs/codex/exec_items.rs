@@ -1,0 +1,110 @@
+//! Items of `codex exec --json`, converted to items of the Responses dialect.
+
+use gristmill_schemas::json::Json;
+
+use crate::wire::json_access::{items, object, present, text};
+
+/// Converts an item of an execution. An item of unknown type is copied.
+pub(super) fn response_items(item: &Json) -> Vec<Json<'static>> {
+    match item.get("type").and_then(Json::as_str).unwrap_or_default() {
+        "agent_message" => vec![agent_message(item)],
+        "reasoning" => vec![reasoning(item)],
+        "command_execution" => command_execution(item),
+        "mcp_tool_call" => mcp_tool_call(item),
+        _ => vec![item.clone().into_owned()],
+    }
+}
+
+fn owned_text(item: &Json, key: &str) -> String {
+    text(item, key).unwrap_or_default().into_owned()
+}
+
+fn has_failed(item: &Json) -> bool {
+    text(item, "status").as_deref() == Some("failed")
+}
+
+/// Returns a content part of the type `kind` with the text of `item`.
+fn text_part(kind: &'static str, item: &Json) -> Json<'static> {
+    let mut part = object("type", kind);
+    part.insert("text", owned_text(item, "text"));
+    Json::Object(part)
+}
+
+fn agent_message(item: &Json) -> Json<'static> {
+    let mut message = object("type", "message");
+    message.insert("role", "assistant");
+    message.insert("content", vec![text_part("output_text", item)]);
+    Json::Object(message)
+}
+
+fn reasoning(item: &Json) -> Json<'static> {
+    let mut reasoning = object("type", "reasoning");
+    reasoning.insert("summary", vec![text_part("summary_text", item)]);
+    Json::Object(reasoning)
+}
+
+fn command_execution(item: &Json) -> Vec<Json<'static>> {
+    let command = item.get("command").cloned().unwrap_or_default();
+    let arguments = Json::Object(object("command", command.into_owned()));
+    let exit_code = item.get("exit_code").and_then(Json::as_i64).unwrap_or(0);
+    ToolCall {
+        id: owned_text(item, "id"),
+        name: "shell".to_owned(),
+        arguments: arguments.to_string(),
+        output: owned_text(item, "aggregated_output"),
+        has_failed: exit_code != 0 || has_failed(item),
+    }
+    .into_items()
+}
+
+fn mcp_tool_call(item: &Json) -> Vec<Json<'static>> {
+    let arguments = match present(item, "arguments") {
+        Some(Json::String(text)) => text.clone().into_owned(),
+        Some(value) => value.to_string(),
+        None => "{}".to_owned(),
+    };
+    let result = item.get("result").unwrap_or(&Json::Null);
+    let error = present(item, "error");
+    let texts = items(result, "content")
+        .iter()
+        .chain(error)
+        .filter_map(|part| {
+            text(part, "text")
+                .or_else(|| text(part, "message"))
+                .or_else(|| part.as_str().map(Into::into))
+        });
+    ToolCall {
+        id: owned_text(item, "id"),
+        name: owned_text(item, "tool"),
+        arguments,
+        output: texts.collect::<Vec<_>>().join("\n"),
+        has_failed: error.is_some() || has_failed(item),
+    }
+    .into_items()
+}
+
+/// A tool call with its output.
+struct ToolCall {
+    id: String,
+    name: String,
+    arguments: String,
+    output: String,
+    has_failed: bool,
+}
+
+impl ToolCall {
+    /// Returns an item for the call and one for its output.
+    fn into_items(self) -> Vec<Json<'static>> {
+        let mut call = object("type", "function_call");
+        call.insert("call_id", self.id.clone());
+        call.insert("name", self.name);
+        call.insert("arguments", self.arguments);
+        let mut output = object("type", "function_call_output");
+        output.insert("call_id", self.id);
+        output.insert("output", self.output);
+        if self.has_failed {
+            output.insert("status", "failed");
+        }
+        vec![Json::Object(call), Json::Object(output)]
+    }
+}

@@ -1,0 +1,140 @@
+use gristmill_schemas::message::ContentBlock;
+
+use super::*;
+
+fn roles(text: &str) -> Vec<(Role, usize)> {
+    let ParsedPart {
+        messages, faults, ..
+    } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    assert!(faults.is_empty());
+    assert!(
+        messages
+            .windows(2)
+            .all(|pair| pair[1].parent == Some(pair[0].position))
+    );
+    messages
+        .iter()
+        .map(|placed| (placed.message.role, placed.message.content.len()))
+        .collect()
+}
+
+#[test]
+fn events_that_repeat_items_are_ignored() {
+    let text = r#"{"timestamp":"2026-05-08T12:00:00Z","type":"session_meta","payload":{"id":"s"}}
+        {"type":"turn_context","payload":{"model":"gpt-5"}}
+        {"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}
+        {"type":"event_msg","payload":{"type":"user_message","message":"hi"}}
+        {"type":"response_item","payload":{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}}
+        {"type":"response_item","payload":{"type":"function_call","call_id":"c","name":"shell","arguments":"{}"}}
+        {"type":"response_item","payload":{"type":"function_call_output","call_id":"c","output":"{\"output\":\"ok\"}"}}"#;
+    assert_eq!(
+        roles(text),
+        [(Role::User, 1), (Role::Assistant, 2), (Role::Tool, 1)]
+    );
+}
+
+#[test]
+fn the_items_of_an_execution_are_messages_with_the_usage_of_the_turn() {
+    let text = r#"{"type":"thread.started","thread_id":"t"}
+        {"type":"item.completed","item":{"id":"i0","type":"reasoning","text":"hm"}}
+        {"type":"item.completed","item":{"id":"i1","type":"command_execution","command":"ls","aggregated_output":"a"}}
+        {"type":"item.completed","item":{"id":"i2","type":"agent_message","text":"4"}}
+        {"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":4,"output_tokens":2}}"#;
+    assert_eq!(
+        roles(text),
+        [(Role::Assistant, 2), (Role::Tool, 1), (Role::Assistant, 1)]
+    );
+    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    assert_eq!(
+        messages[2]
+            .usage
+            .map(|usage| (usage.input_tokens, usage.cached_input_tokens)),
+        Some((6, 4))
+    );
+}
+
+#[test]
+fn every_turn_has_its_own_model_and_usage() {
+    let spoken = |role: &str| {
+        format!(r#"{{"type":"response_item","payload":{{"role":"{role}","content":"x"}}}}"#)
+    };
+    let model = |name: &str| format!(r#"{{"type":"turn_context","payload":{{"model":"{name}"}}}}"#);
+    let count = |last: u64, total: u64| {
+        format!(
+            r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"last_token_usage":{{"output_tokens":{last}}},"total_token_usage":{{"output_tokens":{total}}}}}}}}}"#
+        )
+    };
+    let lines = [
+        model("a"),
+        spoken("user"),
+        spoken("assistant"),
+        count(3, 3),
+        count(3, 3),
+        model("b"),
+        spoken("assistant"),
+        count(4, 7),
+        spoken("assistant"),
+        count(4, 11),
+    ];
+    let ParsedPart { messages, .. } =
+        parse_session(lines.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let found: Vec<_> = messages
+        .iter()
+        .map(|placed| {
+            (
+                placed.message.metadata.model.as_deref(),
+                placed.usage.map(|usage| usage.output_tokens),
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (None, None),
+            (Some("openai:a"), Some(3)),
+            (Some("openai:b"), Some(8))
+        ]
+    );
+}
+
+#[test]
+fn failed_commands_and_turns_are_errors() {
+    let text = r#"{"type":"item.completed","item":{"id":"i1","type":"command_execution","command":"f","aggregated_output":"boom","exit_code":1}}
+        {"type":"item.completed","item":{"id":"i2","type":"mcp_tool_call","tool":"s","result":null,"error":{"message":"not found"}}}
+        {"type":"turn.failed","error":{"message":"stream disconnected"}}"#;
+    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    let results = [(1, "boom"), (3, "not found")];
+    for (at, expected) in results {
+        let ContentBlock::ToolResult(result) = &messages[at].message.content[0] else {
+            panic!("no result")
+        };
+        assert_eq!(
+            (result.is_error, result.content[0].as_text()),
+            (true, Some(expected))
+        );
+    }
+    let last = messages.last().unwrap();
+    assert_eq!(
+        (last.message.metadata.status, last.stop_reason),
+        (MessageStatus::Error, Some(StopReason::Error))
+    );
+}
+
+#[test]
+fn rollouts_without_envelopes_are_read() {
+    let text = r#"{"id":"s1","timestamp":"2025-07-10T15:20:26.000Z","instructions":null}
+        {"record_type":"state"}
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}
+        {"type":"function_call","id":"f","name":"shell","arguments":"{}","call_id":"c"}
+        {"type":"function_call_output","call_id":"c","output":"a"}"#;
+    assert_eq!(
+        roles(text),
+        [(Role::User, 1), (Role::Assistant, 1), (Role::Tool, 1)]
+    );
+    let ParsedPart { messages, .. } = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    assert!(
+        messages
+            .iter()
+            .all(|placed| placed.message.session_id == "s1")
+    );
+}

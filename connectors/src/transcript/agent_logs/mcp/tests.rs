@@ -1,0 +1,211 @@
+use gristmill_schemas::cmf::canonical::from_canonical;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::{ContentBlock, Role};
+
+use super::*;
+use crate::transcript::grain_output::{GrainCounts, GrainOutput, grains_of_part};
+
+const LIST: [&str; 4] = [
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#,
+    r#"{"jsonrpc":"2.0","id":0,"result":{"serverInfo":{"name":"Wiki"}}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+    r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"ask","description":"Asks.","inputSchema":{"type":"object"}}]}}"#,
+];
+
+fn parsed(lines: &[&str]) -> ParsedPart {
+    parse_capture(lines.join("\n").as_bytes(), ReadOptions::default())
+}
+
+fn json(grain: &StandaloneGrain) -> Json<'static> {
+    let payload = Payload::open(&grain.grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+    Grain::decode(&payload, Mode::Strict).unwrap().to_json()
+}
+
+#[test]
+fn calls_and_results_are_messages_and_listed_tools_are_definitions() {
+    let call = [
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask","arguments":{"q":1.50},"_meta":{"progressToken":2}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"yes"}],"isError":false}}"#,
+    ];
+    let part = parsed(&[&LIST[..], &call].concat());
+    assert!(part.faults.is_empty());
+    let roles: Vec<_> = part
+        .messages
+        .iter()
+        .map(|placed| placed.message.role)
+        .collect();
+    assert_eq!(roles, [Role::Assistant, Role::Tool]);
+    let [ContentBlock::ToolUse(call)] = &part.messages[0].message.content[..] else {
+        panic!("no call")
+    };
+    let [ContentBlock::ToolResult(result)] = &part.messages[1].message.content[..] else {
+        panic!("no result")
+    };
+    assert_eq!(
+        (&call.id, call.input.get("q").unwrap().to_string()),
+        (&result.tool_use_id, "1.50".to_owned())
+    );
+    assert_eq!(part.messages[1].parent, Some(part.messages[0].position));
+    let cmf = from_canonical(&part.messages[0].message, |_| None).envelope;
+    let entity = cmf.to_json();
+    let tool = entity
+        .get("extensions")
+        .and_then(|all| all.get("mcp")?.get("tool"))
+        .unwrap();
+    assert_eq!(
+        tool.get("description").and_then(Json::as_str),
+        Some("Asks.")
+    );
+    assert_eq!(cmf.hook.as_deref(), Some("tool_pre_invoke"));
+    let rest = part.messages[0]
+        .message
+        .metadata
+        .unknown_fields
+        .get("mcp")
+        .unwrap()
+        .to_string();
+    assert_eq!(rest, r#"{"id":7,"_meta":{"progressToken":2}}"#);
+    let grains: Vec<_> = part.grains.iter().map(json).collect();
+    let phases: Vec<_> = grains
+        .iter()
+        .map(|grain| grain.get("action_phase").and_then(Json::as_str))
+        .collect();
+    // `initialize`, its result, `tools/list`, the definition, the progress notification.
+    assert_eq!(phases, [None, None, None, Some("definition"), None]);
+    let mut orphans = 0;
+    let counts = grains_of_part(part, None, &mut |output| {
+        orphans += usize::from(matches!(output, GrainOutput::Fault(_)));
+    });
+    assert_eq!(
+        (counts, orphans),
+        (
+            GrainCounts {
+                messages: 2,
+                other_grains: 5,
+                ..GrainCounts::default()
+            },
+            0
+        )
+    );
+}
+
+#[test]
+fn all_forms_of_a_capture_give_the_same_conversation() {
+    let (call, answer) = (
+        r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","arguments":{}}}"#,
+        r#"{"jsonrpc":"2.0","id":"a","result":{"content":[]}}"#,
+    );
+    let escaped = |text: &str| Json::from(text.to_owned()).to_string();
+    let forms = [
+        vec![call.to_owned(), answer.to_owned()],
+        vec![format!("[{call},{answer}]")],
+        vec![
+            format!(r#"{{"timestamp":0,"direction":"out","message":{call}}}"#),
+            format!(
+                r#"{{"ts":"1970-01-01T00:00:00Z","data":{}}}"#,
+                escaped(answer)
+            ),
+        ],
+        vec![format!(
+            r#"{{"provider":"mcp","endpoint":"x","request":{call},"response":{answer}}}"#
+        )],
+        vec![format!(
+            r#"{{"request":{call},"response":null,"response_sse":{}}}"#,
+            escaped(&format!(": ping\n\nevent: message\ndata: {answer}\n\n"))
+        )],
+    ];
+    let ids = |lines: &Vec<String>| {
+        let part = parse_capture(lines.join("\n").as_bytes(), ReadOptions::default());
+        assert!(part.faults.is_empty(), "{lines:?}");
+        part.messages
+            .into_iter()
+            .map(|placed| placed.message.id.into_owned())
+            .collect::<Vec<_>>()
+    };
+    let expected = ids(&forms[0]);
+    assert_eq!(expected.len(), 2);
+    for form in &forms {
+        assert_eq!(ids(form), expected, "{form:?}");
+    }
+}
+
+#[test]
+fn resources_prompts_and_samples_are_messages_too() {
+    let part = parsed(&[
+        r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"file:///a","text":"x","mimeType":"text/plain"}]}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"p","arguments":{"a":"b"}}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"messages":[{"role":"user","content":{"type":"text","text":"go"}}]}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{"systemPrompt":"be brief","messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":5}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"role":"assistant","content":{"type":"text","text":"yo"},"model":"m","stopReason":"endTurn"}}"#,
+    ]);
+    let kinds: Vec<_> = part
+        .messages
+        .iter()
+        .map(|placed| placed.message.content[0].tag().to_owned())
+        .collect();
+    let parts = [
+        "cmf:resource_ref",
+        "cmf:resource",
+        "cmf:prompt_request",
+        "cmf:prompt_result",
+    ];
+    assert_eq!(kinds, [&parts[..], &["text", "text", "text"]].concat());
+    assert_eq!(
+        part.messages[6].message.metadata.model.as_deref(),
+        Some("m")
+    );
+    let envelope = from_canonical(&part.messages[3].message, |_| None)
+        .envelope
+        .to_json()
+        .to_string();
+    assert!(envelope.contains(r#""text":"go""#), "{envelope}");
+}
+
+#[test]
+fn errors_orphans_and_other_objects_are_kept_and_unreadable_lines_are_faults() {
+    let part = parsed(&[
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such tool"}}"#,
+        r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"late"}]}}"#,
+        r#"{"jsonrpc":"2.0","id":10,"result":{"x":1}}"#,
+        r#"{"level":"info","text":"proxy started"}"#,
+        "oops",
+        "[1]",
+    ]);
+    let results: Vec<_> = part
+        .messages
+        .iter()
+        .filter(|placed| placed.message.role == Role::Tool)
+        .collect();
+    let ContentBlock::ToolResult(failed) = &results[0].message.content[0] else {
+        panic!("no result")
+    };
+    assert!(failed.is_error && failed.content[0].as_text() == Some("no such tool"));
+    let faults: Vec<_> = part
+        .faults
+        .iter()
+        .map(|fault| (fault.number, fault.code.name()))
+        .collect();
+    assert_eq!(faults, [(6, "ERR_JSON"), (7, "ERR_SHAPE")]);
+    assert_eq!(part.grains.len(), 2);
+    let counts = grains_of_part(part, None, &mut |_| {});
+    assert_eq!((counts.messages, counts.orphan_results), (3, 1));
+}
+
+#[test]
+fn a_new_connection_is_a_new_conversation() {
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
+    let other = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"u"}}"#;
+    let part = parsed(&[LIST[0], call, LIST[0], other]);
+    assert_eq!(
+        (part.messages[0].parent, part.messages[1].parent),
+        (None, None)
+    );
+    assert_ne!(
+        part.messages[0].message.session_id,
+        part.messages[1].message.session_id
+    );
+}

@@ -1,0 +1,11 @@
+//! Logs of agents: which messages they contain.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`claude_code`] | which messages are in a session of Claude Code? |
+//! | [`codex`] | which messages are in a session of Codex? |
+//! | [`mcp`] | which messages and tool definitions are in a capture of the Model Context Protocol? |
+
+pub mod claude_code;
+pub mod codex;
+pub mod mcp;

@@ -1,0 +1,115 @@
+//! Construction of a conversation message by message, for sources that no provider adapter reads.
+
+use std::collections::HashMap;
+
+use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
+use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
+
+/// A conversation under construction. It assigns positions, message ids, the session id and the
+/// canonical ids of tool calls and results.
+#[derive(Debug, Clone)]
+pub(super) struct ConversationBuilder {
+    name: String,
+    session: Option<String>,
+    thread: Thread,
+    last: Option<Position>,
+    time: Timestamp,
+    /// The ids of tool calls in the source → canonical ids.
+    calls: HashMap<String, String>,
+}
+
+/// A message with its position.
+pub(super) struct BuiltMessage {
+    pub(super) position: Position,
+    pub(super) parent: Option<Position>,
+    pub(super) message: Message<'static>,
+}
+
+impl ConversationBuilder {
+    /// Begins a conversation in the session `name`; if `name` is empty, the session id is derived
+    /// from the first message. Conversations of the same name share the positions of a common
+    /// prefix.
+    pub(super) fn new(name: &str) -> ConversationBuilder {
+        ConversationBuilder {
+            name: name.to_owned(),
+            session: None,
+            thread: Thread::new(name),
+            last: None,
+            time: Timestamp::from_micros(i64::MIN),
+            calls: HashMap::new(),
+        }
+    }
+
+    /// Returns the session id; `None` before the first message of an unnamed session.
+    pub(super) fn session_id(&self) -> Option<&str> {
+        self.session
+            .as_deref()
+            .or_else(|| Some(self.name.as_str()).filter(|name| !name.is_empty()))
+    }
+
+    /// Returns the position that a message would have if it were pushed next.
+    pub(super) fn next_position(&self, role: Role, content: &[ContentBlock<'static>]) -> Position {
+        self.thread.clone().advance(role, content)
+    }
+
+    /// Appends a message.
+    ///
+    /// `content` has the tool call ids of the source, each used for one call; they are replaced by
+    /// canonical ones. A `time` before that of the preceding message is raised to it, since times
+    /// don't decrease within a conversation. Empty content becomes one empty text.
+    pub(super) fn push(
+        &mut self,
+        role: Role,
+        mut content: Vec<ContentBlock<'static>>,
+        time: Timestamp,
+    ) -> BuiltMessage {
+        if content.is_empty() {
+            content.push(ContentBlock::text(""));
+        }
+        let position = self.thread.advance(role, &content);
+        self.time = self.time.max(time);
+        let ulid = position.ulid(self.time);
+        let new_session = || match self.name.as_str() {
+            "" => session_id(&position, self.time),
+            name => name.to_owned(),
+        };
+        let session = self.session.get_or_insert_with(new_session).clone();
+        let answered_call =
+            self.canonicalize_call_ids(&mut content, |number| tool_use_id(ulid, number));
+        let mut message = Message::new(ulid.to_string(), session, role, content, self.time);
+        message.metadata.parent_tool_use_id = answered_call.map(Into::into);
+        BuiltMessage {
+            position,
+            parent: self.last.replace(position),
+            message,
+        }
+    }
+
+    /// Gives the calls the ids `id(0)`, `id(1)`, …, and each result the id of its call. Returns the
+    /// id of the call of the last result.
+    fn canonicalize_call_ids(
+        &mut self,
+        content: &mut [ContentBlock<'static>],
+        id: impl Fn(usize) -> String,
+    ) -> Option<String> {
+        let (mut calls, mut answered) = (0, None);
+        for block in content {
+            match block {
+                ContentBlock::ToolUse(call) => {
+                    let canonical = id(calls);
+                    calls += 1;
+                    let source_id = std::mem::replace(&mut call.id, canonical.clone().into());
+                    self.calls.insert(source_id.into_owned(), canonical);
+                }
+                ContentBlock::ToolResult(result) => {
+                    if let Some(canonical) = self.calls.get(&*result.tool_use_id) {
+                        result.tool_use_id = canonical.clone().into();
+                    }
+                    answered = Some(result.tool_use_id.to_string());
+                }
+                _ => {}
+            }
+        }
+        answered
+    }
+}

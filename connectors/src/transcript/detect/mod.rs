@@ -1,0 +1,357 @@
+//! Detection of the kind of a transcript from its bytes.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `shapes` | which kind does one JSON object indicate? |
+//! | [`foreign_formats`] | which formats are recognised but not supported? |
+
+pub mod foreign_formats;
+mod shapes;
+
+use gristmill_schemas::json::Json;
+
+use self::foreign_formats::hint_from_prefix;
+use self::shapes::{Detection, classify, is_conversational};
+use super::entries::parse_document;
+use super::kind::TranscriptKind;
+use super::line::lines;
+use super::memory::letta;
+use super::sqlite;
+
+/// Number of lines, or items of a top-level array, that are examined.
+const SAMPLE_LINES: usize = 32;
+
+/// Bytes of lines that are examined. The first line is examined whatever its length.
+const SAMPLE_BYTES: usize = 1 << 20;
+
+impl TranscriptKind {
+    /// Detects the kind of `bytes`: by the first lines that are JSON, else by the whole file.
+    /// Returns `None` if they are no supported transcript.
+    ///
+    /// `uri` is used only for its extension.
+    pub fn detect(bytes: &[u8], uri: &str) -> Option<Self> {
+        match detect(bytes, uri) {
+            Detection::Kind(kind) => Some(kind),
+            Detection::Foreign(_) | Detection::Unknown => None,
+        }
+    }
+
+    /// Returns true if the bytes are of a format that is recognised but not supported.
+    pub fn is_foreign(bytes: &[u8], uri: &str) -> bool {
+        matches!(detect(bytes, uri), Detection::Foreign(_))
+    }
+
+    /// Explains to the user why [`TranscriptKind::detect`] returns `None` for `bytes`.
+    pub fn why_not(bytes: &[u8], uri: &str) -> String {
+        if bytes.is_empty() {
+            return "it is empty".to_owned();
+        }
+        if let Detection::Foreign(format) = detect(bytes, uri) {
+            return format!("looks like {}; not supported yet", format.name);
+        }
+        let hint = hint_from_prefix(bytes).or_else(|| hint_from_json(bytes));
+        hint.unwrap_or("neither a container, frames, a grain nor a transcript of a known kind")
+            .to_owned()
+    }
+
+    /// Returns true for kinds whose lines have few distinguishing members. Logs of other agents
+    /// contain single lines of the same shape, so most of the sample must be of such a kind.
+    const fn needs_majority(self) -> bool {
+        use TranscriptKind::{Bodies, ClaudeCode, Codex, Messages, Zep};
+        matches!(self, Bodies | ClaudeCode | Codex | Messages | Zep)
+    }
+}
+
+fn detect(bytes: &[u8], uri: &str) -> Detection {
+    if bytes.starts_with(sqlite::MAGIC) {
+        return Detection::Kind(TranscriptKind::Sqlite);
+    }
+    match bytes.trim_ascii_start().first() {
+        Some(b'"') if letta::unwrap_string(bytes).is_some() => {
+            Detection::Kind(TranscriptKind::Letta)
+        }
+        None | Some(b'"') => Detection::Unknown,
+        Some(b'{' | b'[' | 0xef) => match detect_by_lines(bytes) {
+            Detection::Unknown => detect_document(bytes),
+            found => found,
+        },
+        Some(_) if is_yaml_cassette(bytes, uri) => Detection::Kind(TranscriptKind::Cassette),
+        Some(_) => Detection::Unknown,
+    }
+}
+
+/// Detects the kind by the first lines.
+fn detect_by_lines(bytes: &[u8]) -> Detection {
+    let mut evidence = Evidence::default();
+    let mut examined = 0;
+    for line in lines(bytes).take(SAMPLE_LINES) {
+        if let Ok(json) = line.json(bytes)
+            && let Some(found) = evidence.add(&json)
+        {
+            return found;
+        }
+        examined += line.range.len();
+        if examined > SAMPLE_BYTES {
+            break;
+        }
+    }
+    evidence.conclude()
+}
+
+/// Detects the kind of a file that is one JSON value.
+fn detect_document(bytes: &[u8]) -> Detection {
+    let Some(Ok(json)) = parse_document(bytes) else {
+        return Detection::Unknown;
+    };
+    let mut evidence = Evidence::default();
+    let objects = json.as_array().unwrap_or(std::slice::from_ref(&json));
+    let found = objects
+        .iter()
+        .take(SAMPLE_LINES)
+        .find_map(|object| evidence.add(object));
+    found.unwrap_or_else(|| evidence.conclude())
+}
+
+/// The evidence for a kind in the objects of the sample.
+#[derive(Default)]
+struct Evidence {
+    candidate: Option<TranscriptKind>,
+    /// Objects of the candidate kind.
+    matching: usize,
+    /// Objects of a conversation that are of another or no kind.
+    other: usize,
+}
+
+impl Evidence {
+    /// Adds an object; returns the result as soon as it is decided.
+    fn add(&mut self, json: &Json) -> Option<Detection> {
+        let found = classify(json);
+        match found {
+            Detection::Foreign(_) => return Some(found),
+            Detection::Kind(kind) if self.candidate.is_none_or(|candidate| candidate == kind) => {
+                if !kind.needs_majority() {
+                    return Some(found);
+                }
+                self.candidate = Some(kind);
+                self.matching += 1;
+            }
+            _ => self.other += usize::from(is_conversational(json)),
+        }
+        None
+    }
+
+    /// Returns the result at the end of the sample.
+    fn conclude(self) -> Detection {
+        match self.candidate {
+            Some(kind) if self.matching > self.other => Detection::Kind(kind),
+            _ => Detection::Unknown,
+        }
+    }
+}
+
+/// Describes the first object of a file of unknown kind.
+fn hint_from_json(bytes: &[u8]) -> Option<&'static str> {
+    let first_line = || {
+        lines(bytes)
+            .take(SAMPLE_LINES)
+            .find_map(|line| line.json(bytes).ok())
+    };
+    let json = parse_document(bytes)
+        .and_then(Result::ok)
+        .or_else(first_line)?;
+    let first = json.as_array().map_or(Some(&json), <[Json]>::first)?;
+    let has = |keys: &[&str]| keys.iter().any(|key| first.get(key).is_some());
+    if first.get("role").is_some() && has(&["content", "tool_calls"]) {
+        Some(
+            "looks like a list of messages without the request around it; as `{\"messages\": […]}` \
+             it is a request",
+        )
+    } else if has(&["input", "inputs", "prompt", "messages"])
+        && has(&["output", "outputs", "response", "completion"])
+    {
+        Some(
+            "looks like the record of a trace, with a question and its answer; no known kind has \
+             these members",
+        )
+    } else {
+        Some("JSON of no known kind")
+    }
+}
+
+/// Returns true for a YAML file that begins like a cassette. YAML has no other kinds.
+fn is_yaml_cassette(bytes: &[u8], uri: &str) -> bool {
+    let is_yaml = uri.ends_with(".yaml") || uri.ends_with(".yml");
+    is_yaml
+        && lines(bytes).take(SAMPLE_LINES).any(|line| {
+            let text = bytes.get(line.range).unwrap_or_default();
+            text.starts_with(b"interactions:") || text.starts_with(b"http_interactions:")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_detected() {
+        for (text, uri, kind) in [
+            (
+                r#"{"provider":"openai","endpoint":"chat","request":{}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Exchanges),
+            ),
+            (
+                r#"{"custom_id":"0","method":"POST","url":"/v1/responses","body":{}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Batch),
+            ),
+            (
+                r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#,
+                "a.json",
+                Some(TranscriptKind::Bodies),
+            ),
+            (
+                "{\n\"log\": {\"entries\": []}}",
+                "a.har",
+                Some(TranscriptKind::Har),
+            ),
+            (
+                "{\"interactions\": [],\n\"version\": 1}",
+                "a.json",
+                Some(TranscriptKind::Cassette),
+            ),
+            (
+                "interactions:\n- request:\n",
+                "a.yaml",
+                Some(TranscriptKind::Cassette),
+            ),
+            (
+                "not json\n{\"type\":\"summary\",\"leafUuid\":\"x\"}",
+                "a.jsonl",
+                None,
+            ),
+            (
+                r#"{"type":"summary","leafUuid":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::ClaudeCode),
+            ),
+            (
+                r#"{"type":"thread.started","thread_id":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Codex),
+            ),
+            (
+                r#"{"id":"x","timestamp":"t","instructions":null}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Codex),
+            ),
+            (
+                r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Codex),
+            ),
+            (
+                r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"x"}]}"#,
+                "a.json",
+                Some(TranscriptKind::Bodies),
+            ),
+            (
+                r#"{"type":"system","subtype":"init","session_id":"s","uuid":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::ClaudeCode),
+            ),
+            (
+                r#"{"id":"x","session_id":"s","role":"user","content":[]}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Messages),
+            ),
+            (
+                r#"{"role":"user","content":[{"content_type":"text","text":"x"}]}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Cmf),
+            ),
+            (
+                r#"{"content_address":"x","blob_hex":"00"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::GrainLines),
+            ),
+            (
+                "oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
+                "a.jsonl",
+                None,
+            ),
+            (
+                "{oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
+                "a.jsonl",
+                Some(TranscriptKind::Exchanges),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"ping","id":1}"#,
+                "a.log",
+                Some(TranscriptKind::Mcp),
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","method":"ping","id":1}]"#,
+                "a.log",
+                Some(TranscriptKind::Mcp),
+            ),
+            (
+                r#"{"provider":"mcp","endpoint":"x","request":{"jsonrpc":"2.0"}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Mcp),
+            ),
+            (
+                r#"{"results":[{"id":"1","memory":"x"}]}"#,
+                "a.json",
+                Some(TranscriptKind::Mem0),
+            ),
+            (
+                "{\n\"results\": [{\n\"id\":\"1\",\n\"memory\":\"x\"}]}",
+                "a.json",
+                Some(TranscriptKind::Mem0),
+            ),
+            (
+                r#"{"memory_id":"1","event":"ADD","new_memory":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Mem0),
+            ),
+            (
+                r#"{"agents":[],"blocks":[{"label":"human","value":"x"}]}"#,
+                "a.af",
+                Some(TranscriptKind::Letta),
+            ),
+            (
+                r#""{\"agents\":[],\"blocks\":[]}""#,
+                "a.af",
+                Some(TranscriptKind::Letta),
+            ),
+            (
+                r#"{"uuid":"1","source_node_uuid":"a","target_node_uuid":"b","fact":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Zep),
+            ),
+            (
+                r#"{"thread_id":"t","role":"user","content":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Zep),
+            ),
+            (
+                r#"{"namespace":["a"],"key":"k","value":{}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::LangGraph),
+            ),
+            (
+                r#"{"values":{"messages":[]},"config":{"configurable":{}}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::LangGraph),
+            ),
+            ("SQLite format 3\0", "a.db", Some(TranscriptKind::Sqlite)),
+            ("{}", "a.json", None),
+            ("\"text\"", "a.json", None),
+            ("", "a.json", None),
+            ("key: value", "a.yaml", None),
+        ] {
+            assert_eq!(TranscriptKind::detect(text.as_bytes(), uri), kind, "{text}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+use gristmill_schemas::message::Timestamp;
+
+use super::http::{HttpBody, is_aws_stream};
+use super::*;
+use crate::wire::exchange::Exchange;
+
+/// Returns the endpoint and the bodies of each exchange line.
+fn summaries(text: &str, kind: TranscriptKind) -> Vec<String> {
+    let normalized = normalize(text.as_bytes(), kind).unwrap();
+    assert!(normalized.faults.is_empty(), "{:?}", normalized.faults);
+    let line = |line: &str| {
+        let json = Json::parse(line.as_bytes()).unwrap();
+        let text = |key| {
+            json.get(key)
+                .and_then(Json::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let has = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
+        let parts: Vec<_> = ["request", "response", "response_sse", "response_text"]
+            .into_iter()
+            .filter(|key| has(key))
+            .collect();
+        format!(
+            "{}/{} {}",
+            text("provider"),
+            text("endpoint"),
+            parts.join("+")
+        )
+    };
+    normalized.lines.lines().map(line).collect()
+}
+
+#[test]
+fn batch_lines_are_requests_or_responses() {
+    let lines = [
+        r#"{"custom_id":"0","method":"POST","url":"/v1/responses","body":{"input":"x"}}"#,
+        r#"{"custom_id":"0","response":{"status_code":200,"body":{"object":"response","output":[]}},"error":null}"#,
+        r#"{"custom_id":"0","result":{"type":"succeeded","message":{"type":"message","content":[]}}}"#,
+        r#"{"custom_id":"0","params":{"max_tokens":1,"messages":[]}}"#,
+        r#"{"custom_id":"0","body":{"max_tokens":1,"messages":[{"role":"user","content":"hi"}]}}"#,
+    ];
+    let expected = [
+        "openai/responses request",
+        "openai/responses response",
+        "anthropic/messages response",
+        "anthropic/messages request",
+        "openai/chat request",
+    ];
+    assert_eq!(
+        summaries(&lines.join("\n"), TranscriptKind::Batch),
+        expected
+    );
+}
+
+#[test]
+fn archives_and_cassettes_become_exchanges() {
+    let har = r#"{"log":{"entries":[{"startedDateTime":"2026-05-08T12:00:00Z","request":{"url":"https://api.groq.com/openai/v1/chat/completions",
+        "postData":{"text":"{\"messages\":[]}"}},"response":{"status":200,"content":{"mimeType":"text/event-stream","text":"data: {}\n\n"}}}]}}"#;
+    assert_eq!(
+        summaries(har, TranscriptKind::Har),
+        ["groq/chat request+response_sse"]
+    );
+    let yaml = "interactions:\n- request:\n    uri: https://x.example/v1/messages\n    body: \
+                '{\"a\":1}'\n  response:\n    status: {code: 200}\n    headers: {Content-Type: \
+                [application/json]}\n    body: {string: '[1]'}\n- request:\n    uri: \
+                http://localhost:11434/api/chat\n    parsed_body: {a: 1.5}\n  response:\n    \
+                body: {string: oops}\n";
+    assert_eq!(
+        summaries(yaml, TranscriptKind::Cassette),
+        [
+            "anthropic/messages request+response",
+            "ollama/chat request+response_text"
+        ]
+    );
+}
+
+/// `{"a":1}`, compressed with gzip, in base64.
+const COMPRESSED: &str = "H4sIAAAAAAACA6tWSlSyMqwFAK+sG1YHAAAA";
+
+#[test]
+fn base64_bodies_are_decoded_and_decompressed_and_their_date_is_kept() {
+    let yaml = format!(
+        "interactions:\n- request:\n    uri: https://x.example/v1/messages\n    method: 'a \
+         !!binary0 b'\n    body: !!binary |\n      {COMPRESSED}\n  response:\n    headers: {{Date: \
+         ['Fri, 08 May 2026 12:00:00 GMT']}}\n    body:\n      string: !binary |-\n        \
+         eyJh\n        IjoyfQ==\n  recorded_at: Fri, 08 May 2026 12:00:01 GMT\n"
+    );
+    let normalized = normalize(yaml.as_bytes(), TranscriptKind::Cassette).unwrap();
+    let json = Json::parse(normalized.lines.as_bytes()).unwrap();
+    assert_eq!(
+        json.get("request").map(Json::to_string).as_deref(),
+        Some(r#"{"a":1}"#)
+    );
+    assert_eq!(
+        json.get("response").map(Json::to_string).as_deref(),
+        Some(r#"{"a":2}"#)
+    );
+    let exchange = Exchange::from_json(&json).unwrap();
+    assert_eq!(exchange.date, Timestamp::parse("2026-05-08T12:00:00Z"));
+    assert_eq!(
+        exchange.recorded_at,
+        Timestamp::parse("2026-05-08T12:00:01Z")
+    );
+}
+
+#[test]
+fn binary_bodies_and_damaged_streams_stay_base64() {
+    for (encoded, expected) in [("H4sIAAAA", "H4sIAAAA"), ("/w==", "/w=="), ("%", "%")] {
+        assert!(
+            matches!(HttpBody::decode(encoded), HttpBody::Base64(kept) if kept == expected),
+            "{encoded}"
+        );
+    }
+}
+
+/// Returns a cassette of one interaction with the response `body` and without headers.
+fn without_headers(body: &str) -> String {
+    let mut string = String::new();
+    Json::from(body).write(&mut string);
+    format!(
+        r#"{{"interactions":[{{"request":{{"uri":"https://x.example/v1/chat/completions","body":""}},"response":{{"status":{{"code":200}},"body":{{"string":{string}}}}}}}]}}"#
+    )
+}
+
+#[test]
+fn a_stream_without_headers_is_detected_by_its_body() {
+    for (body, expected) in [
+        ("data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "response_sse"),
+        (
+            ": keep-alive\r\n\r\nevent: a\r\ndata: {}\r\n\r\n",
+            "response_sse",
+        ),
+        ("id: 1\nevent: ping\ndata:{}\n", "response_sse"),
+        (
+            "{\"message\":{},\"done\":false}\n{\"message\":{},\"done\":true}\n",
+            "response_sse",
+        ),
+        ("{\n  \"choices\": []\n}", "response"),
+        ("{\"choices\":[]}", "response"),
+        ("{\"choices\":[]}\n", "response"),
+        ("Note: data: isn't here", "response_text"),
+        ("data without a colon", "response_text"),
+        ("upstream: down", "response_text"),
+    ] {
+        let found = summaries(&without_headers(body), TranscriptKind::Cassette);
+        assert_eq!(found, [format!("unknown-compat/chat {expected}")], "{body}");
+    }
+}
+
+#[test]
+fn aws_frames_are_detected_by_their_checksum() {
+    // A frame without headers whose payload is `{}`.
+    let mut frame = vec![0, 0, 0, 18, 0, 0, 0, 0];
+    frame.extend(crc32fast::hash(&frame).to_be_bytes());
+    frame.extend(*b"{}");
+    frame.extend(crc32fast::hash(&frame).to_be_bytes());
+    // Not text: 0xff never occurs in UTF-8.
+    let encode =
+        |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+    assert!(is_aws_stream(&encode(&frame)));
+    frame[8] ^= 1;
+    assert!(!is_aws_stream(&encode(&frame)) && !is_aws_stream("%") && !is_aws_stream(""));
+}
+
+#[test]
+fn bodies_of_archives_may_be_arrays_of_chunks() {
+    let encode =
+        |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+    let compressed =
+        base64::Engine::decode(&base64::engine::general_purpose::STANDARD, COMPRESSED).unwrap();
+    let (one, two) = compressed.split_at(9);
+    let chunks = format!(r#"["{}","{}"]"#, encode(one), encode(two));
+    let plain = format!(r#"["{}","{}"]"#, encode(br#"{"a""#), encode(b":1}"));
+    let quoted = |list: &str| Json::from(list).to_string();
+    for (text, encoding, expected) in [
+        (quoted(&chunks), r#","encoding":"base64""#, r#"{"a":1}"#),
+        (quoted(&chunks), "", r#"{"a":1}"#),
+        (chunks.clone(), "", r#"{"a":1}"#),
+        (quoted(&plain), r#","encoding":"base64""#, r#"{"a":1}"#),
+        // An array of texts without an encoding is a response in JSON.
+        (quoted(r#"["abcd"]"#), "", r#"["abcd"]"#),
+    ] {
+        let har = format!(
+            r#"{{"log":{{"entries":[{{"request":{{"url":"https://x.example/v1/messages"}},"response":{{"content":{{"mimeType":"application/json","text":{text}{encoding}}}}}}}]}}}}"#
+        );
+        let normalized = normalize(har.as_bytes(), TranscriptKind::Har).unwrap();
+        let json = Json::parse(normalized.lines.as_bytes()).unwrap();
+        assert_eq!(
+            json.get("response").map(Json::to_string).as_deref(),
+            Some(expected),
+            "{text} {encoding}"
+        );
+    }
+}
+
+#[test]
+fn bare_bodies_are_detected_by_their_form_and_others_are_faults() {
+    let bodies = r#"[{"model":"m","messages":[{"role":"user","content":"x"}]},{"choices":[{"message":{}}]}]"#;
+    assert_eq!(
+        summaries(bodies, TranscriptKind::Bodies),
+        ["openai/chat request", "openai/chat response"]
+    );
+    let normalized = normalize(b"{\"x\":1}\n\noops", TranscriptKind::Bodies).unwrap();
+    let faults: Vec<_> = normalized
+        .faults
+        .iter()
+        .map(|fault| (fault.number, fault.code.name()))
+        .collect();
+    assert_eq!(faults, [(1, "ERR_SHAPE"), (3, "ERR_JSON")]);
+    assert_eq!(normalized.lines, "\n\n\n");
+}

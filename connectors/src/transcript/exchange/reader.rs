@@ -1,0 +1,166 @@
+//! Reading of exchange lines in two passes, on several threads.
+
+use gristmill_schemas::json::{Json, JsonParser};
+use gristmill_schemas::message::Timestamp;
+use gristmill_schemas::message::ids::Position;
+
+use super::extract::{AdapterMatch, UNREADABLE_BODY, match_adapter, visit_messages};
+use super::first_pass::{LineChunk, run_first_pass};
+use super::history::{IndexedFile, conversation_name};
+use super::item::{ExchangeItem, ItemMapper, LineOutcome, NOT_AN_EXCHANGE, OpaqueExchange};
+use crate::threads;
+use crate::transcript::line::{FaultCode, Line, lines};
+use crate::transcript::options::{LinkedFile, ReadOptions};
+use crate::transcript::parallel::{chunk_lines, map_ordered};
+use crate::transcript::sighting_index::{LineLocation, SightingIndex};
+use crate::wire::adapter::Adapter;
+use crate::wire::conversation::{Conversation, ReadContext};
+use crate::wire::exchange::Exchange;
+
+/// Reads the exchange lines of `bytes` and passes the outcome of each line to `take`, in the order
+/// of the lines. Each message is among the items of exactly one line: that of its preferred
+/// sighting.
+///
+/// If the options name linked files, their index replaces the first pass.
+pub fn read_exchanges<T: Send>(
+    bytes: &[u8],
+    options: ReadOptions<'_>,
+    mapper: &dyn ItemMapper<T>,
+    take: &mut dyn FnMut(&Line, LineOutcome<T>),
+) {
+    let all: Vec<Line> = lines(bytes).collect();
+    let chunks: Vec<LineChunk<T>> = chunk_lines(&all).into_iter().map(LineChunk::new).collect();
+    let own_index;
+    let (index, file) = match options.linked {
+        Some(LinkedFile { index, file }) => (index, file),
+        None => {
+            own_index = run_first_pass(bytes, &chunks, options, 0, Some(mapper));
+            (&own_index, 0)
+        }
+    };
+    let indexed = IndexedFile {
+        bytes,
+        options,
+        index,
+        file,
+    };
+    let read = |chunk: &LineChunk<T>| read_chunk(bytes, indexed, chunk, mapper);
+    map_ordered(
+        &chunks,
+        threads(options.threads),
+        &read,
+        &mut |chunk, outcomes| {
+            chunk
+                .lines
+                .iter()
+                .zip(outcomes)
+                .for_each(|(line, outcome)| take(line, outcome));
+        },
+    );
+}
+
+/// Runs only the first pass over exchange lines and returns the sightings, recorded for file number
+/// `file`.
+pub fn index_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> SightingIndex {
+    let all: Vec<Line> = lines(bytes).collect();
+    let chunks: Vec<LineChunk<()>> = chunk_lines(&all).into_iter().map(LineChunk::new).collect();
+    run_first_pass(bytes, &chunks, options, file, None)
+}
+
+/// Second pass over a chunk: keeps the valid speculative lines and reads the others.
+fn read_chunk<T>(
+    bytes: &[u8],
+    file: IndexedFile<'_>,
+    chunk: &LineChunk<'_, T>,
+    mapper: &dyn ItemMapper<T>,
+) -> Vec<LineOutcome<T>> {
+    let mut speculative = chunk.take_speculative().into_iter();
+    let mut parser = JsonParser::new();
+    let read = |line: &Line| {
+        let location = LineLocation {
+            file: file.file,
+            line: line.number,
+        };
+        let valid = speculative
+            .next()
+            .flatten()
+            .and_then(|speculative| speculative.validate(file.index, location, mapper));
+        valid.map_or_else(
+            || read_line((bytes, &mut parser), file, line, mapper),
+            LineOutcome::Items,
+        )
+    };
+    chunk.lines.iter().map(read).collect()
+}
+
+/// Second pass over one line.
+fn read_line<'b, T>(
+    (bytes, parser): (&'b [u8], &mut JsonParser<'b>),
+    file: IndexedFile<'_>,
+    line: &Line,
+    mapper: &dyn ItemMapper<T>,
+) -> LineOutcome<T> {
+    let json = match line.json_with(parser, bytes) {
+        Ok(json) => json,
+        Err(fault) => return LineOutcome::Fault(fault),
+    };
+    let Some(exchange) = Exchange::from_json_or_detect(&json, file.options.provider) else {
+        return LineOutcome::Fault(line.fault(FaultCode::Shape, NOT_AN_EXCHANGE));
+    };
+    let fallback = file.options.fallback;
+    let adapter = match match_adapter(&exchange) {
+        AdapterMatch::Matched(adapter) => adapter,
+        AdapterMatch::Opaque(reason) => {
+            let opaque = OpaqueExchange::new(&exchange, &json, reason, fallback);
+            return LineOutcome::Items(vec![mapper.map(ExchangeItem::Opaque(opaque))]);
+        }
+    };
+    let time = exchange.time(None, fallback);
+    let mut items = preferred_messages(file, (adapter, &exchange), &json, (line, time), mapper);
+    if exchange.has_raw_text {
+        // One body is readable; the other is kept as an opaque item.
+        let text = exchange.raw_text_bodies(&json);
+        let opaque = OpaqueExchange::new(&exchange, &text, UNREADABLE_BODY, fallback);
+        items.push(mapper.map(ExchangeItem::Opaque(opaque)));
+    }
+    LineOutcome::Items(items)
+}
+
+/// Maps the messages of an exchange whose preferred sighting is on this line.
+fn preferred_messages<T>(
+    file: IndexedFile<'_>,
+    (adapter, exchange): (&'static dyn Adapter, &Exchange),
+    json: &Json,
+    (line, time): (&Line, Timestamp),
+    mapper: &dyn ItemMapper<T>,
+) -> Vec<T> {
+    let first_seen = |position: &Position| file.index.first_seen(position);
+    let context = ReadContext {
+        first_seen: Some(&first_seen),
+        session: json.get("session_id").and_then(Json::as_str),
+        ..ReadContext::at(time)
+    };
+    let name = conversation_name(json);
+    let mut conversation = Conversation::new(&name);
+    file.replay_history(adapter, exchange, (&mut conversation, &name), &context);
+    let location = LineLocation {
+        file: file.file,
+        line: line.number,
+    };
+    let is_preferred =
+        |position: &Position, kind| file.index.is_preferred(position, kind, location);
+    let mut items = Vec::new();
+    visit_messages(
+        adapter,
+        exchange,
+        conversation,
+        &context,
+        &is_preferred,
+        &mut |message, conversation| {
+            if is_preferred(&message.position, message.sighting) {
+                items.push(mapper.map(ExchangeItem::Message(message, conversation)));
+            }
+        },
+    );
+    items
+}

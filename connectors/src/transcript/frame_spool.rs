@@ -1,0 +1,227 @@
+//! A transcript as a temporary file of frames, which ingest reads like any file of grains.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write};
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::container::{FRAME_END, IndexState, frame_head};
+
+use super::grain_output::linker::MessageLinker;
+use super::grain_output::{GrainCounts, GrainOutput, grains_of_linked_file, grains_of_transcript};
+use super::kind::TranscriptKind;
+use super::line::{Line, LineFault};
+use super::options::ReadOptions;
+use super::parsed::StandaloneGrain;
+use crate::ConnectorError;
+use crate::source::spool::{anonymous_file, spool_error};
+use crate::source::{SealedFile, SealedWriter, SourceBytes};
+
+/// Size of the write buffer, in bytes.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// A transcript as grains.
+#[derive(Debug)]
+pub struct SpooledTranscript {
+    /// The grains. The temporary file is deleted when this is dropped.
+    pub frames: FrameSpool,
+    /// The number of grains.
+    pub grains: u64,
+    /// The numbers of what was read.
+    pub counts: GrainCounts,
+    /// The lines that could not be read, by line number.
+    pub faults: Vec<LineFault>,
+    /// Grains that supersede others, with the superseded ones.
+    pub supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
+    /// States of grains that stopped being current without a successor.
+    pub states: Vec<(ContentAddress, IndexState)>,
+}
+
+/// An unnamed temporary file of frames.
+#[derive(Debug)]
+pub enum FrameSpool {
+    /// Unencrypted and mapped.
+    Open(SourceBytes),
+    /// Encrypted with a key that is only in memory.
+    Sealed(Box<SealedFile>),
+}
+
+/// Reads a transcript and writes its grains to a temporary file.
+///
+/// # Errors
+/// [`ConnectorError::Io`] if the temporary file can't be written.
+pub fn spool_transcript(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+) -> Result<SpooledTranscript, ConnectorError> {
+    spool(options.sealed, &mut |emit| {
+        grains_of_transcript(bytes, kind, options, emit)
+    })
+}
+
+/// Like [`spool_transcript`], for one of several linked files; see [`grains_of_linked_file`].
+///
+/// # Errors
+/// [`ConnectorError::Io`] if the temporary file can't be written.
+pub fn spool_linked_file(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+    linker: &mut MessageLinker,
+    last: bool,
+) -> Result<SpooledTranscript, ConnectorError> {
+    spool(options.sealed, &mut |emit| {
+        grains_of_linked_file(bytes, kind, options, linker, last, emit)
+    })
+}
+
+/// A consumer of grains.
+type Emit<'t> = dyn FnMut(GrainOutput<'_>) + 't;
+
+/// Writes the grains that `read` emits to a temporary file.
+fn spool(
+    sealed: bool,
+    read: &mut dyn FnMut(&mut Emit<'_>) -> GrainCounts,
+) -> Result<SpooledTranscript, ConnectorError> {
+    if sealed {
+        let mut writer = FrameWriter::new(SealedWriter::new()?);
+        let counts = read(&mut |output| writer.add(output));
+        let (out, contents) = writer.finish()?;
+        let frames = FrameSpool::Sealed(Box::new(out.finish().map_err(spool_error())?));
+        return Ok(contents.into_spooled(frames, counts));
+    }
+    let mut writer = FrameWriter::new(BufWriter::with_capacity(BUFFER_BYTES, anonymous_file()?));
+    let counts = read(&mut |output| writer.add(output));
+    let (out, contents) = writer.finish()?;
+    let bytes = SourceBytes::map_file(out.get_ref()).map_err(spool_error())?;
+    Ok(contents.into_spooled(FrameSpool::Open(bytes), counts))
+}
+
+/// What a [`FrameWriter`] collects besides the frames.
+#[derive(Default)]
+struct Contents {
+    grains: u64,
+    faults: Vec<LineFault>,
+    supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
+    states: Vec<(ContentAddress, IndexState)>,
+}
+
+impl Contents {
+    fn into_spooled(mut self, frames: FrameSpool, counts: GrainCounts) -> SpooledTranscript {
+        self.faults.sort_by_key(|fault| fault.number);
+        SpooledTranscript {
+            frames,
+            grains: self.grains,
+            counts,
+            faults: self.faults,
+            supersessions: self.supersessions,
+            states: self.states,
+        }
+    }
+}
+
+/// Writes frames. After an error it ignores further grains; [`FrameWriter::finish`] returns the
+/// error.
+struct FrameWriter<W> {
+    out: W,
+    error: Option<std::io::Error>,
+    contents: Contents,
+}
+
+impl<W: Write> FrameWriter<W> {
+    fn new(out: W) -> Self {
+        FrameWriter {
+            out,
+            error: None,
+            contents: Contents::default(),
+        }
+    }
+
+    fn add(&mut self, output: GrainOutput<'_>) {
+        match output {
+            GrainOutput::Fault(fault) => self.contents.faults.push(fault),
+            GrainOutput::Message(line, grain) => self.write(line, &grain.blob),
+            GrainOutput::Standalone(StandaloneGrain {
+                line,
+                grain,
+                supersedes,
+                system_valid_to,
+            }) => {
+                self.write(&line, &grain.blob);
+                if !supersedes.is_empty() {
+                    self.contents
+                        .supersessions
+                        .insert(grain.address, supersedes);
+                }
+                if system_valid_to.is_some() {
+                    let state = IndexState {
+                        system_valid_to,
+                        ..IndexState::default()
+                    };
+                    self.contents.states.push((grain.address, state));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, line: &Line, blob: &[u8]) {
+        match frame_head(blob) {
+            Ok(head) if self.error.is_none() => {
+                self.contents.grains += 1;
+                self.error = self
+                    .out
+                    .write_all(&head)
+                    .and_then(|()| self.out.write_all(blob))
+                    .err();
+            }
+            Ok(_) => {}
+            Err(error) => self.contents.faults.push(line.grain_fault(&error)),
+        }
+    }
+
+    /// Writes the end of the frames.
+    fn finish(mut self) -> Result<(W, Contents), ConnectorError> {
+        self.error
+            .map_or(Ok(()), Err)
+            .and_then(|()| self.out.write_all(&FRAME_END))
+            .and_then(|()| self.out.flush())
+            .map_err(spool_error())?;
+        Ok((self.out, self.contents))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::container::{Frame, next_frame};
+
+    use super::*;
+
+    #[test]
+    fn a_transcript_becomes_frames_and_faults() {
+        let text = "oops\n{\"provider\":\"x\",\"endpoint\":\"y\",\"request\":{\"a\":1}}";
+        let SpooledTranscript { frames, faults, .. } = spool_transcript(
+            text.as_bytes(),
+            TranscriptKind::Exchanges,
+            ReadOptions::default(),
+        )
+        .unwrap();
+        let FrameSpool::Open(frames) = frames else {
+            panic!("sealed")
+        };
+        let Ok(Frame::Grain(grain)) = next_frame(&frames) else {
+            panic!("no grain")
+        };
+        assert_eq!((frames[4 + grain.len()..].len(), faults.len()), (4, 1));
+        let options = ReadOptions {
+            sealed: true,
+            ..ReadOptions::default()
+        };
+        let sealed = spool_transcript(text.as_bytes(), TranscriptKind::Exchanges, options)
+            .unwrap()
+            .frames;
+        let FrameSpool::Sealed(sealed) = sealed else {
+            panic!("open")
+        };
+        assert_eq!(sealed.read(0..usize::MAX).unwrap(), *frames);
+    }
+}

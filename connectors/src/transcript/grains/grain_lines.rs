@@ -1,0 +1,211 @@
+//! Lines that hold grains: `{"grain": …, "options": …}` as in exports, `{"blob_hex": …}`, or a
+//! grain by itself.
+//!
+//! If a line has a `content_address`, its grain must have that address, because other grains refer
+//! to it. `supersedes` and `system_valid_to`, which a conversion writes next to a grain, are read
+//! back.
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
+use gristmill_schemas::json::Json;
+use gristmill_schemas::sign::Delivery;
+
+use crate::threads;
+use crate::transcript::line::{FaultCode, Line, LineFault, lines};
+use crate::transcript::options::ReadOptions;
+use crate::transcript::parallel::{chunk_lines, map_ordered};
+use crate::transcript::parsed::{ParsedPart, StandaloneGrain};
+
+/// Parses the grains of a file, on several threads, and passes them to `emit` in chunks. Grains
+/// without namespace and address get the namespace of the options.
+pub(in crate::transcript) fn parse_grains(
+    bytes: &[u8],
+    options: ReadOptions<'_>,
+    emit: &mut dyn FnMut(ParsedPart),
+) {
+    let all: Vec<Line> = lines(bytes).collect();
+    let work = |chunk: &&[Line]| {
+        let mut part = ParsedPart::default();
+        for line in *chunk {
+            match line
+                .json(bytes)
+                .and_then(|json| parse_grain(&json, line, options.namespace))
+            {
+                Ok(grain) => part.grains.push(grain),
+                Err(fault) => part.faults.push(fault),
+            }
+        }
+        part
+    };
+    map_ordered(
+        &chunk_lines(&all),
+        threads(options.threads),
+        &work,
+        &mut |_, part| emit(part),
+    );
+}
+
+fn parse_grain(
+    json: &Json,
+    line: &Line,
+    namespace: Option<&str>,
+) -> Result<StandaloneGrain, LineFault> {
+    let expected = json.get("content_address").and_then(Json::as_str);
+    let grain = match json.get("blob_hex").and_then(Json::as_str) {
+        Some(digits) => decode_blob(digits, line)?,
+        None => encode_grain(json, expected, line, namespace)?,
+    };
+    if let Some(expected) = expected {
+        let expected: ContentAddress =
+            expected.parse().map_err(|error| line.grain_fault(&error))?;
+        if expected != grain.address {
+            return Err(line.fault(
+                FaultCode::Shape,
+                format!(
+                    "its content_address is of another grain; as it is here it is {}",
+                    grain.address
+                ),
+            ));
+        }
+    }
+    let supersedes = json
+        .get("supersedes")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    Ok(StandaloneGrain {
+        line: line.clone(),
+        grain,
+        supersedes: supersedes
+            .iter()
+            .filter_map(|address| address.as_str()?.parse().ok())
+            .collect(),
+        system_valid_to: json.get("system_valid_to").and_then(Json::as_i64),
+    })
+}
+
+/// Decodes a blob in hexadecimal digits, possibly in a signature envelope.
+fn decode_blob(digits: &str, line: &Line) -> Result<EncodedGrain, LineFault> {
+    let blob = hex::decode(digits)
+        .map_err(|error| line.fault(FaultCode::Shape, format!("`blob_hex`: {error}")))?;
+    let delivery = Delivery::open(&blob).map_err(|error| line.grain_fault(&error))?;
+    let address = ContentAddress::of(delivery.blob());
+    Ok(EncodedGrain { blob, address })
+}
+
+/// Encodes the grain of a line that holds JSON, with the `options` next to it.
+fn encode_grain(
+    json: &Json,
+    expected: Option<&str>,
+    line: &Line,
+    namespace: Option<&str>,
+) -> Result<EncodedGrain, LineFault> {
+    let wrapped = json.get("grain");
+    let Some(grain) = wrapped.or_else(|| json.get("type").map(|_| json)) else {
+        let reason = "not a grain: an object with `grain`, `blob_hex` or `type`";
+        return Err(line.fault(FaultCode::Shape, reason));
+    };
+    EncodeOptions::of_json(wrapped.and_then(|_| json.get("options")))
+        .and_then(|options| encode_json(&with_namespace(grain, expected, namespace), options))
+        .map_err(|error| line.grain_fault(&error))
+}
+
+/// Returns the grain without its `content_address`. If it has neither a namespace nor an address,
+/// `namespace` is added.
+fn with_namespace<'j>(
+    grain: &'j Json<'j>,
+    address: Option<&str>,
+    namespace: Option<&'j str>,
+) -> Json<'j> {
+    let mut grain = grain.reborrow();
+    let Json::Object(members) = &mut grain else {
+        return grain;
+    };
+    match (address, namespace) {
+        // A grain by itself may have its address among its members.
+        (Some(_), _) => _ = members.remove("content_address"),
+        (None, Some(namespace)) if !members.contains_key("namespace") => {
+            members.insert("namespace", namespace);
+        }
+        (None, _) => {}
+    }
+    grain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACT: &str = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
+
+    fn parsed(text: &str) -> (Vec<StandaloneGrain>, Vec<String>) {
+        let (mut grains, mut faults) = (Vec::new(), Vec::new());
+        let options = ReadOptions {
+            namespace: Some("n"),
+            ..ReadOptions::default()
+        };
+        parse_grains(text.as_bytes(), options, &mut |part| {
+            grains.extend(part.grains);
+            faults.extend(
+                part.faults
+                    .into_iter()
+                    .map(|fault| format!("{} {}", fault.number, fault.code.name())),
+            );
+        });
+        (grains, faults)
+    }
+
+    #[test]
+    fn every_line_is_a_grain_or_a_fault() {
+        let grain = encode_json(
+            &Json::parse(FACT.as_bytes()).unwrap(),
+            EncodeOptions::default(),
+        )
+        .unwrap();
+        let (address, blob) = (
+            grain.address,
+            grain
+                .blob
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>(),
+        );
+        let text = [
+            format!(r#"{{"content_address":"{address}","grain":{FACT},"options":{{}}}}"#),
+            format!(
+                r#"{{"content_address":"{address}","blob_hex":"{blob}","supersedes":["{address}"],"system_valid_to":5}}"#
+            ),
+            format!(
+                r#"{{"content_address":"{address}","grain":{FACT},"options":{{"encoding":"cbor"}}}}"#
+            ),
+            FACT.to_owned(),
+            FACT.replace('{', &format!(r#"{{"content_address":"{address}","#)),
+            r#"{"x":1}"#.to_owned(),
+            r#"{"grain":{"type":"belief"}}"#.to_owned(),
+            "oops".to_owned(),
+        ];
+        let (grains, faults) = parsed(&text.join("\n"));
+        assert_eq!(
+            grains[..2]
+                .iter()
+                .map(|grain| grain.grain.address)
+                .collect::<Vec<_>>(),
+            [address, address]
+        );
+        assert_eq!(
+            (
+                &grains[1].supersedes[..],
+                grains[1].system_valid_to,
+                grains[1].grain.blob == grain.blob
+            ),
+            (&[address][..], Some(5), true)
+        );
+        assert!(
+            grains.len() == 4 && grains[2].grain.address != address,
+            "a grain without an address gets the namespace"
+        );
+        assert_eq!(
+            (faults.len(), &*faults[0], &*faults[1], &*faults[3]),
+            (4, "3 ERR_SHAPE", "6 ERR_SHAPE", "8 ERR_JSON")
+        );
+    }
+}

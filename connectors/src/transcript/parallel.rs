@@ -1,0 +1,114 @@
+//! Parallel work on chunks of lines with results in the order of the input.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::line::Line;
+
+/// Size of a chunk of lines, in bytes.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Splits `lines` into chunks of about [`CHUNK_BYTES`].
+pub(super) fn chunk_lines(lines: &[Line]) -> Vec<&[Line]> {
+    let mut chunks = Vec::new();
+    let (mut start, mut length) = (0, 0);
+    for (index, line) in lines.iter().enumerate() {
+        length += line.range.len();
+        if length >= CHUNK_BYTES {
+            chunks.push(&lines[start..=index]);
+            (start, length) = (index + 1, 0);
+        }
+    }
+    if start < lines.len() {
+        chunks.push(&lines[start..]);
+    }
+    chunks
+}
+
+/// Runs `work` on each item, on `threads` threads, and passes the results to `take` on the calling
+/// thread, in the order of the items and while other items are still worked on.
+///
+/// Results are buffered for at most two items per thread. A panic of `work` is resumed on the
+/// calling thread.
+pub(super) fn map_ordered<'p, P: Sync, T: Send>(
+    items: &'p [P],
+    threads: usize,
+    work: &(dyn Fn(&'p P) -> T + Sync),
+    take: &mut dyn FnMut(&'p P, T),
+) {
+    let threads = threads.clamp(1, items.len().max(1));
+    if threads == 1 {
+        return items.iter().for_each(|item| take(item, work(item)));
+    }
+    thread::scope(|scope| {
+        let start = |first: usize| {
+            let (sender, results) = mpsc::sync_channel(1);
+            // A failed send means that the receiver was dropped: the remaining work is not needed.
+            let run = move || {
+                items
+                    .iter()
+                    .skip(first)
+                    .step_by(threads)
+                    .all(|item| sender.send(work(item)).is_ok())
+            };
+            (scope.spawn(run), results)
+        };
+        let (running, results): (Vec<_>, Vec<_>) = (0..threads).map(start).unzip();
+        for (item, results) in items.iter().zip(results.iter().cycle()) {
+            // The sender of a thread that panicked is gone; the panic is resumed below.
+            let Ok(result) = results.recv() else { break };
+            take(item, result);
+        }
+        drop(results);
+        for thread in running {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(count: u64) -> Vec<Line> {
+        (0..count)
+            .map(|number| Line {
+                number,
+                range: 0..0,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn results_are_in_input_order_for_any_number_of_threads() {
+        let lines = numbered(40);
+        let chunks: Vec<&[Line]> = lines.chunks(3).collect();
+        for threads in [1, 2, 3, 50] {
+            let mut results = Vec::new();
+            let work = |chunk: &&[Line]| {
+                // The first chunks take longest.
+                thread::sleep(std::time::Duration::from_millis(2 - chunk[0].number / 20));
+                chunk.iter().map(|line| line.number).collect::<Vec<_>>()
+            };
+            map_ordered(&chunks, threads, &work, &mut |chunk, numbers| {
+                assert_eq!(chunk[0].number, numbers[0]);
+                results.extend(numbers);
+            });
+            assert!(results.into_iter().eq(0..40), "{threads}");
+        }
+        map_ordered(&[(); 0], 4, &|_| (), &mut |_, ()| {
+            panic!("called without an item")
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "chunk 3")]
+    fn a_panic_of_a_worker_is_resumed() {
+        let lines = numbered(9);
+        let chunks: Vec<&[Line]> = lines.chunks(1).collect();
+        let work = |chunk: &&[Line]| assert_ne!(chunk[0].number, 3, "chunk 3");
+        map_ordered(&chunks, 2, &work, &mut |_, ()| {});
+    }
+}
