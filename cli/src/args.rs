@@ -1,5 +1,7 @@
 //! Definition of the command line: every command and flag. Help, manual pages and completions are
 //! generated from it.
+//!
+//! Longer than other files because it is a list: one definition per command and flag.
 
 pub mod governance;
 pub mod value_enums;
@@ -53,7 +55,13 @@ pub struct CommonArgs {
     #[arg(long, short, global = true)]
     pub quiet: bool,
     /// Format of log messages on standard error
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t = LogFormat::Text,
+        value_name = "FORMAT",
+    )]
     pub log_format: LogFormat,
     /// Number of worker threads [default: one per core]
     #[arg(long, global = true, env = "GRISTMILL_THREADS", value_name = "N")]
@@ -224,7 +232,12 @@ pub struct IngestArgs {
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// Kind of all sources [default: detected from their content]
-    #[arg(long, value_enum, default_value_t = value_enums::SourceKindArg::AUTO, hide_default_value = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = value_enums::SourceKindArg::AUTO,
+        hide_default_value = true,
+    )]
     pub kind: value_enums::SourceKindArg,
     /// Handling of refused input
     #[arg(long, value_enum, default_value_t = OnErrorArg::Quarantine)]
@@ -269,7 +282,12 @@ pub struct VerifyArgs {
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// Kind of all sources [default: detected from their content]
-    #[arg(long, value_enum, default_value_t = value_enums::SourceKindArg::AUTO, hide_default_value = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = value_enums::SourceKindArg::AUTO,
+        hide_default_value = true,
+    )]
     pub kind: value_enums::SourceKindArg,
     /// Verify a part of the lake: 5% or 10G continues after the previous part, 3/7 is the third of
     /// seven parts
@@ -485,10 +503,20 @@ pub struct ConvertArgs {
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// Kind of the input [default: detected from its content]
-    #[arg(long, value_enum, default_value_t = value_enums::TranscriptKindArg::AUTO, hide_default_value = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = value_enums::TranscriptKindArg::AUTO,
+        hide_default_value = true,
+    )]
     pub from: value_enums::TranscriptKindArg,
     /// Output format, one item per line
-    #[arg(long, value_enum, default_value_t = value_enums::TranscriptFormArg::DEFAULT, conflicts_with = "check_round_trip")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = value_enums::TranscriptFormArg::DEFAULT,
+        conflicts_with = "check_round_trip",
+    )]
     pub to: value_enums::TranscriptFormArg,
     /// Provider format of written exchanges, or of input that doesn't state it, as a key such as
     /// openai/chat or a provider

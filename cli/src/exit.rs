@@ -27,6 +27,16 @@ pub enum CommandOutcome {
     Problems,
 }
 
+impl CommandOutcome {
+    /// Returns `Done` if there are no problems.
+    pub fn done_if(is_fine: bool) -> CommandOutcome {
+        match is_fine {
+            true => CommandOutcome::Done,
+            false => CommandOutcome::Problems,
+        }
+    }
+}
+
 /// Reason why a command failed.
 #[derive(Debug)]
 pub struct Failure {

@@ -13,12 +13,14 @@
 )]
 
 mod args;
+mod cell_text;
 mod commands;
 mod configuration;
 mod csv_injection;
 mod diagnostic;
 mod duration_arg;
 mod exit;
+mod human_readable;
 mod json_lines;
 mod output;
 mod progress;
@@ -52,11 +54,7 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            return exit::report(Err(exit::Failure::environment(
-                "can't start the \
-            runtime",
-                &error,
-            )));
+            return exit::report(Err(exit::Failure::environment("can't start", &error)));
         }
     };
     let outcome: Result<CommandOutcome, _> = runtime.block_on(commands::run(arguments));

@@ -10,7 +10,6 @@ use arrow::csv::WriterBuilder;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use gristmill_engine::destination::{Destination, PendingFile};
 use gristmill_queries::render::escape_control;
 use serde::Serialize;
@@ -18,8 +17,9 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::debug_fn;
 
 use crate::args::{CommonArgs, LogFormat, OutputFormat, ResultArgs};
-use crate::csv_injection::neutralize;
+use crate::cell_text::{binary_as_hex, csv_batch};
 use crate::exit::Failure;
+use crate::human_readable::human_readable;
 use crate::table::{self, TableLayout};
 
 /// Default log filter. The Delta libraries log tables that don't exist yet, and commits that are
@@ -235,19 +235,7 @@ impl RowWriter {
                     text.map_err(|error| Failure::environment("can't print rows", &error))?;
                 write_stdout(|out| out.write_all(text.as_bytes()))
             }
-            RowWriter::Json { held } => {
-                let mut array = arrow::json::ArrayWriter::new(Vec::new());
-                for batch in &held {
-                    exit_on_broken_pipe(array.write(&binary_as_hex(batch)?))?;
-                }
-                exit_on_broken_pipe(array.finish())?;
-                let mut text = array.into_inner();
-                if text.is_empty() {
-                    text.extend(b"[]");
-                }
-                text.push(b'\n');
-                write_stdout(|out| out.write_all(&text))
-            }
+            RowWriter::Json { held } => write_json_array(&held),
             RowWriter::Jsonl(mut writer) => exit_on_broken_pipe(writer.finish()),
             RowWriter::Csv {
                 mut writer,
@@ -264,177 +252,19 @@ impl RowWriter {
     }
 }
 
-/// Converts binary columns to hex: JSON and CSV have no binary values.
-fn binary_as_hex(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
-    use arrow::array::{Array, ArrayRef, AsArray, StringArray};
-    use arrow::datatypes::{DataType, Field, Schema};
-    let is_binary = |field: &Field| {
-        matches!(
-            field.data_type(),
-            DataType::Binary | DataType::BinaryView | DataType::LargeBinary
-        )
-    };
-    if !batch
-        .schema_ref()
-        .fields()
-        .iter()
-        .any(|field| is_binary(field))
-    {
-        return Ok(batch.clone());
+/// Prints rows as one JSON array.
+fn write_json_array(batches: &[RecordBatch]) -> Result<(), Failure> {
+    let mut array = arrow::json::ArrayWriter::new(Vec::new());
+    for batch in batches {
+        exit_on_broken_pipe(array.write(&binary_as_hex(batch)?))?;
     }
-    let convert = || -> Result<RecordBatch, arrow::error::ArrowError> {
-        let mut fields = Vec::new();
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-            if is_binary(field) {
-                let bytes = arrow::compute::cast(column, &DataType::Binary)?;
-                let texts = bytes
-                    .as_binary::<i32>()
-                    .iter()
-                    .map(|bytes| bytes.map(hex::encode));
-                columns.push(std::sync::Arc::new(StringArray::from_iter(texts)));
-                fields.push(Field::new(
-                    field.name(),
-                    DataType::Utf8,
-                    column.is_nullable(),
-                ));
-            } else {
-                columns.push(std::sync::Arc::clone(column));
-                fields.push(field.as_ref().clone());
-            }
-        }
-        RecordBatch::try_new(std::sync::Arc::new(Schema::new(fields)), columns)
-    };
-    convert().map_err(|error| Failure::environment("can't print rows", &error))
-}
-
-/// Converts a batch for CSV: nested values as text, bytes as hex and, if `safe`, no formulas.
-fn csv_batch(batch: &RecordBatch, safe: bool) -> Result<RecordBatch, Failure> {
-    let batch = binary_as_hex(&nested_as_text(batch)?)?;
-    if !safe {
-        return Ok(batch);
+    exit_on_broken_pipe(array.finish())?;
+    let mut text = array.into_inner();
+    if text.is_empty() {
+        text.extend(b"[]");
     }
-    neutralize(&batch).map_err(|error| Failure::environment("can't print rows", &error))
-}
-
-/// Converts nested columns to text: a CSV cell contains one value.
-fn nested_as_text(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
-    use arrow::array::{ArrayRef, StringArray};
-    use arrow::datatypes::{DataType, Field, Schema};
-    let convert = || -> Result<RecordBatch, arrow::error::ArrowError> {
-        let mut fields = Vec::new();
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-            if field.data_type().is_nested() {
-                let cells = ArrayFormatter::try_new(column, &FormatOptions::default())?;
-                let texts = (0..column.len())
-                    .map(|row| column.is_valid(row).then(|| cells.value(row).to_string()));
-                columns.push(std::sync::Arc::new(StringArray::from_iter(texts)));
-                fields.push(Field::new(field.name(), DataType::Utf8, true));
-            } else {
-                columns.push(std::sync::Arc::clone(column));
-                fields.push(field.as_ref().clone());
-            }
-        }
-        RecordBatch::try_new(std::sync::Arc::new(Schema::new(fields)), columns)
-    };
-    convert().map_err(|error| Failure::environment("can't print rows", &error))
-}
-
-/// Maximum number of list items in human-readable output.
-const MAX_LIST_ITEMS: usize = 5;
-
-/// Formats a result for people: one member per line, nested ones indented.
-fn human_readable(value: &serde_json::Value) -> String {
-    let mut out = String::new();
-    write_members(value, 0, &mut out);
-    out
-}
-
-fn write_members(value: &serde_json::Value, indent: usize, out: &mut String) {
-    use serde_json::Value;
-    let Value::Object(members) = value else {
-        out.push_str(&format!("{:indent$}{}\n", "", plain(value)));
-        return;
-    };
-    let width = members
-        .keys()
-        .map(|key| key.chars().count())
-        .max()
-        .unwrap_or(0);
-    for (key, value) in members {
-        // Underscores in member names become spaces; keys that are data (error codes, paths) are
-        // unchanged.
-        let name = if key.chars().any(char::is_uppercase) {
-            key.clone()
-        } else {
-            key.replace('_', " ")
-        };
-        match value {
-            Value::Null => {}
-            Value::Object(inner) if inner.is_empty() => {}
-            Value::Array(items) if items.is_empty() => {}
-            Value::Object(_) => {
-                out.push_str(&format!("{:indent$}{name}\n", ""));
-                write_members(value, indent + 2, out);
-            }
-            Value::Array(items) => {
-                out.push_str(&format!("{:indent$}{name}\n", ""));
-                items
-                    .iter()
-                    .take(MAX_LIST_ITEMS)
-                    .for_each(|item| write_members(item, indent + 2, out));
-                if let Some(more) = items
-                    .len()
-                    .checked_sub(MAX_LIST_ITEMS)
-                    .filter(|more| *more > 0)
-                {
-                    out.push_str(&format!(
-                        "{:indent$}  … and {} more; use --format json to see all\n",
-                        "",
-                        with_separators(more as u64)
-                    ));
-                }
-            }
-            scalar => out.push_str(&format!("{:indent$}{name:width$}  {}\n", "", plain(scalar))),
-        }
-    }
-}
-
-fn plain(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Number(number) => plain_number(number),
-        other => other.to_string(),
-    }
-}
-
-fn plain_number(number: &serde_json::Number) -> String {
-    match (number.as_u64(), number.as_i64(), number.as_f64()) {
-        (Some(whole), ..) => with_separators(whole),
-        (None, Some(below), _) => format!("-{}", with_separators(below.unsigned_abs())),
-        (None, None, Some(fraction)) if fraction >= 1_000.0 => {
-            with_separators(fraction.round() as u64)
-        }
-        (None, None, Some(fraction)) if fraction <= -1_000.0 => {
-            format!("-{}", with_separators(fraction.abs().round() as u64))
-        }
-        (None, None, Some(fraction)) => format!("{fraction:.2}"),
-        (None, None, None) => number.to_string(),
-    }
-}
-
-/// Formats a number with thousands separators.
-pub fn with_separators(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    text.push(b'\n');
+    write_stdout(|out| out.write_all(&text))
 }
 
 /// Converts values to rows; `values` must not be empty.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use gristmill_engine::progress::WorkProgress;
 use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 
 use crate::args::{CommonArgs, ProgressStyle};
@@ -21,6 +22,17 @@ pub struct ProgressSnapshot {
     pub grains: u64,
     /// Refused grains.
     pub rejected: u64,
+}
+
+impl From<&WorkProgress> for ProgressSnapshot {
+    fn from(progress: &WorkProgress) -> ProgressSnapshot {
+        ProgressSnapshot {
+            bytes: progress.bytes.load(Ordering::Relaxed),
+            total: progress.total_bytes.load(Ordering::Relaxed),
+            grains: progress.grains.load(Ordering::Relaxed),
+            rejected: progress.rejected.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// Shows progress on a thread until it is dropped.
@@ -97,7 +109,7 @@ fn bar(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) 
         };
         bar.set_message(format!(
             "{} grains{refused}",
-            crate::output::with_separators(now.grains)
+            crate::human_readable::with_separators(now.grains)
         ));
         std::thread::park_timeout(BAR_INTERVAL);
     }
@@ -124,4 +136,18 @@ fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool
         }
         std::thread::park_timeout(LINE_INTERVAL);
     }
+}
+
+/// Stops the operation after the current batch on the first interrupt, and the process on the
+/// second.
+pub fn stop_on_interrupt(progress: Arc<WorkProgress>) {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            eprintln!("stopping after the current batch; interrupt again to stop immediately");
+            progress.stop();
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(130);
+            }
+        }
+    });
 }

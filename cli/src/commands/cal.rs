@@ -1,6 +1,6 @@
 //! `cal`: runs statements, a file, standard input, or a shell.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,22 +10,22 @@ use gristmill_queries::cal::keywords::Keyword;
 use gristmill_queries::cal::time::TimePoint;
 use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
 use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, split, to_json};
-use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
-use gristmill_queries::render::escape_control;
+use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Session};
 use gristmill_queries::sql::{SqlOptions, lake_context};
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 
 use super::CommandContext;
-use crate::args::{CalArgs, OutputFormat};
+use super::cal_output::{Printing, print, show};
+use crate::args::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::{Printer, note};
+use crate::output::note;
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 use crate::{diagnostic, output};
 
 /// Parses or runs the statements.
 pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
-    let printing = printing(printer)?;
+    let printing = Printing::of(printer)?;
     let options = Options {
         aliases: arguments.aliases,
     };
@@ -68,25 +68,6 @@ impl Last {
         } else {
             Last::Other
         }
-    }
-}
-
-/// How answers are printed: for people, or as JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Printing {
-    People,
-    Pretty,
-    Line,
-}
-
-fn printing(printer: Printer) -> Result<Printing, Failure> {
-    match printer.format() {
-        OutputFormat::Table => Ok(Printing::People),
-        OutputFormat::Json => Ok(Printing::Pretty),
-        OutputFormat::Jsonl => Ok(Printing::Line),
-        OutputFormat::Csv | OutputFormat::Arrow => Err(Failure::usage(
-            "`cal` returns a response object: use --format table, json or jsonl",
-        )),
     }
 }
 
@@ -163,53 +144,6 @@ fn failure(error: &ExecutionError, text: &[u8]) -> Failure {
             Failure::usage(error.to_string())
         }
         other => Failure::environment(other.code(), other),
-    }
-}
-
-fn print(json: &Json<'_>, printing: Printing) -> Result<(), Failure> {
-    let text = match printing {
-        Printing::Line => json.to_string(),
-        Printing::People | Printing::Pretty => pretty(json)?,
-    };
-    output::write_stdout(|out| writeln!(out, "{text}"))
-}
-
-/// Formats JSON with line breaks and indents; numbers keep their spelling.
-fn pretty(json: &Json<'_>) -> Result<String, Failure> {
-    let mut text = String::new();
-    indent(json, 0, &mut text);
-    Ok(text)
-}
-
-fn indent(json: &Json<'_>, depth: usize, out: &mut String) {
-    let line = |depth: usize, out: &mut String| {
-        out.push('\n');
-        out.extend(std::iter::repeat_n("  ", depth));
-    };
-    match json {
-        Json::Array(items) if !items.is_empty() => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                out.push_str(if at > 0 { "," } else { "" });
-                line(depth + 1, out);
-                indent(item, depth + 1, out);
-            }
-            line(depth, out);
-            out.push(']');
-        }
-        Json::Object(object) if !object.is_empty() => {
-            out.push('{');
-            for (at, (key, value)) in object.iter().enumerate() {
-                out.push_str(if at > 0 { "," } else { "" });
-                line(depth + 1, out);
-                Json::from(key.to_owned()).write(out);
-                out.push_str(": ");
-                indent(value, depth + 1, out);
-            }
-            line(depth, out);
-            out.push('}');
-        }
-        scalar => scalar.write(out),
     }
 }
 
@@ -420,102 +354,4 @@ fn completions() -> Vec<String> {
     words.sort();
     words.dedup();
     words
-}
-
-/// Prints a response.
-fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Failure> {
-    if printing != Printing::People {
-        return print(&response.to_json(), printing);
-    }
-    let text = for_people(response);
-    output::write_stdout(|out| out.write_all(escape_control(&text).as_bytes()))?;
-    for warning in &response.answer.warnings {
-        note(format_args!(
-            "{}: {}",
-            warning.code.as_str(),
-            warning.message
-        ));
-    }
-    let answer = &response.answer;
-    if answer.value.is_none() && answer.plan.is_none() && answer.entries.is_none() {
-        let time = if timing {
-            format!(", {} ms", response.duration_ms)
-        } else {
-            String::new()
-        };
-        eprintln!("{} of {} grains{time}", answer.results.len(), answer.total);
-    }
-    Ok(())
-}
-
-/// Formats a response for people: the requested text, otherwise values, otherwise one line per
-/// grain.
-fn for_people(response: &Response) -> String {
-    let answer = &response.answer;
-    let mut out = String::new();
-    let mut line = |text: &str| {
-        out.push_str(text);
-        if !text.ends_with('\n') {
-            out.push('\n');
-        }
-    };
-    if let Some(text) = answer
-        .formatted
-        .as_ref()
-        .or(answer.context.as_ref().map(|(_, text)| text))
-    {
-        line(text);
-    } else if let Some(value) = &answer.value {
-        values(value).iter().for_each(|value| line(value));
-    } else if let Some(told) = answer.plan.as_ref() {
-        let mut text = String::new();
-        indent(told, 0, &mut text);
-        line(&text);
-    } else if let Some(entries) = &answer.entries {
-        let mut text = String::new();
-        indent(
-            &Json::Object(entries.iter().cloned().collect()),
-            0,
-            &mut text,
-        );
-        line(&text);
-    } else if let Some(groups) = &answer.groups {
-        for (value, group) in groups {
-            line(value);
-            group.iter().for_each(|entry| {
-                line(&format!(
-                    "  {}",
-                    grain(&entry.content_address, &entry.grain)
-                ))
-            });
-        }
-    } else if let Some(changes) = &answer.changes {
-        changes.iter().for_each(|change| line(&change.to_string()));
-    } else {
-        answer
-            .results
-            .iter()
-            .for_each(|entry| line(&grain(&entry.content_address, &entry.grain)));
-    }
-    out
-}
-
-fn values(value: &Json<'_>) -> Vec<String> {
-    match value {
-        Json::Array(items) => items.iter().flat_map(values).collect(),
-        other => vec![
-            other
-                .as_str()
-                .map_or_else(|| other.to_string(), str::to_owned),
-        ],
-    }
-}
-
-/// Number of digits of an address that are shown, enough to identify the grain in another
-/// statement.
-const ADDRESS_DIGITS: usize = 12;
-
-fn grain(address: &str, grain: &Object<'_>) -> String {
-    let address = address.get(..ADDRESS_DIGITS).unwrap_or(address);
-    format!("{address}  {}", Json::Object(grain.reborrow()))
 }

@@ -1,15 +1,10 @@
 //! `compact`: merges small segments into large ones.
 
-use std::sync::Arc;
-
 use gristmill_engine::compact::{CompactOptions, compact};
-use gristmill_engine::progress::WorkProgress;
 
 use super::CommandContext;
-use super::ingest::{snapshot, stop_on_interrupt};
 use crate::args::CompactArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::progress::ProgressDisplay;
 
 /// Merges small segments.
 pub async fn run(
@@ -22,10 +17,7 @@ pub async fn run(
         threads: context.threads(),
         ..CompactOptions::default()
     };
-    let progress = Arc::new(WorkProgress::default());
-    stop_on_interrupt(Arc::clone(&progress));
-    let watched = Arc::clone(&progress);
-    let shown = ProgressDisplay::start(&context.common, "compact", move || snapshot(&watched));
+    let (progress, shown) = context.track("compact");
     let report = compact(&mut lake, &options, progress).await;
     drop(shown);
     printer.record(&report?)?;

@@ -14,6 +14,7 @@ use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::options::ReadOptions;
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::registry;
+use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::{TimeSource, Timestamp};
 use serde::Serialize;
 
@@ -41,53 +42,24 @@ pub async fn run(
     let adapter = arguments.provider.as_deref().map(adapter_of).transpose()?;
     let prices = context.prices()?;
     let sources = discover(&named).await?;
-    let mut problems = 0;
-    let mut totals = BTreeMap::new();
+    let mut conversion = ConversionRun {
+        context,
+        arguments: &arguments,
+        adapter,
+        prices: &prices,
+        problems: 0,
+        totals: BTreeMap::new(),
+    };
     for source in &sources {
-        let bytes = fetch(source).await?;
-        if arguments.from.0.is_none() && TranscriptKind::is_foreign(&bytes, &source.uri) {
-            problems += 1;
-            note(format_args!(
-                "{}: {}",
-                source.uri,
-                TranscriptKind::why_not(&bytes, &source.uri)
-            ));
-            continue;
-        }
-        let options = ReadOptions {
-            fallback: Timestamp::from_millis(source.modified.unwrap_or(0))
-                .given_by(TimeSource::File),
-            provider: adapter.map(|adapter| adapter.key()),
-            namespace: arguments.namespace.as_deref(),
-            threads: context.threads(),
-            ..ReadOptions::default()
-        };
-        if arguments.check_round_trip {
-            let normalized = normalize(&bytes, kind_of(arguments.from.0, source, &bytes));
-            let lines = normalized
-                .as_ref()
-                .map_or(&bytes[..], |normalized| normalized.lines.as_bytes());
-            let report = check_round_trip(lines, options);
-            problems += report_check(source, &report);
-            report
-                .endpoints
-                .into_iter()
-                .for_each(|endpoint| add(&mut totals, endpoint));
-            continue;
-        }
-        let conversion = Conversion {
-            from: kind_of(arguments.from.0, source, &bytes),
-            to: arguments.to.0,
-            options,
-            target: adapter.filter(|_| arguments.to.0 == OutputFormat::Exchanges),
-            prices: &prices,
-        };
-        match write_one(source, &bytes, conversion) {
-            // The reader closed the output.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(CommandOutcome::Done),
-            found => problems += found.map_err(|error| stdout_failure(&error))?,
+        if conversion.source(source).await? == Output::Closed {
+            return Ok(CommandOutcome::Done);
         }
     }
+    let ConversionRun {
+        mut problems,
+        totals,
+        ..
+    } = conversion;
     if arguments.check_round_trip {
         let endpoints = totals.into_values().collect::<Vec<_>>();
         problems += endpoints
@@ -98,11 +70,84 @@ pub async fn run(
             .printer(arguments.results)
             .record(&Endpoints { endpoints })?;
     }
-    Ok(if problems == 0 {
-        CommandOutcome::Done
-    } else {
-        CommandOutcome::Problems
-    })
+    Ok(CommandOutcome::done_if(problems == 0))
+}
+
+/// Whether the reader of standard output is still there.
+#[derive(PartialEq, Eq)]
+enum Output {
+    Open,
+    Closed,
+}
+
+/// A run of the command over its sources.
+struct ConversionRun<'r> {
+    context: &'r CommandContext,
+    arguments: &'r ConvertArgs,
+    adapter: Option<&'static dyn Adapter>,
+    prices: &'r PriceTable,
+    /// Unreadable lines and unsupported sources so far.
+    problems: u64,
+    /// Results of the round-trip check so far, by endpoint.
+    totals: BTreeMap<String, EndpointReport>,
+}
+
+impl ConversionRun<'_> {
+    /// Converts or checks one source.
+    async fn source(&mut self, source: &Source) -> Result<Output, Failure> {
+        let bytes = fetch(source).await?;
+        if self.arguments.from.0.is_none() && TranscriptKind::is_foreign(&bytes, &source.uri) {
+            self.problems += 1;
+            note(format_args!(
+                "{}: {}",
+                source.uri,
+                TranscriptKind::why_not(&bytes, &source.uri)
+            ));
+            return Ok(Output::Open);
+        }
+        let kind = kind_of(self.arguments.from.0, source, &bytes);
+        if self.arguments.check_round_trip {
+            self.check(source, &bytes, kind);
+            return Ok(Output::Open);
+        }
+        let to = self.arguments.to.0;
+        let conversion = Conversion {
+            from: kind,
+            to,
+            options: self.read_options(source),
+            target: self.adapter.filter(|_| to == OutputFormat::Exchanges),
+            prices: self.prices,
+        };
+        match write_one(source, &bytes, conversion) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Output::Closed),
+            unreadable => self.problems += unreadable.map_err(|error| stdout_failure(&error))?,
+        }
+        Ok(Output::Open)
+    }
+
+    /// Checks that the exchanges of a source survive a round trip.
+    fn check(&mut self, source: &Source, bytes: &SourceBytes, kind: TranscriptKind) {
+        let normalized = normalize(bytes, kind);
+        let lines = normalized
+            .as_ref()
+            .map_or(&bytes[..], |normalized| normalized.lines.as_bytes());
+        let report = check_round_trip(lines, self.read_options(source));
+        self.problems += report_check(source, &report);
+        for endpoint in report.endpoints {
+            add(&mut self.totals, endpoint);
+        }
+    }
+
+    fn read_options(&self, source: &Source) -> ReadOptions<'_> {
+        ReadOptions {
+            fallback: Timestamp::from_millis(source.modified.unwrap_or(0))
+                .given_by(TimeSource::File),
+            provider: self.adapter.map(|adapter| adapter.key()),
+            namespace: self.arguments.namespace.as_deref(),
+            threads: self.context.threads(),
+            ..ReadOptions::default()
+        }
+    }
 }
 
 /// Result of the round-trip check.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{CommandContext, run_boxed};
 use crate::args::{Arguments, DemoArgs};
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::write_stdout;
+use crate::output::{Printer, write_stdout};
 
 /// One command of the demo: its title, arguments and expected outcome.
 struct DemoStep {
@@ -188,33 +188,9 @@ pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<Comman
         seconds: 0.0,
     };
     for step in STEPS {
-        let words = place.words(step);
-        if printer.is_for_people() {
-            write_stdout(|out| announce(out, step.title, &words))?;
-        }
-        let mut line = Arguments::try_parse_from(
-            ["gristmill".to_owned()]
-                .into_iter()
-                .chain(words.iter().cloned()),
-        )
-        .map_err(|error| Failure::usage(format!("a step of the demo can't be parsed: {error}")))?;
-        let (lake, keys) = (Some(summary.lake.clone()), line.common.keys);
-        line.common = crate::args::CommonArgs {
-            lake,
-            keys,
-            ..context.common.clone()
-        };
-        line.results.format = Some(printer.format());
-        let before = Instant::now();
-        let outcome = run_boxed(line).await?;
-        let as_expected = outcome == step.expected;
-        summary.as_expected &= as_expected;
-        summary.steps.push(StepResult {
-            command: format!("gristmill {}", shown(&words)),
-            problems: outcome == CommandOutcome::Problems,
-            as_expected,
-            seconds: before.elapsed().as_secs_f64(),
-        });
+        let result = run_step(context, printer, &place, step).await?;
+        summary.as_expected &= result.as_expected;
+        summary.steps.push(result);
     }
     summary.seconds = started.elapsed().as_secs_f64();
     if printer.is_for_people() {
@@ -222,10 +198,36 @@ pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<Comman
     } else {
         printer.record(&summary)?;
     }
-    Ok(if summary.as_expected {
-        CommandOutcome::Done
-    } else {
-        CommandOutcome::Problems
+    Ok(CommandOutcome::done_if(summary.as_expected))
+}
+
+/// Prints and runs one step like a command line of the user.
+async fn run_step(
+    context: &CommandContext,
+    printer: Printer,
+    folders: &DemoFolders,
+    step: &DemoStep,
+) -> Result<StepResult, Failure> {
+    let words = folders.words(step);
+    if printer.is_for_people() {
+        write_stdout(|out| announce(out, step.title, &words))?;
+    }
+    let line = std::iter::once("gristmill".to_owned()).chain(words.iter().cloned());
+    let mut arguments = Arguments::try_parse_from(line)
+        .map_err(|error| Failure::usage(format!("a step of the demo can't be parsed: {error}")))?;
+    arguments.common = crate::args::CommonArgs {
+        lake: Some(folders.lake.display().to_string()),
+        keys: arguments.common.keys,
+        ..context.common.clone()
+    };
+    arguments.results.format = Some(printer.format());
+    let started = Instant::now();
+    let outcome = run_boxed(arguments).await?;
+    Ok(StepResult {
+        command: format!("gristmill {}", shown(&words)),
+        problems: outcome == CommandOutcome::Problems,
+        as_expected: outcome == step.expected,
+        seconds: started.elapsed().as_secs_f64(),
     })
 }
 

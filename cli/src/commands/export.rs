@@ -1,23 +1,18 @@
 //! `export`: writes grains of the lake to files.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use futures::TryStreamExt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::export::{ExportFormat, ExportOptions, ExportReport, export};
 use gristmill_engine::lake::RowStream;
-use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::{FileAccess, select_grains};
 use gristmill_schemas::container::Codec;
+use std::path::Path;
 
 use super::CommandContext;
 use super::convert::adapter_of;
-use super::ingest::{snapshot, stop_on_interrupt};
 use super::sql::{failure, session};
 use crate::args::{Compression, ExportArgs, ExportKind, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
-use crate::progress::ProgressDisplay;
 
 /// Writes all grains, or those that match a condition; the outcome is `Problems` if the format
 /// can't represent some of them.
@@ -33,19 +28,8 @@ pub async fn run(
         None => lake.scan(format.columns())?,
     };
     let to_stdout = arguments.out.as_os_str() == "-";
-    let options = ExportOptions {
-        out: arguments.out,
-        format,
-        overwrite: arguments.force,
-        split: arguments.split.map(|size| size.0),
-        threads: context.threads(),
-        provider: arguments.provider.as_deref().map(adapter_of).transpose()?,
-        prices: context.prices()?,
-    };
-    let progress = Arc::new(WorkProgress::default());
-    stop_on_interrupt(Arc::clone(&progress));
-    let watched = Arc::clone(&progress);
-    let shown = ProgressDisplay::start(&context.common, "export", move || snapshot(&watched));
+    let options = options_of(context, arguments, format)?;
+    let (progress, shown) = context.track("export");
     let report = export(&lake, rows, &options, progress).await;
     drop(shown);
     let report = match report {
@@ -60,10 +44,22 @@ pub async fn run(
     if !context.common.quiet {
         warn_of_state(&report);
     }
-    Ok(if report.not_written == 0 {
-        CommandOutcome::Done
-    } else {
-        CommandOutcome::Problems
+    Ok(CommandOutcome::done_if(report.not_written == 0))
+}
+
+fn options_of(
+    context: &CommandContext,
+    arguments: ExportArgs,
+    format: ExportFormat,
+) -> Result<ExportOptions, Failure> {
+    Ok(ExportOptions {
+        provider: arguments.provider.as_deref().map(adapter_of).transpose()?,
+        out: arguments.out,
+        format,
+        overwrite: arguments.force,
+        split: arguments.split.map(|size| size.0),
+        threads: context.threads(),
+        prices: context.prices()?,
     })
 }
 

@@ -43,34 +43,69 @@ pub fn run(context: &CommandContext, arguments: GenerateArgs) -> Result<CommandO
         seed: arguments.seed,
         people: arguments.people,
     };
+    let written = write_files(&arguments, BlockStream::new(&corpus, &pool))?;
+    printer.record(&written)?;
+    Ok(CommandOutcome::Done)
+}
+
+/// Writes the files of the corpus.
+fn write_files(
+    arguments: &GenerateArgs,
+    mut blocks: BlockStream<'_>,
+) -> Result<GenerateReport, Failure> {
     let mut written = GenerateReport::default();
-    let (mut next_block, mut held) = (0, Block::default());
     while written.grains < arguments.grains {
         let wanted = (arguments.grains - written.grains).min(arguments.file_grains.max(1)) as usize;
-        while held.grains.len() < wanted {
-            let missing = (wanted - held.grains.len()).div_ceil(BLOCK_GRAINS) as u64;
-            let blocks: Result<Vec<_>, _> = pool.install(|| {
-                (next_block..next_block + missing)
-                    .into_par_iter()
-                    .map(|number| corpus.block(number))
-                    .collect()
-            });
-            for block in blocks.map_err(|error| Failure::data(error.to_string()))? {
-                held.grains.extend(block.grains);
-                held.states.extend(block.states);
-            }
-            next_block += missing;
-        }
-        let rest = held.split_off(wanted);
+        let block = blocks.take(wanted)?;
         let path = arguments.out.join(file_name(arguments.kind, written.files));
-        written.bytes += write_file(&path, arguments.kind, &held)
+        written.bytes += write_file(&path, arguments.kind, &block)
             .map_err(|error| Failure::writing(&path, &error))?;
         written.files += 1;
         written.grains += wanted as u64;
-        held = rest;
     }
-    printer.record(&written)?;
-    Ok(CommandOutcome::Done)
+    Ok(written)
+}
+
+/// The grains of a corpus in order, generated in parallel.
+struct BlockStream<'c> {
+    corpus: &'c Corpus,
+    pool: &'c rayon::ThreadPool,
+    /// Number of the next block.
+    next: u64,
+    /// Generated grains that were not taken yet.
+    held: Block,
+}
+
+impl<'c> BlockStream<'c> {
+    fn new(corpus: &'c Corpus, pool: &'c rayon::ThreadPool) -> BlockStream<'c> {
+        BlockStream {
+            corpus,
+            pool,
+            next: 0,
+            held: Block::default(),
+        }
+    }
+
+    /// Returns the next `wanted` grains.
+    fn take(&mut self, wanted: usize) -> Result<Block, Failure> {
+        while self.held.grains.len() < wanted {
+            let missing = (wanted - self.held.grains.len()).div_ceil(BLOCK_GRAINS) as u64;
+            let numbers = self.next..self.next + missing;
+            let blocks: Result<Vec<_>, _> = self.pool.install(|| {
+                numbers
+                    .into_par_iter()
+                    .map(|number| self.corpus.block(number))
+                    .collect()
+            });
+            for block in blocks.map_err(|error| Failure::data(error.to_string()))? {
+                self.held.grains.extend(block.grains);
+                self.held.states.extend(block.states);
+            }
+            self.next += missing;
+        }
+        let rest = self.held.split_off(wanted);
+        Ok(std::mem::replace(&mut self.held, rest))
+    }
 }
 
 /// Fails before anything is written if a file of the corpus already exists.

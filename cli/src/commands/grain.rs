@@ -11,6 +11,7 @@ use gristmill_schemas::grain::{
 use gristmill_schemas::json::{Json, JsonErrorKind, Object};
 use gristmill_schemas::sign::{Delivery, SelfContained};
 
+use super::ingest::mode_of;
 use crate::args::{DecodeArgs, LinesArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::stdout_failure;
@@ -64,47 +65,46 @@ pub fn decode(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
 pub fn check(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
-        if let Some(text) = line
-            .get("address")
-            .and_then(Json::as_str)
-            .filter(|_| line.get("blob_hex").is_none())
-        {
-            let address: ContentAddress = text.parse()?;
-            return Ok(object([
-                ("content_address", address.to_string().into()),
-                ("ok", true.into()),
-            ]));
+        let claimed = line.get("address").and_then(Json::as_str);
+        match claimed.filter(|_| line.get("blob_hex").is_none()) {
+            Some(address) => check_address(address),
+            None => check_blob(line, mode),
         }
-        let bytes = bytes_of(line)?;
-        let delivery = Delivery::open(&bytes)?;
-        let blob = delivery.blob();
-        if let Some(claimed) = line
-            .get("content_address")
-            .or(line.get("address"))
-            .and_then(Json::as_str)
-        {
-            claimed.parse::<ContentAddress>()?.verify(blob)?;
-        }
-        let signature = match &delivery {
-            Delivery::Signed(signed) => Some(signed.prove(&SelfContained)?),
-            Delivery::Bare(_) => None,
-        };
-        let shifted = |error: GrainError| error.shifted(delivery.blob_start());
-        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
-        let grain = Grain::decode(&payload, mode).map_err(shifted)?;
-        let mut verdict = Object::new();
-        verdict.insert("content_address", ContentAddress::of(blob).to_string());
-        verdict.insert("ok", true);
-        if let Some(status) = signature {
-            verdict.insert("signature", status.name());
-        }
-        verdict.insert("marks", marks_of(&grain));
-        Ok(Json::Object(verdict))
     })
 }
 
-fn mode_of(lenient: bool) -> Mode {
-    if lenient { Mode::Lenient } else { Mode::Strict }
+/// Checks a line with an address and no blob.
+fn check_address(text: &str) -> Result<Json<'static>, GrainError> {
+    let address: ContentAddress = text.parse()?;
+    Ok(object([
+        ("content_address", address.to_string().into()),
+        ("ok", true.into()),
+    ]))
+}
+
+fn check_blob(line: &Json<'_>, mode: Mode) -> Result<Json<'static>, GrainError> {
+    let bytes = bytes_of(line)?;
+    let delivery = Delivery::open(&bytes)?;
+    let blob = delivery.blob();
+    let claimed = line.get("content_address").or(line.get("address"));
+    if let Some(claimed) = claimed.and_then(Json::as_str) {
+        claimed.parse::<ContentAddress>()?.verify(blob)?;
+    }
+    let signature = match &delivery {
+        Delivery::Signed(signed) => Some(signed.prove(&SelfContained)?),
+        Delivery::Bare(_) => None,
+    };
+    let shifted = |error: GrainError| error.shifted(delivery.blob_start());
+    let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
+    let grain = Grain::decode(&payload, mode).map_err(shifted)?;
+    let mut verdict = Object::new();
+    verdict.insert("content_address", ContentAddress::of(blob).to_string());
+    verdict.insert("ok", true);
+    if let Some(status) = signature {
+        verdict.insert("signature", status.name());
+    }
+    verdict.insert("marks", marks_of(&grain));
+    Ok(Json::Object(verdict))
 }
 
 /// Writes one result per line, so that line n of the output belongs to line n of the input; the
@@ -114,38 +114,29 @@ fn each_line(
     file: Option<PathBuf>,
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<CommandOutcome, Failure> {
-    let named = file.as_ref().map_or_else(
-        || "standard input".to_owned(),
-        |file| format!("`{}`", file.display()),
-    );
-    let mut input = open_lines(file)?;
+    let mut input = LineReader::open(file)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut outcome = CommandOutcome::Done;
-    let (mut line, mut empty) = (Vec::new(), 0_u64);
+    let mut empty = 0_u64;
     loop {
-        if input.buffer().is_empty() && is_closed(out.flush())? {
+        if input.would_block() && is_closed(out.flush())? {
             return Ok(outcome);
         }
-        let read = read_line(&mut input, &mut line);
-        let read =
-            read.map_err(|error| Failure::environment(&format!("can't read {named}"), &error))?;
-        let Some(whole) = read else { break };
-        if line.trim_ascii().is_empty() {
+        let Some(line) = input.next_line()? else {
+            break;
+        };
+        if line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
             empty += 1;
             continue;
         }
-        let answered = if whole {
-            answer_to(&line, &answer)
-        } else {
-            Err(too_long())
-        };
-        let unanswered = (0..std::mem::take(&mut empty)).map(|_| Err(not_json("it is empty")));
-        for answered in unanswered.chain([answered]) {
-            let answered = answered.unwrap_or_else(|error| {
+        let result = line.and_then(|line| answer_to(line, &answer));
+        let skipped = (0..std::mem::take(&mut empty)).map(|_| Err(not_json("it is empty")));
+        for result in skipped.chain([result]) {
+            let result = result.unwrap_or_else(|error| {
                 outcome = CommandOutcome::Problems;
                 error_json(&error)
             });
-            if is_closed(writeln!(out, "{answered}"))? {
+            if is_closed(writeln!(out, "{result}"))? {
                 return Ok(outcome);
             }
         }
@@ -163,14 +154,50 @@ fn is_closed(written: io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
-fn open_lines(file: Option<PathBuf>) -> Result<BufReader<Box<dyn Read>>, Failure> {
-    let input: Box<dyn Read> = match &file {
-        Some(path) => Box::new(std::fs::File::open(path).map_err(|error| {
-            Failure::environment(&format!("can't open `{}`", path.display()), &error)
-        })?),
-        None => Box::new(io::stdin().lock()),
-    };
-    Ok(BufReader::with_capacity(1 << 20, input))
+/// Reads lines of bounded length from a file or standard input.
+struct LineReader {
+    input: BufReader<Box<dyn Read>>,
+    /// Name of the input, for messages.
+    name: String,
+    line: Vec<u8>,
+}
+
+impl LineReader {
+    fn open(file: Option<PathBuf>) -> Result<LineReader, Failure> {
+        let (input, name): (Box<dyn Read>, String) = match &file {
+            Some(path) => {
+                let name = format!("`{}`", path.display());
+                let file = std::fs::File::open(path);
+                let file = file
+                    .map_err(|error| Failure::environment(&format!("can't open {name}"), &error))?;
+                (Box::new(file), name)
+            }
+            None => (Box::new(io::stdin().lock()), "standard input".to_owned()),
+        };
+        Ok(LineReader {
+            input: BufReader::with_capacity(1 << 20, input),
+            name,
+            line: Vec::new(),
+        })
+    }
+
+    /// Returns true if the next line isn't buffered, so that reading it may block.
+    fn would_block(&self) -> bool {
+        self.input.buffer().is_empty()
+    }
+
+    /// Reads the next line; `None` at the end. The result of a line beyond the limit, which is
+    /// skipped, is an error.
+    fn next_line(&mut self) -> Result<Option<Result<&[u8], GrainError>>, Failure> {
+        let read = read_line(&mut self.input, &mut self.line);
+        let read = read
+            .map_err(|error| Failure::environment(&format!("can't read {}", self.name), &error))?;
+        let is_blank = self.line.trim_ascii().is_empty();
+        Ok(read.map(|whole| match whole || is_blank {
+            true => Ok(self.line.as_slice()),
+            false => Err(too_long()),
+        }))
+    }
 }
 
 /// Reads the next line into `line`; `None` at the end, false if the line exceeded the limit and was

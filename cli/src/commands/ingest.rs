@@ -1,19 +1,15 @@
 //! `ingest`: ingests sources into the lake.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
-use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, OnError, ingest};
+use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, ingest};
 use gristmill_queries::render::escape_control;
 use gristmill_schemas::grain::Mode;
 
 use super::CommandContext;
 use crate::args::{self, IngestArgs};
 use crate::exit::{CommandOutcome, Failure};
-use crate::progress::{ProgressDisplay, ProgressSnapshot};
 
 /// Ingests the sources; the outcome is `Problems` if anything was refused.
 pub async fn run(
@@ -26,42 +22,8 @@ pub async fn run(
         true => context.encrypted_lake().await?,
         false => context.open_or_create_lake().await?,
     };
-    let options = IngestOptions {
-        kind: arguments.kind.0,
-        on_error: match arguments.on_error {
-            args::OnErrorArg::Quarantine => OnError::Quarantine,
-            args::OnErrorArg::Fail => OnError::Fail,
-        },
-        mode: if arguments.lenient {
-            Mode::Lenient
-        } else {
-            Mode::Strict
-        },
-        retry_refused: arguments.retry_refused,
-        again: arguments.again,
-        dry_run: arguments.dry_run,
-        threads: context.threads(),
-        max_source: arguments
-            .max_source
-            .map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
-        indexes: if arguments.no_indexes {
-            IndexKinds::NONE
-        } else {
-            IndexKinds::ALL
-        },
-        ..IngestOptions::default()
-    };
-    let options = match context.common.memory {
-        Some(memory) => IngestOptions {
-            memory: memory.0 as usize,
-            ..options
-        },
-        None => options,
-    };
-    let progress = Arc::new(IngestProgress::default());
-    stop_on_interrupt(Arc::clone(&progress));
-    let watched = Arc::clone(&progress);
-    let shown = ProgressDisplay::start(&context.common, "ingest", move || snapshot(&watched));
+    let options = options_of(context, &arguments);
+    let (progress, shown) = context.track("ingest");
     let report = ingest(&mut lake, sources, &options, progress).await;
     drop(shown);
     let report = report.map_err(failure)?;
@@ -70,17 +32,53 @@ pub async fn run(
         print_skipped(&report, options.dry_run);
         print_rejected(&report, options.dry_run);
     }
+    outcome(&report)
+}
+
+fn outcome(report: &IngestReport) -> Result<CommandOutcome, Failure> {
     match (report.unreadable_files, report.rejected + report.skipped) {
         (0, 0) => Ok(CommandOutcome::Done),
         (0, _) => Ok(CommandOutcome::Problems),
         (files, _) => Err(Failure::environment(
             "some sources couldn't be read",
             &format!(
-                "{files}. The others were ingested; run the same command again when these are \
-                 readable"
+                "{files}. The others were ingested; run the command again when these are readable"
             ),
         )),
     }
+}
+
+fn options_of(context: &CommandContext, arguments: &IngestArgs) -> IngestOptions {
+    let defaults = IngestOptions::default();
+    IngestOptions {
+        kind: arguments.kind.0,
+        on_error: match arguments.on_error {
+            args::OnErrorArg::Quarantine => OnError::Quarantine,
+            args::OnErrorArg::Fail => OnError::Fail,
+        },
+        mode: mode_of(arguments.lenient),
+        retry_refused: arguments.retry_refused,
+        again: arguments.again,
+        dry_run: arguments.dry_run,
+        threads: context.threads(),
+        memory: context
+            .common
+            .memory
+            .map_or(defaults.memory, |memory| memory.0 as usize),
+        max_source: arguments
+            .max_source
+            .map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
+        indexes: match arguments.no_indexes {
+            true => IndexKinds::NONE,
+            false => IndexKinds::ALL,
+        },
+        ..defaults
+    }
+}
+
+/// Returns the mode that `--lenient` selects.
+pub fn mode_of(lenient: bool) -> Mode {
+    if lenient { Mode::Lenient } else { Mode::Strict }
 }
 
 /// Lists the first sources of unsupported kinds, and how to see all of them.
@@ -101,10 +99,7 @@ fn print_skipped(report: &IngestReport, dry_run: bool) {
     }
     if report.skipped as usize > report.first_skipped.len() {
         match dry_run {
-            true => eprintln!(
-                "  … run without --dry-run to list all of them in the table \
-                               `sources`"
-            ),
+            true => eprintln!("  … run without --dry-run to list all in the table `sources`"),
             false => eprintln!(
                 "  … `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND \
                  outcome = 'skipped'\"` lists them all",
@@ -140,29 +135,4 @@ fn failure(error: EngineError) -> Failure {
         )),
         error => error.into(),
     }
-}
-
-/// Returns the progress of an operation for display.
-pub fn snapshot(progress: &IngestProgress) -> ProgressSnapshot {
-    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    ProgressSnapshot {
-        bytes: read(&progress.bytes),
-        total: read(&progress.total_bytes),
-        grains: read(&progress.grains),
-        rejected: read(&progress.rejected),
-    }
-}
-
-/// Stops the operation after the current batch on the first interrupt, and the process on the
-/// second.
-pub fn stop_on_interrupt(progress: Arc<IngestProgress>) {
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            eprintln!("stopping after the current batch; interrupt again to stop immediately");
-            progress.stop();
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
-        }
-    });
 }

@@ -27,9 +27,5 @@ pub async fn run(
         .as_ref()
         .is_some_and(|container| container.footer != "valid");
     let is_whole = found.damage.is_none() && found.unreadable.is_empty() && !footer_differs;
-    Ok(if is_whole {
-        CommandOutcome::Done
-    } else {
-        CommandOutcome::Problems
-    })
+    Ok(CommandOutcome::done_if(is_whole))
 }

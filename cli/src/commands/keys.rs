@@ -8,7 +8,7 @@ use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::Lake;
 
 use super::CommandContext;
-use super::govern::named;
+use super::subject_selector::refuse_blank;
 use crate::args::governance::{KeyCommand, KeyringArgs};
 use crate::exit::{CommandOutcome, Failure};
 
@@ -20,10 +20,7 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
     let keys = &context.common.keys;
     match command {
         KeyCommand::Generate { name, results } => {
-            let path = keyring_path(keys)?;
-            let did = open_or_create_keyring(keys)?.generate(&name)?;
-            let made =
-                serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path });
+            let made = generate(keys, &name)?;
             context.printer(results).record(&made)?;
         }
         KeyCommand::List { results } => {
@@ -43,7 +40,7 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
             exclusive,
             results,
         } => {
-            named("--user", &user)?;
+            refuse_blank("--user", &user)?;
             let mut lake = context.open_lake().await?;
             context
                 .printer(results)
@@ -53,14 +50,23 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
             new_passphrase_file,
             results,
         } => {
-            let mut keyring = keyring(keys)?;
-            keyring.change_passphrase(&first_line(&new_passphrase_file)?)?;
-            context
-                .printer(results)
-                .record(&serde_json::json!({ "keyring": keyring.path(), "changed": true }))?;
+            let changed = change_passphrase(keys, &new_passphrase_file)?;
+            context.printer(results).record(&changed)?;
         }
     }
     Ok(CommandOutcome::Done)
+}
+
+fn generate(keys: &KeyringArgs, name: &str) -> Result<serde_json::Value, Failure> {
+    let path = keyring_path(keys)?;
+    let did = open_or_create_keyring(keys)?.generate(name)?;
+    Ok(serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path }))
+}
+
+fn change_passphrase(keys: &KeyringArgs, file: &Path) -> Result<serde_json::Value, Failure> {
+    let mut keyring = keyring(keys)?;
+    keyring.change_passphrase(&first_line(file)?)?;
+    Ok(serde_json::json!({ "keyring": keyring.path(), "changed": true }))
 }
 
 /// Environment variables with the operator's name; the first that is set is used.
@@ -167,10 +173,7 @@ fn keyring_path(keys: &KeyringArgs) -> Result<PathBuf, Failure> {
     };
     let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
     let configuration = configuration.ok_or_else(|| {
-        Failure::usage(
-            "the user's configuration folder can't be determined; set the keyring with \
-                        --keyring",
-        )
+        Failure::usage("no configuration folder is set; give the keyring with --keyring")
     })?;
     Ok(configuration.join("gristmill/keyring.json"))
 }

@@ -1,15 +1,19 @@
 //! One file per command: its input, the library calls and its output. The work is done by the
 //! libraries.
 
+mod apply;
+mod audit;
 mod cal;
+mod cal_output;
+mod certificate;
 mod compact;
 mod convert;
 mod demo;
 mod describe;
+mod erase;
 mod export;
 mod gc;
 mod generate;
-mod govern;
 mod grain;
 mod ingest;
 mod inspect;
@@ -17,9 +21,11 @@ mod keys;
 mod manual;
 mod reindex;
 mod repair;
+mod report_subject;
 mod scan;
 mod search;
 mod sql;
+mod subject_selector;
 mod verify;
 
 use std::path::PathBuf;
@@ -28,11 +34,13 @@ use std::sync::Arc;
 
 use gristmill_engine::index::vectors::embed::{Embedder, embedder};
 use gristmill_engine::ingest::IngestOptions;
+use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::message::price::PriceTable;
 
-use crate::args::{Arguments, Command, CommonArgs, GrainCommand, ResultArgs};
+use crate::args::{Arguments, Command, CommonArgs, GrainCommand, OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::Printer;
+use crate::progress::{ProgressDisplay, ProgressSnapshot, stop_on_interrupt};
 
 /// Runs the command of `arguments`.
 pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
@@ -57,11 +65,11 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Grain(GrainCommand::Decode(lines)) => grain::decode(lines),
         Command::Grain(GrainCommand::Check(lines)) => grain::check(lines),
         Command::Sql(arguments) => sql::run(&context, arguments).await,
-        Command::Apply(arguments) => govern::apply(&context, arguments).await,
-        Command::Erase(arguments) => govern::erase(&context, arguments).await,
-        Command::ReportSubject(arguments) => govern::report(&context, arguments).await,
-        Command::Certificate(arguments) => govern::certificate(&context, arguments),
-        Command::Audit(arguments) => govern::audit(&context, arguments).await,
+        Command::Apply(arguments) => apply::run(&context, arguments).await,
+        Command::Erase(arguments) => erase::run(&context, arguments).await,
+        Command::ReportSubject(arguments) => report_subject::run(&context, arguments).await,
+        Command::Certificate(arguments) => certificate::run(&context, arguments),
+        Command::Audit(arguments) => audit::run(&context, arguments).await,
         Command::Keys(arguments) => keys::run(&context, arguments).await,
         Command::Scan(arguments) => scan::run(&context, arguments).await,
         Command::Reindex(arguments) => reindex::run(&context, arguments).await,
@@ -90,6 +98,18 @@ impl CommandContext {
     /// Returns the printer of a command with its own format flags.
     pub fn printer(&self, own: ResultArgs) -> Printer {
         Printer::new(own, self.results)
+    }
+
+    /// Refuses formats other than JSON where standard output gets JSON Lines, rather than ignoring
+    /// them.
+    pub fn require_json_lines(&self, own: ResultArgs) -> Result<(), Failure> {
+        match own.format.or(self.results.format) {
+            None | Some(OutputFormat::Json | OutputFormat::Jsonl) => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "standard output is JSON Lines here; --format applies only to the summary printed \
+                 with --out FILE",
+            )),
+        }
     }
 
     /// Returns the URI of the lake.
@@ -131,6 +151,16 @@ impl CommandContext {
             Some(memory) => usize::try_from(memory.0).unwrap_or(usize::MAX),
             None => IngestOptions::default().memory,
         }
+    }
+
+    /// Starts to show the progress of an operation, which the first interrupt stops.
+    pub fn track(&self, work: &'static str) -> (Arc<WorkProgress>, ProgressDisplay) {
+        let progress = Arc::new(WorkProgress::default());
+        stop_on_interrupt(Arc::clone(&progress));
+        let watched = Arc::clone(&progress);
+        let snapshot = move || ProgressSnapshot::from(&*watched);
+        let display = ProgressDisplay::start(&self.common, work, snapshot);
+        (progress, display)
     }
 
     /// Returns the number of worker threads; 0 for one per core.

@@ -1,15 +1,10 @@
 //! `repair`: rebuilds damaged derived data and lists what can't be repaired.
 
-use std::sync::Arc;
-
-use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::repair::{RepairOptions, repair};
 
 use super::CommandContext;
-use super::ingest::{snapshot, stop_on_interrupt};
 use crate::args::RepairArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::progress::ProgressDisplay;
 
 /// Repairs the lake; the data has problems if something can't be repaired.
 pub async fn run(
@@ -23,17 +18,10 @@ pub async fn run(
         ..RepairOptions::default()
     };
     let mut lake = context.open_damaged_lake().await??;
-    let progress = Arc::new(WorkProgress::default());
-    stop_on_interrupt(Arc::clone(&progress));
-    let watched = Arc::clone(&progress);
-    let shown = ProgressDisplay::start(&context.common, "repair", move || snapshot(&watched));
+    let (progress, shown) = context.track("repair");
     let report = repair(&mut lake, &options, progress).await;
     drop(shown);
     let report = report?;
     printer.record(&report)?;
-    Ok(if report.unrepaired == 0 {
-        CommandOutcome::Done
-    } else {
-        CommandOutcome::Problems
-    })
+    Ok(CommandOutcome::done_if(report.unrepaired == 0))
 }

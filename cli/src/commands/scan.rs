@@ -15,7 +15,8 @@ use super::CommandContext;
 use super::sql::{self, options};
 use crate::args::{self, ScanFormat};
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::{begin_file, finish_file, note, with_separators, write_file, write_stdout};
+use crate::human_readable::with_separators;
+use crate::output::{begin_file, finish_file, note, write_file, write_stdout};
 use crate::table::new_table;
 
 /// Scans the lake; the outcome is `Problems` if a finding reaches the severity of `--fail-on`, or a
@@ -67,8 +68,7 @@ fn since(text: Option<&str>) -> Result<Since, Failure> {
         Some("last") => Ok(Since::Last),
         Some(version) => version.parse().map(Since::Version).map_err(|_| {
             Failure::usage(format!(
-                "invalid version `--since {version}`; use a number (see `gristmill describe`) or \
-                 `last`"
+                "invalid version `--since {version}`; use `last` or a number (see `describe`)"
             ))
         }),
     }
@@ -85,37 +85,42 @@ fn report_format(
         .as_deref()
         .and_then(Path::extension)
         .map(|ending| ending.to_string_lossy());
-    let asked = match arguments
+    let chosen = arguments
         .format
-        .or_else(|| format_of_extension(ending.as_deref()?))
-    {
-        Some(form) => form,
-        None => match (context.results.format, ending) {
-            (Some(args::OutputFormat::Table), _) => ScanFormat::Table,
-            (Some(args::OutputFormat::Json), _) => ScanFormat::Json,
-            (Some(args::OutputFormat::Jsonl), _) => ScanFormat::Jsonl,
-            (Some(args::OutputFormat::Csv | args::OutputFormat::Arrow), _) => {
-                return Err(Failure::usage(
-                    "findings can't be written as csv or arrow; see `scan --help` for the formats",
-                ));
-            }
-            (None, Some(ending)) => {
-                let known = ".html, .sarif, .json, .jsonl or .txt, or set --format";
-                return Err(Failure::usage(format!(
-                    "can't derive the format from `.{ending}`; use {known}"
-                )));
-            }
-            (None, None) if io::stdout().is_terminal() => ScanFormat::Table,
-            (None, None) => ScanFormat::Jsonl,
-        },
+        .or_else(|| format_of_extension(ending.as_deref()?));
+    let format = match chosen {
+        Some(format) => format,
+        None => default_format(context.results.format, ending.as_deref())?,
     };
-    Ok(match asked {
+    Ok(match format {
         ScanFormat::Table => None,
         ScanFormat::Json => Some(ReportFormat::Json),
         ScanFormat::Jsonl => Some(ReportFormat::Jsonl),
         ScanFormat::Sarif => Some(ReportFormat::Sarif),
         ScanFormat::Html => Some(ReportFormat::Html),
     })
+}
+
+/// Returns the format without `scan --format` and a known file extension: that of the global flag,
+/// or else the default for the kind of output.
+fn default_format(
+    general: Option<args::OutputFormat>,
+    ending: Option<&str>,
+) -> Result<ScanFormat, Failure> {
+    match (general, ending) {
+        (Some(args::OutputFormat::Table), _) => Ok(ScanFormat::Table),
+        (Some(args::OutputFormat::Json), _) => Ok(ScanFormat::Json),
+        (Some(args::OutputFormat::Jsonl), _) => Ok(ScanFormat::Jsonl),
+        (Some(args::OutputFormat::Csv | args::OutputFormat::Arrow), _) => Err(Failure::usage(
+            "findings can't be written as csv or arrow; see `scan --help` for the formats",
+        )),
+        (None, Some(ending)) => Err(Failure::usage(format!(
+            "can't derive the format from `.{ending}`; use .html, .sarif, .json, .jsonl or .txt, \
+             or set --format"
+        ))),
+        (None, None) if io::stdout().is_terminal() => Ok(ScanFormat::Table),
+        (None, None) => Ok(ScanFormat::Jsonl),
+    }
 }
 
 /// Returns the format of a file extension.
@@ -174,48 +179,7 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<ScanSummary, Failur
         Ok(())
     };
     let summary = scan.run(take).await.map_err(failure)?;
-    let mut rows: Vec<(usize, &Rule, u64)> = scan
-        .rules()
-        .iter()
-        .enumerate()
-        .map(|(place, rule)| {
-            (
-                place,
-                rule,
-                summary
-                    .rules
-                    .get(&rule.id)
-                    .map_or(0, |count| count.findings),
-            )
-        })
-        .filter(|(_, _, findings)| *findings > 0)
-        .collect();
-    rows.sort_by_key(|(_, rule, findings)| {
-        (
-            std::cmp::Reverse(rule.severity),
-            std::cmp::Reverse(*findings),
-        )
-    });
-    let mut table = new_table();
-    table.set_header(["severity", "rule", "norm", "findings", "for example"]);
-    if let Some(column) = table.column_mut(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for (place, rule, findings) in rows {
-        let example = statistics
-            .samples(place)
-            .first()
-            .map(|finding| rule.message.render(&finding.evidence));
-        let severity = rule.severity.name().to_owned();
-        let cells = [
-            severity,
-            rule.id.clone(),
-            rule.norm.clone(),
-            with_separators(findings),
-            example.unwrap_or_default(),
-        ];
-        table.add_row(cells.iter().map(|cell| escape_control(cell)));
-    }
+    let table = table_of(&violated(scan, &summary), &statistics);
     let text = if summary.findings > 0 {
         format!("{table}\n")
     } else {
@@ -226,6 +190,53 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<ScanSummary, Failur
         None => write_stdout(|out| out.write_all(text.as_bytes()))?,
     }
     Ok(summary)
+}
+
+/// Returns the rules with findings with their index and count, by severity and then by count.
+fn violated<'s>(scan: &'s Scan, summary: &ScanSummary) -> Vec<(usize, &'s Rule, u64)> {
+    let count = |rule: &Rule| {
+        summary
+            .rules
+            .get(&rule.id)
+            .map_or(0, |count| count.findings)
+    };
+    let mut rules: Vec<(usize, &Rule, u64)> = scan
+        .rules()
+        .iter()
+        .enumerate()
+        .map(|(index, rule)| (index, rule, count(rule)))
+        .filter(|(_, _, findings)| *findings > 0)
+        .collect();
+    rules.sort_by_key(|(_, rule, findings)| {
+        (
+            std::cmp::Reverse(rule.severity),
+            std::cmp::Reverse(*findings),
+        )
+    });
+    rules
+}
+
+fn table_of(rules: &[(usize, &Rule, u64)], statistics: &FindingStatistics) -> comfy_table::Table {
+    let mut table = new_table();
+    table.set_header(["severity", "rule", "norm", "findings", "for example"]);
+    if let Some(column) = table.column_mut(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for (index, rule, findings) in rules {
+        let example = statistics
+            .samples(*index)
+            .first()
+            .map(|finding| rule.message.render(&finding.evidence));
+        let cells = [
+            rule.severity.name().to_owned(),
+            rule.id.clone(),
+            rule.norm.clone(),
+            with_separators(*findings),
+            example.unwrap_or_default(),
+        ];
+        table.add_row(cells.iter().map(|cell| escape_control(cell)));
+    }
+    table
 }
 
 fn print_summary(summary: &ScanSummary) {
@@ -288,11 +299,7 @@ async fn test(names: &[String]) -> Result<CommandOutcome, Failure> {
         wrong += results.iter().filter(|result| !result.is_right()).count();
     }
     eprintln!("{} of {all} examples passed", all - wrong);
-    Ok(if wrong == 0 {
-        CommandOutcome::Done
-    } else {
-        CommandOutcome::Problems
-    })
+    Ok(CommandOutcome::done_if(wrong == 0))
 }
 
 fn line(result: &ExampleResult) -> String {

@@ -6,16 +6,14 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::lake::LakeLocation;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{
-    Part, Subset, VerifyOptions, verify_lake, verify_sources, verify_unopened,
+    Part, Subset, VerifyOptions, VerifyReport, verify_lake, verify_sources, verify_unopened,
 };
-use gristmill_schemas::grain::Mode;
 
 use super::CommandContext;
-use super::ingest::{snapshot, stop_on_interrupt};
+use super::ingest::mode_of;
 use crate::args::{Size, VerifyArgs};
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
-use crate::progress::ProgressDisplay;
 
 /// Verifies the sources, or the lake if none is given; the outcome is `Problems` if anything is
 /// bad.
@@ -24,21 +22,7 @@ pub async fn run(
     arguments: VerifyArgs,
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
-    let mut options = VerifyOptions {
-        kind: arguments.kind.0,
-        named: arguments.sources.clone(),
-        mode: if arguments.lenient {
-            Mode::Lenient
-        } else {
-            Mode::Strict
-        },
-        threads: context.threads(),
-        sidecars: arguments.sidecars,
-        ..VerifyOptions::default()
-    };
-    if let Some(memory) = context.common.memory {
-        options.memory = memory.0 as usize;
-    }
+    let options = options_of(context, &arguments);
     let part = Part {
         subset: arguments.subset.as_deref().map(subset).transpose()?,
         max_duration: arguments
@@ -47,28 +31,50 @@ pub async fn run(
             .map(|text| parse_duration("--max-duration", text))
             .transpose()?,
     };
-    let progress = Arc::new(WorkProgress::default());
-    stop_on_interrupt(Arc::clone(&progress));
-    let watched = Arc::clone(&progress);
-    let shown = ProgressDisplay::start(&context.common, "verify", move || snapshot(&watched));
-    let report = if arguments.sources.is_empty() {
-        match context.open_damaged_lake().await? {
-            Ok(lake) => verify_lake(&lake, part, &options, progress).await,
-            Err(cause) => {
-                verify_unopened(&LakeLocation::new(context.lake())?, part, &options, &cause).await
-            }
+    let (progress, shown) = context.track("verify");
+    let report = match arguments.sources.is_empty() {
+        true => verify_whole_lake(context, part, &options, progress).await,
+        false => {
+            let sources = discover(&arguments.sources).await?;
+            Ok(verify_sources(sources, &options, progress).await?)
         }
-    } else {
-        verify_sources(discover(&arguments.sources).await?, &options, progress).await
     };
     drop(shown);
     let report = report?;
     printer.record(&report)?;
-    Ok(if report.bad == 0 {
-        CommandOutcome::Done
-    } else {
-        CommandOutcome::Problems
+    Ok(CommandOutcome::done_if(report.bad == 0))
+}
+
+/// Verifies the lake; if it can't be opened, verifies its files and reports why.
+async fn verify_whole_lake(
+    context: &CommandContext,
+    part: Part,
+    options: &VerifyOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<VerifyReport, Failure> {
+    Ok(match context.open_damaged_lake().await? {
+        Ok(lake) => verify_lake(&lake, part, options, progress).await?,
+        Err(cause) => {
+            let location = LakeLocation::new(context.lake())?;
+            verify_unopened(&location, part, options, &cause).await?
+        }
     })
+}
+
+fn options_of(context: &CommandContext, arguments: &VerifyArgs) -> VerifyOptions {
+    let defaults = VerifyOptions::default();
+    VerifyOptions {
+        kind: arguments.kind.0,
+        named: arguments.sources.clone(),
+        mode: mode_of(arguments.lenient),
+        threads: context.threads(),
+        sidecars: arguments.sidecars,
+        memory: context
+            .common
+            .memory
+            .map_or(defaults.memory, |memory| memory.0 as usize),
+        ..defaults
+    }
 }
 
 /// Parses `5%`, `3/7` or `10G`.
@@ -80,21 +86,17 @@ fn subset(text: &str) -> Result<Subset, Failure> {
     };
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.parse().map_err(|_| wrong())?;
-        return if (0.0..=100.0).contains(&percent) {
-            Ok(Subset::Share(percent / 100.0))
-        } else {
-            Err(wrong())
+        return match (0.0..=100.0).contains(&percent) {
+            true => Ok(Subset::Share(percent / 100.0)),
+            false => Err(wrong()),
         };
     }
     if let Some((number, of)) = text.split_once('/') {
-        let (number, of): (u32, u32) = (
-            number.parse().map_err(|_| wrong())?,
-            of.parse().map_err(|_| wrong())?,
-        );
-        return if (1..=of).contains(&number) {
-            Ok(Subset::Group { number, of })
-        } else {
-            Err(wrong())
+        let number: u32 = number.parse().map_err(|_| wrong())?;
+        let of: u32 = of.parse().map_err(|_| wrong())?;
+        return match (1..=of).contains(&number) {
+            true => Ok(Subset::Group { number, of }),
+            false => Err(wrong()),
         };
     }
     text.parse::<Size>()

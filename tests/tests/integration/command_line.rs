@@ -624,13 +624,17 @@ fn a_single_cal_run_warns_that_its_template_is_lost() {
         let answer = run(here.path(), words, "");
         assert_eq!(answer.code, 0, "{}", answer.err);
         assert!(
-            answer.err.contains("forgotten"),
+            answer.err.contains("duration of a session"),
             "{words:?}: {}",
             answer.err
         );
     }
     let other = run(here.path(), &["cal", "DESCRIBE templates"], "");
-    assert!(!other.err.contains("forgotten"), "{}", other.err);
+    assert!(
+        !other.err.contains("duration of a session"),
+        "{}",
+        other.err
+    );
 }
 
 #[test]

@@ -301,7 +301,7 @@ fn a_missing_keyring_of_an_encrypted_lake_is_not_replaced() {
         &["verify"],
     ];
     for (name, why) in [
-        ("wrong.json", "isn't there"),
+        ("wrong.json", "doesn't exist"),
         ("other.json", "is another one"),
     ] {
         for arguments in commands {

@@ -1,0 +1,67 @@
+//! `apply`: applies operations in bulk.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use gristmill_engine::apply::{ApplyOptions, ApplyReport, OperationOutcome, apply};
+
+use super::CommandContext;
+use crate::args::governance::ApplyArgs;
+use crate::exit::{CommandOutcome, Failure};
+use crate::json_lines::JsonLinesWriter;
+
+/// Applies operations in bulk and writes one answer per line.
+pub async fn run(
+    context: &CommandContext,
+    arguments: ApplyArgs,
+) -> Result<CommandOutcome, Failure> {
+    if arguments.out.is_none() {
+        context.require_json_lines(arguments.results)?;
+    }
+    let mut lake = context.open_or_create_lake().await?;
+    let mut lines = open_operations(&arguments.operations)?;
+    // Answers are written immediately, so that they show how far a killed run came.
+    let mut answers = match &arguments.out {
+        Some(path) => JsonLinesWriter::to(
+            path,
+            std::fs::File::create(path).map_err(|error| Failure::writing(path, &error))?,
+        ),
+        None => JsonLinesWriter::to_stdout(),
+    };
+    let mut answer = |answer: &OperationOutcome| answers.write(answer);
+    let options = ApplyOptions {
+        dry_run: arguments.dry_run,
+        ..ApplyOptions::default()
+    };
+    let report = apply(&mut lake, &mut *lines, &options, &mut answer).await?;
+    answers.finish()?;
+    if arguments.out.is_some() {
+        context.printer(arguments.results).record(&report)?;
+    } else if !context.common.quiet {
+        eprintln!(
+            "{} operations: {} done, {} denied, {} failed",
+            report.operations, report.done, report.denied, report.failed
+        );
+    }
+    outcome(&report)
+}
+
+/// Opens the file of operations, or standard input for `-`.
+fn open_operations(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(BufReader::new(std::io::stdin())));
+    }
+    let file = std::fs::File::open(path).map_err(|error| Failure::reading(path, &error))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// Operations that only policy refused are a failure of their own.
+fn outcome(report: &ApplyReport) -> Result<CommandOutcome, Failure> {
+    match (report.denied, report.failed) {
+        (0, 0) => Ok(CommandOutcome::Done),
+        (denied, 0) => Err(Failure::policy(format!(
+            "{denied} operations were refused by policy; see their answers for the reasons"
+        ))),
+        _ => Ok(CommandOutcome::Problems),
+    }
+}

@@ -1,0 +1,68 @@
+//! `erase`: plans an erasure and carries it out.
+
+use gristmill_engine::erase::{ErasureOptions, ErasurePlan, RequestOrigin, erase, plan};
+
+use super::CommandContext;
+use super::keys::keyring;
+use super::subject_selector::request_of;
+use crate::args::governance::EraseArgs;
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::{note, write_file};
+
+/// Plans an erasure and carries it out with `--execute`.
+pub async fn run(
+    context: &CommandContext,
+    arguments: EraseArgs,
+) -> Result<CommandOutcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let request = request_of(&arguments.selector)?;
+    let mut lake = context.open_lake().await?;
+    if !arguments.execute {
+        let (planned, _) = plan(&mut lake, &request, context.threads()).await?;
+        printer.record(&planned)?;
+        hint(context, &planned);
+        return Ok(CommandOutcome::Done);
+    }
+    let copy = arguments.certificate.clone();
+    let options = options_of(context, arguments)?;
+    let erased = erase(&mut lake, &request, &options).await?;
+    if let Some(copy) = copy {
+        let signed = lake
+            .location()
+            .read(&erased.certificate.as_str().into())
+            .await?;
+        write_file(&copy, &signed)?;
+    }
+    printer.record(&erased)?;
+    if erased.proven {
+        return Ok(CommandOutcome::Done);
+    }
+    note(format_args!(
+        "the erasure was carried out but is not proven: {} occurrences remain in {}. Unreferenced \
+         files may belong to a running writer; use --exclusive to remove them at once",
+        erased.proofs.byte_search.remnants,
+        erased.proofs.byte_search.remnant_files.join(", ")
+    ));
+    Ok(CommandOutcome::Problems)
+}
+
+fn hint(context: &CommandContext, plan: &ErasurePlan) {
+    if !context.common.quiet && plan.has_work() {
+        eprintln!("nothing was changed; use --execute to erase the selected data");
+    }
+}
+
+fn options_of(context: &CommandContext, arguments: EraseArgs) -> Result<ErasureOptions, Failure> {
+    Ok(ErasureOptions {
+        origin: RequestOrigin {
+            reference: arguments.reference,
+            legal_ground: arguments.legal_ground,
+            operator: arguments.operator,
+        },
+        keyring: keyring(&context.common.keys)?,
+        signing_key: arguments.signing_key,
+        exclusive: arguments.exclusive,
+        destroy_keys: arguments.destroy_keys,
+        threads: context.threads(),
+    })
+}
