@@ -420,7 +420,7 @@ pub struct SearchArgs {
     pub mode: Option<SearchModeArg>,
 }
 
-/// How a text is matched.
+/// Kind of matching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SearchModeArg {
     /// Full text

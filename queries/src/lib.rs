@@ -1,14 +1,83 @@
-//! Queries over the lake: CAL, SQL, compliance packs, and the rendering of answers.
+//! Queries over a lake: SQL, CAL, compliance packs, and the rendering of grains as text.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
-//! | [`cal`] | what does a CAL query say, and is it allowed to? |
-//! | [`exec`] | what does a CAL query yield? |
-//! | [`packs`] | which grains break which rule of which regulation? |
-//! | [`render`] | how do grains look to a language model or a person? |
-//! | [`sql`] | what are the lake's tables, views and functions in SQL? |
+//! | [`cal`] | What does a CAL statement mean, and is it allowed? |
+//! | [`exec`] | What does a CAL statement return? |
+//! | [`packs`] | Which grains violate which rule of which regulation? |
+//! | [`render`] | How are grains rendered for a language model or a person? |
+//! | [`sql`] | Which tables, views and functions does SQL offer? |
+//!
+//! # Query a lake with SQL
+//!
+//! [`sql::lake_context`] returns a DataFusion context with the lake's tables, views and functions.
+//! It reads the version of the lake that the handle has loaded.
+//!
+//! ```
+//! use gristmill_engine::lake::Lake;
+//! use gristmill_queries::sql::{SqlOptions, lake_context};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await?;
+//! let context = lake_context(&lake, &SqlOptions::default()).await?;
+//! let query = "SELECT type, count(*) AS grains FROM current GROUP BY type";
+//! let batches = context.sql(query).await?.collect().await?;
+//! let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+//! assert_eq!(rows, 0, "a new lake is empty");
+//! # Ok(()) }
+//! ```
+//!
+//! # Write a compliance pack
+//!
+//! A pack is a TOML file with rules and their examples; [`packs::run_examples`] tests it without a
+//! lake, [`packs::Scan`] runs it over one.
+//!
+//! ```
+//! use gristmill_queries::packs::{Pack, run_examples};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pack = Pack::parse("own.toml", r#"
+//!     id = "own"
+//!     title = "House rules"
+//!     version = "1"
+//!     regulation = "House rules"
+//!
+//!     [[rule]]
+//!     id = "sources-are-named"
+//!     title = "Every belief names its source"
+//!     severity = "warning"
+//!     norm = "Rule 1"
+//!     where = "type = 'belief' AND source_type IS NULL"
+//!     evidence = ["subject"]
+//!     message = "the belief about {subject} has no source"
+//!
+//!     [[test]]
+//!     rule = "sources-are-named"
+//!     expect = "fail"
+//!     grains = '[{"type": "belief", "subject": "ada", "relation": "likes", "object": "tea"}]'
+//!
+//!     [[test]]
+//!     rule = "sources-are-named"
+//!     expect = "pass"
+//!     grains = '[{"type": "event", "content": "hello"}]'
+//! "#)?;
+//! let results = run_examples(&pack).await?;
+//! assert!(results.iter().all(|result| result.is_right()));
+//! # Ok(()) }
+//! ```
+//!
+//! `queries/examples/` has both as programs that read your files.
+//!
+//! # Cargo features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `rego` | yes | Rego policies in packs. Without it such packs are refused with [`packs::PackError::RegoDisabled`] |
 
-// Input never ends the program: what can fail answers an error.
+// Input must never panic: fallible operations return errors.
 #![cfg_attr(
     not(test),
     warn(

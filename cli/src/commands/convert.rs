@@ -73,7 +73,7 @@ pub async fn run(
     Ok(CommandOutcome::done_if(problems == 0))
 }
 
-/// Whether the reader of standard output is still there.
+/// State of standard output.
 #[derive(PartialEq, Eq)]
 enum Output {
     Open,

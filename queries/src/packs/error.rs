@@ -29,7 +29,7 @@ pub enum PackError {
     Pack {
         /// The pack's id, or its file.
         pack: String,
-        /// What is wrong and what was expected.
+        /// The problem and what was expected.
         problem: String,
     },
     /// A rule violates the format or can't be planned.
@@ -37,7 +37,7 @@ pub enum PackError {
     Rule {
         /// Pack and rule.
         rule: String,
-        /// What is wrong and what was expected.
+        /// The problem and what was expected.
         problem: String,
     },
     /// No pack of this name exists.
@@ -50,6 +50,15 @@ pub enum PackError {
         name: String,
         /// The shipped packs.
         shipped: String,
+    },
+    /// A rule is a Rego policy, and this build lacks the cargo feature `rego`.
+    #[error(
+        "rule `{rule}` is a Rego policy, which this build doesn't support: build gristmill-queries \
+         with the feature `rego`, or select other packs with --pack"
+    )]
+    RegoDisabled {
+        /// Pack and rule.
+        rule: String,
     },
     /// The query engine failed.
     #[error(transparent)]

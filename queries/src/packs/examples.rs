@@ -28,7 +28,8 @@ use gristmill_schemas::columns::{
     state_schema,
 };
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, Sensitivity, encode_json,
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Grain, Mode, Payload, Sensitivity,
+    encode_json,
 };
 use gristmill_schemas::json::{Json, Object};
 use serde::Serialize;
@@ -78,22 +79,27 @@ pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
         let scan = Scan::over(lake.context.clone(), vec![alone], ScanScope::of_example()).await?;
         for example in &rule.examples {
             lake.set(rule, example).await?;
-            let mut messages = Vec::new();
-            scan.run(|rule, finding| {
-                messages.push(rule.message.render(&finding.evidence));
-                Ok(())
-            })
-            .await?;
-            results.push(ExampleResult {
-                rule: rule.id.clone(),
-                example: example.number,
-                expected: example.findings,
-                found: messages.len(),
-                messages,
-            });
+            results.push(run_example(&scan, rule, example).await?);
         }
     }
     Ok(results)
+}
+
+/// Runs `scan`, which has the one rule `rule`, on the tables of `example`.
+async fn run_example(scan: &Scan, rule: &Rule, example: &Example) -> Result<ExampleResult> {
+    let mut messages = Vec::new();
+    scan.run(|rule, finding| {
+        messages.push(rule.message.render(&finding.evidence));
+        Ok(())
+    })
+    .await?;
+    Ok(ExampleResult {
+        rule: rule.id.clone(),
+        example: example.number,
+        expected: example.findings,
+        found: messages.len(),
+        messages,
+    })
 }
 
 impl ScanScope {
@@ -195,36 +201,14 @@ fn append_grain(
     names: &mut AddressNames,
     columns: &mut GrainColumns,
 ) -> Result<(), String> {
-    let mut grain = Object::new();
-    let mut about = HashMap::new();
-    for (key, value) in object.iter() {
-        let value = resolve_names(value, names)?;
-        match key.strip_prefix('$') {
-            Some(key) => drop(about.insert(key.to_owned(), value)),
-            None => drop(grain.insert(key.to_owned(), value)),
-        }
-    }
-    if !grain.contains_key("created_at") {
-        grain.append_new("created_at", CREATED_AT);
-    }
-    if grain.get("type").and_then(Json::as_str) == Some("belief")
-        && !grain.contains_key("confidence")
-    {
-        grain.append_new(
-            "confidence",
-            Json::parse(b"1.0").map_err(|error| error.to_string())?,
-        );
-    }
-    let sensitivity = sensitivity(about.get("sensitivity").and_then(Json::as_str))?;
-    let options = EncodeOptions {
-        sensitivity,
-        ..EncodeOptions::default()
-    };
-    let encoded = encode_json(&Json::Object(grain), options).map_err(|error| error.to_string())?;
+    let (mut grain, settings) = split_settings(object, names)?;
+    add_defaults(&mut grain)?;
+    let class = settings.get("sensitivity").and_then(Json::as_str);
+    let encoded = encode(grain, class)?;
     let payload =
         Payload::open(&encoded.blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
     let decoded = Grain::decode(&payload, Mode::Lenient).map_err(|error| error.to_string())?;
-    let row = about.get("row");
+    let row = settings.get("row");
     let text = |key: &str| row.and_then(|row| row.get(key)).and_then(Json::as_str);
     let address = match text("content_address") {
         Some(address) => address
@@ -232,26 +216,72 @@ fn append_grain(
             .map_err(|_| format!("`{address}` is not an address"))?,
         None => encoded.address,
     };
-    let supersedes = row
-        .and_then(|row| row.get("supersedes"))
-        .and_then(Json::as_array)
-        .unwrap_or_default();
-    let supersedes: Option<Vec<ContentAddress>> = supersedes
-        .iter()
-        .map(|address| address.as_str().and_then(|address| address.parse().ok()))
-        .collect();
     let identity = RowIdentity {
         signature: signature(text("signature"))?,
         signer: text("signer_did"),
         ingested_at: CREATED_AT * 1000,
-        supersedes: &supersedes.ok_or("`supersedes` must be a list of addresses")?,
+        supersedes: &superseded(row)?,
         ..RowIdentity::default()
     };
     columns.append(&address, &encoded.blob, &decoded, &identity);
-    if let Some(name) = about.get("name").and_then(Json::as_str) {
+    if let Some(name) = settings.get("name").and_then(Json::as_str) {
         names.insert(name.to_owned(), address.to_string());
     }
     Ok(())
+}
+
+/// Settings of an example's grain: its keys that start with `$`, without it.
+type Settings = HashMap<String, Json<'static>>;
+
+/// Separates the fields of a grain from its settings, and resolves names in both.
+fn split_settings(
+    object: &Object<'_>,
+    names: &AddressNames,
+) -> Result<(Object<'static>, Settings), String> {
+    let (mut grain, mut settings) = (Object::new(), HashMap::new());
+    for (key, value) in object.iter() {
+        let value = resolve_names(value, names)?;
+        match key.strip_prefix('$') {
+            Some(key) => drop(settings.insert(key.to_owned(), value)),
+            None => drop(grain.insert(key.to_owned(), value)),
+        }
+    }
+    Ok((grain, settings))
+}
+
+/// Adds the fields that an example may leave out.
+fn add_defaults(grain: &mut Object<'static>) -> Result<(), String> {
+    if !grain.contains_key("created_at") {
+        grain.append_new("created_at", CREATED_AT);
+    }
+    let is_belief = grain.get("type").and_then(Json::as_str) == Some("belief");
+    if is_belief && !grain.contains_key("confidence") {
+        let confidence = Json::parse(b"1.0").map_err(|error| error.to_string())?;
+        grain.append_new("confidence", confidence);
+    }
+    Ok(())
+}
+
+/// Encodes a grain as a writer would, with the sensitivity `class`.
+fn encode(grain: Object<'static>, class: Option<&str>) -> Result<EncodedGrain, String> {
+    let options = EncodeOptions {
+        sensitivity: sensitivity(class)?,
+        ..EncodeOptions::default()
+    };
+    encode_json(&Json::Object(grain), options).map_err(|error| error.to_string())
+}
+
+/// Returns the addresses in `supersedes` of the setting `row`.
+fn superseded(row: Option<&Json<'_>>) -> Result<Vec<ContentAddress>, String> {
+    let addresses = row
+        .and_then(|row| row.get("supersedes"))
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    let addresses: Option<Vec<ContentAddress>> = addresses
+        .iter()
+        .map(|address| address.as_str().and_then(|address| address.parse().ok()))
+        .collect();
+    addresses.ok_or_else(|| "`supersedes` must be a list of addresses".to_owned())
 }
 
 fn sensitivity(name: Option<&str>) -> Result<Sensitivity, String> {
@@ -282,10 +312,7 @@ fn signature(name: Option<&str>) -> Result<SignatureColumn, String> {
     all.into_iter()
         .find(|state| state.name() == name)
         .ok_or_else(|| {
-            format!(
-                "unknown signature state `{name}`; use none, valid, invalid or \
-                                unverifiable"
-            )
+            format!("unknown signature `{name}`; use none, valid, invalid or unverifiable")
         })
 }
 

@@ -28,7 +28,7 @@ pub struct FindingRecord<'a> {
     pub content_address: Option<&'a str>,
     /// Rendered message of the rule.
     pub message: String,
-    /// What the rule shows of it.
+    /// Values that the rule reports.
     pub evidence: serde_json::Map<String, serde_json::Value>,
 }
 

@@ -169,18 +169,23 @@ impl<'b> MessageRows<'b> {
         Message::new(Role::Tool, vec![Part::ToolResult(result)])
     }
 
-    /// Returns the CMF extensions of the grain's messages.
-    pub(super) fn extensions(&self, row: usize) -> Extensions {
+    fn tags(&self, row: usize) -> Vec<String> {
         let tags = self
             .batch
             .column_by_name(Field::StructuralTags.name())
-            .and_then(|column| column.as_list_opt::<i32>());
-        let tags = tags
+            .and_then(|column| column.as_list_opt::<i32>())
             .filter(|tags| tags.is_valid(row))
             .map(|tags| tags.value(row));
         let tags = tags.as_ref().and_then(|tags| tags.as_string_opt::<i32>());
-        let tags = tags.into_iter().flatten().flatten().map(str::to_owned);
-        let labels: Labels = tags
+        let tags = tags.into_iter().flatten().flatten();
+        tags.map(str::to_owned).collect()
+    }
+
+    /// Returns the CMF extensions of the grain's messages.
+    pub(super) fn extensions(&self, row: usize) -> Extensions {
+        let labels: Labels = self
+            .tags(row)
+            .into_iter()
             .chain(self.context(row).labels.into_iter().flatten())
             .collect();
         let subject = self.field(Field::UserId, row).map(|user| Subject {

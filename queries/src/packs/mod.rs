@@ -23,11 +23,16 @@
 //! | `shipped` | Which packs are part of the program? |
 //! | [`detect`] | Which personal data does a text contain? |
 //! | `row_rules` | Which grains match the condition of a rule? |
+//! | `rule_query` | Which grains does the query of a rule return? |
 //! | `rego_policies`, `grain_messages`, `rego_value` | Which message views violate a Rego policy? |
 //! | `scan` | How do all rules run over a lake, or over what was added to it? |
+//! | `incremental` | What was added since the last scan? |
 //! | `finding` | What is reported? |
 //! | `examples` | Do the rules of a pack pass and fail on their examples? |
 //! | [`report`] | How are findings written: JSON, SARIF, HTML? |
+//!
+//! Rego policies need the cargo feature `rego`, which is on by default. Without it, a pack with a
+//! Rego policy is refused with [`PackError::RegoDisabled`] (`rego_disabled`).
 //!
 //! Not in this module: the rules (`queries/packs/*.toml`) and the description of their format for
 //! users (`docs/packs.md`).
@@ -36,13 +41,21 @@ pub mod detect;
 mod error;
 mod examples;
 mod finding;
+#[cfg(feature = "rego")]
 mod grain_messages;
+mod incremental;
 mod message_template;
 mod pack;
+#[cfg(feature = "rego")]
 mod rego_policies;
+#[cfg(not(feature = "rego"))]
+#[path = "rego_disabled.rs"]
+mod rego_policies;
+#[cfg(feature = "rego")]
 mod rego_value;
 pub mod report;
 mod row_rules;
+mod rule_query;
 mod scan;
 mod shipped;
 

@@ -172,17 +172,7 @@ impl Pack {
             pack: name.to_owned(),
             problem,
         };
-        check_id(&file.id).map_err(fault)?;
-        for (key, value) in [
-            ("title", &file.title),
-            ("version", &file.version),
-            ("regulation", &file.regulation),
-        ] {
-            check_filled(key, value).map_err(fault)?;
-        }
-        if file.rule.is_empty() {
-            return Err(fault("the file has no [[rule]]".to_owned()));
-        }
+        file.check().map_err(fault)?;
         let mut seen = HashSet::new();
         let mut rules = Vec::with_capacity(file.rule.len());
         for rule in file.rule {
@@ -216,17 +206,9 @@ impl Pack {
                     test.rule
                 )
             })?;
-            let findings = match (test.expect, test.findings) {
-                (Expect::Pass, None) => 0,
-                (Expect::Fail, None) => 1,
-                (Expect::Fail, Some(findings)) if findings > 0 => findings,
-                _ => {
-                    return Err(format!(
-                        "[[test]] {number}: `findings` must be positive and needs `expect = \
-                         \"fail\"`"
-                    ));
-                }
-            };
+            let findings = test
+                .expected_findings()
+                .map_err(|problem| format!("[[test]] {number}: {problem}"))?;
             rule.examples.push(Example {
                 number,
                 grains: test.grains,
@@ -252,8 +234,7 @@ impl Pack {
                 _ => continue,
             };
             let problem = format!(
-                "has no [[test]] with `expect = \"{missing}\"`; each rule needs a passing and a \
-                 failing one"
+                "has no [[test]] with `expect = \"{missing}\"`; each rule needs one of each"
             );
             return Err(PackError::rule(&rule.id, problem));
         }
@@ -310,6 +291,20 @@ struct PackFile {
     test: Vec<TestTable>,
 }
 
+impl PackFile {
+    /// Checks what concerns the pack as a whole, except the ids of its rules.
+    fn check(&self) -> Result<(), String> {
+        check_id(&self.id)?;
+        check_filled("title", &self.title)?;
+        check_filled("version", &self.version)?;
+        check_filled("regulation", &self.regulation)?;
+        match self.rule.is_empty() {
+            true => Err("the file has no [[rule]]".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleTable {
@@ -339,6 +334,17 @@ struct TestTable {
     findings: Option<usize>,
 }
 
+impl TestTable {
+    fn expected_findings(&self) -> Result<usize, &'static str> {
+        match (self.expect, self.findings) {
+            (Expect::Pass, None) => Ok(0),
+            (Expect::Fail, None) => Ok(1),
+            (Expect::Fail, Some(findings)) if findings > 0 => Ok(findings),
+            _ => Err("`findings` must be positive and needs `expect = \"fail\"`"),
+        }
+    }
+}
+
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 enum Expect {
@@ -347,7 +353,7 @@ enum Expect {
 }
 
 impl RuleTable {
-    fn into_rule(self, pack: &str) -> Result<Rule> {
+    fn into_rule(mut self, pack: &str) -> Result<Rule> {
         let id = format!("{pack}/{}", self.id);
         let fault = |problem: String| PackError::rule(&id, problem);
         check_id(&self.id).map_err(fault)?;
@@ -358,14 +364,31 @@ impl RuleTable {
         ] {
             check_filled(key, value).map_err(fault)?;
         }
-        let check = match (
-            self.condition,
-            self.sql,
-            self.cal,
-            self.rego,
-            self.evidence,
-            self.kinds,
-        ) {
+        let check = self.take_check().map_err(fault)?;
+        let message = MessageTemplate::parse(&self.message).map_err(fault)?;
+        Ok(Rule {
+            title: self.title,
+            severity: self.severity,
+            norm: self.norm,
+            remediation: self.remediation,
+            check,
+            message,
+            examples: Vec::new(),
+            id,
+        })
+    }
+
+    /// Takes the one check of the rule.
+    fn take_check(&mut self) -> Result<Check, String> {
+        let keys = (
+            self.condition.take(),
+            self.sql.take(),
+            self.cal.take(),
+            self.rego.take(),
+            self.evidence.take(),
+            self.kinds.take(),
+        );
+        Ok(match keys {
             (Some(condition), None, None, None, evidence, None) => Check::Where {
                 condition,
                 evidence: evidence.unwrap_or_default(),
@@ -379,19 +402,8 @@ impl RuleTable {
             _ => {
                 let problem = "needs exactly one of `where` (with `evidence`), `sql`, `cal` and \
                                `rego` (with `kinds`)";
-                return Err(fault(problem.to_owned()));
+                return Err(problem.to_owned());
             }
-        };
-        let message = MessageTemplate::parse(&self.message).map_err(fault)?;
-        Ok(Rule {
-            title: self.title,
-            severity: self.severity,
-            norm: self.norm,
-            remediation: self.remediation,
-            check,
-            message,
-            examples: Vec::new(),
-            id,
         })
     }
 }

@@ -232,34 +232,40 @@ fn emit_findings(
     emit: &mut impl FnMut(PolicyOutcome),
 ) {
     let Value::Set(members) = members else { return };
+    let address = rows.text(IdentityColumn::ContentAddress.name(), row);
     for member in members.iter_sorted() {
-        let mut evidence = Vec::new();
-        if let Some(namespace) = rows.text(Field::Namespace.name(), row) {
-            evidence.push((Field::Namespace.name().to_owned(), namespace.to_owned()));
-        }
-        evidence.push(("kind".to_owned(), view.kind().as_str().to_owned()));
-        if let Some(name) = view.name().filter(|name| !name.is_empty()) {
-            evidence.push(("name".to_owned(), name.to_owned()));
-        }
-        match member {
-            Value::Object(object) => {
-                evidence.extend(
-                    object
-                        .iter_sorted()
-                        .map(|(name, value)| (plain(name), plain(value))),
-                );
-            }
-            other => evidence.push(("detail".to_owned(), plain(other))),
-        }
-        let address = rows
-            .text(IdentityColumn::ContentAddress.name(), row)
-            .map(str::to_owned);
         emit(PolicyOutcome::Finding(Finding {
             rule,
-            address,
-            evidence,
+            address: address.map(str::to_owned),
+            evidence: evidence_of(member, view, rows, row),
         }));
     }
+}
+
+/// Returns the evidence of a finding: namespace, kind and name of the view, and the members of the
+/// policy's result.
+fn evidence_of(
+    member: &Value,
+    view: &MessageView<'_>,
+    rows: &MessageRows<'_>,
+    row: usize,
+) -> Vec<(String, String)> {
+    let mut evidence = Vec::new();
+    if let Some(namespace) = rows.text(Field::Namespace.name(), row) {
+        evidence.push((Field::Namespace.name().to_owned(), namespace.to_owned()));
+    }
+    evidence.push(("kind".to_owned(), view.kind().as_str().to_owned()));
+    if let Some(name) = view.name().filter(|name| !name.is_empty()) {
+        evidence.push(("name".to_owned(), name.to_owned()));
+    }
+    match member {
+        Value::Object(object) => {
+            let members = object.iter_sorted();
+            evidence.extend(members.map(|(name, value)| (plain(name), plain(value))));
+        }
+        other => evidence.push(("detail".to_owned(), plain(other))),
+    }
+    evidence
 }
 
 fn plain(value: &Value) -> String {

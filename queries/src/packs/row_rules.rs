@@ -1,7 +1,8 @@
 //! Rules with a condition on single grains, all evaluated in one pass over the lake.
 //!
 //! ```text
-//! columns that some rule names ─▶ batch ─▶ (personal_data, if some rule asks) ─▶ each condition ─▶ rows that break it ─▶ evidence
+//! columns that rules name ─▶ batch ─▶ (personal_data, if a rule names it)
+//!                         ─▶ each condition ─▶ violating rows ─▶ evidence
 //! ```
 //!
 //! The pass reads each page once, independent of the number of rules, and holds one batch per core.
@@ -94,42 +95,18 @@ impl RowRules {
         context: &SessionContext,
         rules: &[Rule],
     ) -> Result<Option<RowRules>, PackError> {
-        let everything = schema_of(None, true);
-        let visible = DFSchema::try_from(Arc::clone(&everything))?;
-        let mut parsed = Vec::new();
-        for (place, rule) in rules.iter().enumerate() {
-            if let Check::Where {
-                condition,
-                evidence,
-            } = &rule.check
-            {
-                let one = parse(context, &visible, place, condition, evidence);
-                parsed.push(one.map_err(|error| PackError::rule(&rule.id, user_message(&error)))?);
-            }
-        }
+        let parsed = parse_all(context, rules)?;
         if parsed.is_empty() {
             return Ok(None);
         }
         let named = columns_of(&parsed);
         let computed = named.contains(PERSONAL_DATA) || named.contains(PERSONAL_DATA_IN);
-        let read = |name: &str| {
-            let text = FREE_TEXT.iter().any(|field| field.name() == name);
-            name == IdentityColumn::ContentAddress.name()
-                || ALWAYS.contains(&name)
-                || named.contains(name)
-                || computed && text
-        };
-        let columns: Vec<String> = grains_schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .filter(|name| read(name))
-            .collect();
+        let columns = columns_to_read(&named, computed);
         let schema = schema_of(Some(&columns), computed);
-        let seen = DFSchema::try_from(Arc::clone(&schema))?;
+        let input = DFSchema::try_from(Arc::clone(&schema))?;
         let compile = |parsed: ParsedRule| {
             let rule = rules.get(parsed.rule).map_or("", |rule| rule.id.as_str());
-            RowRule::compile(context, &seen, parsed)
+            RowRule::compile(context, &input, parsed)
                 .map_err(|error| PackError::rule(rule, user_message(&error)))
         };
         let compiled: Vec<RowRule> = parsed
@@ -245,6 +222,41 @@ pub(super) fn evidence(
     Ok(values)
 }
 
+/// Parses the expressions of all conditions among `rules`.
+fn parse_all(context: &SessionContext, rules: &[Rule]) -> Result<Vec<ParsedRule>, PackError> {
+    let visible = DFSchema::try_from(schema_of(None, true))?;
+    let mut parsed = Vec::new();
+    for (place, rule) in rules.iter().enumerate() {
+        if let Check::Where {
+            condition,
+            evidence,
+        } = &rule.check
+        {
+            let one = parse(context, &visible, place, condition, evidence);
+            parsed.push(one.map_err(|error| PackError::rule(&rule.id, user_message(&error)))?);
+        }
+    }
+    Ok(parsed)
+}
+
+/// Returns the columns of `grains` that the pass reads: those that rules name, those of every
+/// finding, and all free text if personal data is `computed`.
+fn columns_to_read(named: &BTreeSet<String>, computed: bool) -> Vec<String> {
+    let is_read = |name: &str| {
+        let text = FREE_TEXT.iter().any(|field| field.name() == name);
+        name == IdentityColumn::ContentAddress.name()
+            || ALWAYS.contains(&name)
+            || named.contains(name)
+            || computed && text
+    };
+    grains_schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .filter(|name| is_read(name))
+        .collect()
+}
+
 fn parse(
     context: &SessionContext,
     schema: &DFSchema,
@@ -340,22 +352,30 @@ fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
     ));
     let mut places = StringBuilder::new();
     for row in 0..batch.num_rows() {
-        let mut all = PersonalDataKinds::default();
-        let mut place = String::new();
-        for (name, column) in &columns {
-            let found = kinds_of(column, row);
-            if !found.is_empty() {
-                found.iter().for_each(|kind| all.insert(kind));
-                place.push_str(if place.is_empty() { "" } else { ", " });
-                place.push_str(name);
-            }
-        }
+        let (all, names) = personal_data_of_row(&columns, row);
         all.iter()
             .for_each(|kind| kinds.values().append_value(kind.name()));
         kinds.append(!all.is_empty());
-        places.append_option((!place.is_empty()).then_some(place));
+        places.append_option((!names.is_empty()).then(|| names.join(", ")));
     }
     [Arc::new(kinds.finish()), Arc::new(places.finish())]
+}
+
+/// Returns the kinds of personal data in one row and the names of the columns that contain them.
+fn personal_data_of_row<'c>(
+    columns: &[(&'c str, &ArrayRef)],
+    row: usize,
+) -> (PersonalDataKinds, Vec<&'c str>) {
+    let mut all = PersonalDataKinds::default();
+    let mut names = Vec::new();
+    for (name, column) in columns {
+        let found = kinds_of(column, row);
+        if !found.is_empty() {
+            found.iter().for_each(|kind| all.insert(kind));
+            names.push(*name);
+        }
+    }
+    (all, names)
 }
 
 /// Returns the kinds of personal data in one cell, which is a text or a list of texts.

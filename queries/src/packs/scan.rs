@@ -9,39 +9,35 @@
 //! see only their rows; queries see them as the table `scanned`, next to the whole lake. The audit
 //! log records the version and the rules of each scan.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
+use datafusion::physical_plan::ExecutionPlanProperties;
+use datafusion::prelude::SessionContext;
 use futures::StreamExt;
-use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_schemas::columns::grains_schema;
 use serde::Serialize;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::JoinSet;
 
-use super::error::{PackError, Result};
+use super::error::Result;
 use super::finding::{Finding, RuleCount};
-use super::pack::{Check, Pack, Rule};
+use super::incremental::files_before;
+use super::pack::{Pack, Rule};
 use super::rego_policies::{PolicyOutcome, RegoPolicies};
-use super::row_rules::{self, RowRules};
-use crate::exec::plan_rule;
-use crate::sql::{
-    DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, plan_query, user_message,
-};
+use super::row_rules::RowRules;
+use super::rule_query::RuleQuery;
+use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context};
 
 /// Table of the grains in scope of a scan.
 pub(super) const SCANNED: &str = "scanned";
 
 /// Name of the action in the audit log.
-const ACTION: &str = "scan";
+pub(super) const ACTION: &str = "scan";
 
 /// Capacity of the channel of findings, in batches.
 const CHANNEL_CAPACITY: usize = 16;
@@ -117,12 +113,6 @@ pub struct Scan {
     scope: ScanScope,
 }
 
-/// A planned query of a rule.
-struct RuleQuery {
-    rule: usize,
-    frame: DataFrame,
-}
-
 /// Results of one batch.
 #[derive(Default)]
 struct BatchResult {
@@ -135,11 +125,12 @@ impl Scan {
     /// Compiles `packs` for `lake`.
     ///
     /// # Errors
-    /// [`PackError::Rule`] for a rule that doesn't match the lake's tables, [`PackError::Engine`]
-    /// if the lake can't be read or a version is no longer in its log.
+    /// [`PackError::Rule`](super::PackError::Rule) for a rule that doesn't match the lake's tables,
+    /// [`PackError::Engine`](super::PackError::Engine) if the lake can't be read or a version is no
+    /// longer in its log.
     pub async fn prepare(lake: &Lake, packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
         let context = lake_context(lake, &options.sql).await?;
-        let (since, old) = old_files(lake, &context, &packs, options.since).await?;
+        let (since, old) = files_before(lake, &context, &packs, options.since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
         let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?
             .limited_to(|name| !old.contains(name));
@@ -168,12 +159,7 @@ impl Scan {
         let policies = RegoPolicies::compile(&rules)?.map(Arc::new);
         let mut queries = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
-            let frame = match &rule.check {
-                Check::Sql(text) => plan(&context, rule, text).await?,
-                Check::Cal(text) => plan_recall(&context, rule, text).await?,
-                Check::Where { .. } | Check::Rego { .. } => continue,
-            };
-            queries.push(RuleQuery { rule: place, frame });
+            queries.extend(RuleQuery::plan(&context, place, rule).await?);
         }
         Ok(Scan {
             context,
@@ -205,7 +191,8 @@ impl Scan {
     /// stops.
     ///
     /// # Errors
-    /// The error of `take`; [`PackError::Query`] if a page can't be read or a query fails.
+    /// The error of `take`; [`PackError::Query`](super::PackError::Query) if a page can't be read
+    /// or a query fails.
     pub async fn run(
         &self,
         mut take: impl FnMut(&Rule, &Finding) -> Result<()>,
@@ -232,40 +219,22 @@ impl Scan {
 
     async fn run_passes(&self, sender: Sender<BatchResult>) -> Result<()> {
         if let Some(rules) = &self.rows {
-            let plan = rules
-                .source(&self.context)
-                .await?
-                .create_physical_plan()
-                .await?;
+            let plan = rules.source(&self.context).await?;
+            let plan = plan.create_physical_plan().await?;
             let mut tasks = JoinSet::new();
             for partition in 0..plan.output_partitioning().partition_count() {
-                let (plan, rules) = (Arc::clone(&plan), Arc::clone(rules));
-                tasks.spawn(check_rows(
-                    plan,
-                    self.context.clone(),
-                    partition,
-                    rules,
-                    sender.clone(),
-                ));
+                let batches = plan.execute(partition, self.context.task_ctx())?;
+                tasks.spawn(check_rows(batches, Arc::clone(rules), sender.clone()));
             }
             finish(tasks).await?;
         }
         if let Some(policies) = &self.policies {
-            let plan = policies
-                .source(&self.context)
-                .await?
-                .create_physical_plan()
-                .await?;
+            let plan = policies.source(&self.context).await?;
+            let plan = plan.create_physical_plan().await?;
             let mut tasks = JoinSet::new();
             for partition in 0..plan.output_partitioning().partition_count() {
-                let (plan, policies) = (Arc::clone(&plan), Arc::clone(policies));
-                tasks.spawn(check_views(
-                    plan,
-                    self.context.clone(),
-                    partition,
-                    policies,
-                    sender.clone(),
-                ));
+                let batches = plan.execute(partition, self.context.task_ctx())?;
+                tasks.spawn(check_views(batches, Arc::clone(policies), sender.clone()));
             }
             finish(tasks).await?;
         }
@@ -317,7 +286,7 @@ impl Scan {
     /// Records the scan in the audit log, from which the next incremental scan starts.
     ///
     /// # Errors
-    /// [`PackError::Engine`] if the audit log can't be written.
+    /// [`PackError::Engine`](super::PackError::Engine) if the audit log can't be written.
     pub async fn record(&self, lake: &mut Lake, summary: &ScanSummary) -> Result<()> {
         let details = serde_json::json!({
             "version": summary.scope.version,
@@ -354,13 +323,10 @@ async fn finish(mut tasks: JoinSet<Result<()>>) -> Result<()> {
 }
 
 async fn check_rows(
-    plan: Arc<dyn ExecutionPlan>,
-    context: SessionContext,
-    partition: usize,
+    mut batches: SendableRecordBatchStream,
     rules: Arc<RowRules>,
     sender: Sender<BatchResult>,
 ) -> Result<()> {
-    let mut batches = plan.execute(partition, context.task_ctx())?;
     while let Some(batch) = batches.next().await {
         let mut report = BatchResult::default();
         rules.evaluate(batch?, |finding| report.findings.push(finding))?;
@@ -372,17 +338,14 @@ async fn check_rows(
 }
 
 async fn check_views(
-    plan: Arc<dyn ExecutionPlan>,
-    context: SessionContext,
-    partition: usize,
+    mut batches: SendableRecordBatchStream,
     policies: Arc<RegoPolicies>,
     sender: Sender<BatchResult>,
 ) -> Result<()> {
     let mut evaluator = policies.evaluator();
-    let mut batches = plan.execute(partition, context.task_ctx())?;
     while let Some(batch) = batches.next().await {
         let mut report = BatchResult::default();
-        report.views = evaluator.evaluate(&batch?, |verdict| match verdict {
+        report.views = evaluator.evaluate(&batch?, |outcome| match outcome {
             PolicyOutcome::Finding(finding) => report.findings.push(finding),
             PolicyOutcome::Failure(rule, message) => report.failures.push((rule, message)),
         });
@@ -394,17 +357,13 @@ async fn check_views(
 }
 
 async fn run_query(query: &RuleQuery, sender: &Sender<BatchResult>) -> Result<()> {
-    let mut batches = query.frame.clone().execute_stream().await?;
+    let mut batches = query.execute().await?;
     while let Some(batch) = batches.next().await {
-        if !send(
-            sender,
-            BatchResult {
-                findings: findings(query.rule, &batch?)?,
-                ..BatchResult::default()
-            },
-        )
-        .await
-        {
+        let report = BatchResult {
+            findings: query.findings(&batch?)?,
+            ..BatchResult::default()
+        };
+        if !send(sender, report).await {
             break;
         }
     }
@@ -415,152 +374,4 @@ async fn run_query(query: &RuleQuery, sender: &Sender<BatchResult>) -> Result<()
 async fn send(sender: &Sender<BatchResult>, report: BatchResult) -> bool {
     let empty = report.findings.is_empty() && report.failures.is_empty() && report.views == 0;
     empty || sender.send(report).await.is_ok()
-}
-
-/// Converts rows of a query to findings: the first column is the address, the others are evidence.
-fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
-    let schema = batch.schema();
-    let names: Vec<&str> = schema
-        .fields()
-        .iter()
-        .skip(1)
-        .map(|field| field.name().as_str())
-        .collect();
-    let columns: &[ArrayRef] = batch.columns().get(1..).unwrap_or_default();
-    let Some(first) = batch.columns().first() else {
-        return Ok(Vec::new());
-    };
-    let addresses = cast(first, &DataType::Utf8).map_err(DataFusionError::from)?;
-    let addresses = addresses.as_string::<i32>();
-    let finding = |row| {
-        let address = addresses
-            .is_valid(row)
-            .then(|| addresses.value(row).to_owned());
-        Ok(Finding {
-            rule,
-            address,
-            evidence: row_rules::evidence(&names, columns, row)?,
-        })
-    };
-    (0..batch.num_rows()).map(finding).collect()
-}
-
-/// Plans a rule's query, which must be read-only and return the grain's address first.
-async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
-    let fault = |problem: String| PackError::rule(&rule.id, problem);
-    let frame = plan_query(context, text)
-        .await
-        .map_err(|error| fault(user_message(&error)))?;
-    let names: Vec<&str> = frame
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| field.name().as_str())
-        .collect();
-    let address = IdentityColumn::ContentAddress.name();
-    if names.first() != Some(&address) {
-        return Err(fault(format!(
-            "the first column of the query must be `{address}`, not `{}`",
-            names.first().unwrap_or(&"")
-        )));
-    }
-    match rule.message.names().find(|name| !names.contains(name)) {
-        Some(name) => Err(fault(format!(
-            "`message` refers to {{{name}}}, which isn't a column of the query"
-        ))),
-        None => Ok(frame),
-    }
-}
-
-/// Plans a rule in CAL: the scanned grains that it matches, with the columns that the message
-/// names.
-async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
-    let fault = |problem: String| PackError::rule(&rule.id, problem);
-    let now = chrono::Utc::now().timestamp_millis();
-    let matched = plan_rule(context, text, now)
-        .await
-        .map_err(|error| fault(error.to_string()))?;
-    let address = IdentityColumn::ContentAddress.name();
-    let scanned = context.table(SCANNED).await?;
-    let mut columns = vec![col(address)];
-    for name in rule.message.names() {
-        if scanned
-            .schema()
-            .fields()
-            .iter()
-            .all(|field| field.name() != name)
-        {
-            return Err(fault(format!(
-                "`message` refers to {{{name}}}, which isn't a column of `grains`"
-            )));
-        }
-        columns.extend((name != address).then(|| col(name)));
-    }
-    let matched = matched.select(vec![col(address).alias("__matched")])?;
-    let found = scanned.select(columns)?.join(
-        matched,
-        JoinType::LeftSemi,
-        &[address],
-        &["__matched"],
-        None,
-    );
-    Ok(found?)
-}
-
-/// Returns the version at which an incremental scan starts, and the files that existed then.
-async fn old_files(
-    lake: &Lake,
-    context: &SessionContext,
-    packs: &[Pack],
-    since: Since,
-) -> Result<(Option<u64>, HashSet<String>)> {
-    let version = match since {
-        Since::Beginning => None,
-        Since::Version(version) => Some(version),
-        Since::Last => last_scan(context, packs).await?,
-    };
-    let Some(version) = version else {
-        return Ok((None, HashSet::new()));
-    };
-    let names = |files: Vec<gristmill_engine::lake::DataFile>| {
-        files.into_iter().map(|file| file.name).collect()
-    };
-    match lake
-        .grains
-        .at_version(version)
-        .await
-        .and_then(|table| table.files())
-    {
-        Ok(files) => Ok((Some(version), names(files))),
-        // The log was cleaned up, as an erasure does, so the state at that version is unknown and
-        // everything is scanned.
-        Err(EngineError::NoVersion { .. }) if since == Since::Last => {
-            tracing::warn!(
-                version,
-                "the version of the last scan is no longer in the log: scanning everything"
-            );
-            Ok((None, HashSet::new()))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns the version that was last scanned with exactly the rules of `packs`.
-async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
-    let query =
-        format!("SELECT details FROM audit WHERE action = '{ACTION}' ORDER BY sequence DESC");
-    let batches = context.sql(&query).await?.collect().await?;
-    for batch in batches {
-        let details = cast(batch.column(0), &DataType::Utf8).map_err(DataFusionError::from)?;
-        for text in details.as_string::<i32>().iter().flatten() {
-            let Ok(entry) = serde_json::from_str::<serde_json::Value>(text) else {
-                continue;
-            };
-            let same = |pack: &Pack| entry["packs"][&pack.id] == pack.stamp();
-            if let (true, Some(version)) = (packs.iter().all(same), entry["version"].as_u64()) {
-                return Ok(Some(version));
-            }
-        }
-    }
-    Ok(None)
 }

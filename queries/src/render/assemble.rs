@@ -68,7 +68,7 @@ pub struct AssemblyInput<'i, G> {
     pub budget: Budget,
     /// `WITH dedup(field)`
     pub dedup: Option<&'i Field>,
-    /// How grains are rendered.
+    /// Rendering options.
     pub style: RenderStyle,
     /// Output form of the context.
     pub layout: OutputLayout<'i>,
@@ -309,21 +309,7 @@ impl BudgetSelection {
             BudgetUnit::Grains => grains.len() as u64,
         };
         let (text, truncated) = match input.layout {
-            OutputLayout::Format(format) => {
-                let entries: Vec<GrainEntry> =
-                    grains.iter().map(|placed| entry(input, *placed)).collect();
-                let heading = AssemblyHeading {
-                    name: input.name,
-                    intent: input.intent,
-                    unit: input.budget.unit,
-                    used,
-                    total: u64::from(input.budget.amount),
-                };
-                (
-                    render_assembly(&heading, &entries, format, &input.style),
-                    false,
-                )
-            }
+            OutputLayout::Format(format) => (format_context(input, format, &grains, used), false),
             OutputLayout::Template(template) => {
                 self.in_context(input, used, |context| template.render(context))
             }
@@ -347,23 +333,14 @@ impl BudgetSelection {
     ) -> T {
         let grain = |placed: GrainRef| &input.sources[placed.source].grains[placed.grain];
         let make_entry = |placed: GrainRef| entry(input, placed);
-        let sources =
-            input
-                .sources
-                .iter()
-                .zip(&self.outcomes)
-                .enumerate()
-                .map(|(at, (source, outcome))| SourceFacts {
-                    label: source.label,
-                    rank: input
-                        .order
-                        .iter()
-                        .position(|&ordered| ordered == at)
-                        .unwrap_or(at),
-                    included: outcome.included,
-                    tokens_used: outcome.tokens_used,
-                    truncated: outcome.cut > 0,
-                });
+        let sources = input.sources.iter().zip(&self.outcomes).enumerate();
+        let sources = sources.map(|(at, (source, outcome))| SourceFacts {
+            label: source.label,
+            rank: rank_of(input, at),
+            included: outcome.included,
+            tokens_used: outcome.tokens_used,
+            truncated: outcome.cut > 0,
+        });
         render(&TemplateContext {
             name: input.name,
             intent: input.intent,
@@ -377,6 +354,32 @@ impl BudgetSelection {
             cut: &self.cut,
         })
     }
+}
+
+/// Returns the position of a source in the order of priority.
+fn rank_of<G>(input: &AssemblyInput<'_, G>, source: usize) -> usize {
+    let mut order = input.order.iter();
+    order
+        .position(|&ordered| ordered == source)
+        .unwrap_or(source)
+}
+
+/// Renders the included grains in a built-in format; `used` is the used part of the budget.
+fn format_context<G: RenderGrain>(
+    input: &AssemblyInput<'_, G>,
+    format: Format,
+    grains: &[GrainRef],
+    used: u64,
+) -> String {
+    let entries: Vec<GrainEntry> = grains.iter().map(|placed| entry(input, *placed)).collect();
+    let heading = AssemblyHeading {
+        name: input.name,
+        intent: input.intent,
+        unit: input.budget.unit,
+        used,
+        total: u64::from(input.budget.amount),
+    };
+    render_assembly(&heading, &entries, format, &input.style)
 }
 
 fn entry<G: RenderGrain>(input: &AssemblyInput<'_, G>, placed: GrainRef) -> GrainEntry {

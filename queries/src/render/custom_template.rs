@@ -93,6 +93,27 @@ impl<'t> CustomTemplate<'t> {
         }
     }
 
+    /// Renders the grains of a source that exceeded the budget.
+    fn push_omitted<G: RenderGrain>(
+        &self,
+        context: &TemplateContext<'_, G>,
+        source: usize,
+        output: &mut BoundedOutput,
+    ) {
+        let Some(nodes) = &self.element_omit else {
+            return;
+        };
+        for placed in context.omitted(source) {
+            let scope = GrainScope {
+                context,
+                source: Some(source),
+                grains: &[placed],
+                grain: Some(placed),
+            };
+            evaluate(nodes, &scope, output);
+        }
+    }
+
     /// Renders the whole output; returns true if it was truncated.
     pub(super) fn render<G: RenderGrain>(
         &self,
@@ -116,20 +137,10 @@ impl<'t> CustomTemplate<'t> {
                     &mut output,
                 );
             }
-            grains
-                .iter()
-                .for_each(|placed| self.push_grain(context, *placed, &mut output));
-            for placed in context.omitted(source) {
-                let scope = GrainScope {
-                    context,
-                    source: Some(source),
-                    grains: &[placed],
-                    grain: Some(placed),
-                };
-                if let Some(nodes) = &self.element_omit {
-                    evaluate(nodes, &scope, &mut output);
-                }
+            for placed in grains {
+                self.push_grain(context, *placed, &mut output);
             }
+            self.push_omitted(context, source, &mut output);
         }
         push_section(&self.footer, context, None, &all, &mut output);
         let truncated = output.is_truncated();

@@ -6,6 +6,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::grain::RenderGrain;
 use super::projection::{ProjectedGrain, project};
+use super::text_format::one_line;
 use super::{RenderStyle, element, toon, yaml};
 use crate::cal::ast::Projection;
 use crate::cal::check::field::capital;
@@ -108,48 +109,50 @@ pub fn render_assembly(
     style: &RenderStyle,
 ) -> String {
     match format {
-        Format::Sml => {
-            let mut out = match heading.intent {
-                Some(intent) => {
-                    format!(
-                        "<context intent=\"{}\">\n\n",
-                        super::text_format::one_line(intent).replace('"', "'")
-                    )
-                }
-                None => "<context>\n\n".to_owned(),
-            };
-            for (_, group) in grouped(entries) {
-                for entry in group {
-                    let _ = writeln!(out, "  {}", entry.element(format, style));
-                }
-                out.push('\n');
-            }
-            out + "</context>"
-        }
-        Format::Markdown => {
-            let title = heading
-                .intent
-                .or(heading.name)
-                .map(super::text_format::one_line);
-            let mut parts = vec![title.map_or_else(
-                || "## Context".to_owned(),
-                |title| format!("## Context: {title}"),
-            )];
-            parts.extend(grouped(entries).into_iter().map(|(grain_type, group)| {
-                let lines = group.iter().map(|entry| entry.element(format, style));
-                format!(
-                    "**{}**\n{}",
-                    capital(grain_type.plural()),
-                    lines.collect::<Vec<_>>().join("\n")
-                )
-            }));
-            parts.join("\n\n")
-        }
+        Format::Sml => sml_context(heading, entries, style),
+        Format::Markdown => markdown_context(heading, entries, style),
         Format::Toon => toon::assembly(heading, entries, style),
         Format::Text | Format::Triples | Format::Json | Format::Yaml => {
             flat(entries, format, style)
         }
     }
+}
+
+fn sml_context(heading: &AssemblyHeading, entries: &[GrainEntry], style: &RenderStyle) -> String {
+    let mut out = match heading.intent {
+        Some(intent) => format!(
+            "<context intent=\"{}\">\n\n",
+            one_line(intent).replace('"', "'")
+        ),
+        None => "<context>\n\n".to_owned(),
+    };
+    for (_, group) in grouped(entries) {
+        for entry in group {
+            let _ = writeln!(out, "  {}", entry.element(Format::Sml, style));
+        }
+        out.push('\n');
+    }
+    out + "</context>"
+}
+
+fn markdown_context(
+    heading: &AssemblyHeading,
+    entries: &[GrainEntry],
+    style: &RenderStyle,
+) -> String {
+    let title = heading.intent.or(heading.name).map(one_line);
+    let mut parts = vec![title.map_or_else(
+        || "## Context".to_owned(),
+        |title| format!("## Context: {title}"),
+    )];
+    parts.extend(grouped(entries).into_iter().map(|(grain_type, group)| {
+        format!(
+            "**{}**\n{}",
+            capital(grain_type.plural()),
+            lines(group.into_iter(), Format::Markdown, style)
+        )
+    }));
+    parts.join("\n\n")
 }
 
 /// Renders one result in several formats: the member `formats` of a response, keyed by alias or

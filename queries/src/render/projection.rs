@@ -318,10 +318,7 @@ fn explicit_projection(
     style: &RenderStyle,
 ) -> ProjectedGrain {
     let content = (!projection.content.is_empty()).then(|| {
-        let parts = projection
-            .content
-            .iter()
-            .filter(|field| !is_internal(field))
+        let parts = rendered(&projection.content)
             .filter_map(|field| projected_value(grain, field, style, true));
         parts
             .map(|(text, _)| text)
@@ -329,31 +326,29 @@ fn explicit_projection(
             .collect::<Vec<_>>()
             .join(" ")
     });
-    let attributes = projection
-        .attributes
-        .iter()
-        .filter(|field| !is_internal(field))
-        .filter_map(|field| {
-            let (value, is_number) = projected_value(grain, field, style, false)?;
-            Some(Attribute {
-                name: field.to_string(),
-                value,
-                is_number,
-            })
-        });
+    let attributes = rendered(&projection.attributes).filter_map(|field| {
+        let (value, is_number) = projected_value(grain, field, style, false)?;
+        Some(Attribute {
+            name: field.to_string(),
+            value,
+            is_number,
+        })
+    });
     ProjectedGrain {
         grain_type: grain.grain_type(),
         content,
         attributes: attributes.collect(),
         hidden: Vec::new(),
-        named: projection
-            .attributes
-            .iter()
-            .filter(|field| !is_internal(field))
+        named: rendered(&projection.attributes)
             .map(ToString::to_string)
             .collect(),
         is_explicit: true,
     }
+}
+
+/// Returns the fields that may be rendered.
+fn rendered(fields: &[ProjectField]) -> impl Iterator<Item = &ProjectField> {
+    fields.iter().filter(|field| !is_internal(field))
 }
 
 /// Returns true for storage fields, which are never rendered, even if a query names them.

@@ -59,73 +59,94 @@ pub fn events<G>(
         stream,
         events: Vec::new(),
     };
-    let number = |value: u64| Json::from(value);
-    let label = |at: usize| {
-        let label = input.sources.get(at).and_then(|source| source.label);
-        label.map_or_else(|| number(at as u64), |label| Json::from(label.to_owned()))
-    };
+    let budget = u64::from(input.budget.amount);
     out.push(
         "assembly_started",
         [
             ("assembly_id", Json::from(id.to_owned())),
-            ("budget", number(u64::from(input.budget.amount))),
+            ("budget", Json::from(budget)),
             ("unit", Json::from(input.budget.unit.name())),
         ],
     );
+    push_sources(&mut out, input);
+    push_budget(&mut out, input, assembled);
+    push_chunks(&mut out, &assembled.text);
+    out.push(
+        "assembly_completed",
+        [
+            ("grains", Json::from(assembled.grains.len() as u64)),
+            ("tokens_used", Json::from(assembled.tokens_used)),
+            ("used", Json::from(assembled.used)),
+            ("total", Json::from(budget)),
+        ],
+    );
+    out.events
+}
+
+/// Returns the label of a source, or its index if it has none.
+fn label_of<G>(input: &AssemblyInput<'_, G>, at: usize) -> Json<'static> {
+    let label = input.sources.get(at).and_then(|source| source.label);
+    label.map_or_else(
+        || Json::from(at as u64),
+        |label| Json::from(label.to_owned()),
+    )
+}
+
+/// Pushes start and completion of each source.
+fn push_sources<G>(out: &mut EventBuffer<'_>, input: &AssemblyInput<'_, G>) {
     for (at, source) in input.sources.iter().enumerate() {
-        out.push("source_started", [("source", label(at))]);
+        out.push("source_started", [("source", label_of(input, at))]);
         let failed = source.failed.then_some(("failed", Json::from(true)));
-        let grains = ("grains", number(source.grains.len() as u64));
+        let grains = ("grains", Json::from(source.grains.len() as u64));
         out.push(
             "source_completed",
-            [("source", label(at)), grains].into_iter().chain(failed),
+            [("source", label_of(input, at)), grains]
+                .into_iter()
+                .chain(failed),
         );
     }
-    let dropped: usize = assembled
-        .sources
-        .iter()
-        .map(|source| source.duplicates)
-        .sum();
-    out.push("dedup_completed", [("duplicates", number(dropped as u64))]);
-    let allocations = assembled.sources.iter().enumerate().map(|(at, source)| {
-        Json::Object(
+}
+
+/// Pushes the text in chunks.
+fn push_chunks(out: &mut EventBuffer<'_>, text: &str) {
+    let size = u64::from(
+        out.stream
+            .chunk_size
+            .unwrap_or(limits::DEFAULT_CHUNK_TOKENS),
+    );
+    for (at, content) in chunks(text, size).into_iter().enumerate() {
+        out.push(
+            "chunk",
             [
-                ("source", label(at)),
-                ("allocated", number(source.allocated)),
-            ]
-            .into_iter()
-            .collect(),
-        )
+                ("chunk_index", Json::from(at as u64)),
+                ("content", Json::from(content.to_owned())),
+                ("tokens", Json::from(token_cost(content))),
+            ],
+        );
+    }
+}
+
+/// Pushes the results of deduplication, allocation and disclosure.
+fn push_budget<G>(out: &mut EventBuffer<'_>, input: &AssemblyInput<'_, G>, assembled: &Assembled) {
+    let sources = assembled.sources.iter();
+    let dropped: usize = sources.clone().map(|source| source.duplicates).sum();
+    out.push(
+        "dedup_completed",
+        [("duplicates", Json::from(dropped as u64))],
+    );
+    let allocations = sources.enumerate().map(|(at, source)| {
+        let members = [
+            ("source", label_of(input, at)),
+            ("allocated", Json::from(source.allocated)),
+        ];
+        Json::Object(members.into_iter().collect())
     });
     out.push(
         "budget_allocated",
         [("allocations", Json::Array(allocations.collect()))],
     );
-    out.push(
-        "disclosure_decided",
-        [("level", Json::from(input.style.level.name()))],
-    );
-    let size = u64::from(stream.chunk_size.unwrap_or(limits::DEFAULT_CHUNK_TOKENS));
-    for (at, content) in chunks(&assembled.text, size).into_iter().enumerate() {
-        out.push(
-            "chunk",
-            [
-                ("chunk_index", number(at as u64)),
-                ("content", Json::from(content.to_owned())),
-                ("tokens", number(token_cost(content))),
-            ],
-        );
-    }
-    out.push(
-        "assembly_completed",
-        [
-            ("grains", number(assembled.grains.len() as u64)),
-            ("tokens_used", number(assembled.tokens_used)),
-            ("used", number(assembled.used)),
-            ("total", number(u64::from(input.budget.amount))),
-        ],
-    );
-    out.events
+    let level = Json::from(input.style.level.name());
+    out.push("disclosure_decided", [("level", level)]);
 }
 
 /// Splits the text into chunks of about `tokens` tokens, each of whole lines.

@@ -43,7 +43,7 @@ pub enum StatementError {
     FileStatement {
         /// The statement.
         statement: &'static str,
-        /// What it would do with files.
+        /// Its effect on files.
         does: &'static str,
     },
     /// A function that reads files, without the access.
@@ -75,8 +75,8 @@ pub enum StatementError {
     },
     /// A transaction.
     #[error(
-        "`{statement}` is refused: a session always reads one version of the lake, so there are no \
-         transactions"
+        "`{statement}` is refused: there are no transactions, a session reads one version of the \
+         lake"
     )]
     Transaction {
         /// The statement.
@@ -178,7 +178,9 @@ fn check_node(node: &LogicalPlan, scope: StatementScope) -> ControlFlow<Statemen
         // Never produced by a statement: only optimizer rules of a library insert it.
         | LogicalPlan::Extension(_) => ControlFlow::Continue(()),
         LogicalPlan::Copy(_) => check_file_access("COPY … TO", "writes a file", scope),
-        LogicalPlan::Dml(change) => refuse(StatementError::Write { statement: name_of_change(&change.op) }),
+        LogicalPlan::Dml(change) => refuse(StatementError::Write {
+            statement: name_of_change(&change.op),
+        }),
         LogicalPlan::Ddl(definition) => check_definition(definition, scope),
         LogicalPlan::Statement(statement) => check_session_statement(statement, scope),
     }

@@ -38,12 +38,8 @@ fn query() -> String {
 
 impl TableFunctionImpl for AsOfFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let usage = || {
-            plan_datafusion_err!(
-                "{AS_OF} takes one instant, such as \
-                                             '2026-01-31T12:00:00Z'"
-            )
-        };
+        let usage =
+            || plan_datafusion_err!("{AS_OF} takes an instant such as '2026-01-31T12:00:00Z'");
         let [instant] = args.exprs() else {
             return Err(usage());
         };

@@ -203,20 +203,22 @@ fn substr(bytes: &BinaryArray, arguments: &[ArrayRef]) -> Result<ArrayRef> {
             parts.push(None);
             continue;
         };
-        let first = from.value(row).saturating_sub(1);
-        let end = match &count {
-            Some(count) if count.value(row) < 0 => {
-                return exec_err!("substr: the number of bytes must not be negative");
-            }
-            Some(count) => first.saturating_add(count.value(row)),
-            None => i64::MAX,
-        };
-        let place = |at: i64| {
-            usize::try_from(at.max(0))
-                .unwrap_or(usize::MAX)
-                .min(bytes.len())
-        };
-        parts.push(bytes.get(place(first)..place(end).max(place(first))));
+        let count = count.as_ref().map(|count| count.value(row));
+        if count.is_some_and(|count| count < 0) {
+            return exec_err!("substr: the number of bytes must not be negative");
+        }
+        parts.push(slice(bytes, from.value(row), count));
     }
     Ok(Arc::new(BinaryArray::from_iter(parts)))
+}
+
+fn slice(bytes: &[u8], from: i64, count: Option<i64>) -> Option<&[u8]> {
+    let first = from.saturating_sub(1);
+    let end = count.map_or(i64::MAX, |count| first.saturating_add(count));
+    let place = |at: i64| {
+        usize::try_from(at.max(0))
+            .unwrap_or(usize::MAX)
+            .min(bytes.len())
+    };
+    bytes.get(place(first)..place(end).max(place(first)))
 }

@@ -96,46 +96,49 @@ impl ScalarUDFImpl for CostUsd {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
-        let text = |at: usize| -> Result<Option<StringArray>> {
-            let Some(argument) = args.args.get(at) else {
-                return Ok(None);
-            };
-            let array = argument.clone().into_array(rows)?;
-            Ok(Some(
-                cast(&array, &DataType::Utf8)?.as_string::<i32>().clone(),
-            ))
-        };
-        let (models, usages, versions) = (text(0)?, text(1)?, text(2)?);
+        let models = text_argument(&args, 0)?;
+        let usages = text_argument(&args, 1)?;
+        let versions = text_argument(&args, 2)?;
         let (Some(models), Some(usages)) = (models, usages) else {
             return Err(exec_datafusion_err!(
                 "cost_usd takes a model and a token_usage"
             ));
         };
         let mut costs = Vec::with_capacity(rows);
-        for row in 0..models.len() {
+        for (row, (model, usage)) in models.iter().zip(&usages).enumerate() {
             let version = versions
                 .as_ref()
                 .filter(|versions| versions.is_valid(row))
                 .map(|versions| versions.value(row));
             let table = self.table(version)?;
-            let both = models.is_valid(row) && usages.is_valid(row);
             costs.push(
-                both.then(|| cost(table, models.value(row), usages.value(row)))
-                    .flatten(),
+                model
+                    .zip(usage)
+                    .and_then(|(model, usage)| cost(table, model, usage)),
             );
         }
         let costs: ArrayRef =
             Arc::new(Decimal128Array::from(costs).with_precision_and_scale(PRECISION, SCALE)?);
-        let scalar = args
+        let all_scalar = args
             .args
             .iter()
             .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        Ok(if scalar {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&costs, 0)?)
-        } else {
-            ColumnarValue::Array(costs)
+        Ok(match all_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&costs, 0)?),
+            false => ColumnarValue::Array(costs),
         })
     }
+}
+
+/// Returns the argument at `at` as texts; `None` if it was not given.
+fn text_argument(args: &ScalarFunctionArgs, at: usize) -> Result<Option<StringArray>> {
+    let Some(argument) = args.args.get(at) else {
+        return Ok(None);
+    };
+    let array = argument.clone().into_array(args.number_rows)?;
+    Ok(Some(
+        cast(&array, &DataType::Utf8)?.as_string::<i32>().clone(),
+    ))
 }
 
 /// Returns the cost in units of 10^-12 US dollars.
@@ -158,46 +161,45 @@ const CLASSES: [&str; 4] = [
 /// `token_counts(token_usage)`: the token classes as a struct, independent of the key names that
 /// the provider used.
 pub(super) fn token_counts() -> ScalarUDF {
-    let fields: Fields = CLASSES
-        .iter()
-        .map(|class| Field::new(*class, DataType::Int64, true))
-        .collect();
-    let body = move |arguments: &[ColumnarValue]| {
+    let body = |arguments: &[ColumnarValue]| {
         let [usages] = &ColumnarValue::values_to_arrays(arguments)?[..] else {
             return Err(exec_datafusion_err!("token_counts takes a token_usage"));
         };
         let usages = cast(usages, &DataType::Utf8)?;
-        let counted = usages
-            .as_string::<i32>()
-            .iter()
-            .map(|usage| Some(token_usage_of(&Json::parse(usage?.as_bytes()).ok()?)));
-        let counted: Vec<Option<TokenUsage>> = counted.collect();
-        let column = |class: fn(&TokenUsage) -> u64| -> ArrayRef {
-            Arc::new(Int64Array::from_iter(counted.iter().map(|tokens| {
-                tokens.as_ref().map(|tokens| class(tokens) as i64)
-            })))
-        };
-        let columns = vec![
-            column(|tokens| tokens.input_tokens),
-            column(|tokens| tokens.output_tokens),
-            column(|tokens| tokens.cached_input_tokens),
-            column(|tokens| tokens.cache_creation_input_tokens),
-        ];
-        Ok(ColumnarValue::Array(Arc::new(StructArray::try_new(
-            fields.clone(),
-            columns,
-            None,
-        )?)))
+        let counts: ArrayRef = Arc::new(counts_of(usages.as_string())?);
+        Ok(ColumnarValue::Array(counts))
     };
-    let fields: Fields = CLASSES
-        .iter()
-        .map(|class| Field::new(*class, DataType::Int64, true))
-        .collect();
     create_udf(
         "token_counts",
         vec![DataType::Utf8],
-        DataType::Struct(fields),
+        DataType::Struct(class_fields()),
         Volatility::Immutable,
         Arc::new(body),
     )
+}
+
+fn class_fields() -> Fields {
+    CLASSES
+        .iter()
+        .map(|class| Field::new(*class, DataType::Int64, true))
+        .collect()
+}
+
+fn counts_of(usages: &StringArray) -> Result<StructArray> {
+    let counted: Vec<Option<TokenUsage>> = usages
+        .iter()
+        .map(|usage| Some(token_usage_of(&Json::parse(usage?.as_bytes()).ok()?)))
+        .collect();
+    let column = |class: fn(&TokenUsage) -> u64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter(counted.iter().map(|tokens| {
+            tokens.as_ref().map(|tokens| class(tokens) as i64)
+        })))
+    };
+    let columns = vec![
+        column(|tokens| tokens.input_tokens),
+        column(|tokens| tokens.output_tokens),
+        column(|tokens| tokens.cached_input_tokens),
+        column(|tokens| tokens.cache_creation_input_tokens),
+    ];
+    Ok(StructArray::try_new(class_fields(), columns, None)?)
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
@@ -79,8 +80,7 @@ impl TableFunctionImpl for TranscriptFile {
             Some([path, kind]) => (path, Some(*kind)),
             _ => {
                 return plan_err!(
-                    "{TRANSCRIPT_FILE} takes a path, pattern or URI, and optionally a kind \
-                     (default: detected)"
+                    "{TRANSCRIPT_FILE} takes a path, pattern or URI, and an optional kind"
                 );
             }
         };
@@ -138,13 +138,9 @@ impl FileTable {
 
     /// Returns the files, opened once for all scans of a statement.
     async fn open(&self) -> Result<Arc<Vec<FileScan>>> {
-        if let Some(opened) = self
-            .opened
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-        {
-            return Ok(Arc::clone(opened));
+        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = opened().as_ref() {
+            return Ok(Arc::clone(files));
         }
         let mut files = Vec::new();
         for source in discover(std::slice::from_ref(&self.path))
@@ -160,7 +156,7 @@ impl FileTable {
             files.push(file);
         }
         let files = Arc::new(files);
-        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&files));
+        *opened() = Some(Arc::clone(&files));
         Ok(files)
     }
 }
@@ -193,21 +189,17 @@ impl TableProvider for FileTable {
             .execution
             .target_partitions
             .clamp(1, parts.len().max(1));
-        let share = parts.len().div_ceil(count).max(1);
-        let mut partitions: Vec<Arc<dyn PartitionStream>> = Vec::new();
-        for parts in parts.chunks(share) {
-            partitions.push(Arc::new(Share {
+        let per_partition = parts.len().div_ceil(count).max(1);
+        let partition = |parts: &[(usize, usize)]| -> Arc<dyn PartitionStream> {
+            Arc::new(FilePartition {
                 files: Arc::clone(&files),
                 parts: parts.to_vec(),
                 schema: grains_schema(),
-            }));
-        }
+            })
+        };
+        let mut partitions: Vec<_> = parts.chunks(per_partition).map(partition).collect();
         if partitions.is_empty() {
-            partitions.push(Arc::new(Share {
-                files,
-                parts: Vec::new(),
-                schema: grains_schema(),
-            }));
+            partitions.push(partition(&[]));
         }
         let scan =
             StreamingTableExec::try_new(grains_schema(), partitions, projection, [], false, limit)?;
@@ -216,20 +208,20 @@ impl TableProvider for FileTable {
 }
 
 /// The file parts that one partition reads.
-struct Share {
+struct FilePartition {
     files: Arc<Vec<FileScan>>,
     /// Index of the file and of its part.
     parts: Vec<(usize, usize)>,
     schema: SchemaRef,
 }
 
-impl fmt::Debug for Share {
+impl fmt::Debug for FilePartition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} parts", self.parts.len())
     }
 }
 
-impl PartitionStream for Share {
+impl PartitionStream for FilePartition {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -241,22 +233,11 @@ impl PartitionStream for Share {
             async move {
                 // Verification is CPU-bound, so it runs outside the async runtime's threads.
                 let read = tokio::task::spawn_blocking(move || {
-                    let file = files.get(file)?;
-                    Some(file.part(part).map(|scanned| {
-                        scanned.map(|scanned| {
-                            if let Some(error) = &scanned.first_refusal {
-                                tracing::warn!(file = file.uri(), refused = scanned.refused, first = %error, "grains \
-                                    refused");
-                            }
-                            scanned.rows
-                        })
-                    }))
+                    files
+                        .get(file)
+                        .map_or(Ok(None), |file| read_part(file, part))
                 });
-                match read.await.map_err(external)? {
-                    Some(Ok(Some(rows))) => Ok(Some(rows)),
-                    Some(Err(error)) => Err(external(error)),
-                    Some(Ok(None)) | None => Ok(None),
-                }
+                read.await.map_err(external)?
             }
         });
         let batches = batches.filter_map(|batch| std::future::ready(batch.transpose()));
@@ -265,4 +246,20 @@ impl PartitionStream for Share {
             batches,
         ))
     }
+}
+
+/// Reads one part of a file and logs refused grains; `None` if the part has no rows.
+fn read_part(file: &FileScan, part: usize) -> Result<Option<RecordBatch>> {
+    let Some(scanned) = file.part(part).map_err(external)? else {
+        return Ok(None);
+    };
+    if let Some(error) = &scanned.first_refusal {
+        tracing::warn!(
+            file = file.uri(),
+            refused = scanned.refused,
+            first = %error,
+            "grains refused"
+        );
+    }
+    Ok(Some(scanned.rows))
 }

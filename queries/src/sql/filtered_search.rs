@@ -3,16 +3,18 @@
 //! The search runs with increasing limits until enough of its rows pass the filters or it returns
 //! no more rows, so a filter never makes the result shorter than it has to be.
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::PhysicalExpr;
 use gristmill_engine::index::fulltext::SearchTerms;
 
-use super::search::{GrainSource, ScoredRow, search_schema};
+use super::search_results::{GrainSource, ScoredRow, search_schema};
 
 /// Factor by which the search limit grows when too few rows pass.
 const WIDENING_FACTOR: usize = 8;
@@ -65,12 +67,7 @@ pub(super) async fn top_matching(
         return search.top(limit).await;
     };
     let schema = search_schema();
-    let mut columns: Vec<usize> = condition
-        .column_refs()
-        .iter()
-        .filter_map(|column| schema.index_of(column.name()).ok())
-        .collect();
-    columns.sort_unstable();
+    let columns = columns_of(&condition, &schema);
     let condition =
         state.create_physical_expr(condition, &DFSchema::try_from(schema.project(&columns)?)?)?;
     let (mut depth, mut before) = (limit, 0);
@@ -81,18 +78,37 @@ pub(super) async fn top_matching(
         let (found, rows) = source
             .ordered_rows(state, &found, &terms, Some(&columns))
             .await?;
-        let holds = condition.evaluate(&rows)?.into_array(rows.num_rows())?;
-        let holds = holds.as_boolean();
-        let passed: Vec<ScoredRow> = found
-            .into_iter()
-            .enumerate()
-            .filter(|(row, _)| holds.is_valid(*row) && holds.value(*row))
-            .map(|(_, found)| found)
-            .take(limit)
-            .collect();
+        let mut passed = matching(found, &rows, condition.as_ref())?;
+        passed.truncate(limit);
         if is_all || passed.len() == limit {
             return Ok((terms, passed));
         }
         depth = depth.saturating_mul(WIDENING_FACTOR);
     }
+}
+
+/// Returns the positions in `schema` of the columns that `condition` reads, ascending.
+fn columns_of(condition: &Expr, schema: &SchemaRef) -> Vec<usize> {
+    let mut columns: Vec<usize> = condition
+        .column_refs()
+        .iter()
+        .filter_map(|column| schema.index_of(column.name()).ok())
+        .collect();
+    columns.sort_unstable();
+    columns
+}
+
+/// Returns those of `found` whose row in `rows` satisfies `condition`.
+fn matching(
+    found: Vec<ScoredRow>,
+    rows: &RecordBatch,
+    condition: &dyn PhysicalExpr,
+) -> Result<Vec<ScoredRow>> {
+    let verdicts = condition.evaluate(rows)?.into_array(rows.num_rows())?;
+    let verdicts = verdicts.as_boolean().iter();
+    let passed = found
+        .into_iter()
+        .zip(verdicts)
+        .filter(|(_, verdict)| *verdict == Some(true));
+    Ok(passed.map(|(found, _)| found).collect())
 }

@@ -81,10 +81,10 @@ pub(super) async fn read_from_indexes(
     if count > MAX_ROWS {
         return None;
     }
-    let states = columns
+    let reads_triples = columns
         .iter()
         .any(|column| matches!(column, CoveredColumn::Part(_)));
-    let patterns = match states {
+    let patterns = match reads_triples {
         true => Some(triple_patterns(conditions).filter(|_| !conditions.leaves_triple_open())?),
         false => None,
     };
@@ -94,25 +94,29 @@ pub(super) async fn read_from_indexes(
         .collect();
     let facts = sidecars.row_metadata(location, segments).await?;
     for ((segment, rows), facts) in segments.iter().zip(rows).zip(facts.iter()) {
-        let stated = match &patterns {
-            Some(patterns) if !rows.is_empty() => Some((
-                sidecars.hexastore(location, segment).await?,
-                patterns.as_slice(),
-            )),
+        let triples = match &patterns {
+            Some(patterns) if !rows.is_empty() => {
+                let store = sidecars.hexastore(location, segment).await?;
+                Some((store, patterns.as_slice()))
+            }
             _ => None,
         };
-        append(
-            &mut columns,
-            rows,
-            facts,
-            stated
-                .as_ref()
-                .map(|(store, patterns)| (&**store, *patterns)),
-        )?;
+        let triples = triples.as_ref();
+        let triples = triples.map(|(store, patterns)| (&**store, *patterns));
+        append(&mut columns, rows, facts, triples)?;
     }
+    finish(columns, schema, count)
+}
+
+/// Builds the batch of `count` rows.
+fn finish(
+    columns: Vec<(CoveredColumn, ColumnBuilder)>,
+    schema: &SchemaRef,
+    count: usize,
+) -> Option<RecordBatch> {
     let arrays = columns
         .into_iter()
-        .map(|(_, cells)| cells.finish())
+        .map(|(_, builder)| builder.finish())
         .collect();
     let options = RecordBatchOptions::new().with_row_count(Some(count));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).ok()

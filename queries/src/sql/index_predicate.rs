@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use gristmill_engine::text::Terms;
@@ -118,11 +117,7 @@ pub(super) fn restricted_values<C: PartialEq>(
         _ => None,
     };
     match filter {
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::Eq,
-            right,
-        }) => {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Eq => {
             let (column, value) = match (column(left), column(right)) {
                 (Some(column), None) => (column, text(right)?),
                 (None, Some(column)) => (column, text(left)?),
@@ -130,23 +125,16 @@ pub(super) fn restricted_values<C: PartialEq>(
             };
             Some((column, BTreeSet::from([value])))
         }
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::Or,
-            right,
-        }) => {
-            let ((column, mut either), (other, or)) = (
-                restricted_values(left, known)?,
-                restricted_values(right, known)?,
-            );
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Or => {
+            let (column, mut either) = restricted_values(left, known)?;
+            let (other, or) = restricted_values(right, known)?;
             either.extend(or);
             (column == other).then_some((column, either))
         }
-        Expr::InList(InList {
-            expr,
-            list,
-            negated: false,
-        }) => Some((column(expr)?, list.iter().map(text).collect::<Option<_>>()?)),
+        Expr::InList(list) if !list.negated => {
+            let values = list.list.iter().map(text).collect::<Option<_>>()?;
+            Some((column(&list.expr)?, values))
+        }
         _ => None,
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn candidate_rows(
     segments: &[Segment],
     conditions: &IndexPredicate,
 ) -> Vec<CandidateRows> {
-    let wanted = IndexLookups::of(conditions);
+    let lookups = IndexLookups::of(conditions);
     let mut texts = match conditions.words() {
         Some(words) => rows_with_terms(sidecars, location, segments, words)
             .await
@@ -82,13 +82,14 @@ pub(super) async fn candidate_rows(
                 .map_or(CandidateRows::All, CandidateRows::Listed)
         })
         .collect();
-    let asked = segments.iter().zip(by_words);
-    let asked: Vec<_> = asked
+    let pruned: Vec<_> = segments
+        .iter()
+        .zip(by_words)
         .map(|(segment, rows)| {
-            candidate_rows_of_segment(sidecars, location, segment, &wanted, rows)
+            candidate_rows_of_segment(sidecars, location, segment, &lookups, rows)
         })
         .collect();
-    stream::iter(asked)
+    stream::iter(pruned)
         .buffered(CONCURRENT_SEGMENTS)
         .collect()
         .await
@@ -113,13 +114,13 @@ async fn rows_with_terms(
 /// Look-ups that are the same for every segment.
 struct IndexLookups {
     /// Triple patterns (subject, relation, object); `None` if the triple index isn't used.
-    statements: Option<Vec<[Option<String>; 3]>>,
+    triples: Option<Vec<[Option<String>; 3]>>,
     addresses: Option<Vec<ContentAddress>>,
 }
 
 impl IndexLookups {
     fn of(conditions: &IndexPredicate) -> IndexLookups {
-        let statements = (!conditions.leaves_triple_open())
+        let triples = (!conditions.leaves_triple_open())
             .then(|| triple_patterns(conditions))
             .flatten();
         // A text that isn't an address matches no grain.
@@ -129,10 +130,7 @@ impl IndexLookups {
                 .filter_map(|value| value.parse().ok())
                 .collect()
         });
-        IndexLookups {
-            statements,
-            addresses,
-        }
+        IndexLookups { triples, addresses }
     }
 }
 
@@ -173,19 +171,19 @@ async fn candidate_rows_of_segment(
     sidecars: &SidecarCache,
     location: &LakeLocation,
     segment: &Segment,
-    wanted: &IndexLookups,
+    lookups: &IndexLookups,
     mut selected: CandidateRows,
 ) -> CandidateRows {
-    if let Some(addresses) = &wanted.addresses
+    if let Some(addresses) = &lookups.addresses
         && selected.may_match()
         && let Some(index) = sidecars.addresses(location, segment).await
     {
         selected = selected.intersect(rows_of(&index, addresses));
     }
-    if let Some(statements) = &wanted.statements
+    if let Some(triples) = &lookups.triples
         && selected.may_match()
         && let Some(store) = sidecars.hexastore(location, segment).await
-        && let Some(rows) = rows_with(&store, statements)
+        && let Some(rows) = rows_with(&store, triples)
     {
         selected = selected.intersect(rows);
     }
@@ -201,10 +199,10 @@ fn rows_of(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<u32> {
     rows
 }
 
-/// Returns the rows that match one of `statements`; `None` if there are so many that reading the
+/// Returns the rows that match one of `triples`; `None` if there are so many that reading the
 /// whole segment is cheaper.
-fn rows_with(store: &Hexastore, statements: &[[Option<String>; 3]]) -> Option<Vec<u32>> {
-    let patterns = statements
+fn rows_with(store: &Hexastore, triples: &[[Option<String>; 3]]) -> Option<Vec<u32>> {
+    let patterns = triples
         .iter()
         .map(|parts| TriplePattern::from(parts.each_ref().map(Option::as_deref)));
     let count: usize = patterns
@@ -274,31 +272,29 @@ impl PruningStats {
 
 impl fmt::Display for PruningStats {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |indexed: &[IndexedColumn]| {
-            indexed
-                .iter()
-                .map(|column| column.name())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let (addresses, statements): (Vec<_>, Vec<_>) = self
+        let (addresses, triples): (Vec<IndexedColumn>, Vec<IndexedColumn>) = self
             .columns
             .iter()
-            .partition(|column| **column == IndexedColumn::Address);
-        let mut asked = Vec::new();
-        if !self.words.is_empty() {
-            asked.push(format!("fulltext({})", self.words.join(", ")));
-        }
-        if !statements.is_empty() {
-            asked.push(format!("hexastore({})", names(&statements)));
-        }
-        if !addresses.is_empty() {
-            asked.push(format!("addresses({})", names(&addresses)));
-        }
+            .copied()
+            .partition(|column| *column == IndexedColumn::Address);
+        let names = |columns: Vec<IndexedColumn>| -> Vec<&str> {
+            columns.into_iter().map(IndexedColumn::name).collect()
+        };
+        let words = self.words.iter().map(String::as_str).collect();
+        let indexes: [(&str, Vec<&str>); 3] = [
+            ("fulltext", words),
+            ("hexastore", names(triples)),
+            ("addresses", names(addresses)),
+        ];
+        let used: Vec<String> = indexes
+            .iter()
+            .filter(|(_, keys)| !keys.is_empty())
+            .map(|(index, keys)| format!("{index}({})", keys.join(", ")))
+            .collect();
         write!(
             out,
             "index={}: {} of {} rows in {} of {} segments",
-            asked.join(" and "),
+            used.join(" and "),
             self.rows,
             self.rows_in_all,
             self.segments - self.dropped,

@@ -94,12 +94,8 @@ impl LazySchema {
         if let Some(planned) = view.planned.get() {
             return Ok(Arc::clone(planned));
         }
-        let state = (self.session)().ok_or_else(|| {
-            plan_datafusion_err!(
-                "the view `{name}` can't be planned: its session \
-                                                 was dropped"
-            )
-        })?;
+        let state = (self.session)()
+            .ok_or_else(|| plan_datafusion_err!("the session of the view `{name}` was dropped"))?;
         let plan = coerced(state.create_logical_plan(&view.query).await?)?;
         // Concurrent callers plan the same query; the first result is kept.
         let planned =

@@ -64,8 +64,7 @@ impl TableFunctionImpl for LineageFunction {
             (LineageFunction::Provenance, Some([address, depth])) => (address, depth_of(depth)?),
             (LineageFunction::History, _) => {
                 return Err(plan_datafusion_err!(
-                    "history takes one argument, an address as 64 hex \
-                                                 digits"
+                    "history takes one address of 64 hex digits"
                 ));
             }
             (LineageFunction::Provenance, _) => {
@@ -191,26 +190,22 @@ async fn supersessions(
         .filter(col(column).in_list(among, false))?
         .collect()
         .await?;
-    let mut rows = Vec::new();
-    for batch in found {
-        let (old, new) = (
-            batch.column(0).as_string::<i32>(),
-            batch.column(1).as_string::<i32>(),
-        );
-        let at = batch.column(2).as_primitive::<TimestampMicrosecondType>();
-        for row in 0..batch.num_rows() {
-            let at = at.is_valid(row).then(|| at.value(row));
-            rows.push(Supersession {
-                old: old.value(row).to_owned(),
-                new: new.value(row).to_owned(),
-                at,
-            });
-        }
-    }
+    let mut rows: Vec<Supersession> = found.iter().flat_map(supersessions_of).collect();
     rows.sort_by(|left, right| {
         (left.at, &left.old, &left.new).cmp(&(right.at, &right.old, &right.new))
     });
     Ok(rows)
+}
+
+fn supersessions_of(batch: &RecordBatch) -> impl Iterator<Item = Supersession> {
+    let old = batch.column(0).as_string::<i32>();
+    let new = batch.column(1).as_string::<i32>();
+    let at = batch.column(2).as_primitive::<TimestampMicrosecondType>();
+    (0..batch.num_rows()).map(move |row| Supersession {
+        old: old.value(row).to_owned(),
+        new: new.value(row).to_owned(),
+        at: at.is_valid(row).then(|| at.value(row)),
+    })
 }
 
 /// Returns all versions of `address`, oldest first: step 0 is the grain itself, earlier versions
@@ -220,33 +215,7 @@ async fn history(
     address: &str,
     schema: SchemaRef,
 ) -> Result<RecordBatch> {
-    let mut seen = HashSet::from([address.to_owned()]);
-    let mut versions = vec![(0_i64, address.to_owned())];
-    for direction in [-1, 1] {
-        let mut level = vec![address.to_owned()];
-        let mut step = 0;
-        while !level.is_empty() && step < DEPTH_LIMIT {
-            step += 1;
-            let known = if direction < 0 {
-                "superseded_by"
-            } else {
-                "content_address"
-            };
-            let found = supersessions(context, known, &level).await?;
-            let next = found
-                .into_iter()
-                .map(|found| if direction < 0 { found.old } else { found.new });
-            level = next
-                .filter(|address| seen.insert(address.clone()))
-                .collect();
-            versions.extend(
-                level
-                    .iter()
-                    .map(|address| (direction * step, address.clone())),
-            );
-        }
-    }
-    versions.sort_by_key(|(step, _)| *step);
+    let versions = versions_of(context, address).await?;
     let addresses: Vec<String> = versions
         .iter()
         .map(|(_, address)| address.clone())
@@ -256,27 +225,46 @@ async fn history(
         // The earliest successor counts.
         ends.entry(end.old.clone()).or_insert(end);
     }
-    let end_of = |address: &String| ends.get(address);
+    let ends: Vec<Option<&Supersession>> =
+        addresses.iter().map(|address| ends.get(address)).collect();
+    let successors = ends.iter().map(|end| end.map(|end| &end.new));
+    let instants = ends.iter().map(|end| end.and_then(|end| end.at));
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(
             versions.iter().map(|(step, _)| *step),
         )),
         Arc::new(StringArray::from_iter_values(&addresses)),
-        Arc::new(StringArray::from_iter(
-            addresses
-                .iter()
-                .map(|address| end_of(address).map(|end| &end.new)),
-        )),
-        Arc::new(
-            TimestampMicrosecondArray::from_iter(
-                addresses
-                    .iter()
-                    .map(|address| end_of(address).and_then(|end| end.at)),
-            )
-            .with_timezone("UTC"),
-        ),
+        Arc::new(StringArray::from_iter(successors)),
+        Arc::new(TimestampMicrosecondArray::from_iter(instants).with_timezone("UTC")),
     ];
     Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+/// Returns the versions of `address` and their steps, ordered by step.
+async fn versions_of(context: &SessionContext, address: &str) -> Result<Vec<(i64, String)>> {
+    let mut seen = HashSet::from([address.to_owned()]);
+    let mut versions = vec![(0_i64, address.to_owned())];
+    for direction in [-1, 1] {
+        let column = match direction {
+            -1 => "superseded_by",
+            _ => "content_address",
+        };
+        let mut level = vec![address.to_owned()];
+        let mut step = 0;
+        while !level.is_empty() && step < DEPTH_LIMIT {
+            step += 1;
+            let found = supersessions(context, column, &level).await?;
+            level = found
+                .into_iter()
+                .map(|found| if direction < 0 { found.old } else { found.new })
+                .filter(|address| seen.insert(address.clone()))
+                .collect();
+            let found = level.iter().cloned();
+            versions.extend(found.map(|address| (direction * step, address)));
+        }
+    }
+    versions.sort_by_key(|(step, _)| *step);
+    Ok(versions)
 }
 
 /// A grain from which another was derived.
@@ -294,6 +282,29 @@ async fn provenance(
     depth: i64,
     schema: SchemaRef,
 ) -> Result<RecordBatch> {
+    let sources = transitive_sources(context, address, depth).await?;
+    let types = types_of(context, sources.iter().map(|source| source.address.clone())).await?;
+    let text = |value: fn(&ProvenanceSource) -> Option<&String>| -> ArrayRef {
+        Arc::new(StringArray::from_iter(sources.iter().map(value)))
+    };
+    let depths = sources.iter().map(|source| source.depth);
+    let types = sources.iter().map(|source| types.get(&source.address));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(depths)),
+        text(|source| Some(&source.address)),
+        text(|source| source.used_by.as_ref()),
+        text(|source| source.link.as_ref()),
+        Arc::new(StringArray::from_iter(types)),
+    ];
+    Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+/// Returns the sources of `address` level by level, the grain itself first.
+async fn transitive_sources(
+    context: &SessionContext,
+    address: &str,
+    depth: i64,
+) -> Result<Vec<ProvenanceSource>> {
     let mut seen = HashSet::from([address.to_owned()]);
     let mut sources = vec![ProvenanceSource {
         depth: 0,
@@ -315,25 +326,7 @@ async fn provenance(
         }
         level = next;
     }
-    let types = types_of(context, sources.iter().map(|source| source.address.clone())).await?;
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(
-            sources.iter().map(|source| source.depth),
-        )),
-        Arc::new(StringArray::from_iter_values(
-            sources.iter().map(|source| &source.address),
-        )),
-        Arc::new(StringArray::from_iter(
-            sources.iter().map(|source| source.used_by.as_ref()),
-        )),
-        Arc::new(StringArray::from_iter(
-            sources.iter().map(|source| source.link.as_ref()),
-        )),
-        Arc::new(StringArray::from_iter(
-            sources.iter().map(|source| types.get(&source.address)),
-        )),
-    ];
-    Ok(RecordBatch::try_new(schema, columns)?)
+    Ok(sources)
 }
 
 const SOURCES: &str = "

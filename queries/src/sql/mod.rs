@@ -23,6 +23,7 @@
 //! | `indexed_file_source` | How does EXPLAIN show which sidecars were used? |
 //! | `unseal` | How are sealed (encrypted) rows read? |
 //! | `search` | `search(text, k)` and the standard response to a search |
+//! | `search_results` | How are the rows of search results read? |
 //! | `filtered_search` | How are the `k` best rows found that also pass a WHERE clause? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
@@ -70,6 +71,7 @@ mod point_lookup;
 mod scalar_functions;
 mod script;
 mod search;
+mod search_results;
 mod select_grains;
 mod system_tables;
 mod unseal;
@@ -84,7 +86,7 @@ use datafusion::error::Result;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
 use gristmill_engine::index::SidecarCache;
@@ -101,6 +103,7 @@ use cost_functions::CostUsd;
 use crate::exec::LifecycleCache;
 
 pub use allowlist::{FileAccess, StatementError};
+#[cfg(feature = "rego")]
 pub(crate) use cmf_views::MessageContext;
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
@@ -135,7 +138,7 @@ pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 
 /// Limit of the session's cache of Parquet footers and page indexes, in bytes. A segment of half a
 /// million grains needs about two megabytes.
-const KEPT_METADATA: usize = 512 << 20;
+const METADATA_CACHE_BYTES: usize = 512 << 20;
 
 /// Returns a context with the functions that need no lake: scalar and JSON functions, and `mg_file`
 /// and `transcript_file` if the options allow them. Unless [`FileAccess::ReadAndWrite`] is set, it
@@ -144,38 +147,9 @@ const KEPT_METADATA: usize = 512 << 20;
 /// # Errors
 /// [`DataFusionError`] if the runtime can't be created.
 pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
-    let mut config = SessionConfig::new()
-        .with_information_schema(true)
-        .set_bool("datafusion.execution.parquet.pushdown_filters", true)
-        .set_bool("datafusion.execution.parquet.reorder_filters", true)
-        // In PostgreSQL `a ->> 'b' = 'c'` compares the result of `->>`.
-        .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
-        .with_extension(Arc::new(options.files));
-    if options.threads > 0 {
-        config = config.with_target_partitions(options.threads);
-    }
-    let kept = options
-        .memory
-        .map_or(KEPT_METADATA, |memory| KEPT_METADATA.min(memory / 4));
-    let mut runtime = RuntimeEnvBuilder::new()
-        .with_metadata_cache_limit(kept)
-        .with_disk_manager_builder(
-            DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory),
-        );
-    if let Some(memory) = options.memory {
-        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
-    }
-    let runtime = runtime.build_arc()?;
-    if options.files < FileAccess::ReadAndWrite {
-        // The allowlist refuses statements that would use this store; without it, code that
-        // bypasses the allowlist can't use it either.
-        runtime
-            .object_store_registry
-            .deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
-    }
     let mut state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime)
+        .with_config(session_config(options))
+        .with_runtime_env(runtime_env(options)?)
         .with_default_features();
     state
         .expr_planners()
@@ -194,6 +168,43 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     Ok(context)
 }
 
+fn session_config(options: &SqlOptions) -> SessionConfig {
+    let config = SessionConfig::new()
+        .with_information_schema(true)
+        .set_bool("datafusion.execution.parquet.pushdown_filters", true)
+        .set_bool("datafusion.execution.parquet.reorder_filters", true)
+        // In PostgreSQL `a ->> 'b' = 'c'` compares the result of `->>`.
+        .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
+        .with_extension(Arc::new(options.files));
+    match options.threads {
+        0 => config,
+        threads => config.with_target_partitions(threads),
+    }
+}
+
+fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
+    let metadata_limit = options.memory.map_or(METADATA_CACHE_BYTES, |memory| {
+        METADATA_CACHE_BYTES.min(memory / 4)
+    });
+    let mut runtime = RuntimeEnvBuilder::new()
+        .with_metadata_cache_limit(metadata_limit)
+        .with_disk_manager_builder(
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory),
+        );
+    if let Some(memory) = options.memory {
+        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
+    }
+    let runtime = runtime.build_arc()?;
+    if options.files < FileAccess::ReadAndWrite {
+        // The allowlist refuses statements that would use this store; without it, code that
+        // bypasses the allowlist can't use it either.
+        runtime
+            .object_store_registry
+            .deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
+    }
+    Ok(runtime)
+}
+
 /// Returns a context with all tables, views and functions of `lake`, at the version that the handle
 /// has loaded.
 ///
@@ -208,34 +219,22 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         .set_extension(Arc::new(LifecycleCache::default()));
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
-    let stored = [
-        (GRAINS, &lake.grains, grains_schema()),
+    let grains = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store.clone())?;
+    register_grains(&context, lake, grains, options)?;
+    for (name, table, schema) in [
         (STATE, &lake.state, state_schema()),
         (REJECTS, &lake.rejects, rejects_schema()),
         (AUDIT, &lake.audit, audit_schema()),
-    ];
-    for (name, table, schema) in stored {
-        let mut provider = LakeTable::new(lake, table.clone(), schema, store.clone())?;
-        if name == GRAINS {
-            provider = provider.with_sidecars(SidecarCache::of(lake));
-        }
-        let provider = Arc::new(provider);
-        if name == GRAINS {
-            let source = search::GrainSource {
-                lake: lake.clone(),
-                grains: Arc::clone(&provider),
-            };
-            search::register(&context, &source);
-            vectors::register(&context, &source, options.embedder.clone());
-        }
-        context.register_table(name, provider)?;
+    ] {
+        let provider = LakeTable::new(lake, table.clone(), schema, store.clone())?;
+        context.register_table(name, Arc::new(provider))?;
     }
     let sources: Arc<dyn TableProvider> = match &lake.sources {
         Some(sources) => Arc::new(LakeTable::new(
             lake,
             sources.clone(),
             sources_schema(),
-            store.clone(),
+            store,
         )?),
         None => Arc::new(EmptyTable::new(sources_schema())),
     };
@@ -243,6 +242,24 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
     system_tables::register(&context, lake)?;
     register_views(&context, options)?;
     Ok(context)
+}
+
+/// Registers `grains` and the search functions over it.
+fn register_grains(
+    context: &SessionContext,
+    lake: &Lake,
+    grains: LakeTable,
+    options: &SqlOptions,
+) -> Result<()> {
+    let grains = Arc::new(grains.with_sidecars(SidecarCache::of(lake)));
+    let source = search_results::GrainSource {
+        lake: lake.clone(),
+        grains: Arc::clone(&grains),
+    };
+    search::register(context, &source);
+    vectors::register(context, &source, options.embedder.clone());
+    context.register_table(GRAINS, grains)?;
+    Ok(())
 }
 
 /// Registers what is derived from the stored tables, which must be registered already: the views,

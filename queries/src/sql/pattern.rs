@@ -31,8 +31,7 @@ impl TableFunctionImpl for PatternFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage = || {
             plan_datafusion_err!(
-                "{PATTERN} takes a subject, a relation and an object; NULL \
-                                  matches any value"
+                "{PATTERN} takes subject, relation and object; NULL matches any value"
             )
         };
         let [subject, relation, object] = args.exprs() else {

@@ -5,37 +5,28 @@
 //! 10) that pass the query's conditions: those that WHERE puts on the columns of the function. A
 //! join applies to the result.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, ListBuilder, RecordBatch, RecordBatchOptions,
-    StringArray, StringBuilder, UInt32Array,
-};
-use arrow::compute::{cast, concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, Field as ArrowField, Float64Type, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{
-    Result, ScalarValue, exec_err, internal_datafusion_err, plan_datafusion_err,
-};
+use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_engine::index::SidecarCache;
-use gristmill_engine::index::fulltext::{Highlight, SearchTerms, TextHit, TextQuery, highlight};
+use gristmill_engine::index::fulltext::{SearchTerms, TextQuery};
 use gristmill_engine::lake::Lake;
-use gristmill_engine::text::with_grain;
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use serde::Serialize;
 
 use super::as_of::literal_value;
 use super::external;
 use super::filtered_search::{RankedSearch, filter_pushdown, top_matching};
-use super::lake_table::LakeTable;
+use super::search_results::{GrainSource, ScoredRow, search_schema};
 
 pub(super) const SEARCH: &str = "search";
 
@@ -72,7 +63,7 @@ pub struct SearchResult {
     pub snippet: Option<String>,
 }
 
-/// How a text is matched.
+/// Kind of matching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SearchMode {
     /// By its terms (full text).
@@ -192,19 +183,6 @@ pub(super) fn register(context: &SessionContext, source: &GrainSource) {
     );
 }
 
-/// The lake and its `grains` table, which searches read.
-#[derive(Clone)]
-pub(super) struct GrainSource {
-    pub(super) lake: Lake,
-    pub(super) grains: Arc<LakeTable>,
-}
-
-impl fmt::Debug for GrainSource {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "grains of {}", self.lake.location().name())
-    }
-}
-
 #[derive(Debug)]
 struct SearchFunction {
     source: GrainSource,
@@ -259,22 +237,6 @@ struct SearchTable {
     limit: usize,
 }
 
-/// Returns the schema of search results: score, snippet and matched fields, then the columns of
-/// `grains`.
-pub(super) fn search_schema() -> SchemaRef {
-    let list = DataType::List(Arc::new(ArrowField::new("element", DataType::Utf8, true)));
-    let own = [
-        ArrowField::new("score", DataType::Float64, false),
-        ArrowField::new("snippet", DataType::Utf8, true),
-        ArrowField::new("matched_fields", list, false),
-    ];
-    let grains = grains_schema();
-    let grains = grains.fields().iter().map(|field| field.as_ref().clone());
-    Arc::new(Schema::new(
-        own.into_iter().chain(grains).collect::<Vec<_>>(),
-    ))
-}
-
 #[async_trait]
 impl TableProvider for SearchTable {
     fn schema(&self) -> SchemaRef {
@@ -324,191 +286,4 @@ impl RankedSearch for SearchTable {
         let (terms, hits) = found.map_err(external)?;
         Ok((terms, hits.iter().map(ScoredRow::from).collect()))
     }
-}
-
-/// A matching row with its score.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct ScoredRow {
-    /// Position of its segment in the lake.
-    pub(super) segment: usize,
-    pub(super) row: u32,
-    pub(super) score: f64,
-}
-
-impl From<&TextHit> for ScoredRow {
-    fn from(hit: &TextHit) -> ScoredRow {
-        ScoredRow {
-            segment: hit.segment,
-            row: hit.row,
-            score: hit.score,
-        }
-    }
-}
-
-impl GrainSource {
-    /// Returns the rows of `found` with the columns of [`search_schema`] that `projection` selects,
-    /// best first; rows of equal score are ordered by address.
-    pub(super) async fn rows(
-        &self,
-        state: &dyn Session,
-        found: &[ScoredRow],
-        terms: &SearchTerms,
-        projection: Option<&Vec<usize>>,
-    ) -> Result<RecordBatch> {
-        Ok(self.ordered_rows(state, found, terms, projection).await?.1)
-    }
-
-    /// Like [`GrainSource::rows`]; also returns `found` in the order of the rows.
-    pub(super) async fn ordered_rows(
-        &self,
-        state: &dyn Session,
-        found: &[ScoredRow],
-        terms: &SearchTerms,
-        projection: Option<&Vec<usize>>,
-    ) -> Result<(Vec<ScoredRow>, RecordBatch)> {
-        let schema = search_schema();
-        let wanted: Vec<usize> = projection
-            .cloned()
-            .unwrap_or_else(|| (0..schema.fields().len()).collect());
-        let own = schema.fields().len() - grains_schema().fields().len();
-        let shows = wanted.contains(&SNIPPET) || wanted.contains(&MATCHED_FIELDS);
-        let needed: Vec<usize> = (0..grains_schema().fields().len())
-            .filter(|column| {
-                wanted.contains(&(own + column))
-                    || *column == IdentityColumn::ContentAddress as usize
-                    || (shows && *column == IdentityColumn::Blob as usize)
-            })
-            .collect();
-        let (found, grains) = self.read(state, found, &needed).await?;
-        let scores = Float64Array::from_iter_values(found.iter().map(|found| found.score));
-        let shown = if shows {
-            highlights(&grains, terms)
-        } else {
-            Vec::new()
-        };
-        let own = search_columns(scores, &shown, grains.num_rows());
-        let column = |column: &usize| match own.get(*column) {
-            Some(column) => Some(Arc::clone(column)),
-            None => grains
-                .column_by_name(schema.fields().get(*column)?.name())
-                .cloned(),
-        };
-        let columns: Option<Vec<ArrayRef>> = wanted.iter().map(column).collect();
-        let columns = columns.ok_or_else(|| {
-            internal_datafusion_err!(
-                "a column of `grains` is missing in the \
-                                                            batch"
-            )
-        })?;
-        let rows = RecordBatchOptions::new().with_row_count(Some(grains.num_rows()));
-        let rows =
-            RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?;
-        Ok((found, rows))
-    }
-
-    /// Returns `found`, best first, and the columns `needed` of `grains` in the same order.
-    async fn read(
-        &self,
-        state: &dyn Session,
-        found: &[ScoredRow],
-        needed: &[usize],
-    ) -> Result<(Vec<ScoredRow>, RecordBatch)> {
-        let mut by_segment: BTreeMap<usize, BTreeMap<u32, f64>> = BTreeMap::new();
-        for found in found {
-            by_segment
-                .entry(found.segment)
-                .or_default()
-                .insert(found.row, found.score);
-        }
-        let (mut ordered, mut batches) = (Vec::new(), Vec::new());
-        for (segment, rows) in by_segment {
-            let places: Vec<u32> = rows.keys().copied().collect();
-            batches.extend(self.grains.rows_at(state, segment, &places, needed).await?);
-            ordered.extend(rows.into_iter().map(|(row, score)| ScoredRow {
-                segment,
-                row,
-                score,
-            }));
-        }
-        let grains = concat_batches(&Arc::new(grains_schema().project(needed)?), &batches)?;
-        if grains.num_rows() != ordered.len() {
-            return exec_err!(
-                "an index refers to rows that its segment doesn't have; `gristmill reindex --all` \
-                 rebuilds it"
-            );
-        }
-        let order = rank(&ordered, &grains)?;
-        let ordered = order
-            .iter()
-            .filter_map(|at| ordered.get(*at as usize).copied())
-            .collect();
-        Ok((
-            ordered,
-            take_record_batch(&grains, &UInt32Array::from(order))?,
-        ))
-    }
-}
-
-/// Positions of columns in [`search_schema`].
-const SNIPPET: usize = 1;
-const MATCHED_FIELDS: usize = 2;
-
-/// Returns the positions of rows ordered by score, then by address.
-fn rank(found: &[ScoredRow], grains: &RecordBatch) -> Result<Vec<u32>> {
-    let addresses = grains.column_by_name(IdentityColumn::ContentAddress.name());
-    let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
-    let addresses = addresses.ok_or_else(|| {
-        internal_datafusion_err!(
-            "the column `content_address` \
-        is missing in the batch"
-        )
-    })?;
-    let mut order: Vec<u32> = (0..found.len() as u32).collect();
-    order.sort_by(|left, right| {
-        let (left, right) = (*left as usize, *right as usize);
-        let score = |at: usize| found.get(at).map(|found| found.score);
-        let by_score = score(right)
-            .partial_cmp(&score(left))
-            .unwrap_or(std::cmp::Ordering::Equal);
-        by_score.then_with(|| addresses.value(left).cmp(addresses.value(right)))
-    });
-    Ok(order)
-}
-
-fn highlights(grains: &RecordBatch, terms: &SearchTerms) -> Vec<Highlight> {
-    let blobs = grains
-        .column_by_name(IdentityColumn::Blob.name())
-        .and_then(|column| column.as_binary_opt::<i32>());
-    let shown = |blob| with_grain(blob, |grain| Some(highlight(grain, terms))).unwrap_or_default();
-    blobs
-        .into_iter()
-        .flatten()
-        .map(|blob| blob.map(shown).unwrap_or_default())
-        .collect()
-}
-
-/// Builds the columns score, snippet and matched fields of `rows` rows.
-fn search_columns(scores: Float64Array, shown: &[Highlight], rows: usize) -> Vec<ArrayRef> {
-    let mut fields = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new(
-        "element",
-        DataType::Utf8,
-        true,
-    ));
-    for row in 0..rows {
-        for field in shown.get(row).map_or(&[][..], |shown| &shown.fields) {
-            fields.values().append_value(field.name());
-        }
-        fields.append(true);
-    }
-    let snippets = (0..rows).map(|row| {
-        shown
-            .get(row)
-            .map(|shown| &*shown.snippet)
-            .filter(|text| !text.is_empty())
-    });
-    vec![
-        Arc::new(scores),
-        Arc::new(StringArray::from_iter(snippets)),
-        Arc::new(fields.finish()),
-    ]
 }

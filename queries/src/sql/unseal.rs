@@ -60,7 +60,7 @@ impl Unsealer {
         names.iter().map(|name| Ok(whole.index_of(name)?)).collect()
     }
 
-    /// Returns the rows of `stored`, opened. `erased` says what happens to rows whose key was
+    /// Returns the rows of `stored`, opened. `erased` determines what happens to rows whose key was
     /// destroyed.
     pub(super) fn open(&self, stored: &RecordBatch, erased: ErasedRows) -> Result<RecordBatch> {
         let names: Vec<&str> = self

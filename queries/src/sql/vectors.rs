@@ -23,7 +23,8 @@ use gristmill_engine::index::vectors::embed::Embedder;
 
 use super::external;
 use super::filtered_search::{RankedSearch, filter_pushdown, top_matching};
-use super::search::{GrainSource, ScoredRow, limit_literal, search_schema, text_literal};
+use super::search::{limit_literal, text_literal};
+use super::search_results::{GrainSource, ScoredRow, search_schema};
 
 /// Registers both functions.
 pub(super) fn register(
@@ -77,6 +78,36 @@ enum VectorQuery {
     Text(String, Arc<dyn Embedder>),
 }
 
+impl VectorQuery {
+    /// Returns the vector; embeds a text, which blocks.
+    fn into_vector(self) -> Result<Vec<f32>> {
+        match self {
+            VectorQuery::Vector(vector) => Ok(vector),
+            VectorQuery::Text(text, embedder) => Ok(embedder
+                .embed(&[text])
+                .map_err(external)?
+                .pop()
+                .unwrap_or_default()),
+        }
+    }
+}
+
+impl VectorFunction {
+    /// Interprets the first argument: a vector, or a text for the session's embedder.
+    fn query_of(&self, text: &str) -> Result<VectorQuery> {
+        let name = self.kind.name();
+        match (serde_json::from_str::<Vec<f32>>(text), &self.embedder) {
+            (Ok(vector), _) if self.kind == VectorFunctionKind::Vector => {
+                Ok(VectorQuery::Vector(vector))
+            }
+            (_, Some(embedder)) => Ok(VectorQuery::Text(text.to_owned(), Arc::clone(embedder))),
+            (_, None) => {
+                plan_err!("{name} needs an embedder for a text; set it with `--embedder`")
+            }
+        }
+    }
+}
+
 impl TableFunctionImpl for VectorFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let name = self.kind.name();
@@ -92,18 +123,7 @@ impl TableFunctionImpl for VectorFunction {
             _ => return Err(usage()),
         };
         let text = text_literal(wanted).ok_or_else(usage)?;
-        let wanted = match (serde_json::from_str::<Vec<f32>>(&text), &self.embedder) {
-            (Ok(vector), _) if self.kind == VectorFunctionKind::Vector => {
-                VectorQuery::Vector(vector)
-            }
-            (_, Some(embedder)) => VectorQuery::Text(text.clone(), Arc::clone(embedder)),
-            (_, None) => {
-                return plan_err!(
-                    "{name} needs an embedder to search for a text; set one with \
-                                  `--embedder`"
-                );
-            }
-        };
+        let wanted = self.query_of(&text)?;
         let words = match self.kind {
             VectorFunctionKind::Vector => None,
             VectorFunctionKind::Hybrid => Some(TextQuery::parse(&text).map_err(external)?),
@@ -202,16 +222,9 @@ impl VectorTable {
         let vectors = LakeVectors::open(&self.source.lake, model)
             .await
             .map_err(external)?;
-        let wanted = self.wanted.clone();
+        let query = self.wanted.clone();
         let found = tokio::task::spawn_blocking(move || {
-            let vector = match wanted {
-                VectorQuery::Vector(vector) => vector,
-                VectorQuery::Text(text, embedder) => embedder
-                    .embed(&[text])
-                    .map_err(external)?
-                    .pop()
-                    .unwrap_or_default(),
-            };
+            let vector = query.into_vector()?;
             match vectors.dimensions() {
                 Some(dimensions) if dimensions != vector.len() => {
                     plan_err!(

@@ -2,10 +2,11 @@
 //! examined further.
 //!
 //! ```text
-//! text ── fold (only if not ASCII) ──▶ bytes ── class of each byte ──▶ a digit? numbers: cards, phones, national ids …
-//!                                                                      '@'?      e-mail
-//!                                                                      ':'?      IPv6
-//!                                                                      - _ A J?  credentials
+//! text ── fold (only if not ASCII) ──▶ bytes ── class of each byte
+//!     digit    ──▶ numbers: cards, phones, national ids …
+//!     '@'      ──▶ e-mail
+//!     ':'      ──▶ IPv6
+//!     - _ A J  ──▶ credentials
 //! ```
 //!
 //! The work for each candidate is bounded by a constant, so the time is linear in the length of any

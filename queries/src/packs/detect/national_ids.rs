@@ -41,18 +41,20 @@ fn nine(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Per
     {
         return Some(PersonalDataKind::CaSin);
     }
-    let eleven_test = |digits: &[u8]| {
-        let (body, last) = (
-            digits.get(..8).unwrap_or_default(),
-            u32::from(digits.last().copied().unwrap_or(0)),
-        );
-        (weighted(body, &[9, 8, 7, 6, 5, 4, 3, 2]) + 11 * 9 - last).is_multiple_of(11)
-            && number(digits) > 0
-    };
     let service = window.is_plain()
-        && eleven_test(window.digits)
+        && passes_eleven_test(window.digits)
         && named(&["bsn", "burgerservicenummer", "sofinummer"]);
     service.then_some(PersonalDataKind::NlBsn)
+}
+
+/// The weighted sum of the digits of a citizen service number is a multiple of eleven.
+fn passes_eleven_test(digits: &[u8]) -> bool {
+    let (body, last) = (
+        digits.get(..8).unwrap_or_default(),
+        u32::from(digits.last().copied().unwrap_or(0)),
+    );
+    (weighted(body, &[9, 8, 7, 6, 5, 4, 3, 2]) + 11 * 9 - last).is_multiple_of(11)
+        && number(digits) > 0
 }
 
 /// Returns true for area, group and serial numbers that can be issued, except the two numbers that

@@ -90,24 +90,42 @@ fn tool(scan: &Scan) -> Value {
 }
 
 fn descriptor(pack: &Pack, rule: &Rule) -> Value {
+    let help = match rule.remediation.is_empty() {
+        true => &rule.title,
+        false => &rule.remediation,
+    };
     json!({
         "id": rule.id,
         "shortDescription": { "text": rule.title },
-        "fullDescription": { "text": format!("{}, {}: {}", pack.regulation, rule.norm, rule.title) },
-        "help": { "text": if rule.remediation.is_empty() { &rule.title } else { &rule.remediation } },
+        "fullDescription": {
+            "text": format!("{}, {}: {}", pack.regulation, rule.norm, rule.title),
+        },
+        "help": { "text": help },
         "defaultConfiguration": { "level": rule.severity.name() },
-        "properties": { "pack": pack.id, "packVersion": pack.version, "regulation": pack.regulation, "norm": rule.norm },
+        "properties": {
+            "pack": pack.id,
+            "packVersion": pack.version,
+            "regulation": pack.regulation,
+            "norm": rule.norm,
+        },
     })
 }
 
 fn invocation(summary: &ScanSummary) -> Value {
     let failed = summary.rules.iter().filter_map(|(id, count)| {
         let first = count.first_failure.as_ref()?;
+        let text = format!(
+            "the policy failed on {} views; first: {first}",
+            count.failures
+        );
         Some(json!({
             "level": "error",
             "associatedRule": { "id": id },
-            "message": { "text": format!("the policy failed on {} views; first: {first}", count.failures) },
+            "message": { "text": text },
         }))
     });
-    json!({ "executionSuccessful": summary.failures == 0, "toolExecutionNotifications": failed.collect::<Vec<_>>() })
+    json!({
+        "executionSuccessful": summary.failures == 0,
+        "toolExecutionNotifications": failed.collect::<Vec<_>>(),
+    })
 }

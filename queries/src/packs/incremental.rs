@@ -1,0 +1,71 @@
+//! The starting point of an incremental scan, from the audit log and the history of `grains`.
+
+use std::collections::HashSet;
+
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::prelude::SessionContext;
+use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::{DataFile, Lake};
+
+use super::error::Result;
+use super::pack::Pack;
+use super::scan::{ACTION, Since};
+use crate::sql::DataFusionError;
+
+/// Returns the version at which an incremental scan starts, and the files that existed then.
+pub(super) async fn files_before(
+    lake: &Lake,
+    context: &SessionContext,
+    packs: &[Pack],
+    since: Since,
+) -> Result<(Option<u64>, HashSet<String>)> {
+    let version = match since {
+        Since::Beginning => None,
+        Since::Version(version) => Some(version),
+        Since::Last => last_scan(context, packs).await?,
+    };
+    let Some(version) = version else {
+        return Ok((None, HashSet::new()));
+    };
+    let names = |files: Vec<DataFile>| files.into_iter().map(|file| file.name).collect();
+    match lake
+        .grains
+        .at_version(version)
+        .await
+        .and_then(|table| table.files())
+    {
+        Ok(files) => Ok((Some(version), names(files))),
+        // The log was cleaned up, as an erasure does, so the state at that version is unknown and
+        // everything is scanned.
+        Err(EngineError::NoVersion { .. }) if since == Since::Last => {
+            tracing::warn!(
+                version,
+                "the version of the last scan is no longer in the log: scanning everything"
+            );
+            Ok((None, HashSet::new()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the version that was last scanned with exactly the rules of `packs`.
+async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
+    let query =
+        format!("SELECT details FROM audit WHERE action = '{ACTION}' ORDER BY sequence DESC");
+    let batches = context.sql(&query).await?.collect().await?;
+    for batch in batches {
+        let details = cast(batch.column(0), &DataType::Utf8).map_err(DataFusionError::from)?;
+        for text in details.as_string::<i32>().iter().flatten() {
+            let Ok(entry) = serde_json::from_str::<serde_json::Value>(text) else {
+                continue;
+            };
+            let same = |pack: &Pack| entry["packs"][&pack.id] == pack.stamp();
+            if let (true, Some(version)) = (packs.iter().all(same), entry["version"].as_u64()) {
+                return Ok(Some(version));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,133 @@
+//! Rules that are queries, in SQL or CAL.
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
+use gristmill_schemas::columns::IdentityColumn;
+
+use super::error::{PackError, Result};
+use super::finding::Finding;
+use super::pack::{Check, Rule};
+use super::row_rules::evidence;
+use super::scan::SCANNED;
+use crate::exec::plan_rule;
+use crate::sql::{DataFusionError, plan_query, user_message};
+
+/// A planned query of a rule.
+pub(super) struct RuleQuery {
+    /// Index of the rule in the scan.
+    rule: usize,
+    frame: DataFrame,
+}
+
+impl RuleQuery {
+    /// Plans the query of the rule at index `place`; `None` if it isn't a query.
+    ///
+    /// # Errors
+    /// [`PackError::Rule`] with the planner's message.
+    pub(super) async fn plan(
+        context: &SessionContext,
+        place: usize,
+        rule: &Rule,
+    ) -> Result<Option<RuleQuery>> {
+        let frame = match &rule.check {
+            Check::Sql(text) => plan_sql(context, rule, text).await?,
+            Check::Cal(text) => plan_recall(context, rule, text).await?,
+            Check::Where { .. } | Check::Rego { .. } => return Ok(None),
+        };
+        Ok(Some(RuleQuery { rule: place, frame }))
+    }
+
+    /// Runs the query.
+    pub(super) async fn execute(&self) -> Result<SendableRecordBatchStream> {
+        Ok(self.frame.clone().execute_stream().await?)
+    }
+
+    /// Converts rows to findings: the first column is the address, the others are evidence.
+    pub(super) fn findings(&self, batch: &RecordBatch) -> Result<Vec<Finding>> {
+        let schema = batch.schema();
+        let names = schema.fields().iter().skip(1);
+        let names: Vec<&str> = names.map(|field| field.name().as_str()).collect();
+        let columns: &[ArrayRef] = batch.columns().get(1..).unwrap_or_default();
+        let Some(first) = batch.columns().first() else {
+            return Ok(Vec::new());
+        };
+        let addresses = cast(first, &DataType::Utf8).map_err(DataFusionError::from)?;
+        let addresses = addresses.as_string::<i32>();
+        let finding = |row| {
+            let address = addresses
+                .is_valid(row)
+                .then(|| addresses.value(row).to_owned());
+            Ok(Finding {
+                rule: self.rule,
+                address,
+                evidence: evidence(&names, columns, row)?,
+            })
+        };
+        (0..batch.num_rows()).map(finding).collect()
+    }
+}
+
+/// Plans a rule's query, which must be read-only and return the grain's address first.
+async fn plan_sql(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
+    let fault = |problem: String| PackError::rule(&rule.id, problem);
+    let frame = plan_query(context, text)
+        .await
+        .map_err(|error| fault(user_message(&error)))?;
+    let names: Vec<&str> = frame
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    let address = IdentityColumn::ContentAddress.name();
+    if names.first() != Some(&address) {
+        return Err(fault(format!(
+            "the first column of the query must be `{address}`, not `{}`",
+            names.first().unwrap_or(&"")
+        )));
+    }
+    match rule.message.names().find(|name| !names.contains(name)) {
+        Some(name) => Err(fault(format!(
+            "`message` refers to {{{name}}}, which isn't a column of the query"
+        ))),
+        None => Ok(frame),
+    }
+}
+
+/// Plans a rule in CAL: the scanned grains that it matches, with the columns that the message
+/// names.
+async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
+    let fault = |problem: String| PackError::rule(&rule.id, problem);
+    let now = chrono::Utc::now().timestamp_millis();
+    let matched = plan_rule(context, text, now)
+        .await
+        .map_err(|error| fault(error.to_string()))?;
+    let address = IdentityColumn::ContentAddress.name();
+    let scanned = context.table(SCANNED).await?;
+    let mut columns = vec![col(address)];
+    for name in rule.message.names() {
+        if scanned
+            .schema()
+            .fields()
+            .iter()
+            .all(|field| field.name() != name)
+        {
+            return Err(fault(format!(
+                "`message` refers to {{{name}}}, which isn't a column of `grains`"
+            )));
+        }
+        columns.extend((name != address).then(|| col(name)));
+    }
+    let matched = matched.select(vec![col(address).alias("__matched")])?;
+    let found = scanned.select(columns)?.join(
+        matched,
+        JoinType::LeftSemi,
+        &[address],
+        &["__matched"],
+        None,
+    );
+    Ok(found?)
+}

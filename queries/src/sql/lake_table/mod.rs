@@ -1,0 +1,234 @@
+//! A stored table of the lake as a DataFusion `TableProvider`: the live Parquet files of one
+//! version. Statistics, Bloom filters, sidecar indexes and the page layout decide which files,
+//! pages and columns a scan reads.
+//!
+//! Not in this module: which files are live (the engine's lake); views and functions over the
+//! tables.
+
+//!
+//! | module | question |
+//! |---|---|
+//! | `scan` | How is a scan planned? |
+//! | `rows` | How are rows read whose positions are known? |
+
+mod rows;
+mod scan;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::common::Statistics as PlanStatistics;
+use datafusion::common::internal_datafusion_err;
+use datafusion::common::stats::Precision;
+use datafusion::datasource::TableType;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::union::UnionExec;
+use gristmill_engine::index::SidecarCache;
+use gristmill_engine::keys::LakeKeys;
+use gristmill_engine::lake::{DataFile, Lake, Segment, Table};
+use gristmill_engine::segment::SegmentId;
+use parquet::arrow::arrow_reader::RowSelection;
+use tokio::sync::Mutex;
+
+use super::external;
+use super::index_pruning::ranges;
+use super::page_index_reader::PageIndexReaderFactory;
+use super::point_lookup::PointReader;
+use super::unseal::Unsealer;
+
+/// One stored table at one version.
+#[derive(Debug, Clone)]
+pub struct LakeTable {
+    table: Table,
+    schema: SchemaRef,
+    store: ObjectStoreUrl,
+    files: Vec<DataFile>,
+    /// Sidecar indexes that prune files and rows; only `grains` has them.
+    sidecars: Option<Arc<SidecarCache>>,
+    /// Keys of sealed files; `None` if the table has none.
+    keys: Option<Arc<LakeKeys>>,
+    point_reader: Arc<PointReader>,
+    namespaces: Arc<Mutex<NamespaceRanges>>,
+}
+
+/// Cache of row ranges by namespace; one list of ranges for each file.
+type NamespaceRanges = HashMap<String, Arc<Vec<Vec<Range<u32>>>>>;
+
+impl LakeTable {
+    /// Creates the provider of `table` of `lake`, whose rows have `schema`; `store` contains the
+    /// files of the lake.
+    ///
+    /// # Errors
+    /// [`datafusion::error::DataFusionError::External`] if the log can't be read, or if the lake is
+    /// locked and has sealed files.
+    pub fn new(
+        lake: &Lake,
+        table: Table,
+        schema: SchemaRef,
+        store: ObjectStoreUrl,
+    ) -> Result<LakeTable> {
+        let mut files = table.files().map_err(external)?;
+        files.retain(|file| !lake.leaves_out(&file.name));
+        let keys = files
+            .iter()
+            .map(|file| lake.keys_to_read(&file.name))
+            .find(|keys| !matches!(keys, Ok(None)));
+        let keys = keys.transpose().map_err(external)?.flatten();
+        Ok(LakeTable {
+            table,
+            schema,
+            store,
+            files,
+            sidecars: None,
+            keys,
+            point_reader: Arc::default(),
+            namespaces: Arc::default(),
+        })
+    }
+
+    /// Returns the table with the sidecars of its segments, which prune its scans.
+    pub fn with_sidecars(self, sidecars: Arc<SidecarCache>) -> LakeTable {
+        LakeTable {
+            sidecars: Some(sidecars),
+            ..self
+        }
+    }
+
+    /// Returns the table restricted to the files whose names satisfy `keep`.
+    pub fn limited_to(mut self, keep: impl Fn(&str) -> bool) -> LakeTable {
+        self.files.retain(|file| keep(&file.name));
+        // The cache is indexed by position in `files`.
+        self.namespaces = Arc::default();
+        self
+    }
+
+    /// Returns the number of live files.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Returns the exact number of rows, as recorded in the Delta log.
+    pub fn rows(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Returns the file for a plan, with statistics of `rows` rows.
+    fn partitioned(&self, file: &DataFile, rows: Precision<usize>) -> PartitionedFile {
+        let statistics = row_statistics(&self.schema, rows, file.size);
+        PartitionedFile::new(self.table.path_of(&file.name).to_string(), file.size)
+            .with_statistics(Arc::new(statistics))
+    }
+
+    /// Returns the decryption of the columns `projection`; `None` if the rows aren't `sealed`.
+    fn unsealer(&self, sealed: bool, projection: Option<&[usize]>) -> Result<Option<Unsealer>> {
+        let Some(keys) = self.keys.clone().filter(|_| sealed) else {
+            return Ok(None);
+        };
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => Arc::clone(&self.schema),
+        };
+        Ok(Some(Unsealer::new(keys, self.table.name(), schema)))
+    }
+
+    /// Returns the factory of Parquet readers, with the session's metadata cache.
+    fn readers(&self, state: &dyn Session) -> Result<PageIndexReaderFactory> {
+        let runtime = state.runtime_env();
+        let cache = runtime.cache_manager.get_file_metadata_cache();
+        Ok(PageIndexReaderFactory(CachedParquetFileReaderFactory::new(
+            runtime.object_store(&self.store)?,
+            cache,
+        )))
+    }
+}
+
+/// Returns the row selection of `rows` (ascending) in `file`.
+fn selection_of(rows: &[u32], file: &DataFile) -> RowSelection {
+    RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize)
+}
+
+/// Returns the files as segments; `None` if a file name isn't that of a segment.
+fn segments(files: &[&DataFile]) -> Option<Vec<Segment>> {
+    let segment = |file: &&DataFile| {
+        Some(Segment {
+            id: SegmentId::of_file(&file.name)?,
+            file: (*file).clone(),
+        })
+    };
+    files.iter().map(segment).collect()
+}
+
+/// Returns statistics with the number of rows and bytes, and nothing about columns.
+fn row_statistics(schema: &SchemaRef, rows: Precision<usize>, bytes: u64) -> PlanStatistics {
+    PlanStatistics {
+        num_rows: rows,
+        total_byte_size: Precision::Inexact(bytes as usize),
+        ..PlanStatistics::new_unknown(schema)
+    }
+}
+
+#[async_trait]
+impl TableProvider for LakeTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    /// Filters are reported as inexact: DataFusion applies them again and also pushes them into the
+    /// Parquet reader.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    fn statistics(&self) -> Option<PlanStatistics> {
+        let bytes = self.files.iter().map(|file| file.size).sum();
+        let rows = Precision::Exact(self.rows() as usize);
+        // Sealed rows may be erased, so their count is an upper bound.
+        Some(row_statistics(
+            &self.schema,
+            if self.keys.is_some() {
+                rows.to_inexact()
+            } else {
+                rows
+            },
+            bytes,
+        ))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let open = self.plan_scan(false, state, projection, filters, limit);
+        match self.keys {
+            None => open
+                .await?
+                .ok_or_else(|| internal_datafusion_err!("the scan of plain files is missing")),
+            Some(_) => {
+                let sealed = self
+                    .plan_scan(true, state, projection, filters, limit)
+                    .await?;
+                let both: Vec<_> = open.await?.into_iter().chain(sealed).collect();
+                UnionExec::try_new(both)
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Planning of scans: pruning with sidecars, index-only scans, and scans of plain and sealed files.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result, project_schema};
+use datafusion::config::TableParquetOptions;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfigBuilder, FileSource, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use gristmill_engine::lake::{DataFile, Segment, is_sealed_file};
+
+use super::super::index_only_scan::{IndexOnlyScanExec, read_from_indexes};
+use super::super::index_predicate::IndexPredicate;
+use super::super::index_pruning::{CandidateRows, PruningStats, candidate_rows};
+use super::super::indexed_file_source::IndexedFileSource;
+use super::super::unseal::UnsealExec;
+use super::{LakeTable, row_statistics, segments, selection_of};
+
+/// Result of pruning a scan with the sidecars.
+struct PrunedSegments {
+    conditions: IndexPredicate,
+    segments: Vec<Segment>,
+    /// Candidate rows of each segment.
+    chosen: Vec<CandidateRows>,
+}
+
+impl PrunedSegments {
+    fn stats(&self) -> PruningStats {
+        PruningStats::of(&self.conditions, &self.segments, &self.chosen)
+    }
+}
+
+/// Files and rows that a scan reads.
+struct ScanFiles {
+    files: FileGroup,
+    /// Upper bound of the rows that are read.
+    rows: Precision<usize>,
+    stats: Option<PruningStats>,
+}
+
+impl LakeTable {
+    /// Plans the scan of the sealed files, or of the plain ones; `None` if the table has no sealed
+    /// files.
+    pub(super) async fn plan_scan(
+        &self,
+        sealed: bool,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let own: Vec<&DataFile> = self
+            .files
+            .iter()
+            .filter(|file| is_sealed_file(&file.name) == sealed)
+            .collect();
+        let pruned = self.prune(&own, filters).await;
+        if let Some(pruned) = &pruned {
+            let schema = project_schema(&self.schema, projection)?;
+            if let Some(rows) = self.index_only(pruned, schema).await {
+                let note = format!("{}; no segment is read", pruned.stats());
+                return Ok(Some(Arc::new(IndexOnlyScanExec::new(rows, note)?)));
+            }
+        }
+        let selected = self.scan_files(&own, pruned.as_ref());
+        match sealed {
+            true => self.plan_sealed(state, selected, projection, filters),
+            false => self
+                .plan_plain(state, selected, projection, filters, limit)
+                .map(Some),
+        }
+    }
+
+    fn plan_plain(
+        &self,
+        state: &dyn Session,
+        selected: ScanFiles,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        // With a filter above the scan, the scan must read beyond the limit.
+        let limit = limit.filter(|_| filters.is_empty());
+        let source = Arc::new(self.parquet_source(state)?);
+        self.parquet_scan(state, source, selected, projection.cloned(), limit)
+    }
+
+    fn plan_sealed(
+        &self,
+        state: &dyn Session,
+        mut selected: ScanFiles,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let unsealer = self.unsealer(true, projection.map(Vec::as_slice))?;
+        let Some(unsealer) = unsealer.filter(|_| !selected.files.is_empty()) else {
+            return Ok(None);
+        };
+        // Some of the sealed rows may be erased: their count is an upper bound, and the scan must
+        // read beyond the limit.
+        selected.rows = selected.rows.to_inexact();
+        let mut source = self.parquet_source(state)?;
+        if let Some(predicate) = unsealer.predicate(state, filters)? {
+            source = source.with_predicate(predicate);
+        }
+        let columns = unsealer.stored(&self.schema)?;
+        let scan = self.parquet_scan(state, Arc::new(source), selected, Some(columns), None)?;
+        Ok(Some(Arc::new(UnsealExec::new(scan, unsealer))))
+    }
+
+    /// Builds the scan of the selected files with the columns at `columns`.
+    fn parquet_scan(
+        &self,
+        state: &dyn Session,
+        source: Arc<dyn FileSource>,
+        selected: ScanFiles,
+        columns: Option<Vec<usize>>,
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let ScanFiles { files, rows, stats } = selected;
+        let source = match stats {
+            Some(stats) => Arc::new(IndexedFileSource {
+                inner: source,
+                note: stats.to_string().into(),
+            }),
+            None => source,
+        };
+        let bytes = files.iter().map(|file| file.object_meta.size).sum();
+        let statistics = row_statistics(&self.schema, rows, bytes);
+        let mut groups = files.split_files(state.config_options().execution.target_partitions);
+        if groups.is_empty() {
+            groups.push(FileGroup::default());
+        }
+        let scan = FileScanConfigBuilder::new(self.store.clone(), source)
+            .with_file_groups(groups)
+            .with_statistics(statistics)
+            .with_projection_indices(columns)?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(scan))
+    }
+
+    /// Prunes the segments `own` with the sidecars; `None` if `filters` restrict no indexed column.
+    async fn prune(&self, own: &[&DataFile], filters: &[Expr]) -> Option<PrunedSegments> {
+        let conditions = IndexPredicate::of(filters);
+        let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
+        let segments = segments(own)?;
+        let chosen = candidate_rows(sidecars, self.table.location(), &segments, &conditions).await;
+        Some(PrunedSegments {
+            conditions,
+            segments,
+            chosen,
+        })
+    }
+
+    /// Reads the columns of `schema` for the candidate rows from the sidecars alone; `None` if they
+    /// don't contain all of it. Sealed tables always return `None`: sidecars have no values of
+    /// sealed rows, and some of these rows may be erased.
+    async fn index_only(&self, pruned: &PrunedSegments, schema: SchemaRef) -> Option<RecordBatch> {
+        let PrunedSegments {
+            conditions,
+            segments,
+            chosen,
+        } = pruned;
+        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none())?;
+        read_from_indexes(
+            sidecars,
+            self.table.location(),
+            segments,
+            conditions,
+            chosen,
+            &schema,
+        )
+        .await
+    }
+
+    /// Returns the files of `own` that have candidate rows, with these rows selected.
+    fn scan_files(&self, own: &[&DataFile], pruned: Option<&PrunedSegments>) -> ScanFiles {
+        let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
+        let Some(pruned) = pruned else {
+            let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
+            return ScanFiles {
+                files: own.iter().map(|file| whole(file)).collect(),
+                rows,
+                stats: None,
+            };
+        };
+        let stats = pruned.stats();
+        let mut files = FileGroup::default();
+        for (file, rows) in own.iter().zip(&pruned.chosen) {
+            match rows {
+                CandidateRows::All => files.push(whole(file)),
+                CandidateRows::Listed(rows) if rows.is_empty() => {}
+                CandidateRows::Listed(rows) => files.push(self.chosen(file, rows)),
+            }
+        }
+        ScanFiles {
+            files,
+            rows: Precision::Inexact(stats.rows as usize),
+            stats: Some(stats),
+        }
+    }
+
+    /// Returns the file with a row selection.
+    fn chosen(&self, file: &DataFile, rows: &[u32]) -> PartitionedFile {
+        let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
+        partitioned.with_extension(ParquetRowSelection::new(selection_of(rows, file)))
+    }
+
+    /// Returns the Parquet source: late materialisation is on, and the session caches footers and
+    /// page indexes.
+    fn parquet_source(&self, state: &dyn Session) -> Result<ParquetSource> {
+        let options = TableParquetOptions {
+            global: state.config_options().execution.parquet.clone(),
+            ..TableParquetOptions::default()
+        };
+        Ok(ParquetSource::new(Arc::clone(&self.schema))
+            .with_table_parquet_options(options)
+            .with_parquet_file_reader_factory(Arc::new(self.readers(state)?)))
+    }
+}
