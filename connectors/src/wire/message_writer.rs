@@ -381,15 +381,24 @@ pub fn is_hoisted(unit: &WriteUnit, messages: &[&Message]) -> bool {
     system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
 }
 
-/// The messages of a request in a dialect with one member for all instructions.
+/// The written messages of a request.
 #[derive(Debug, Default)]
-pub struct HoistedMessages<'m> {
+pub struct WrittenMessages<'m> {
     /// The items of the list of messages.
     pub list: Vec<Json<'m>>,
-    /// The texts of the system messages that go to the member for instructions.
+    /// The texts of the system messages that go to a member for instructions.
     pub system: Vec<&'m str>,
     /// The path of each unit.
     pub unit_paths: Vec<Option<UnitPath>>,
+}
+
+impl<'m> WrittenMessages<'m> {
+    /// Adds a unit: an item of the list `list_key`, or `None` if it isn't written.
+    pub fn push(&mut self, list_key: &'static str, item: Option<Json<'m>>) {
+        let path = UnitPath::item(list_key, self.list.len());
+        self.unit_paths.push(item.is_some().then_some(path));
+        self.list.extend(item);
+    }
 }
 
 /// Writes the units of a request in a dialect with one member for all instructions, `system_key`;
@@ -400,8 +409,8 @@ pub fn write_hoisted<'m, 'w>(
     list_key: &'static str,
     system_key: &'static str,
     write: impl Fn(&[&'m Message<'m>], &mut MessageWriter<'w>) -> Option<Json<'m>>,
-) -> HoistedMessages<'m> {
-    let mut hoisted = HoistedMessages::default();
+) -> WrittenMessages<'m> {
+    let mut hoisted = WrittenMessages::default();
     for unit in writer.units() {
         let messages = unit.messages_of(request);
         if is_hoisted(&unit, &messages) {
@@ -409,10 +418,8 @@ pub fn write_hoisted<'m, 'w>(
             hoisted.unit_paths.push(Some(UnitPath::member(system_key)));
             continue;
         }
-        let written = write(&messages, writer);
-        let path = UnitPath::item(list_key, hoisted.list.len());
-        hoisted.unit_paths.push(written.is_some().then_some(path));
-        hoisted.list.extend(written);
+        let item = write(&messages, writer);
+        hoisted.push(list_key, item);
     }
     hoisted
 }

@@ -167,24 +167,37 @@ fn extract<'a>(body: &mut Json<'a>, path: &UnitPath, number: usize) -> Option<Js
             Some(std::mem::replace(value, placeholder))
         }
         (UnitSpan::Items { start, length }, Json::Array(items)) => {
-            let end = start
-                .checked_add(*length)
-                .filter(|end| *end <= items.len())?;
-            let placeholder = Json::from(placeholder(ITEMS_KIND, number));
-            Some(Json::Array(
-                items.splice(*start..end, [placeholder]).collect(),
-            ))
+            extract_items(items, *start, *length, number)
         }
         (UnitSpan::Members(keys), Json::Object(object)) => {
-            let unit: Object = keys
-                .iter()
-                .filter_map(|key| Some((*key, object.remove(key)?)))
-                .collect();
-            object.insert(placeholder(MEMBERS_KIND, number), Json::Null);
-            Some(Json::Object(unit))
+            Some(extract_members(object, keys, number))
         }
         _ => None,
     }
+}
+
+fn extract_items<'a>(
+    items: &mut Vec<Json<'a>>,
+    start: usize,
+    length: usize,
+    number: usize,
+) -> Option<Json<'a>> {
+    let end = start
+        .checked_add(length)
+        .filter(|end| *end <= items.len())?;
+    let placeholder = Json::from(placeholder(ITEMS_KIND, number));
+    Some(Json::Array(
+        items.splice(start..end, [placeholder]).collect(),
+    ))
+}
+
+fn extract_members<'a>(object: &mut Object<'a>, keys: &[&'static str], number: usize) -> Json<'a> {
+    let unit: Object = keys
+        .iter()
+        .filter_map(|key| Some((*key, object.remove(key)?)))
+        .collect();
+    object.insert(placeholder(MEMBERS_KIND, number), Json::Null);
+    Json::Object(unit)
 }
 
 fn placeholder(kind: &str, number: usize) -> String {

@@ -152,16 +152,21 @@ fn split_system<'j>(
         Some(Json::Array(blocks)) => blocks,
         Some(_) => return invalid("system", "must be a string or a list of text blocks"),
     };
-    for (index, block) in blocks.iter().enumerate() {
-        let path = format!("system[{index}]");
-        required_fields::kind(block, &["text"], &path)?;
-        required_fields::text(block, "text", &path)?;
-    }
+    check_system_blocks(blocks)?;
     let is_marked = |block: &Json| present(block, "cache_control").is_some();
     let last_marked = blocks.iter().rposition(is_marked);
     let end = last_marked.map_or(blocks.len(), |last| last + 1);
     let (stable, volatile) = blocks.split_at(end);
     Ok((joined_text(stable), joined_text(volatile)))
+}
+
+fn check_system_blocks(blocks: &[Json]) -> Result<(), InvalidField> {
+    for (index, block) in blocks.iter().enumerate() {
+        let path = format!("system[{index}]");
+        required_fields::kind(block, &["text"], &path)?;
+        required_fields::text(block, "text", &path)?;
+    }
+    Ok(())
 }
 
 /// Joins the non-empty texts of blocks; `None` if there are none.

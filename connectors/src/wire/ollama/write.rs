@@ -11,7 +11,8 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 use super::super::adapter::WireProjection;
 use super::super::json_access::{insert_list, insert_some, insert_texts, object, text_or_null};
 use super::super::message_writer::{
-    DropReason, MessageWriter, call_name, first_choice_paths, instruction_texts, temperature,
+    DropReason, MessageWriter, WrittenMessages, call_name, first_choice_paths, instruction_texts,
+    temperature,
 };
 use super::super::unit_path::UnitPath;
 
@@ -19,10 +20,10 @@ pub(super) fn request<'m>(
     request: &'m Request<'m>,
     writer: &mut MessageWriter<'_>,
 ) -> WireProjection<'m> {
-    let (messages, unit_paths) = messages(request, writer);
+    let messages = messages(request, writer);
     let mut body = Object::new();
     insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
-    body.insert("messages", messages);
+    body.insert("messages", messages.list);
     let tools = request.tools.iter();
     let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
     insert_list(&mut body, "tools", tools);
@@ -35,31 +36,24 @@ pub(super) fn request<'m>(
     }
     WireProjection {
         body: Json::Object(body),
-        unit_paths,
+        unit_paths: messages.unit_paths,
     }
 }
 
-/// Writes the list of messages, instructions of the request first; returns it and the path of each
-/// unit.
-fn messages<'m>(
-    request: &'m Request<'m>,
-    writer: &mut MessageWriter<'_>,
-) -> (Vec<Json<'m>>, Vec<Option<UnitPath>>) {
-    let mut list = Vec::new();
-    let mut unit_paths = Vec::new();
+/// Writes the list of messages, instructions of the request first.
+fn messages<'m>(request: &'m Request<'m>, writer: &mut MessageWriter<'_>) -> WrittenMessages<'m> {
+    let mut messages = WrittenMessages::default();
     let instructions = instruction_texts(request, Vec::new());
     if !instructions.is_empty() {
         let text = instructions.join("\n\n");
-        list.push(text_message("system", Cow::Owned(text)));
+        messages.list.push(text_message("system", Cow::Owned(text)));
     }
     for unit in writer.units() {
         let first = unit.first_of(request);
-        let written = first.and_then(|message| self::message(message, request, writer));
-        let path = UnitPath::item("messages", list.len());
-        unit_paths.push(written.is_some().then_some(path));
-        list.extend(written);
+        let item = first.and_then(|message| self::message(message, request, writer));
+        messages.push("messages", item);
     }
-    (list, unit_paths)
+    messages
 }
 
 fn options<'m>(request: &'m Request<'m>) -> Object<'m> {

@@ -80,12 +80,8 @@ impl ChatStreamDecoder {
         let function = call.get("function").unwrap_or(&Json::Null);
         let id = call.get("id").and_then(Json::as_str);
         let name = text_or_empty(function, "name");
-        let known = self
-            .calls
-            .get(&index)
-            .filter(|(known, _)| !begins_another(known, id, name));
-        let at = match known {
-            Some((_, at)) => *at,
+        let at = match self.block_of_call(index, id, name) {
+            Some(at) => at,
             None => {
                 let at = assembler.begin_tool(call_id(id), name);
                 let id = id.unwrap_or_default().to_owned();
@@ -99,6 +95,12 @@ impl ChatStreamDecoder {
         if !arguments.is_empty() {
             assembler.piece(at, arguments);
         }
+    }
+
+    /// Returns the block of the call that a delta belongs to, or `None` if it begins a new call.
+    fn block_of_call(&self, index: u64, id: Option<&str>, name: &str) -> Option<usize> {
+        let (known, at) = self.calls.get(&index)?;
+        (!begins_another(known, id, name)).then_some(*at)
     }
 
     /// Ends the calls in the order of their blocks; called at the finish reason.

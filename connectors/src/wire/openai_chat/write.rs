@@ -14,7 +14,7 @@ use super::super::json_access::{
     insert_list, insert_some, insert_texts, join, object, text_or_null,
 };
 use super::super::message_writer::{
-    DropReason, MessageWriter, WriteUnit, instruction_texts, temperature, texts_of,
+    DropReason, MessageWriter, WriteUnit, WrittenMessages, instruction_texts, temperature, texts_of,
 };
 use super::super::unit_path::UnitPath;
 use super::ChatDialect;
@@ -32,8 +32,8 @@ pub(super) fn request<'m>(
     let mut body = Object::new();
     insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
     insert_some(&mut body, dialect.max_tokens, request.max_output_tokens);
-    let (messages, unit_paths) = messages(dialect, request, writer);
-    body.insert("messages", messages);
+    let messages = messages(dialect, request, writer);
+    body.insert("messages", messages.list);
     let tools = request.tools.iter();
     let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
     insert_list(&mut body, "tools", tools);
@@ -47,7 +47,7 @@ pub(super) fn request<'m>(
     }
     WireProjection {
         body: Json::Object(body),
-        unit_paths,
+        unit_paths: messages.unit_paths,
     }
 }
 
@@ -60,33 +60,31 @@ fn response_format<'m>(schema: &'m Json<'m>) -> Object<'m> {
     format
 }
 
-/// Writes the list of messages, instructions first; returns it and the path of each unit.
+/// Writes the list of messages, instructions first.
 fn messages<'m>(
     dialect: &ChatDialect,
     request: &'m Request<'m>,
     writer: &mut MessageWriter<'_>,
-) -> (Vec<Json<'m>>, Vec<Option<UnitPath>>) {
+) -> WrittenMessages<'m> {
     let units = writer.units();
     let is_merged = |unit: &WriteUnit| {
         let first = unit.first_of(request);
         !unit.kept && first.is_some_and(|message| message.role == Role::System)
     };
     let merged = units.iter().find(|unit| is_merged(unit));
-    let mut list: Vec<Json> = instructions(request, merged).into_iter().collect();
-    let merged_path = (!list.is_empty()).then(|| UnitPath::item("messages", 0));
-    let mut unit_paths = Vec::with_capacity(units.len());
+    let mut messages = WrittenMessages::default();
+    messages.list.extend(instructions(request, merged));
+    let merged_path = (!messages.list.is_empty()).then(|| UnitPath::item("messages", 0));
     for unit in &units {
         if is_merged(unit) {
-            unit_paths.push(merged_path.clone());
+            messages.unit_paths.push(merged_path.clone());
             continue;
         }
         let first = unit.first_of(request);
-        let written = first.and_then(|message| self::message(dialect, message, false, writer));
-        let path = UnitPath::item("messages", list.len());
-        unit_paths.push(written.is_some().then_some(path));
-        list.extend(written);
+        let item = first.and_then(|message| self::message(dialect, message, false, writer));
+        messages.push("messages", item);
     }
-    (list, unit_paths)
+    messages
 }
 
 /// Returns the system message with all instructions, if the request has any. `merged` are the

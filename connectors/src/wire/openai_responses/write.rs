@@ -10,7 +10,7 @@ use super::super::adapter::WireProjection;
 use super::super::image::image_url;
 use super::super::json_access::{insert_list, insert_some, object, text_or_null};
 use super::super::message_writer::{
-    DropReason, HoistedMessages, MessageWriter, first_choice_paths, instruction_texts, is_hoisted,
+    DropReason, MessageWriter, WrittenMessages, first_choice_paths, instruction_texts, is_hoisted,
     temperature, texts_of,
 };
 use super::super::unit_path::UnitPath;
@@ -57,8 +57,8 @@ fn format<'m>(schema: &'m Json<'m>) -> Object<'m> {
 }
 
 /// Writes the items. System messages at the start of the conversation become instructions.
-fn input<'m>(request: &'m Request<'m>, writer: &mut MessageWriter<'_>) -> HoistedMessages<'m> {
-    let mut input = HoistedMessages::default();
+fn input<'m>(request: &'m Request<'m>, writer: &mut MessageWriter<'_>) -> WrittenMessages<'m> {
+    let mut input = WrittenMessages::default();
     for unit in writer.units() {
         let messages = unit.messages_of(request);
         if is_hoisted(&unit, &messages) {
