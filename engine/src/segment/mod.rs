@@ -6,6 +6,7 @@
 //! | `mapped_file` | how does the Parquet reader access a mapped file? |
 //! | `footer` | does a file have the columns of our tables? |
 //! | `reader` | how are row groups, single rows and columns read? |
+//! | `null_columns` | which columns of a row group contain only nulls? |
 //! | `writer` | how do batches become the file, on all cores? |
 //! | `record_writer` | how do batches become a file of a small table? |
 //! | `column` | how is one column of a row group encoded? |
@@ -25,6 +26,7 @@ mod copy;
 mod footer;
 mod layout;
 mod mapped_file;
+mod null_columns;
 mod pages;
 mod reader;
 mod record_writer;

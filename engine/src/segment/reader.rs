@@ -5,7 +5,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use gristmill_connectors::source::SourceBytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -17,6 +19,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use super::copy::CopySource;
 use super::footer::{projection_mask, read_footer};
 use super::mapped_file::MappedFile;
+use super::null_columns::{FilledBatches, is_null_chunk};
 
 /// Upper limit for the average size of a batch in bytes: binary columns have offsets of 31 bits,
 /// and the memory of a scan is bounded.
@@ -165,6 +168,43 @@ impl SegmentReader {
     ) -> Result<ParquetRecordBatchReader, ParquetError> {
         let batch_rows = batch_rows.min(self.fitting_rows(row_groups.clone()));
         self.batches(Some(row_groups), None, columns, batch_rows)
+    }
+
+    /// Reads all columns of row group `number` as [`SegmentReader::read`] does. Columns that contain
+    /// only nulls are recognised by their levels and not decoded.
+    ///
+    /// # Errors
+    /// [`ParquetError`], also if a page can't be read.
+    pub(crate) fn read_row_group(
+        &self,
+        number: usize,
+        batch_rows: usize,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>> + use<>, ParquetError> {
+        let (schema, is_null) = (self.schema(), self.null_columns(number)?);
+        let fields = schema.fields().iter().zip(&is_null);
+        let decoded: Vec<&str> = fields
+            .filter(|(_, is_null)| !**is_null)
+            .map(|(field, _)| field.name().as_str())
+            .collect();
+        let batches = self.read(number..number + 1, Some(&decoded), batch_rows)?;
+        Ok(FilledBatches::new(batches, schema, is_null))
+    }
+
+    /// Returns for each column whether row group `number` has only nulls in it.
+    pub(super) fn null_columns(&self, number: usize) -> Result<Vec<bool>, ParquetError> {
+        let fields = self.metadata.schema().fields();
+        let mut is_null: Vec<bool> = fields.iter().map(|field| field.is_nullable()).collect();
+        let Some(group) = self.row_group(number) else {
+            return Ok(is_null);
+        };
+        let rows = self.row_group_rows(number) as usize;
+        for (leaf, chunk) in group.columns().iter().enumerate() {
+            let column = self.metadata.parquet_schema().get_column_root_idx(leaf);
+            if let Some(is_null) = is_null.get_mut(column).filter(|is_null| **is_null) {
+                *is_null = is_null_chunk(&self.bytes, chunk, rows)?;
+            }
+        }
+        Ok(is_null)
     }
 
     /// Reads the rows of `row_groups`, or of the whole file, that are in `selection`, or all of

@@ -129,7 +129,11 @@ impl OpenSegment {
             } else {
                 Lacking::Null
             };
-            for batch in self.reader.read(number..number + 1, columns, BATCH_ROWS)? {
+            let batches: Box<dyn Iterator<Item = _>> = match columns {
+                None => Box::new(self.reader.read_row_group(number, BATCH_ROWS)?),
+                columns => Box::new(self.reader.read(number..number + 1, columns, BATCH_ROWS)?),
+            };
+            for batch in batches {
                 let batch = batch?;
                 let first = next;
                 next += batch.num_rows() as u64;

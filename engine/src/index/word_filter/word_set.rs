@@ -40,8 +40,28 @@ pub struct WordSet {
     has_watched: bool,
     /// Whether the text that is being added has a word that may be base64 or hex.
     has_long_word: bool,
-    /// Number of digits in its words that begin with a digit.
+    /// Number of digits in its words that may be groups of a number.
     digits: usize,
+}
+
+/// Which words may be groups of a number.
+#[derive(Clone, Copy)]
+enum Digits {
+    /// Words of digits alone: a letter next to a group makes it part of a word. For texts as they
+    /// are written. Hex digits of addresses, the most frequent words with digits, don't count.
+    NumbersOnly,
+    /// Words that begin with a digit. For folded texts, where a letter may come from a symbol.
+    All,
+}
+
+impl Digits {
+    fn in_word(self, word: &[u8]) -> usize {
+        let counts = match self {
+            Digits::NumbersOnly => word.iter().all(u8::is_ascii_digit),
+            Digits::All => word.first().is_some_and(u8::is_ascii_digit),
+        };
+        if counts { word.len() } else { 0 }
+    }
 }
 
 /// Cache of recently added words, indexed by hash, because most words repeat recent ones. The
@@ -116,7 +136,7 @@ impl WordSet {
             .iter()
             .chain(supersedes)
             .flatten()
-            .for_each(|text| self.add_written(text));
+            .for_each(|text| self.add_words(text, Digits::NumbersOnly));
         signers
             .iter()
             .flatten()
@@ -268,18 +288,18 @@ impl WordSet {
     fn add_written(&mut self, text: &str) {
         self.digits = 0;
         if text.is_ascii() {
-            self.add_folded(text);
+            self.add_words(text, Digits::NumbersOnly);
         } else {
             let mut folded = std::mem::take(&mut self.folded);
             for run in text.split(is_blank) {
                 if run.is_ascii() {
-                    self.add_folded(run);
+                    self.add_words(run, Digits::NumbersOnly);
                     continue;
                 }
                 Folding::Spellings.fold_equivalent(LetterEquivalence::ALL, run, &mut folded);
-                self.add_folded(&folded);
+                self.add_words(&folded, Digits::All);
                 Folding::Exact.fold(run, &mut folded);
-                self.add_folded(&folded);
+                self.add_words(&folded, Digits::All);
             }
             self.folded = folded;
         }
@@ -288,7 +308,8 @@ impl WordSet {
         }
     }
 
-    fn add_folded(&mut self, text: &str) {
+    /// Adds the words of `text`, which is folded, or needs no folding.
+    fn add_words(&mut self, text: &str, digits: Digits) {
         each_word(text, |word, hash| {
             self.add_word(hash);
             if word.len() >= LONG_WORD {
@@ -297,9 +318,7 @@ impl WordSet {
                     self.add_addresses_in(word);
                 }
             }
-            if word.as_bytes().first().is_some_and(u8::is_ascii_digit) {
-                self.digits += word.len();
-            }
+            self.digits += digits.in_word(word.as_bytes());
         });
         if !text.is_ascii() {
             text.chars()
