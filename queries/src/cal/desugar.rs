@@ -1,7 +1,7 @@
 //! Expands the shortcuts of a RECALL (CAL 1.0, section 9; digest, section 5).
 //!
-//! The syntax tree keeps shortcuts as they are written. Planning expands them with [`desugar`], a pure
-//! function from one RECALL to an equivalent one without shortcuts.
+//! The syntax tree keeps shortcuts as they are written. Planning expands them with [`desugar`], a
+//! pure function from one RECALL to an equivalent one without shortcuts.
 
 use super::ast::*;
 use super::error::{CalError, Code, Result};
@@ -17,8 +17,8 @@ pub struct Desugared {
     pub recall: Recall,
     /// The query to run if `recall` finds nothing: ABOUT as a search.
     pub fallback: Option<Recall>,
-    /// THREAD FROM: a message of the conversation. The conversation is its session or, without one, the
-    /// messages linked with it as parents and children.
+    /// THREAD FROM: a message of the conversation. The conversation is its session or, without one,
+    /// the messages linked with it as parents and children.
     pub thread_from: Option<Address>,
 }
 
@@ -46,19 +46,24 @@ pub fn desugar(recall: &Recall, user_id: Option<&str>) -> Result<Desugared> {
         Some(Thread::From(address)) => Some(address.clone()),
         _ => None,
     };
-    let fallback = recall.about.as_ref().map(|text| {
-        let mut fallback = plain.clone();
-        // ABOUT is the first condition.
-        if let Some(about) = fallback.conditions.first_mut() {
-            *about = equals(KnownField::Query, Value::text(text.as_str()), recall.span);
-        }
-        fallback
-    });
+    let fallback = recall
+        .about
+        .as_deref()
+        .map(|text| search_about(&plain, text));
     Ok(Desugared {
         recall: plain,
         fallback,
         thread_from,
     })
+}
+
+/// Replaces the condition of ABOUT, which is the first one, by a search.
+fn search_about(plain: &Recall, text: &str) -> Recall {
+    let mut fallback = plain.clone();
+    if let Some(about) = fallback.conditions.first_mut() {
+        *about = equals(KnownField::Query, Value::text(text), plain.span);
+    }
+    fallback
 }
 
 fn equals(field: KnownField, value: Value, span: Span) -> Condition {
@@ -93,19 +98,15 @@ fn shortcut_conditions(recall: &Recall, user_id: Option<&str>) -> Result<Vec<Con
         );
     }
     if let Some((low, high)) = &recall.between {
-        let test = Test::Between(low.clone(), high.clone());
         conditions.push(Condition {
             field: KnownField::Time.into(),
-            test,
+            test: Test::Between(low.clone(), high.clone()),
             span: recall.span,
         });
     }
     if recall.contradictions {
-        conditions.push(equals(
-            KnownField::Contradicted,
-            Value::Boolean(true),
-            recall.span,
-        ));
+        let is_true = Value::Boolean(true);
+        conditions.push(equals(KnownField::Contradicted, is_true, recall.span));
     }
     Ok(conditions)
 }

@@ -1,8 +1,8 @@
 //! Errors and warnings of CAL: code, message, suggestion and position (CAL 1.0, section 22 and
 //! appendix C).
 //!
-//! This module has the registry of codes, and the errors and warnings with their JSON form. It doesn't
-//! decide what is an error.
+//! This module has the registry of codes, and the errors and warnings with their JSON form. It
+//! doesn't decide what is an error.
 
 use std::fmt;
 
@@ -273,12 +273,7 @@ impl CalError {
         object.insert("code", self.code().as_str());
         object.insert("message", self.message().to_owned());
         if let Some(position) = self.position() {
-            let mut place = Object::new();
-            place.insert("start", position.start as u64);
-            place.insert("end", position.end as u64);
-            place.insert("line", position.line as u64);
-            place.insert("col", position.column as u64);
-            object.insert("position", place);
+            object.insert("position", position_to_json(position));
         }
         if !self.0.path.is_empty() {
             object.insert("path", self.pointer());
@@ -295,6 +290,15 @@ impl CalError {
         }
         Json::Object(object)
     }
+}
+
+fn position_to_json(position: Position) -> Object<'static> {
+    let mut object = Object::new();
+    object.insert("start", position.start as u64);
+    object.insert("end", position.end as u64);
+    object.insert("line", position.line as u64);
+    object.insert("col", position.column as u64);
+    object
 }
 
 impl fmt::Display for CalError {
@@ -318,8 +322,8 @@ impl std::error::Error for CalError {}
 /// Result of a function of CAL.
 pub type Result<T> = std::result::Result<T, CalError>;
 
-/// A code of the warning registry or, from [`WarningCode::W101`], one of this engine that the registry
-/// lacks.
+/// A code of the warning registry or, from [`WarningCode::W101`], one of this engine that the
+/// registry lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WarningCode {
     /// A relation with the prefix `mg:` that is not in the vocabulary.

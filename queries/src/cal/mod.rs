@@ -6,7 +6,7 @@
 //! | [`ast`] | what is the syntax tree of a query? |
 //! | [`error`] | what is wrong with it, where, and how is it fixed? |
 //! | [`fields`], [`grain_type`], [`relations`], [`vocabulary`], [`keywords`] | which names does the language have? |
-//! | [`lexer`], `parser`, `check` | how is text parsed, and what is an error? |
+//! | [`lexer`], `text`, `parser`, `check` | how is text parsed, and what is an error? |
 //! | [`json`] | how is the same query written as JSON? |
 //! | [`print`](mod@print) | what is its canonical text, and its hash? |
 //! | [`mod@bind`] | how do its parameters get values? |
@@ -48,6 +48,7 @@ pub mod relations;
 pub mod span;
 pub(crate) mod suggest;
 pub mod template;
+mod text;
 pub mod time;
 pub mod vocabulary;
 
@@ -68,8 +69,8 @@ pub use print::{print, query_hash};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// Also accepts the type names of other versions of the specification: `facts`, `tools`,
-    /// `episodes`, `checkpoints`. These are E003 in CAL 1.0, so the default is off. Trees and printed
-    /// text always have the names of CAL 1.0.
+    /// `episodes`, `checkpoints`. These are E003 in CAL 1.0, so the default is off. Trees and
+    /// printed text always have the names of CAL 1.0.
     pub aliases: bool,
 }
 

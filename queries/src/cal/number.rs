@@ -1,18 +1,20 @@
 //! Exact decimal numbers in a normalised spelling.
 //!
-//! CAL numbers are not doubles: `0.1` and a timestamp of seventeen digits must be printed as they were
-//! written. A number is therefore its decimal spelling, normalised so that equal numbers are equal
-//! texts. The renderers use the same normalisation for the numbers in grains.
+//! CAL numbers are not doubles: `0.1` and a timestamp of seventeen digits must be printed as they
+//! were written. A number is therefore its decimal spelling, normalised so that equal numbers are
+//! equal texts. The renderers use the same normalisation for the numbers in grains.
 
 use std::cmp::Ordering;
 use std::fmt;
 
+use gristmill_schemas::json::NumberParts;
+
 /// Maximum number of digits of an expanded exponent. Numbers beyond keep their spelling.
 const MAX_EXPANDED_DIGITS: i64 = 400;
 
-/// A number literal: an integer or a decimal fraction in its normalised spelling (no plus, no leading
-/// zeros, no exponent; a fraction has no trailing zeros but at least one digit, so `1.0` stays a
-/// fraction and `1` an integer).
+/// A number literal: an integer or a decimal fraction in its normalised spelling (no plus, no
+/// leading zeros, no exponent; a fraction has no trailing zeros but at least one digit, so `1.0`
+/// stays a fraction and `1` an integer).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Number(Box<str>);
 
@@ -33,11 +35,11 @@ impl Number {
     /// Converts a JSON number; an exponent is expanded. Returns `None` if that takes hundreds of
     /// digits.
     pub fn from_json(number: &gristmill_schemas::json::Number) -> Option<Number> {
-        let text = number.as_str();
-        let Some(at) = text.find(['e', 'E']) else {
-            return Number::parse(text);
-        };
-        Number::parse(&expand_exponent(&text[..at], text[at + 1..].parse().ok()?)?)
+        let parts = number.parts();
+        match parts.exponent {
+            None => Some(normal(parts.negative, parts.whole, parts.fraction)),
+            Some(exponent) => expand_exponent(&parts, exponent),
+        }
     }
 
     /// Returns the spelling.
@@ -123,28 +125,23 @@ fn normal(negative: bool, whole: &str, fraction: Option<&str>) -> Number {
     Number(out.into())
 }
 
-/// Returns `mantissa` times ten to the `exponent`, without exponent.
-fn expand_exponent(mantissa: &str, exponent: i64) -> Option<String> {
-    let (negative, digits) = strip_sign(mantissa);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+/// Returns the digits of `parts` times ten to the `exponent`, as a decimal fraction without
+/// exponent.
+fn expand_exponent(parts: &NumberParts<'_>, exponent: i64) -> Option<Number> {
     if exponent.checked_abs()? > MAX_EXPANDED_DIGITS {
         return None;
     }
-    let point = whole.len() as i64 + exponent;
-    let mut all = format!("{whole}{fraction}");
+    let point = parts.whole.len() as i64 + exponent;
+    let mut digits = format!("{}{}", parts.whole, parts.fraction.unwrap_or_default());
     if point <= 0 {
-        all.insert_str(0, &"0".repeat(usize::try_from(1 - point).ok()?));
+        digits.insert_str(0, &"0".repeat(usize::try_from(1 - point).ok()?));
     }
     let point = usize::try_from(point.max(1)).ok()?;
-    if all.len() < point {
-        all.push_str(&"0".repeat(point - all.len()));
+    if digits.len() < point {
+        digits.push_str(&"0".repeat(point - digits.len()));
     }
-    let (whole, fraction) = all.split_at(point);
-    let fraction = if fraction.is_empty() { "0" } else { fraction };
-    Some(format!(
-        "{}{whole}.{fraction}",
-        if negative { "-" } else { "" }
-    ))
+    let (whole, fraction) = digits.split_at(point);
+    Some(normal(parts.negative, whole, Some(fraction)))
 }
 
 fn compare_magnitudes(left: &str, right: &str) -> Ordering {

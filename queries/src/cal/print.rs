@@ -1,16 +1,17 @@
 //! The canonical text of a query, and its hash (digest of CAL 1.0, sections 3 and 11).
 //!
-//! Each query has one canonical spelling: clauses in the order of the grammar, keywords in upper case,
-//! single spaces, no comments, a bar before every stage. Parsing it yields the same tree.
+//! Each query has one canonical spelling: clauses in the order of the grammar, keywords in upper
+//! case, single spaces, no comments, a bar before every stage. Parsing it yields the same tree.
+
+mod recall;
 
 use std::fmt::{self, Display, Formatter, Write};
 
 use sha2::{Digest, Sha256};
 
 use super::ast::*;
-use super::grain_type::TypeName;
 use super::template::untrim;
-use super::vocabulary::{Direction, Extractor};
+use recall::{recall, with};
 
 /// Returns the canonical text.
 pub fn print(query: &Query) -> String {
@@ -271,193 +272,6 @@ impl Display for Value {
             }
             Value::Hash(address) => address.fmt(out),
             Value::Parameter(parameter) => parameter.fmt(out),
-        }
-    }
-}
-
-impl Display for Recall {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        recall(out, self, None)
-    }
-}
-
-/// A RECALL, with an extractor after its stages if there is one.
-fn recall(out: &mut Formatter<'_>, recall: &Recall, extract: Option<Extractor>) -> fmt::Result {
-    out.write_str(if recall.my { "RECALL MY" } else { "RECALL" })?;
-    recall
-        .grain_type
-        .map(TypeName::plural)
-        .iter()
-        .try_for_each(|plural| write!(out, " {plural}"))?;
-    recall
-        .namespace
-        .iter()
-        .try_for_each(|namespace| write!(out, " {namespace}"))?;
-    recall
-        .about
-        .iter()
-        .try_for_each(|text| write!(out, " ABOUT {}", Quoted(text)))?;
-    recall
-        .like
-        .iter()
-        .try_for_each(|text| write!(out, " LIKE {}", Quoted(text)))?;
-    recall
-        .since
-        .iter()
-        .try_for_each(|text| write!(out, " SINCE {}", Quoted(text)))?;
-    recall
-        .between
-        .iter()
-        .try_for_each(|(low, high)| write!(out, " BETWEEN {low} AND {high}"))?;
-    recall
-        .thread
-        .iter()
-        .try_for_each(|thread| write!(out, " {thread}"))?;
-    if !recall.conditions.is_empty() {
-        out.write_str(" WHERE ")?;
-        separated(out, &recall.conditions, " AND ")?;
-    }
-    with(out, &recall.options)?;
-    recall
-        .stages
-        .iter()
-        .try_for_each(|stage| write!(out, " | {}", stage.kind))?;
-    extract
-        .iter()
-        .try_for_each(|extractor| write!(out, " | {extractor}"))?;
-    recall
-        .recent
-        .iter()
-        .try_for_each(|count| write!(out, " RECENT {count}"))?;
-    if recall.contradictions {
-        out.write_str(" CONTRADICTIONS")?;
-    }
-    recall
-        .format
-        .iter()
-        .try_for_each(|format| write!(out, " AS {format}"))
-}
-
-fn with(out: &mut Formatter<'_>, options: &[WithOption]) -> fmt::Result {
-    if options.is_empty() {
-        return Ok(());
-    }
-    out.write_str(" WITH ")?;
-    listed(out, options)
-}
-
-impl Display for Thread {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Thread::Session(session) => write!(out, "THREAD {}", Quoted(session)),
-            Thread::From(address) => write!(out, "THREAD FROM {address}"),
-        }
-    }
-}
-
-impl Display for Condition {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let items = |out: &mut Formatter<'_>, word: &str, values: &[Value]| {
-            write!(out, " {word} [")?;
-            listed(out, values)?;
-            out.write_char(']')
-        };
-        self.field.fmt(out)?;
-        match &self.test {
-            Test::Compare(comparison, value) => write!(out, " {comparison} {value}"),
-            Test::In(InSet::Values(values)) => {
-                out.write_str(" IN (")?;
-                listed(out, values)?;
-                out.write_char(')')
-            }
-            Test::In(InSet::Subquery(subquery)) => {
-                out.write_str(" IN (")?;
-                recall(out, &subquery.query, Some(subquery.extract))?;
-                out.write_char(')')
-            }
-            Test::Between(low, high) => write!(out, " BETWEEN {low} AND {high}"),
-            Test::Include(values) => items(out, "INCLUDE", values),
-            Test::Exclude(values) => items(out, "EXCLUDE", values),
-            Test::Is(category) => write!(out, " IS {category}"),
-        }
-    }
-}
-
-impl Display for StageKind {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            StageKind::Select(fields) => {
-                out.write_str("SELECT ")?;
-                listed(out, fields)
-            }
-            StageKind::OrderBy(field, direction) => {
-                write!(out, "ORDER BY {field} {}", Direction::name(*direction))
-            }
-            StageKind::Limit(count) => write!(out, "LIMIT {count}"),
-            StageKind::Offset(Offset::Count(count)) => write!(out, "OFFSET {count}"),
-            StageKind::Offset(Offset::Parameter(parameter)) => write!(out, "OFFSET {parameter}"),
-            StageKind::Count => out.write_str("COUNT"),
-            StageKind::First => out.write_str("FIRST"),
-            StageKind::Extract(extractor) => extractor.fmt(out),
-            StageKind::GroupBy(field) => write!(out, "GROUP BY {field}"),
-            StageKind::Project(projection) => projection.fmt(out),
-        }
-    }
-}
-
-impl Display for Projection {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        out.write_str("PROJECT ")?;
-        let parts = [("content", &self.content), ("attr", &self.attributes)];
-        let given = parts.iter().filter(|(_, fields)| !fields.is_empty());
-        for (at, (name, fields)) in given.enumerate() {
-            write!(out, "{}{name}(", if at > 0 { ", " } else { "" })?;
-            listed(out, *fields)?;
-            out.write_char(')')?;
-        }
-        Ok(())
-    }
-}
-
-impl Display for WithOption {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            WithOption::Superseded => out.write_str("superseded"),
-            WithOption::ScoreBreakdown => out.write_str("score_breakdown"),
-            WithOption::Explanation => out.write_str("explanation"),
-            WithOption::Provenance => out.write_str("provenance"),
-            WithOption::ContradictionDetection => out.write_str("contradiction_detection"),
-            WithOption::Summarize => out.write_str("summarize"),
-            WithOption::ProgressiveDisclosure(None) => out.write_str("progressive_disclosure"),
-            WithOption::ProgressiveDisclosure(Some(level)) => {
-                write!(out, "progressive_disclosure({level})")
-            }
-            WithOption::Diversity(Diversity::Mmr(None)) => out.write_str("diversity(mmr)"),
-            WithOption::Diversity(Diversity::Mmr(Some(lambda))) => {
-                write!(out, "diversity(mmr, lambda = {lambda})")
-            }
-            WithOption::Diversity(Diversity::Threshold(least)) => {
-                write!(out, "diversity(threshold, {least})")
-            }
-            WithOption::Consistency(Consistency::Eventual) => {
-                out.write_str("consistency(eventual)")
-            }
-            WithOption::Consistency(Consistency::Linearizable) => {
-                out.write_str("consistency(linearizable)")
-            }
-            WithOption::Consistency(Consistency::Bounded(bound)) => {
-                write!(out, "consistency(bounded({bound}))")
-            }
-            WithOption::Dedup(field) => write!(out, "dedup({field})"),
-            WithOption::Locale(locale) => write!(out, "locale({})", Quoted(locale)),
-            WithOption::Cache(seconds) => write!(out, "cache(ttl = {seconds})"),
-            WithOption::IsoTimestamps => out.write_str("iso_timestamps"),
-            WithOption::Extension(name, values) if values.is_empty() => out.write_str(name),
-            WithOption::Extension(name, values) => {
-                write!(out, "{name}(")?;
-                listed(out, values)?;
-                out.write_char(')')
-            }
         }
     }
 }

@@ -263,6 +263,15 @@ pub struct Response {
 impl Response {
     /// Returns the envelope as JSON.
     pub fn to_json(&self) -> Json<'static> {
+        let mut object = Object::new();
+        object.insert("_cal", self.head());
+        for (key, value) in self.answer.to_object().iter() {
+            object.insert(key.to_owned(), value.clone());
+        }
+        Json::Object(object)
+    }
+
+    fn head(&self) -> Object<'static> {
         let mut budget = Object::new();
         budget.insert("tokens_used", self.answer.tokens_used);
         budget.insert("grains_returned", self.answer.results.len() as u64);
@@ -274,12 +283,7 @@ impl Response {
         head.insert("query_hash", self.query_hash.clone());
         head.insert("duration_ms", self.duration_ms);
         head.insert("budget", budget);
-        let mut object = Object::new();
-        object.insert("_cal", head);
-        for (key, value) in self.answer.to_object().iter() {
-            object.insert(key.to_owned(), value.clone());
-        }
-        Json::Object(object)
+        head
     }
 }
 

@@ -18,7 +18,7 @@ use crate::cal::vocabulary::{Format, Preset};
 use crate::cal::{CalError, Code, Warning, WarningCode};
 use crate::render::assemble::{GrainRef, auto_toon};
 use crate::render::{
-    AssemblyInput, CustomTemplate, OutputLayout, SourceInput, assemble, stream_events,
+    Assembled, AssemblyInput, CustomTemplate, OutputLayout, SourceInput, assemble, stream_events,
 };
 
 /// The result of one source.
@@ -157,11 +157,6 @@ fn answer(
         Some(response::entry(hit, None, &source.desugared))
     };
     let entries: Vec<_> = assembled.grains.iter().filter_map(entry).collect();
-    let sources = statement.sources.iter().zip(&assembled.sources).enumerate();
-    let source_counts = sources.map(|(at, (source, outcome))| {
-        let label = source.label.clone().unwrap_or_else(|| at.to_string());
-        (label, outcome.included)
-    });
     let events = statement.stream.as_ref().map(|stream| {
         let name = statement.name.as_deref().unwrap_or("assembly");
         stream_events::events(name, stream, input, &assembled)
@@ -173,13 +168,23 @@ fn answer(
     Answer {
         total: entries.len() as u64,
         results: entries,
-        source_counts: Some(source_counts.collect()),
+        source_counts: Some(source_counts(statement, &assembled)),
         events,
         tokens_used: assembled.tokens_used,
         context: Some((format.to_owned(), assembled.text)),
         warnings,
         ..Answer::default()
     }
+}
+
+/// Returns the number of included grains of each source, under its label or index.
+fn source_counts(statement: &Assemble, assembled: &Assembled) -> Vec<(String, usize)> {
+    let sources = statement.sources.iter().zip(&assembled.sources).enumerate();
+    let counts = sources.map(|(at, (source, outcome))| {
+        let label = source.label.clone().unwrap_or_else(|| at.to_string());
+        (label, outcome.included)
+    });
+    counts.collect()
 }
 
 /// Returns a warning for each failed source.

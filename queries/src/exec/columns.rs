@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::functions_nested::expr_fn::array_has;
-use datafusion::logical_expr::{Expr, cast, col, lit, when};
+use datafusion::logical_expr::{Expr, cast, col, in_list, lit, when};
 use gristmill_schemas::columns::IdentityColumn;
 
 use super::blob_functions;
@@ -114,6 +114,12 @@ pub(super) fn is_lifecycle_field(field: &Field) -> bool {
 /// Casts an expression to text.
 pub(super) fn as_text(expression: Expr) -> Expr {
     cast(expression, DataType::Utf8)
+}
+
+/// Returns the filter that a text column is one of `values`.
+pub(super) fn is_one_of<'v>(column: &str, values: impl IntoIterator<Item = &'v String>) -> Expr {
+    let values = values.into_iter().map(|value| lit(value.as_str()));
+    in_list(col(column), values.collect(), false)
 }
 
 /// Returns whether the list contains the text; NULL without a list.

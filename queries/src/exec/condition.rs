@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, col, in_list, lit, scalar_subquery};
 use datafusion::prelude::DataFrame;
 
 use super::blob_functions;
-use super::columns::{ADDRESS, BLOB, Column, instant, list_has};
+use super::columns::{BLOB, Column, instant, list_has};
 use super::domain_field::DomainPredicate;
 use super::error::{ExecutionError, Result};
 use super::grain_reader::address_filter;
@@ -48,15 +48,7 @@ pub(super) fn filter(condition: &Condition, now_ms: i64) -> Result<Option<Expr>>
             Column::Boolean(expression),
             Test::Compare(Comparison::Equal, Value::Boolean(literal)),
         ) => expression.eq(lit(*literal)),
-        // A single instant is the start of an open range.
-        (Column::Instant(expression), Test::Compare(Comparison::Equal, literal)) => {
-            expression.gt_eq(timestamp(condition, literal, now_ms)?)
-        }
-        (Column::Instant(expression), Test::Between(low, high)) => {
-            let low = timestamp(condition, low, now_ms)?;
-            let high = timestamp(condition, high, now_ms)?;
-            expression.clone().gt_eq(low).and(expression.lt_eq(high))
-        }
+        (Column::Instant(expression), test) => time(condition, expression, test, now_ms)?,
         _ => return Err(incomparable(condition)),
     };
     Ok(Some(filter))
@@ -73,6 +65,21 @@ fn incomparable(condition: &Condition) -> ExecutionError {
     )
     .at(condition.span)
     .into()
+}
+
+fn time(condition: &Condition, expression: Expr, test: &Test, now_ms: i64) -> Result<Expr> {
+    match test {
+        // A single instant is the start of an open range.
+        Test::Compare(Comparison::Equal, literal) => {
+            Ok(expression.gt_eq(timestamp(condition, literal, now_ms)?))
+        }
+        Test::Between(low, high) => {
+            let low = timestamp(condition, low, now_ms)?;
+            let high = timestamp(condition, high, now_ms)?;
+            Ok(expression.clone().gt_eq(low).and(expression.lt_eq(high)))
+        }
+        _ => Err(incomparable(condition)),
+    }
 }
 
 fn timestamp(condition: &Condition, literal: &Value, now_ms: i64) -> Result<Expr> {
@@ -170,18 +177,6 @@ pub(super) fn semi_join(
 /// Removes the prefix `sha256:`, which references between grains don't have.
 fn without_prefix(value: Expr) -> Expr {
     replace(value, lit("sha256:"), lit(""))
-}
-
-/// Returns the filter for a list of addresses.
-pub(super) fn address_in(addresses: &[String]) -> Expr {
-    in_list(
-        col(ADDRESS),
-        addresses
-            .iter()
-            .map(|address| lit(address.as_str()))
-            .collect(),
-        false,
-    )
 }
 
 #[cfg(test)]

@@ -109,12 +109,7 @@ impl Executor {
         if reads_grains(&query.statement) {
             reader.open().await?;
         }
-        let limit = self.time_limit(&query.statement);
-        let run = QueryRun::new(self, &reader, query);
-        let answer = match tokio::time::timeout(limit, run.execute(query)).await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(timeout_error(&query.statement, limit).into()),
-        };
+        let answer = self.execute_in_time(&reader, query).await?;
         Ok(Response {
             statement_type: query.statement.name(),
             tier: query.statement.effect().tier(),
@@ -123,6 +118,15 @@ impl Executor {
             grains_scanned: reader.scanned(),
             answer,
         })
+    }
+
+    async fn execute_in_time(&self, reader: &GrainReader<'_>, query: &Query) -> Result<Answer> {
+        let limit = self.time_limit(&query.statement);
+        let run = QueryRun::new(self, reader, query);
+        match tokio::time::timeout(limit, run.execute(query)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(timeout_error(&query.statement, limit).into()),
+        }
     }
 
     fn time_limit(&self, statement: &Statement) -> Duration {

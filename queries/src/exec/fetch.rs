@@ -7,13 +7,13 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::{Expr, col, in_list, lit};
+use datafusion::logical_expr::{Expr, col};
 use gristmill_engine::text::{Terms, text_fields, with_grain};
 use gristmill_schemas::grain::Grain;
 
 use super::answer::Hit;
 use super::blob_functions::grain_view;
-use super::columns::{ADDRESS, BLOB};
+use super::columns::{ADDRESS, BLOB, is_one_of};
 use super::error::{ExecutionError, Result};
 use super::grain_reader::{GrainReader, ScoredAddress};
 use super::lifecycle::{LifecycleStates, fold};
@@ -144,8 +144,7 @@ impl GrainReader<'_> {
 }
 
 fn listed(scored: &[ScoredAddress]) -> Expr {
-    let addresses = scored.iter().map(|(address, _)| lit(address.as_str()));
-    in_list(col(ADDRESS), addresses.collect(), false)
+    is_one_of(ADDRESS, scored.iter().map(|(address, _)| address))
 }
 
 /// Sets what `state` contains about a grain. `visible` has the superseding grains that the session

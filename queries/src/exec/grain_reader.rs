@@ -12,13 +12,13 @@ use datafusion::common::{JoinType, internal_datafusion_err};
 use datafusion::execution::TaskContext;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_nested::expr_fn::make_array;
-use datafusion::logical_expr::{Expr, col, in_list, lit};
+use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_schemas::columns::{GRAINS, IdentityColumn};
 use gristmill_schemas::grain::GrainType;
 
-use super::columns::{ADDRESS, CONTRADICTED, SCORE, VERIFICATION};
+use super::columns::{ADDRESS, CONTRADICTED, SCORE, VERIFICATION, is_one_of};
 use super::error::Result;
 use super::lifecycle::{
     LifecycleCache, LifecycleStates, fold, is_contradicted, is_superseded, verification_status,
@@ -245,9 +245,7 @@ impl<'e> GrainReader<'e> {
         }
         let mut visible = BTreeSet::new();
         for part in addresses.chunks(MAX_LISTED) {
-            let part = part.iter().map(|address| lit(address.as_str()));
-            let listed = in_list(col(ADDRESS), part.collect(), false);
-            let frame = self.visible().await?.filter(listed)?;
+            let frame = self.visible().await?.filter(is_one_of(ADDRESS, part))?;
             visible.extend(self.texts(frame, ADDRESS).await?);
         }
         Ok(Some(visible))
@@ -289,13 +287,7 @@ impl<'e> GrainReader<'e> {
             .filter(filter)?
             .select(vec![col(OLD), col(NEW)])?;
         for batch in self.collect(frame).await? {
-            let old = cast(batch.column(0), &DataType::Utf8)?;
-            let new = cast(batch.column(1), &DataType::Utf8)?;
-            let new = new.as_string::<i32>().iter();
-            let pairs = old.as_string::<i32>().iter().zip(new);
-            links.extend(
-                pairs.filter_map(|(old, new)| Some((old?.to_owned(), new.map(str::to_owned)))),
-            );
+            add_links(&batch, &mut links)?;
         }
         links.sort();
         links.dedup();
@@ -310,6 +302,14 @@ impl<'e> GrainReader<'e> {
             .select(vec![make_array(literals).alias(VALUE)])?;
         Ok(one_row.unnest_columns(&[VALUE])?)
     }
+}
+
+fn add_links(batch: &RecordBatch, links: &mut Vec<(String, Option<String>)>) -> Result<()> {
+    let old = cast(batch.column(0), &DataType::Utf8)?;
+    let new = cast(batch.column(1), &DataType::Utf8)?;
+    let pairs = old.as_string::<i32>().iter().zip(new.as_string::<i32>());
+    links.extend(pairs.filter_map(|(old, new)| Some((old?.to_owned(), new.map(str::to_owned)))));
+    Ok(())
 }
 
 /// Returns the address in a bound statement.

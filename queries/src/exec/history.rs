@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::logical_expr::{Expr, col, in_list, lit};
+use datafusion::logical_expr::{Expr, col, lit};
 use gristmill_schemas::json::{Json, Object};
 
-use super::columns::{ADDRESS, SCORE, instant};
-use super::condition::address_in;
+use super::columns::{ADDRESS, SCORE, instant, is_one_of};
 use super::error::Result;
 use super::grain_reader::{NEW, OLD};
 use super::lifecycle::LifecycleStates;
@@ -80,7 +79,7 @@ impl QueryRun<'_, '_> {
     async fn versions(&self, target: &Target) -> Result<Answer> {
         let start = self.reader.resolve(target).await?;
         let versions: Vec<String> = self.chain(start).await?.versions.into_iter().collect();
-        self.newest_first(address_in(&versions)).await
+        self.newest_first(is_one_of(ADDRESS, &versions)).await
     }
 
     /// Loads the versions linked with `start` by supersession, in both directions. The newest
@@ -129,11 +128,10 @@ impl QueryRun<'_, '_> {
 
     /// Queries the supersessions from and to `frontier` whose ends are both visible.
     async fn visible_links(&self, frontier: &[String]) -> Result<Vec<(String, String)>> {
-        let listed = |column: &str| {
-            let addresses = frontier.iter().map(|address| lit(address.as_str()));
-            in_list(col(column), addresses.collect(), false)
-        };
-        let links = self.reader.links(listed(OLD).or(listed(NEW))).await?;
+        let links = self
+            .reader
+            .links(is_one_of(OLD, frontier).or(is_one_of(NEW, frontier)))
+            .await?;
         let links: Vec<(String, String)> = links
             .into_iter()
             .filter_map(|(old, new)| Some((old, new?)))

@@ -129,20 +129,11 @@ impl LifecycleStates {
             let Some(Ok(address)) = address.map(str::parse::<ContentAddress>) else {
                 continue;
             };
-            let verification = statuses.is_valid(row).then(|| {
-                let next = indexes.len() as u32;
-                *indexes
-                    .entry(statuses.value(row).to_owned())
-                    .or_insert(next)
-            });
             let state = LifecycleState {
                 ended: ended.value(row),
-                successor: successors
-                    .is_valid(row)
-                    .then(|| successors.value(row).parse().ok())
-                    .flatten(),
+                successor: value_at(successors, row).and_then(|address| address.parse().ok()),
                 contradicted: contradicted.value(row),
-                verification,
+                verification: value_at(statuses, row).map(|status| index_of(status, indexes)),
             };
             // Grains that were only read have the default state.
             if state != LifecycleState::default() {
@@ -247,6 +238,16 @@ impl LifecycleStates {
             ..LifecycleStates::default()
         }
     }
+}
+
+fn value_at(texts: &StringArray, row: usize) -> Option<&str> {
+    texts.is_valid(row).then(|| texts.value(row))
+}
+
+/// Returns the index of a status, which is added if it is new.
+fn index_of(status: &str, indexes: &mut HashMap<String, u32>) -> u32 {
+    let next = indexes.len() as u32;
+    *indexes.entry(status.to_owned()).or_insert(next)
 }
 
 /// Returns whether the grain of a row was superseded or expired.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::logical_expr::{Expr, col, in_list, lit};
+use datafusion::logical_expr::{Expr, col, lit};
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::GrainType;
 
-use super::columns::ADDRESS;
-use super::condition::address_in;
+use super::columns::{ADDRESS, is_one_of};
 use super::error::Result;
 use super::grain_reader::{GrainReader, address_filter, not_found};
 use crate::cal::ast::Address;
@@ -46,7 +45,10 @@ pub(super) async fn thread_filter(
         .next();
     match session {
         Some(session) => Ok(col(SESSION).eq(lit(session))),
-        None => Ok(address_in(&linked_messages(reader, message).await?)),
+        None => {
+            let messages = linked_messages(reader, message).await?;
+            Ok(is_one_of(ADDRESS, &messages))
+        }
     }
 }
 
@@ -69,14 +71,10 @@ async fn linked_messages(reader: &GrainReader<'_>, start: String) -> Result<Vec<
 
 /// Returns the replies to the messages of `frontier`, and their parents.
 async fn neighbours(reader: &GrainReader<'_>, frontier: &[String]) -> Result<Vec<String>> {
-    let listed = |column: &str| {
-        let addresses = frontier.iter().map(|address| lit(address.as_str()));
-        in_list(col(column), addresses.collect(), false)
-    };
     let is_event = col(IdentityColumn::TypeByte.name()).eq(lit(i16::from(GrainType::Event as u8)));
     let events = reader.visible().await?.filter(is_event)?;
-    let replies = events.clone().filter(listed(PARENT))?;
-    let parents = events.filter(listed(ADDRESS).and(col(PARENT).is_not_null()))?;
+    let replies = events.clone().filter(is_one_of(PARENT, frontier))?;
+    let parents = events.filter(is_one_of(ADDRESS, frontier).and(col(PARENT).is_not_null()))?;
     let mut addresses = reader.texts(replies, ADDRESS).await?;
     addresses.extend(reader.texts(parents, PARENT).await?);
     Ok(addresses)

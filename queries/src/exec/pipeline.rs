@@ -170,25 +170,21 @@ impl Pipeline {
 
     /// Replaces grains by their distinct values, in the order of first occurrence.
     fn extract(mut self, extractor: Extractor) -> Result<Pipeline> {
-        let field = match extractor {
-            Extractor::Subjects => Some(KnownField::Subject),
-            Extractor::Objects => Some(KnownField::Object),
-            Extractor::Hashes => None,
+        let value = match extractor {
+            Extractor::Subjects => col(key_name(KnownField::Subject)),
+            Extractor::Objects => col(key_name(KnownField::Object)),
+            Extractor::Hashes => concat(vec![lit("sha256:"), as_text(col(ADDRESS))]),
         };
-        let value = match field {
-            Some(field) => {
-                let is_belief = col(key_name(KnownField::Type)).eq(lit(GrainType::Belief.name()));
-                let has_value = col(key_name(field)).is_not_null();
-                self.frame = self.frame.filter(is_belief.and(has_value))?;
-                as_text(col(key_name(field)))
-            }
-            None => concat(vec![lit("sha256:"), as_text(col(ADDRESS))]),
-        };
+        if extractor != Extractor::Hashes {
+            let is_belief = col(key_name(KnownField::Type)).eq(lit(GrainType::Belief.name()));
+            let has_value = value.clone().is_not_null();
+            self.frame = self.frame.filter(is_belief.and(has_value))?;
+        }
         let rank = row_number()
             .order_by(self.order.clone())
             .build()?
             .alias(RANK);
-        let ranked = self.frame.select(vec![value.alias(VALUE), rank])?;
+        let ranked = self.frame.select(vec![as_text(value).alias(VALUE), rank])?;
         self.frame = ranked.aggregate(vec![col(VALUE)], vec![min(col(RANK)).alias(RANK)])?;
         self.order = vec![col(RANK).sort(true, false)];
         self.shape = ResultShape::Values;

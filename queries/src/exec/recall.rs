@@ -134,15 +134,14 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         for condition in desugared.conditions.iter().filter(|one| is_filter(one)) {
             frame = self.apply_condition(frame, condition, scope).await?;
         }
-        let terms = match search_text(&desugared.conditions) {
-            Some(text) => {
-                if text.has_empty_search {
-                    frame = frame.filter(lit(false))?;
-                }
-                Some(Terms::of(&text.words))
-            }
-            None => None,
-        };
+        let search = search_text(&desugared.conditions);
+        if search
+            .as_ref()
+            .is_some_and(|search| search.has_empty_search)
+        {
+            frame = frame.filter(lit(false))?;
+        }
+        let terms = search.map(|search| Terms::of(&search.words));
         let score = match &terms {
             Some(terms) => self.score(terms).await?,
             None => lit(1.0_f64),
@@ -197,8 +196,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             (Field::Known(known), Test::Compare(_, Value::Text(text)))
                 if known.spec().kind == FieldKind::Search =>
             {
-                let has_words = blob_functions::has_words(Terms::of(text), searched_fields(*known));
-                Ok(frame.filter(has_words.call(vec![col(BLOB)]))?)
+                Ok(frame.filter(has_words(*known, text))?)
             }
             (Field::Known(KnownField::Hash), Test::Compare(_, Value::Hash(address)))
                 if !self.explain_only =>
@@ -211,11 +209,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
                     .await?;
                 condition::semi_join(frame, condition, values)
             }
-            (_, Test::In(InSet::Values(values)))
-                if values
-                    .iter()
-                    .any(|value| matches!(value, Value::Parameter(_))) =>
-            {
+            (_, Test::In(InSet::Values(values))) if values.iter().any(Value::is_parameter) => {
                 let values = self.in_values(values, scope)?;
                 condition::semi_join(frame, condition, values)
             }
@@ -351,6 +345,12 @@ pub(super) fn namespace_filter(scope: Option<&NamespaceScope>, is_fixed: bool) -
             Some(col("namespace").eq(lit(name.as_str())).or(below))
         }
     }
+}
+
+/// Returns whether the full-text field contains all words of `text`.
+fn has_words(field: KnownField, text: &str) -> Expr {
+    let function = blob_functions::has_words(Terms::of(text), searched_fields(field));
+    function.call(vec![col(BLOB)])
 }
 
 /// Returns the grain fields that a full-text field of CAL covers.

@@ -19,7 +19,7 @@ mod write;
 use std::borrow::Cow;
 
 pub use compare::feed_text;
-pub use number::Number;
+pub use number::{Number, NumberParts};
 pub use object::{Lookup, Object};
 pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError, JsonErrorKind, JsonParser};
 pub use write::write_string;

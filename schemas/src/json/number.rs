@@ -61,37 +61,67 @@ impl<'a> Number<'a> {
         Number(Cow::Borrowed(&self.0))
     }
 
-    /// Sign, significant digits and the power of ten of the last of them: equal for equal values.
-    pub(super) fn decimal(&self) -> (bool, Vec<u8>, i64) {
+    /// Splits the number into sign, digits and exponent, as they are written.
+    pub fn parts(&self) -> NumberParts<'_> {
         let (negative, text) = match self.0.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, &*self.0),
         };
         let (mantissa, exponent) = match text.find(['e', 'E']) {
-            Some(at) => (
-                &text[..at],
-                text[at + 1..].parse::<i64>().unwrap_or(i64::MAX),
-            ),
-            None => (text, 0),
+            Some(at) => {
+                let exponent = text[at + 1..].parse().unwrap_or(i64::MAX);
+                (&text[..at], Some(exponent))
+            }
+            None => (text, None),
         };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let mut digits: Vec<u8> = whole
+        let (whole, fraction) = match mantissa.split_once('.') {
+            Some((whole, fraction)) => (whole, Some(fraction)),
+            None => (mantissa, None),
+        };
+        NumberParts {
+            negative,
+            whole,
+            fraction,
+            exponent,
+        }
+    }
+
+    /// Returns sign, significant digits and the power of ten of the last digit. Equal numbers have
+    /// equal results.
+    pub(super) fn decimal(&self) -> (bool, Vec<u8>, i64) {
+        let parts = self.parts();
+        let fraction = parts.fraction.unwrap_or_default();
+        let mut digits: Vec<u8> = parts
+            .whole
             .bytes()
             .chain(fraction.bytes())
             .skip_while(|&digit| digit == b'0')
             .collect();
+        let exponent = parts.exponent.unwrap_or_default();
         let mut power = exponent.saturating_sub(fraction.len() as i64);
         while digits.last() == Some(&b'0') {
             digits.pop();
             power = power.saturating_add(1);
         }
         if digits.is_empty() {
-            // Zero has one value whatever its exponent; its sign is kept, as a double would keep
-            // it.
+            // Zero has one value whatever its exponent. Its sign is kept, as in a double.
             power = 0;
         }
-        (negative, digits, power)
+        (parts.negative, digits, power)
     }
+}
+
+/// The parts of a [`Number`] as they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NumberParts<'n> {
+    /// True if the number begins with a minus.
+    pub negative: bool,
+    /// The digits before the point, at least one.
+    pub whole: &'n str,
+    /// The digits after the point, at least one; `None` without a point.
+    pub fraction: Option<&'n str>,
+    /// The exponent, or `i64::MAX` if it is out of range; `None` without an exponent.
+    pub exponent: Option<i64>,
 }
 
 impl PartialEq for Number<'_> {
@@ -156,5 +186,30 @@ mod tests {
             assert_eq!(number.as_f64().to_bits(), value.to_bits());
         }
         assert!(Number::from_f64(f64::NAN).is_none());
+    }
+
+    #[test]
+    fn a_number_is_split_as_it_is_written() {
+        let parts = |text| {
+            let NumberParts {
+                negative,
+                whole,
+                fraction,
+                exponent,
+            } = number(text).parts();
+            (
+                negative,
+                whole.to_owned(),
+                fraction.map(str::to_owned),
+                exponent,
+            )
+        };
+        assert_eq!(parts("12"), (false, "12".to_owned(), None, None));
+        assert_eq!(
+            parts("-0.50E+3"),
+            (true, "0".to_owned(), Some("50".to_owned()), Some(3))
+        );
+        assert_eq!(parts("1e-7").3, Some(-7));
+        assert_eq!(parts("1e99999999999999999999").3, Some(i64::MAX));
     }
 }

@@ -42,6 +42,11 @@ impl Value {
         }
     }
 
+    /// Returns true for a parameter or a LET binding.
+    pub const fn is_parameter(&self) -> bool {
+        matches!(self, Value::Parameter(_))
+    }
+
     /// Returns the text of a text value.
     pub fn as_text(&self) -> Option<&str> {
         match self {

@@ -55,9 +55,9 @@ type LetNames = BTreeMap<String, LetBinding>;
 /// Checks all references of a query.
 ///
 /// # Errors
-/// E008 for an unbound source and for references to later LETs, or from a LET where that isn't allowed,
-/// E009 for a name bound twice, E020 for values used as grains or grains as values, E036 and E038 for
-/// too many and too long chains of bindings.
+/// E008 for an unbound source and for references to later LETs, or from a LET where that isn't
+/// allowed, E009 for a name bound twice, E020 for values used as grains or grains as values, E036
+/// and E038 for too many and too long chains of bindings.
 pub(crate) fn references(query: &Query) -> Result<()> {
     count(query)?;
     let assembles = matches!(
@@ -127,17 +127,7 @@ fn count(query: &Query) -> Result<()> {
 /// Returns the names that a block of LETs binds, in addition to those of `outside`. LETs may only
 /// refer to one another in an ASSEMBLE (`chained`).
 fn block(lets: &[Let], outside: &LetNames, chained: bool) -> Result<LetNames> {
-    let mut scope = outside.clone();
-    for (at, binding) in lets.iter().enumerate() {
-        let bound = LetBinding {
-            at,
-            yields: LetResult::of(binding),
-            chain: 1,
-        };
-        if scope.insert(binding.name.clone(), bound).is_some() {
-            return Err(duplicate_name(&binding.name, binding.span));
-        }
-    }
+    let mut scope = declared(lets, outside)?;
     for (at, binding) in lets.iter().enumerate() {
         let mut deepest = 0;
         visit_recall(&binding.query, &mut |parameter, used| {
@@ -156,6 +146,23 @@ fn block(lets: &[Let], outside: &LetNames, chained: bool) -> Result<LetNames> {
         }
         if let Some(bound) = scope.get_mut(&binding.name) {
             bound.chain = deepest + 1;
+        }
+    }
+    Ok(scope)
+}
+
+/// Returns the names of `lets` in addition to those of `outside`, without checking their
+/// references.
+fn declared(lets: &[Let], outside: &LetNames) -> Result<LetNames> {
+    let mut scope = outside.clone();
+    for (at, binding) in lets.iter().enumerate() {
+        let bound = LetBinding {
+            at,
+            yields: LetResult::of(binding),
+            chain: 1,
+        };
+        if scope.insert(binding.name.clone(), bound).is_some() {
+            return Err(duplicate_name(&binding.name, binding.span));
         }
     }
     Ok(scope)
@@ -229,27 +236,18 @@ fn statement(statement: &Statement, scope: &LetNames) -> Result<()> {
             visit_recall(recall, &mut check)
         }
         Statement::Assemble(assemble) | Statement::Explain(Explainable::Assemble(assemble)) => {
-            assemble
-                .sources
-                .iter()
-                .try_for_each(|source| match &source.body {
-                    SourceBody::Recall(recall) => visit_recall(recall, &mut check),
-                    SourceBody::Binding(parameter) => check(parameter, LetUse::Source),
-                })
+            visit_sources(&assemble.sources, &mut check)
         }
         Statement::SetOperation(operation)
         | Statement::Explain(Explainable::SetOperation(operation)) => {
             set_operation(operation, scope)
         }
-        Statement::Batch(batch) | Statement::Explain(Explainable::Batch(batch)) => batch
-            .entries
-            .iter()
-            .try_for_each(|entry| visit_batch_query(&entry.query, &mut check)),
+        Statement::Batch(batch) | Statement::Explain(Explainable::Batch(batch)) => {
+            let mut entries = batch.entries.iter();
+            entries.try_for_each(|entry| visit_batch_query(&entry.query, &mut check))
+        }
         Statement::Coalesce(coalesce) | Statement::Explain(Explainable::Coalesce(coalesce)) => {
-            coalesce
-                .branches
-                .iter()
-                .try_for_each(|branch| visit_recall(branch, &mut check))
+            visit_branches(coalesce, &mut check)
         }
         Statement::Exists(exists) => visit_target(&exists.target, &mut check),
         Statement::History(history) => visit_history(history, &mut check),
@@ -289,11 +287,20 @@ fn visit_batch_query(query: &BatchQuery, visitor: &mut Visitor) -> Result<()> {
         BatchQuery::Exists(exists) => visit_target(&exists.target, visitor),
         BatchQuery::History(history) => visit_history(history, visitor),
         BatchQuery::Describe(_) => Ok(()),
-        BatchQuery::Coalesce(coalesce) => coalesce
-            .branches
-            .iter()
-            .try_for_each(|branch| visit_recall(branch, visitor)),
+        BatchQuery::Coalesce(coalesce) => visit_branches(coalesce, visitor),
     }
+}
+
+fn visit_branches(coalesce: &Coalesce, visitor: &mut Visitor) -> Result<()> {
+    let mut branches = coalesce.branches.iter();
+    branches.try_for_each(|branch| visit_recall(branch, visitor))
+}
+
+fn visit_sources(sources: &[Source], visitor: &mut Visitor) -> Result<()> {
+    sources.iter().try_for_each(|source| match &source.body {
+        SourceBody::Recall(recall) => visit_recall(recall, visitor),
+        SourceBody::Binding(parameter) => visitor(parameter, LetUse::Source),
+    })
 }
 
 fn visit_history(history: &History, visitor: &mut Visitor) -> Result<()> {

@@ -34,8 +34,8 @@ pub(crate) fn operator(field: &Field, operator: Operator, span: Span) -> Result<
 /// Parameters are checked when they are bound.
 ///
 /// # Errors
-/// E020 for a value of another type or a text that is no time, E003 for a type name, E062 to E066 for
-/// choices.
+/// E020 for a value of another type or a text that is no time, E003 for a type name, E062 to E066
+/// for choices.
 pub(crate) fn scalar(
     checker: &mut Checker,
     field: &Field,
@@ -57,16 +57,19 @@ pub(crate) fn scalar(
         (FieldKind::Choice(code), Value::Text(text)) => choice(spec, code, text, span),
         (FieldKind::Time, Value::Text(_) | Value::Number(_)) => time(spec.name, value, span),
         (FieldKind::Type, Value::Text(text)) => {
-            let grain_type = GrainType::parse(text, NameForm::Singular, checker.options.aliases);
-            let grain_type = grain_type.map_err(|error| error.at(span))?;
-            // Stored grains have one spelling of each type.
-            if grain_type.name() != text {
-                *value = Value::text(grain_type.name());
-            }
+            *value = type_name(text, checker.options.aliases, span)?;
             Ok(())
         }
         _ => Err(wrong_kind(field, spec.kind.name(), value).at(span)),
     }
+}
+
+/// Returns the name of a grain type in the spelling of stored grains.
+fn type_name(text: &str, aliases: bool, span: Span) -> Result<Value> {
+    let grain_type = GrainType::parse(text, NameForm::Singular, aliases);
+    Ok(Value::text(
+        grain_type.map_err(|error| error.at(span))?.name(),
+    ))
 }
 
 /// Checks the number of values in an IN list.

@@ -29,10 +29,11 @@ use super::Options;
 use super::ast::{BatchEntry, Parameter, Recall};
 use super::error::{CalError, Code, Result, Warning, WarningCode};
 use super::keywords::{is_excluded, is_identifier};
-use super::lexer::{check_bidi, excluded_word, normalise};
+use super::lexer::excluded_word;
 use super::limits;
 use super::number::Number;
 use super::span::Span;
+use super::text::{check_bidi, normalise};
 use super::vocabulary::StreamEvent;
 
 /// State of the checks of one query.

@@ -42,46 +42,8 @@ pub(crate) fn thread(grain_type: Option<GrainType>, span: Span) -> Result<()> {
 }
 
 fn combinations(recall: &Recall) -> Result<()> {
-    let has_stage =
-        |test: fn(&StageKind) -> bool| recall.stages.iter().any(|stage| test(&stage.kind));
-    let has_condition = |field: KnownField| {
-        recall
-            .conditions
-            .iter()
-            .any(|one| one.field == Field::Known(field))
-    };
-    let recent = recall.recent.is_some();
-    let since = recall.since.is_some();
-    let pairs = [
-        (
-            recall.about.is_some() && recall.like.is_some(),
-            "ABOUT",
-            "LIKE",
-        ),
-        (
-            recent && has_stage(|kind| matches!(kind, StageKind::Limit(_))),
-            "RECENT",
-            "LIMIT",
-        ),
-        (
-            recent && has_stage(|kind| matches!(kind, StageKind::OrderBy(..))),
-            "RECENT",
-            "ORDER BY",
-        ),
-        (
-            since && has_condition(KnownField::Time),
-            "SINCE",
-            "WHERE time",
-        ),
-        (since && recall.between.is_some(), "SINCE", "BETWEEN"),
-        (
-            recall.my && has_condition(KnownField::UserId),
-            "MY",
-            "WHERE user_id",
-        ),
-    ];
-    match pairs.iter().find(|(both, ..)| *both) {
-        Some((_, left, right)) => Err(CalError::new(
+    match redundant_pair(recall) {
+        Some((left, right)) => Err(CalError::new(
             Code::E060,
             format!("{left} and {right} are redundant; use one of them."),
         )
@@ -89,6 +51,29 @@ fn combinations(recall: &Recall) -> Result<()> {
         .suggest(format!("Keep either {left} or {right}."))),
         None => Ok(()),
     }
+}
+
+/// Returns the first two parts of a RECALL that are shortcuts for the same thing.
+fn redundant_pair(recall: &Recall) -> Option<(&'static str, &'static str)> {
+    let has_stage =
+        |test: fn(&StageKind) -> bool| recall.stages.iter().any(|stage| test(&stage.kind));
+    let has_condition = |field: KnownField| {
+        let mut conditions = recall.conditions.iter();
+        conditions.any(|condition| condition.field == Field::Known(field))
+    };
+    let has_limit = || has_stage(|kind| matches!(kind, StageKind::Limit(_)));
+    let has_order = || has_stage(|kind| matches!(kind, StageKind::OrderBy(..)));
+    let (about, like) = (recall.about.is_some(), recall.like.is_some());
+    let (recent, since) = (recall.recent.is_some(), recall.since.is_some());
+    Some(match () {
+        () if about && like => ("ABOUT", "LIKE"),
+        () if recent && has_limit() => ("RECENT", "LIMIT"),
+        () if recent && has_order() => ("RECENT", "ORDER BY"),
+        () if since && has_condition(KnownField::Time) => ("SINCE", "WHERE time"),
+        () if since && recall.between.is_some() => ("SINCE", "BETWEEN"),
+        () if recall.my && has_condition(KnownField::UserId) => ("MY", "WHERE user_id"),
+        () => return None,
+    })
 }
 
 /// Warns once about each domain field without a condition on its profile tag.

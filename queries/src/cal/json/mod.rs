@@ -1,12 +1,16 @@
-//! The JSON form of queries, `application/json+cal` (digest of CAL 1.0, section 11). Conversion from and
-//! to syntax trees is lossless.
+//! The JSON form of queries, `application/json+cal` (digest of CAL 1.0, section 11). Conversion
+//! from and to syntax trees is lossless.
 //!
 //! | module | what it answers |
 //! |---|---|
 //! | `write` | how is a tree written as JSON? |
-//! | `read`, `recall` | how is JSON read and checked? |
+//! | `read`, `recall`, `option`, `assemble` | how is JSON read and checked? |
+//! | `members` | how are the members of objects accessed? |
 //! | `value` | how are values and options written in JSON? |
 
+mod assemble;
+mod members;
+mod option;
 mod read;
 mod recall;
 mod value;

@@ -2,6 +2,10 @@
 
 use gristmill_schemas::json::{Json, Object};
 
+use super::members::{
+    NO_SPAN, array, extractor, members, name, namespace, optional, required, string, text, with,
+    word, wrong_shape,
+};
 use super::value::{address, query_value};
 use crate::cal::ast::*;
 use crate::cal::check::evolve::{self, SetStatement};
@@ -9,18 +13,10 @@ use crate::cal::check::{self, Checker, condition};
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::KnownField;
 use crate::cal::grain_type::{GrainType, NameForm, TypeName};
-use crate::cal::keywords::Keyword;
 use crate::cal::limits;
 use crate::cal::print;
-use crate::cal::span::Span;
-use crate::cal::template::{SectionReader, extends};
-use crate::cal::vocabulary::{
-    BudgetUnit, DescribeTarget, Extractor, Format, Preset, SectionName, SetOperator, StreamEvent,
-};
+use crate::cal::vocabulary::{DescribeTarget, SetOperator};
 use crate::cal::{Options, Parsed};
-
-/// The span of all parts: JSON queries have no text.
-pub(super) const NO_SPAN: Span = Span { start: 0, end: 0 };
 
 /// Reads and checks a query in JSON form.
 ///
@@ -72,146 +68,6 @@ pub(super) struct JsonReader {
     pub(super) subqueries: usize,
     /// Number of open set operations.
     operands: usize,
-}
-
-/// Returns the error for JSON of another shape than expected.
-pub(super) fn wrong_shape(expected: &str, found: &Json) -> CalError {
-    CalError::new(
-        Code::E120,
-        format!("Expected {expected}, found {}.", found.kind()),
-    )
-}
-
-/// Returns the members of an object, all of which must be in `allowed`.
-pub(super) fn members<'j, 'a>(json: &'j Json<'a>, allowed: &[&str]) -> Result<&'j Object<'a>> {
-    let object = json
-        .as_object()
-        .ok_or_else(|| wrong_shape("an object", json))?;
-    match object.keys().find(|key| !allowed.contains(key)) {
-        Some(unknown) => {
-            let error = CalError::new(Code::E120, format!("Unknown key \"{unknown}\"."));
-            Err(error
-                .valid_values(allowed.iter().copied())
-                .in_member(unknown))
-        }
-        None => Ok(object),
-    }
-}
-
-/// Reads the optional member `key`.
-pub(super) fn optional<T>(
-    object: &Object,
-    key: &str,
-    read: impl FnOnce(&Json) -> Result<T>,
-) -> Result<Option<T>> {
-    object
-        .get(key)
-        .map(read)
-        .transpose()
-        .map_err(|error| error.in_member(key))
-}
-
-/// Reads the required member `key`.
-pub(super) fn required<T>(
-    object: &Object,
-    key: &str,
-    read: impl FnOnce(&Json) -> Result<T>,
-) -> Result<T> {
-    optional(object, key, read)?
-        .ok_or_else(|| CalError::new(Code::E120, format!("The key \"{key}\" is missing.")))
-}
-
-/// Reads the items of an array.
-pub(super) fn array<T>(json: &Json, mut read: impl FnMut(&Json) -> Result<T>) -> Result<Vec<T>> {
-    let items = json
-        .as_array()
-        .ok_or_else(|| wrong_shape("an array", json))?;
-    let read_at =
-        |(at, item): (usize, &Json)| read(item).map_err(|error| error.in_member(at.to_string()));
-    items.iter().enumerate().map(read_at).collect()
-}
-
-/// Returns a string.
-pub(super) fn string<'j>(json: &'j Json) -> Result<&'j str> {
-    json.as_str().ok_or_else(|| wrong_shape("a string", json))
-}
-
-/// Returns a checked and normalised text.
-pub(super) fn text(json: &Json) -> Result<String> {
-    check::text(string(json)?)
-}
-
-/// Returns the member of a closed vocabulary.
-pub(super) fn word<T>(
-    json: &Json,
-    names: &[&str],
-    find: impl FnOnce(&str) -> Option<T>,
-) -> Result<T> {
-    let name = string(json)?;
-    find(name).ok_or_else(|| {
-        let shown: String = name.chars().take(64).collect();
-        CalError::new(Code::E120, format!("Unknown word \"{shown}\"."))
-            .valid_values(names.iter().copied())
-    })
-}
-
-/// Checks for `true`, the value of keys that represent keywords.
-pub(super) fn flag(json: &Json) -> Result<bool> {
-    json.as_bool().ok_or_else(|| wrong_shape("a boolean", json))
-}
-
-/// Returns a number.
-pub(super) fn number(json: &Json) -> Result<crate::cal::Number> {
-    let number = json
-        .as_number()
-        .ok_or_else(|| wrong_shape("a number", json))?;
-    crate::cal::Number::from_json(number)
-        .ok_or_else(|| CalError::new(Code::E006, "The number is too long."))
-}
-
-/// Returns an integer from 1.
-pub(super) fn positive(json: &Json) -> Result<u64> {
-    check::positive(&number(json)?, NO_SPAN)
-}
-
-fn name(json: &Json) -> Result<String> {
-    check::name(string(json)?, NO_SPAN)
-}
-
-/// Returns a name that is valid after ASSEMBLE, where FOR and FROM are keywords.
-fn context_name(json: &Json) -> Result<String> {
-    let name = name(json)?;
-    match Keyword::from_name(&name) {
-        Some(Keyword::For | Keyword::From) => Err(CalError::new(
-            Code::E002,
-            format!("\"{name}\" can't name a context."),
-        )),
-        _ => Ok(name),
-    }
-}
-
-/// Reads `{"namespace": "n"}` or `{"scope": "n"}`.
-pub(super) fn namespace(json: &Json) -> Result<NamespaceScope> {
-    let object = members(json, &["namespace", "scope"])?;
-    match (
-        optional(object, "namespace", text)?,
-        optional(object, "scope", text)?,
-    ) {
-        (Some(name), None) => Ok(NamespaceScope::Exactly(name)),
-        (None, Some(name)) => Ok(NamespaceScope::Below(name)),
-        _ => Err(CalError::new(
-            Code::E120,
-            "Expected either \"namespace\" or \"scope\".",
-        )),
-    }
-}
-
-pub(super) fn extractor(json: &Json) -> Result<Extractor> {
-    word(
-        json,
-        &["subjects", "objects", "hashes"],
-        Extractor::from_name,
-    )
 }
 
 impl JsonReader {
@@ -377,13 +233,16 @@ impl JsonReader {
     }
 
     fn history(&mut self, json: &Json, outer: &[&str]) -> Result<History> {
-        let by_address = json.get("hash").is_some();
-        if by_address {
-            let object = members(json, &with(&["statement", "hash", "diff"], outer))?;
-            let target = required(object, "hash", |hash| self.target(hash))?;
-            let diff = optional(object, "diff", |diff| self.target(diff))?;
-            return Ok(History::Versions { target, diff });
+        if json.get("hash").is_none() {
+            return self.triple_history(json, outer);
         }
+        let object = members(json, &with(&["statement", "hash", "diff"], outer))?;
+        let target = required(object, "hash", |hash| self.target(hash))?;
+        let diff = optional(object, "diff", |diff| self.target(diff))?;
+        Ok(History::Versions { target, diff })
+    }
+
+    fn triple_history(&mut self, json: &Json, outer: &[&str]) -> Result<History> {
         let object = members(
             json,
             &with(&["statement", "in", "subject", "relation", "as_of"], outer),
@@ -569,101 +428,6 @@ impl JsonReader {
             reason: self.reason(object)?,
         })
     }
-
-    fn definition(&mut self, json: &Json, outer: &[&str]) -> Result<TemplateDefinition> {
-        let object = members(
-            json,
-            &with(&["statement", "name", "extends", "sections"], outer),
-        )?;
-        Ok(TemplateDefinition {
-            name: required(object, "name", name)?,
-            extends: optional(object, "extends", |preset| {
-                extends(string(preset)?, NO_SPAN)
-            })?,
-            sections: required(object, "sections", sections)?,
-            span: NO_SPAN,
-        })
-    }
-
-    fn assemble(&mut self, json: &Json, outer: &[&str]) -> Result<Assemble> {
-        let keys = [
-            "statement",
-            "name",
-            "for",
-            "from",
-            "budget",
-            "priority",
-            "format",
-            "stream",
-            "with",
-        ];
-        let object = members(json, &with(&keys, outer))?;
-        let assemble = Assemble {
-            name: optional(object, "name", context_name)?,
-            intent: optional(object, "for", |intent| {
-                let intent = text(intent)?;
-                check::intent(&intent, NO_SPAN)?;
-                Ok(intent)
-            })?,
-            sources: required(object, "from", |from| self.sources(from))?,
-            budget: optional(object, "budget", budget)?,
-            priority: optional(object, "priority", |labels| array(labels, name))?
-                .unwrap_or_default(),
-            format: optional(object, "format", format_spec)?,
-            stream: optional(object, "stream", stream)?,
-            options: optional(object, "with", |list| {
-                array(list, |option| self.option(option, None))
-            })?
-            .unwrap_or_default(),
-            span: NO_SPAN,
-        };
-        check::assemble::whole_statement(&assemble)?;
-        Ok(assemble)
-    }
-
-    fn sources(&mut self, json: &Json) -> Result<Vec<Source>> {
-        let mut sources: Vec<Source> = Vec::new();
-        array(json, |json| {
-            check::assemble::sources(sources.len() + 1, NO_SPAN)?;
-            let object = members(json, &["label", "query", "let"])?;
-            let label = optional(object, "label", name)?;
-            if let Some(label) = &label {
-                check::assemble::label(&sources, label, NO_SPAN)?;
-            }
-            let query = optional(object, "query", |query| self.recall(query, &[], None))?;
-            let binding = optional(object, "let", |name| {
-                self.checker.parameter(string(name)?, NO_SPAN)
-            })?;
-            let body = match (query, binding) {
-                (Some(recall), None) => SourceBody::Recall(Box::new(recall)),
-                (None, Some(parameter)) => SourceBody::Binding(parameter),
-                _ => {
-                    return Err(CalError::new(
-                        Code::E120,
-                        "A source has either \"query\" or \"let\".",
-                    ));
-                }
-            };
-            sources.push(Source {
-                label,
-                body,
-                span: NO_SPAN,
-            });
-            Ok(())
-        })?;
-        match sources.is_empty() {
-            true => Err(CalError::new(
-                Code::E002,
-                "ASSEMBLE needs at least one source.",
-            )),
-            false => Ok(sources),
-        }
-    }
-}
-
-/// Returns the keys of a statement and those of its context.
-pub(super) fn with<'k>(keys: &[&'k str], more: &[&'k str]) -> Vec<&'k str> {
-    keys.iter().chain(more).copied().collect()
 }
 
 fn unknown_statement(name: &str) -> CalError {
@@ -678,77 +442,4 @@ fn misplaced(name: &str, place: &str) -> CalError {
         format!("\"{shown}\" is not allowed in {place}."),
     )
     .in_member("statement")
-}
-
-fn budget(json: &Json) -> Result<Budget> {
-    let object = members(json, &["n", "unit"])?;
-    let amount = required(object, "n", positive)?;
-    let unit = required(object, "unit", |unit| {
-        word(unit, BudgetUnit::NAMES, BudgetUnit::from_name)
-    })?;
-    check::assemble::budget(amount, unit, NO_SPAN)
-}
-
-fn format_spec(json: &Json) -> Result<FormatSpec> {
-    if json.as_str().is_some() {
-        let names: Vec<&str> = Format::NAMES.iter().chain(Preset::NAMES).copied().collect();
-        return word(json, &names, |name| {
-            let format = Format::from_name(name).map(FormatSpec::Format);
-            format.or_else(|| Preset::from_name(name).map(FormatSpec::Preset))
-        });
-    }
-    let object = members(json, &["template", "template_body"])?;
-    match (
-        optional(object, "template", name)?,
-        optional(object, "template_body", sections)?,
-    ) {
-        (Some(name), None) => Ok(FormatSpec::Template(name)),
-        (None, Some(sections)) => Ok(FormatSpec::Inline(sections)),
-        _ => Err(CalError::new(
-            Code::E120,
-            "Expected either \"template\" or \"template_body\".",
-        )),
-    }
-}
-
-fn sections(json: &Json) -> Result<Sections> {
-    let object = json
-        .as_object()
-        .ok_or_else(|| wrong_shape("an object", json))?;
-    let mut reader = SectionReader::default();
-    for (key, value) in object.iter() {
-        let name = SectionName::from_name(key).ok_or_else(|| {
-            CalError::new(Code::E120, format!("Unknown section \"{key}\"."))
-                .valid_values(SectionName::NAMES.iter().copied())
-        })?;
-        reader.begin(name, NO_SPAN)?;
-        reader
-            .finished_text(name, string(value)?)
-            .map_err(|error| error.in_member(key))?;
-    }
-    if object.is_empty() {
-        return Err(CalError::new(
-            Code::E002,
-            "A template has at least one section.",
-        ));
-    }
-    Ok(reader.finish())
-}
-
-fn stream(json: &Json) -> Result<Stream> {
-    let object = members(json, &["events", "chunk_size"])?;
-    let events = optional(object, "events", |events| {
-        array(events, |event| {
-            let name = string(event)?;
-            StreamEvent::from_name(name).ok_or_else(|| check::stream_option(name, NO_SPAN))
-        })
-    })?
-    .unwrap_or_default();
-    let chunk_size = optional(object, "chunk_size", |size| {
-        check::chunk_size(&number(size)?, NO_SPAN)
-    })?;
-    match events.is_empty() && chunk_size.is_none() {
-        true => Ok(Stream::all()),
-        false => Ok(Stream { events, chunk_size }),
-    }
 }

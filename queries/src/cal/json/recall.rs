@@ -1,21 +1,22 @@
-//! Reads RECALL from JSON: conditions, options, stages.
+//! Reads RECALL from JSON: shortcuts, conditions and stages.
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::read::{
-    JsonReader, NO_SPAN, array, extractor, flag, members, namespace, number, optional, positive,
-    required, string, text, with, word, wrong_shape,
+use super::members::{
+    NO_SPAN, array, extractor, flag, members, namespace, optional, positive, required, string,
+    text, with, word, wrong_shape,
 };
+use super::read::JsonReader;
 use super::value::{address, query_value};
 use crate::cal::ast::*;
 use crate::cal::check::{self, condition};
-use crate::cal::error::{CalError, Code, Result, WarningCode};
+use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::Operator;
 use crate::cal::grain_type::{GrainType, NameForm, TypeName};
 use crate::cal::keywords::{Keyword, is_excluded, is_identifier};
 use crate::cal::limits;
 use crate::cal::relations::RelationCategory;
-use crate::cal::vocabulary::{Direction, DisclosureLevel, Extractor, Format, OptionName};
+use crate::cal::vocabulary::{Direction, Extractor, Format};
 
 const RECALL_KEYS: [&str; 14] = [
     "statement",
@@ -46,28 +47,8 @@ impl JsonReader {
         required(object, "statement", |name| {
             word(name, &["recall"], |name| (name == "recall").then_some(()))
         })?;
-        let aliases = self.checker.options.aliases;
-        let grain_type = optional(object, "grain_type", |name| {
-            GrainType::parse(string(name)?, NameForm::Plural, aliases)
-        })?;
-        let mut recall = Recall {
-            my: optional(object, "my", flag)?.unwrap_or_default(),
-            grain_type,
-            namespace: optional(object, "in", namespace)?,
-            about: optional(object, "about", text)?,
-            like: optional(object, "like", text)?,
-            since: optional(object, "since", since)?,
-            between: optional(object, "between", |pair| self.between(pair))?,
-            thread: optional(object, "thread", |json| thread(json, grain_type))?,
-            recent: optional(object, "recent", |count| {
-                check::limit(positive(count)?, "RECENT", NO_SPAN)
-            })?,
-            contradictions: optional(object, "contradictions", flag)?.unwrap_or_default(),
-            format: optional(object, "as", |name| {
-                word(name, Format::NAMES, Format::from_name)
-            })?,
-            ..Recall::default()
-        };
+        let mut recall = self.shortcuts(object)?;
+        let grain_type = recall.grain_type;
         recall.conditions = optional(object, "where", |list| {
             array(list, |one| self.condition(one, grain_type))
         })?
@@ -89,6 +70,32 @@ impl JsonReader {
         Ok(recall)
     }
 
+    /// Reads everything but conditions, options and stages.
+    fn shortcuts(&mut self, object: &Object) -> Result<Recall> {
+        let aliases = self.checker.options.aliases;
+        let grain_type = optional(object, "grain_type", |name| {
+            GrainType::parse(string(name)?, NameForm::Plural, aliases)
+        })?;
+        Ok(Recall {
+            my: optional(object, "my", flag)?.unwrap_or_default(),
+            grain_type,
+            namespace: optional(object, "in", namespace)?,
+            about: optional(object, "about", text)?,
+            like: optional(object, "like", text)?,
+            since: optional(object, "since", since)?,
+            between: optional(object, "between", |pair| self.between(pair))?,
+            thread: optional(object, "thread", |json| thread(json, grain_type))?,
+            recent: optional(object, "recent", |count| {
+                check::limit(positive(count)?, "RECENT", NO_SPAN)
+            })?,
+            contradictions: optional(object, "contradictions", flag)?.unwrap_or_default(),
+            format: optional(object, "as", |name| {
+                word(name, Format::NAMES, Format::from_name)
+            })?,
+            ..Recall::default()
+        })
+    }
+
     fn between(&mut self, json: &Json) -> Result<(Value, Value)> {
         let (low, high) = self.pair(json)?;
         condition::time("BETWEEN", &low, NO_SPAN)?;
@@ -104,7 +111,7 @@ impl JsonReader {
     }
 
     /// Returns the field with this name; `prefix:name` is a domain field.
-    fn field(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<Field> {
+    pub(super) fn field(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<Field> {
         let name = string(json)?;
         match domain(name) {
             Some((prefix, name)) => Ok(check::field::domain(
@@ -205,27 +212,8 @@ impl JsonReader {
         let name = required(object, "stage", |name| string(name).map(str::to_owned))?;
         let grain_type = recall.grain_type;
         let kind = match name.as_str() {
-            "select" => {
-                let object = members(json, &["stage", "fields"])?;
-                let fields = required(object, "fields", |list| {
-                    array(list, |one| self.field(one, grain_type))
-                })?;
-                if fields.is_empty() {
-                    return Err(CalError::new(
-                        Code::E002,
-                        "SELECT names at least one field.",
-                    ));
-                }
-                StageKind::Select(fields)
-            }
-            "order_by" => {
-                let object = members(json, &["stage", "field", "dir"])?;
-                let field = required(object, "field", |field| self.field(field, grain_type))?;
-                let direction = optional(object, "dir", |dir| {
-                    word(dir, &["asc", "desc"], Direction::from_name)
-                })?;
-                StageKind::OrderBy(field, direction.unwrap_or(Direction::Ascending))
-            }
+            "select" => self.select(json, grain_type)?,
+            "order_by" => self.order_by(json, grain_type)?,
             "limit" => StageKind::Limit(required(members(json, &["stage", "n"])?, "n", |count| {
                 check::limit(positive(count)?, "LIMIT", NO_SPAN)
             })?),
@@ -249,6 +237,32 @@ impl JsonReader {
             }
         };
         push_stage(recall, kind)
+    }
+
+    fn select(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<StageKind> {
+        let object = members(json, &["stage", "fields"])?;
+        let fields = required(object, "fields", |list| {
+            array(list, |one| self.field(one, grain_type))
+        })?;
+        match fields.is_empty() {
+            true => Err(CalError::new(
+                Code::E002,
+                "SELECT names at least one field.",
+            )),
+            false => Ok(StageKind::Select(fields)),
+        }
+    }
+
+    fn order_by(&mut self, json: &Json, grain_type: Option<GrainType>) -> Result<StageKind> {
+        let object = members(json, &["stage", "field", "dir"])?;
+        let field = required(object, "field", |field| self.field(field, grain_type))?;
+        let direction = optional(object, "dir", |dir| {
+            word(dir, &["asc", "desc"], Direction::from_name)
+        })?;
+        Ok(StageKind::OrderBy(
+            field,
+            direction.unwrap_or(Direction::Ascending),
+        ))
     }
 
     fn offset(&mut self, json: &Json) -> Result<Offset> {
@@ -290,81 +304,6 @@ impl JsonReader {
             None => check::field::projected(name, grain_type, NO_SPAN),
         }
     }
-
-    /// Reads an option of WITH.
-    pub(super) fn option(
-        &mut self,
-        json: &Json,
-        grain_type: Option<GrainType>,
-    ) -> Result<WithOption> {
-        let object = json
-            .as_object()
-            .ok_or_else(|| wrong_shape("an object", json))?;
-        let name = required(object, "name", |name| {
-            string(name).map(str::to_ascii_lowercase)
-        })?;
-        if name.starts_with("x_") && is_identifier(&name) && name.len() > 2 {
-            return self.extension(json, name);
-        }
-        let Some(option) = OptionName::from_name(&name) else {
-            let shown: String = name.chars().take(64).collect();
-            let error = CalError::new(Code::E002, format!("Unknown option \"{shown}\"."));
-            return Err(error
-                .valid_values(OptionName::NAMES.iter().copied())
-                .in_member("name"));
-        };
-        Ok(match option {
-            OptionName::Superseded => plain(json, WithOption::Superseded)?,
-            OptionName::ScoreBreakdown => plain(json, WithOption::ScoreBreakdown)?,
-            OptionName::Explanation => plain(json, WithOption::Explanation)?,
-            OptionName::Provenance => plain(json, WithOption::Provenance)?,
-            OptionName::ContradictionDetection => plain(json, WithOption::ContradictionDetection)?,
-            OptionName::Summarize => plain(json, WithOption::Summarize)?,
-            OptionName::IsoTimestamps => plain(json, WithOption::IsoTimestamps)?,
-            OptionName::ProgressiveDisclosure => {
-                let object = members(json, &["name", "level"])?;
-                let level =
-                    |level: &Json| word(level, DisclosureLevel::NAMES, DisclosureLevel::from_name);
-                WithOption::ProgressiveDisclosure(optional(object, "level", level)?)
-            }
-            OptionName::Diversity => WithOption::Diversity(diversity(json)?),
-            OptionName::Consistency => WithOption::Consistency(consistency(json)?),
-            OptionName::Dedup => {
-                let object = members(json, &["name", "field"])?;
-                WithOption::Dedup(required(object, "field", |field| {
-                    self.field(field, grain_type)
-                })?)
-            }
-            OptionName::Locale => WithOption::Locale(required(
-                members(json, &["name", "locale"])?,
-                "locale",
-                text,
-            )?),
-            OptionName::Cache => {
-                WithOption::Cache(required(members(json, &["name", "ttl"])?, "ttl", positive)?)
-            }
-        })
-    }
-
-    fn extension(&mut self, json: &Json, name: String) -> Result<WithOption> {
-        // `args` is another spelling of `values`.
-        let object = members(json, &["name", "values", "args"])?;
-        let key = if object.contains_key("values") {
-            "values"
-        } else {
-            "args"
-        };
-        let values = optional(object, key, |list| {
-            array(list, |value| query_value(&mut self.checker, value))
-        })?;
-        check::name(&name, NO_SPAN)?;
-        self.checker.warn(
-            WarningCode::W004,
-            format!("The option \"{name}\" is unknown here and ignored."),
-            NO_SPAN,
-        );
-        Ok(WithOption::Extension(name, values.unwrap_or_default()))
-    }
 }
 
 fn push_stage(recall: &mut Recall, kind: StageKind) -> Result<()> {
@@ -386,47 +325,6 @@ fn plain_stage(name: &str) -> Result<StageKind> {
             let shown: String = name.chars().take(64).collect();
             CalError::new(Code::E002, format!("Unknown stage \"{shown}\".")).in_member("stage")
         }),
-    }
-}
-
-fn plain(json: &Json, option: WithOption) -> Result<WithOption> {
-    members(json, &["name"])?;
-    Ok(option)
-}
-
-fn diversity(json: &Json) -> Result<Diversity> {
-    let object = members(json, &["name", "mode", "lambda", "value"])?;
-    let lambda = optional(object, "lambda", number)?;
-    let least = optional(object, "value", number)?;
-    let is_mmr = required(object, "mode", |mode| {
-        word(mode, &["mmr", "threshold"], |mode| match mode {
-            "mmr" => Some(true),
-            "threshold" => Some(false),
-            _ => None,
-        })
-    })?;
-    match (is_mmr, lambda, least) {
-        (true, lambda, None) => Ok(Diversity::Mmr(lambda)),
-        (false, None, Some(least)) => Ok(Diversity::Threshold(least)),
-        _ => Err(CalError::new(
-            Code::E120,
-            "diversity takes \"lambda\" with mmr and \"value\" with threshold.",
-        )),
-    }
-}
-
-fn consistency(json: &Json) -> Result<Consistency> {
-    let object = members(json, &["name", "level", "value"])?;
-    let bound = optional(object, "value", number)?;
-    let level = required(object, "level", |level| string(level).map(str::to_owned))?;
-    match (level.as_str(), bound) {
-        ("eventual", None) => Ok(Consistency::Eventual),
-        ("linearizable", None) => Ok(Consistency::Linearizable),
-        ("bounded", Some(bound)) => Ok(Consistency::Bounded(bound)),
-        _ => Err(CalError::new(
-            Code::E120,
-            "consistency is eventual, linearizable, or bounded with a \"value\".",
-        )),
     }
 }
 

@@ -36,8 +36,8 @@ fn number_to_json(number: &Number) -> Json<'static> {
 /// Reads the value of a parameter.
 ///
 /// # Errors
-/// E120 for null and for objects other than wrapped values, E015 and E071 for invalid contents, E006
-/// for a number with an exponent of hundreds of digits, E007 for arrays nested too deeply.
+/// E120 for null and for objects other than wrapped values, E015 and E071 for invalid contents,
+/// E006 for a number with an exponent of hundreds of digits, E007 for arrays nested too deeply.
 pub fn value_from_json(json: &Json) -> Result<Value> {
     value_at(None, json, 0)
 }
@@ -47,7 +47,7 @@ pub(super) fn query_value(checker: &mut Checker, json: &Json) -> Result<Value> {
     value_at(Some(checker), json, 0)
 }
 
-fn value_at(mut checker: Option<&mut Checker>, json: &Json, depth: usize) -> Result<Value> {
+fn value_at(checker: Option<&mut Checker>, json: &Json, depth: usize) -> Result<Value> {
     Ok(match json {
         Json::String(text) => Value::Text(check::text(text)?),
         Json::Number(number) => Value::Number(Number::from_json(number).ok_or_else(|| {
@@ -57,21 +57,23 @@ fn value_at(mut checker: Option<&mut Checker>, json: &Json, depth: usize) -> Res
             )
         })?),
         Json::Bool(value) => Value::Boolean(*value),
-        Json::Array(_) if depth == limits::MAX_ARRAY_DEPTH => {
-            return Err(CalError::new(Code::E007, "Arrays are nested too deeply.")
-                .suggest("Use a flat array."));
-        }
-        Json::Array(items) => {
-            let mut values = Vec::with_capacity(items.len());
-            for (at, item) in items.iter().enumerate() {
-                let value = value_at(checker.as_deref_mut(), item, depth + 1);
-                values.push(value.map_err(|error| error.in_member(at.to_string()))?);
-            }
-            Value::Array(values)
-        }
+        Json::Array(items) => Value::Array(array_at(checker, items, depth)?),
         Json::Object(object) => wrapped(checker, object)?,
         Json::Null => return Err(CalError::new(Code::E120, "null is no value.")),
     })
+}
+
+fn array_at(mut checker: Option<&mut Checker>, items: &[Json], depth: usize) -> Result<Vec<Value>> {
+    if depth == limits::MAX_ARRAY_DEPTH {
+        let error = CalError::new(Code::E007, "Arrays are nested too deeply.");
+        return Err(error.suggest("Use a flat array."));
+    }
+    let mut values = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let value = value_at(checker.as_deref_mut(), item, depth + 1);
+        values.push(value.map_err(|error| error.in_member(at.to_string()))?);
+    }
+    Ok(values)
 }
 
 fn wrapped(checker: Option<&mut Checker>, object: &Object) -> Result<Value> {

@@ -24,9 +24,9 @@ pub use variables::Variable;
 
 use super::ast::Sections;
 use super::error::{CalError, Code, Result};
-use super::lexer::{check_bidi, template_length};
 use super::limits;
 use super::span::Span;
+use super::text::{check_bidi, template_length};
 use super::vocabulary::{Preset, SectionName};
 
 /// Returns the preset of EXTENDS.
@@ -121,16 +121,16 @@ impl SectionReader {
     }
 }
 
-/// Returns true if all braces outside of tags are balanced, so that a closing brace after the text ends
-/// it.
+/// Returns true if all braces outside of tags are balanced, so that a closing brace after the text
+/// ends it.
 fn balanced(text: &str) -> bool {
     let closed = format!("{text}}}");
     template_length(&closed) == Ok(Some(text.len()))
 }
 
-/// Returns the text of a section from the raw text between its braces (digest of CAL 1.0, section 3).
-/// Of several lines, a blank first and last one are removed; of a single line, one space at each end.
-/// The result ends with a newline.
+/// Returns the text of a section from the raw text between its braces (digest of CAL 1.0, section
+/// 3). Of several lines, a blank first and last one are removed; of a single line, one space at
+/// each end. The result ends with a newline.
 fn trim(raw: &str) -> String {
     let mut text = match raw.split_once('\n') {
         Some((first, rest)) => {

@@ -2,10 +2,10 @@
 
 use super::Variable;
 use crate::cal::error::{CalError, Code, Result};
-use crate::cal::lexer::tag_length;
 use crate::cal::limits;
 use crate::cal::span::Span;
 use crate::cal::suggest::nearest;
+use crate::cal::text::tag_length;
 
 /// A node of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub enum Node<'t> {
 /// Parses a text to nodes.
 ///
 /// # Errors
-/// E090 for unknown variables, E091 for unbalanced sections, E093 for sections nested too deeply, E094
-/// for unknown tags.
+/// E090 for unknown variables, E091 for unbalanced sections, E093 for sections nested too deeply,
+/// E094 for unknown tags.
 pub fn parse(text: &str) -> Result<Vec<Node<'_>>> {
     parse_at(text, 0)
 }
