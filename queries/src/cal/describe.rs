@@ -60,7 +60,7 @@ mod tests {
     use crate::cal::keywords::{EXCLUDED_WORDS, Keyword};
 
     #[test]
-    fn the_grammar_says_every_keyword_and_no_excluded_word() {
+    fn the_grammar_has_every_keyword_and_no_excluded_word() {
         let words: Vec<&str> = GRAMMAR
             .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .collect();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_told_with_types_operators_and_values() {
+    fn fields_are_described_with_types_operators_and_values() {
         let goals = fields(Some(GrainType::Goal));
         assert_eq!(goals.as_array().unwrap().len(), 22);
         let state = goals

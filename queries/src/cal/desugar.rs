@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn shortcuts_mean_what_the_specification_says() {
+    fn shortcuts_expand_as_specified() {
         for (text, meaning) in [
             (
                 r#"RECALL beliefs ABOUT "x""#,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn about_falls_back_to_a_search_with_all_else_the_same() {
+    fn about_falls_back_to_a_search() {
         let desugared = plain(r#"RECALL MY events ABOUT "x" WHERE role = "user" RECENT 3"#);
         assert_eq!(
             desugared.fallback.unwrap().to_string(),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_from_a_message_stays_as_its_address() {
+    fn a_thread_from_a_message_keeps_its_address() {
         let desugared = plain("RECALL events THREAD FROM sha256:a1b2c3d4");
         assert_eq!(desugared.thread_from, Address::from_digits("a1b2c3d4"));
         assert_eq!(
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn my_without_a_user_has_no_value() {
+    fn my_without_a_user_is_an_error() {
         let Statement::Recall(recall) = parse("RECALL MY", Options::default())
             .unwrap()
             .query

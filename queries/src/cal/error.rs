@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_spelled_as_it_is_named_and_says_what_to_do() {
+    fn every_code_has_its_name_as_spelling_and_a_suggestion() {
         for code in Code::ALL {
             assert_eq!(code.as_str(), format!("CAL-{code:?}"));
             assert!(
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_object_has_code_message_suggestion_and_place() {
+    fn an_error_object_has_code_message_suggestion_and_position() {
         let error = CalError::new(Code::E003, "Unknown grain type \"fact\".")
             .at(Span::new(7, 11))
             .suggest("Did you mean \"belief\"?")
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_json_is_a_pointer() {
+    fn a_position_in_json_is_a_pointer() {
         let error = CalError::new(Code::E020, "No.")
             .in_member("value")
             .in_member("0")

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_found_by_its_name_and_stands_in_its_own_row() {
+    fn every_field_has_a_unique_name_and_its_own_row() {
         for (row, spec) in FIELDS.iter().enumerate() {
             assert_eq!(spec.field as usize, row);
             assert_eq!(KnownField::from_name(spec.name), Some(spec.field));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn domain_fields_take_every_operator_but_is() {
+    fn domain_fields_support_all_operators_except_is() {
         assert!(
             Operator::ALL
                 .iter()

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_stands_in_its_place_only() {
+    fn each_form_is_valid_in_its_place_only() {
         for grain_type in GrainType::ALL {
             assert_eq!(
                 GrainType::parse(grain_type.plural(), NameForm::Plural, false),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_versions_are_suggestions_unless_they_are_asked_for() {
+    fn names_of_other_versions_are_suggested_or_accepted_by_option() {
         for (alias, name) in [
             ("facts", "beliefs"),
             ("tools", "actions"),

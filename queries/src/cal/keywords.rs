@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keywords_are_known_in_any_case_and_none_is_excluded() {
+    fn keywords_are_case_insensitive_and_none_is_excluded() {
         for keyword in Keyword::ALL {
             assert_eq!(Keyword::from_name(keyword.name()), Some(*keyword));
             assert_eq!(

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_run_to_the_end_of_the_line_and_not_inside_strings() {
+    fn comments_end_with_the_line_and_strings_have_none() {
         assert_eq!(kinds("a -- b \"\n--c\r\nd").unwrap().len(), 2);
         assert_eq!(only_text("\"a -- b\" -- end"), "a -- b");
         assert_eq!(kinds("--").unwrap(), []);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn other_backslashes_are_themselves() {
+    fn other_backslashes_are_literal() {
         assert_eq!(only_text(r#""a\n\u0041\t""#), r"a\n\u0041\t");
         assert_eq!(only_text(r#""\\n""#), r"\n");
         assert_eq!(code(r#""a\""#), Code::E005);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_normalised_and_may_not_reverse_the_text() {
+    fn strings_are_normalised_and_have_no_bidi_controls() {
         assert_eq!(only_text("\"cafe\u{301}\""), "café");
         for character in ['\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}'] {
             assert_eq!(code(&format!("\"a{character}\"")), Code::E071);

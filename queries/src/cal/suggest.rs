@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typo_finds_its_name_and_a_stranger_finds_none() {
+    fn a_typo_has_a_similar_name_and_an_unrelated_word_has_none() {
         let names = ["subject", "object", "relation", "confidence"];
         assert_eq!(nearest("subjct", names), Some("subject"));
         assert_eq!(nearest("Confidance", names), Some("confidence"));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn distance_counts_the_four_kinds_of_changes() {
+    fn distance_counts_the_four_kinds_of_edits() {
         for (left, right, changes) in [
             ("", "abc", 3),
             ("abc", "abc", 0),

@@ -188,7 +188,7 @@ vocabulary! {
         ElementOmit = "ELEMENT_OMIT",
         /// Between two sources that have grains.
         SourceBreak = "SOURCE_BREAK",
-        /// Once, behind all.
+        /// Once, after all grains.
         Footer = "FOOTER",
     }
 }

@@ -155,11 +155,8 @@ pub(super) fn semi_join(
     let list = match Column::of(&condition.field) {
         Some(Column::Text(expression)) => {
             let values = values.select(vec![col(VALUE).alias("__member")])?;
-            return Ok(frame.join_on(
-                values,
-                JoinType::LeftSemi,
-                [expression.eq(col("__member"))],
-            )?);
+            let on = [expression.eq(col("__member"))];
+            return Ok(frame.join_on(values, JoinType::LeftSemi, on)?);
         }
         Some(Column::Texts(list)) => list,
         Some(Column::Domain(field)) => blob_functions::domain_texts(field).call(vec![col(BLOB)]),

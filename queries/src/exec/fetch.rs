@@ -46,14 +46,14 @@ impl GrainReader<'_> {
             .collect();
         let visible = self.visible_among(successors).await?;
         let mut hits = self.decoded(&scored, terms, fields).await?;
-        let hits = scored.into_iter().filter_map(|(address, score)| {
+        let finished = scored.into_iter().filter_map(|(address, score)| {
             let mut hit = hits.remove(&address)?;
             hit.score = score;
             hit.view.score = Some(score);
             set_lifecycle(&mut hit, &address, &states, visible.as_ref());
             Some(hit)
         });
-        Ok(hits.collect())
+        Ok(finished.collect())
     }
 
     /// Returns the lifecycle states of the given grains, or of all grains where these are cached.

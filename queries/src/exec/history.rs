@@ -109,7 +109,7 @@ impl QueryRun<'_, '_> {
         frontier: Vec<String>,
         chain: &mut VersionChain,
     ) -> Result<Vec<String>> {
-        // A session with a namespace first reaches all grains, and then asks which are visible.
+        // A session with a namespace first reaches all grains, and then filters the visible ones.
         let reached: Vec<String> = match self.reader.session.namespace {
             None => Vec::new(),
             Some(_) => {

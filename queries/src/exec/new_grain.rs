@@ -160,7 +160,7 @@ fn set_type_defaults(fields: &mut Object<'static>, grain_type: GrainType, sessio
         }
         GrainType::Observation => {
             // The observer is the agent, whichever user the memory belongs to.
-            let observer = session.agent.clone().unwrap_or_else(|| AGENT.to_owned());
+            let observer = session.agent.as_deref().unwrap_or(AGENT).to_owned();
             default("observer_id", Json::from(observer));
             default("observer_type", Json::from(AGENT));
         }

@@ -219,9 +219,7 @@ impl QueryRun<'_, '_> {
         let mut groups: BTreeMap<String, Vec<ResultEntry>> = BTreeMap::new();
         for hit in &hits {
             if let Some(value) = value_of(hit, &field.into()) {
-                let key = value
-                    .as_str()
-                    .map_or_else(|| value.to_canonical_string(), str::to_owned);
+                let key = group_key(&value);
                 let entry = response::entry(hit, fields.as_deref(), &planned.desugared);
                 groups.entry(key).or_default().push(entry);
             }
@@ -283,6 +281,13 @@ fn pipeline_of(planned: &RecallPlan) -> Result<Pipeline> {
     Pipeline::new(planned.matched.clone())
         .apply_stages(&planned.stages)?
         .finish()
+}
+
+/// Returns a text unchanged, and any other value as canonical JSON.
+fn group_key(value: &Json<'_>) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_canonical_string(), str::to_owned)
 }
 
 /// Returns true if a page of `returned` grains holds every match: it starts at the first match and

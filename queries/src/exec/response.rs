@@ -39,13 +39,17 @@ pub(super) fn fill(
     }
     let is_of_grains = result_shape(&recall.stages).is_of_grains();
     if let Some(format) = recall.format.filter(|_| is_of_grains) {
-        let text = formatted(hits, recall, format, now_ms);
-        answer.tokens_used = match hits.is_empty() {
-            true => 0,
-            false => token_cost(&text),
-        };
-        answer.formatted = Some(text);
+        set_formatted(answer, formatted(hits, recall, format, now_ms));
     }
+}
+
+/// Sets the formatted text and its cost. An answer without grains costs nothing.
+fn set_formatted(answer: &mut Answer, text: String) {
+    answer.tokens_used = match answer.results.is_empty() {
+        true => 0,
+        false => token_cost(&text),
+    };
+    answer.formatted = Some(text);
 }
 
 /// Renders the grains in the format of AS.

@@ -41,14 +41,7 @@ async fn plan_query(context: &SessionContext, query: &Query, now_ms: i64) -> Res
         reader: &reader,
         explain_only: true,
     };
-    let mut scope = LetScope::default();
-    for binding in &query.lets {
-        let extract = binding
-            .extract
-            .ok_or_else(|| not_a_rule("A LET of a rule needs an extractor."))?;
-        let values = planner.values(&binding.query, extract, &scope).await?;
-        scope.values.insert(binding.name.clone(), values);
-    }
+    let scope = plan_lets(&planner, query).await?;
     let planned = planner.plan(recall, &scope).await?;
     // Shortcuts such as RECENT are stages too, but only after planning.
     if !planned.stages.is_empty() {
@@ -60,6 +53,18 @@ async fn plan_query(context: &SessionContext, query: &Query, now_ms: i64) -> Res
         .matched
         .select(vec![col(IdentityColumn::ContentAddress.name())])?
         .distinct()?)
+}
+
+async fn plan_lets(planner: &RecallPlanner<'_, '_>, query: &Query) -> Result<LetScope> {
+    let mut scope = LetScope::default();
+    for binding in &query.lets {
+        let extract = binding
+            .extract
+            .ok_or_else(|| not_a_rule("A LET of a rule needs an extractor."))?;
+        let values = planner.values(&binding.query, extract, &scope).await?;
+        scope.values.insert(binding.name.clone(), values);
+    }
+    Ok(scope)
 }
 
 fn rule_recall(query: &Query) -> Result<&Recall> {

@@ -36,7 +36,7 @@ impl EventBuffer<'_> {
         event: &'static str,
         members: impl IntoIterator<Item = (&'static str, Json<'static>)>,
     ) {
-        if kind_of(event).is_some_and(|kind| !self.stream.wants(kind)) {
+        if kind_of(event).is_some_and(|kind| !self.stream.includes(kind)) {
             return;
         }
         let mut object = Object::new();

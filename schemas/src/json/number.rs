@@ -190,18 +190,14 @@ mod tests {
 
     #[test]
     fn a_number_is_split_as_it_is_written() {
-        let parts = |text| {
-            let NumberParts {
-                negative,
-                whole,
-                fraction,
-                exponent,
-            } = number(text).parts();
+        let parts = |text: &str| {
+            let number = number(text);
+            let parts = number.parts();
             (
-                negative,
-                whole.to_owned(),
-                fraction.map(str::to_owned),
-                exponent,
+                parts.negative,
+                parts.whole.to_owned(),
+                parts.fraction.map(str::to_owned),
+                parts.exponent,
             )
         };
         assert_eq!(parts("12"), (false, "12".to_owned(), None, None));

@@ -1,5 +1,5 @@
 //! `conformance [--pin] FILE…`: runs conformance files against the libraries and prints which cases
-//! fail. With `--pin` it also records the outcomes of the cases that leave a choice, beside each file.
+//! fail. With `--pin` it also records the outcomes of the cases that leave a choice, next to each file.
 //!
 //! Exit codes: 0 if no case failed, 2 if one did, 1 if a file can't be read or has an unknown shape.
 

@@ -45,7 +45,7 @@ type Family = fn(&CaseFile, &mut Report) -> bool;
 
 const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canonical::run];
 
-/// Runs every case of the file at `path`, and compares the outcomes with the pinned ones beside it.
+/// Runs every case of the file at `path`, and compares the outcomes with the pinned ones.
 ///
 /// # Errors
 /// A message if the file or its pinned outcomes can't be read, if it isn't JSON, or if no family
@@ -53,7 +53,7 @@ const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canon
 pub fn run_file(path: &Path, report: &mut Report) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-    report.start_file(PinnedOutcomes::beside(path)?);
+    report.start_file(PinnedOutcomes::load(path)?);
     let file = CaseFile {
         json: &json,
         folder: path.parent().unwrap_or(Path::new(".")),

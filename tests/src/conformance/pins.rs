@@ -1,7 +1,7 @@
 //! Pinned outcomes: what this implementation does with the cases that leave a choice.
 //!
 //! A case leaves a choice if it is contested, if its strictness isn't `must`, or if it also accepts
-//! other answers. Such a case can't fail, so its outcome is recorded in a file beside the case file
+//! other answers. Such a case can't fail, so its outcome is recorded in a file next to the case file
 //! (`name.outcomes.tsv` for `name.json`) and compared on each run. A case file without such a file is
 //! run as it is.
 //!
@@ -22,11 +22,11 @@ const HEADER: &str = "\
 pub struct PinnedOutcomes(BTreeMap<String, String>);
 
 impl PinnedOutcomes {
-    /// Reads the outcomes beside the case file at `case_file`. There are none if the file is absent.
+    /// Loads the outcomes of the case file at `case_file`. There are none if the file is absent.
     ///
     /// # Errors
     /// A message if the file can't be read or a line has no tab.
-    pub fn beside(case_file: &Path) -> Result<PinnedOutcomes, String> {
+    pub fn load(case_file: &Path) -> Result<PinnedOutcomes, String> {
         let path = pins_path(case_file);
         match fs::read_to_string(&path) {
             Ok(text) => {

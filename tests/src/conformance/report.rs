@@ -224,7 +224,7 @@ mod tests {
             .collect();
         super::super::pins::write_pins(&file, &outcomes).unwrap();
         let mut report = Report::default();
-        report.start_file(PinnedOutcomes::beside(&file).unwrap());
+        report.start_file(PinnedOutcomes::load(&file).unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
         report
     }

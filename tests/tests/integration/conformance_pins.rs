@@ -25,7 +25,7 @@ fn check_pins(file: &Path) -> usize {
     let mut report = Report::default();
     run_file(file, &mut report).unwrap();
     assert_eq!(report.failed(), 0, "{}", report.render());
-    let pins = PinnedOutcomes::beside(file).unwrap();
+    let pins = PinnedOutcomes::load(file).unwrap();
     for (id, outcome) in report.choices() {
         assert_eq!(pins.get(id), Some(outcome.as_str()), "{id} isn't pinned");
     }

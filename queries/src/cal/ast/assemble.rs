@@ -89,7 +89,7 @@ impl Stream {
     }
 
     /// Returns true if events of this kind are requested. An empty list requests all.
-    pub fn wants(&self, event: StreamEvent) -> bool {
+    pub fn includes(&self, event: StreamEvent) -> bool {
         self.events.is_empty()
             || self.events.contains(&StreamEvent::All)
             || self.events.contains(&event)

@@ -27,7 +27,7 @@ fn parameters_are_values_and_never_text_of_the_query() {
 }
 
 #[test]
-fn parameters_are_read_with_the_options_of_the_query() {
+fn parameters_are_parsed_with_the_options_of_the_query() {
     let query = parse("RECALL WHERE type = $t", Options::default())
         .unwrap()
         .query;
@@ -115,7 +115,7 @@ fn every_place_of_a_parameter_is_bound() {
 }
 
 #[test]
-fn references_to_lets_stay_and_parameters_inside_lets_are_bound() {
+fn references_to_lets_remain_and_parameters_in_lets_are_bound() {
     let text =
         r#"LET $a = RECALL beliefs WHERE object = $o | SUBJECTS; RECALL WHERE subject IN ($a)"#;
     assert_eq!(
@@ -125,7 +125,7 @@ fn references_to_lets_stay_and_parameters_inside_lets_are_bound() {
 }
 
 #[test]
-fn values_are_checked_as_if_they_were_written() {
+fn values_are_checked_like_literals() {
     assert_eq!(code("RECALL WHERE subject = $s", &[]), Code::E008);
     assert_eq!(code("RECALL WHERE subject = $s", &[("s", "5")]), Code::E020);
     assert_eq!(code("RECALL WHERE hash = $h", &[("h", "nope")]), Code::E015);

@@ -50,7 +50,7 @@ pub enum SetStatement {
 
 impl SetStatement {
     /// The fields in which the grain specification allows no empty text.
-    fn speaks(self, field: KnownField) -> bool {
+    fn requires_text(self, field: KnownField) -> bool {
         let fields: &[KnownField] = match self {
             SetStatement::Add(GrainType::Goal) => &[KnownField::Object],
             SetStatement::Add(GrainType::Observation) => {
@@ -141,12 +141,11 @@ pub(crate) fn value(
                 CalError::new(Code::E020, format!("\"{named}\" can't be {shown}.")).at(span);
             Err(error.suggest("Write a number from 0 to 1."))
         }
-        (_, Value::Text(text)) if text.is_empty() && setter.speaks(field) => Err(CalError::new(
-            Code::E020,
-            format!("\"{named}\" can't be empty."),
-        )
-        .at(span)
-        .suggest("Write a text.")),
+        (_, Value::Text(text)) if text.is_empty() && setter.requires_text(field) => Err(
+            CalError::new(Code::E020, format!("\"{named}\" can't be empty."))
+                .at(span)
+                .suggest("Write a text."),
+        ),
         (KnownField::Tags | KnownField::DependsOn, Value::Array(items)) => {
             condition::items(&named, items, span)
         }

@@ -206,7 +206,7 @@ pub(crate) fn limit(count: u64, what: &str, span: Span) -> Result<u32> {
         Some(count) => Ok(count),
         None => Err(CalError::new(
             Code::E010,
-            format!("{what} asks for more than {} grains.", limits::MAX_LIMIT),
+            format!("{what} exceeds {} grains.", limits::MAX_LIMIT),
         )
         .at(span)),
     }

@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
 
     /// Returns the tokens after the next one, up to the first error, which is only reported when it is
     /// reached.
-    fn behind<const N: usize>(&mut self) -> Result<[Option<Token<'a>>; N]> {
+    fn peek_after<const N: usize>(&mut self) -> Result<[Option<Token<'a>>; N]> {
         self.peek()?;
         let mut lexer = self.lexer;
         Ok(std::array::from_fn(|_| lexer.token().ok()))
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
         if !self.next_is(Symbol::Comma)? {
             return Ok(false);
         }
-        let [first, second, third] = self.behind()?;
+        let [first, second, third] = self.peek_after()?;
         let labelled = second.is_some_and(|token| token.is(Symbol::Colon))
             && third
                 .as_ref()

@@ -107,7 +107,7 @@ impl Parser<'_> {
 
     /// Returns true if `content(` or `attr(` follows the comma.
     fn projection_continues(&mut self) -> Result<bool> {
-        let [word, paren] = self.behind()?;
+        let [word, paren] = self.peek_after()?;
         let part = word
             .as_ref()
             .is_some_and(|token| is_word(token, "content") || is_word(token, "attr"));

@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
     /// A keyword is an (unknown) field only if the next token can follow a field; otherwise it begins a
     /// misplaced clause.
     pub(super) fn field_word(&mut self) -> Result<(&'a str, Span)> {
-        let [second] = self.behind()?;
+        let [second] = self.peek_after()?;
         let token = self.peek()?;
         let TokenKind::Word { text, keyword } = token.kind else {
             return Err(self.unexpected(["a field"]));

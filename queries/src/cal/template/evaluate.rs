@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn each_visits_the_grains_and_unset_variables_are_nothing() {
+    fn each_visits_the_grains_and_unset_variables_print_nothing() {
         let words = Words(vec!["a", "b"], None);
         assert_eq!(
             render(
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_loops_end_even_if_they_print_nothing() {
+    fn nested_loops_without_output_are_bounded() {
         let words = Words(vec![""; 200], None);
         let bomb = "{{#each}}".repeat(5) + "{{grain.content}}" + &"{{/each}}".repeat(5);
         let (text, truncated) = render(&bomb, &words, 1_000_000);

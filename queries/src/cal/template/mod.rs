@@ -172,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_section_loses_its_outer_lines_or_spaces_and_ends_its_line() {
+    fn a_section_is_trimmed_and_ends_with_a_newline() {
         for (raw, text) in [
             (" x ", "x\n"),
             ("x", "x\n"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn text_from_json_must_be_writable_as_text() {
+    fn text_from_json_must_be_expressible_in_text_form() {
         let mut reader = SectionReader::default();
         for text in ["a } b", "a { b", "{{", "}"] {
             assert_eq!(
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_of_a_section_can_be_written_and_read_again(body in "[a-z \n\t]{0,40}") {
+        fn every_text_of_a_section_round_trips(body in "[a-z \n\t]{0,40}") {
             let text = trim(&body);
             prop_assert_eq!(trim(&untrim(&text)), text);
         }

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_templates_few() {
+    fn names_are_unique_and_the_number_of_templates_is_limited() {
         let mut registry = Registry::new();
         for at in 0..50 {
             registry.define(definition(&format!("brief{at}"))).unwrap();

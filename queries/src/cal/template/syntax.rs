@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_outside_of_the_subset_are_refused() {
+    fn tags_outside_of_the_subset_are_errors() {
         for text in [
             "{{{grain.content}}}",
             "{{&grain.content}}",
