@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn searched_fields_are_no_filter() {
-        assert_eq!(planned("content = \"tea\""), "");
+        assert_eq!(planned("query = \"tea\""), "");
     }
 
     #[test]
