@@ -1,10 +1,10 @@
-"""Derives wordllama-224.safetensors, the token vectors that gristmill embeds texts by unless another model is named.
+"""Derives wordllama-224.safetensors, the token vectors of gristmill's built-in embedding model.
 
     pip download --no-deps wordllama==0.4.0.post1
     python derive.py wordllama-0.4.0.post1-*.whl
 
-Of the 256 numbers of a token the first 224 are kept (the vectors were trained so that their beginnings stand alone), in four bits
-each, with a factor for each row. The vocabulary is kept as its tokens alone: how they are merged follows from their order, which is
+Of the 256 numbers of a token the first 224 are kept (the vectors were trained so that prefixes of them are usable), in four
+bits each, with a factor for each row. The vocabulary is stored as its tokens only: the merges follow from their order, which is
 checked here. The same input gives the same bytes. Needs numpy.
 """
 
@@ -24,7 +24,7 @@ DIGESTS = {
     TOKENIZER: "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
 }
 DIMENSIONS = 224
-GREATEST = 7  # of the numbers -7 to 7 that four bits hold
+GREATEST = 7  # four bits store the numbers -7 to 7
 SPACE = "\u2581"
 
 
@@ -45,7 +45,7 @@ def vectors(data):
 
 
 def quantised(table):
-    """Two numbers in a byte, the first in its lower half, each with 8 added; and the factor of each row."""
+    """Returns two numbers per byte, the first in the lower half, each with an offset of 8; and the factor of each row."""
     scales = (np.abs(table).max(axis=1) / GREATEST).astype("<f2")
     wide = scales.astype(np.float32)[:, None]
     numbers = np.clip(np.rint(table / wide), -GREATEST, GREATEST).astype(np.int8) + 8
@@ -53,13 +53,13 @@ def quantised(table):
 
 
 def vocabulary(data):
-    """The tokens in the order of their numbers; an error if their merges don't follow from it."""
+    """Returns the tokens ordered by number; fails if their merges don't follow from that order."""
     tokenizer = json.loads(data)
     numbers = tokenizer["model"]["vocab"]
     tokens = sorted(numbers, key=numbers.get)
     assert [numbers[token] for token in tokens] == list(range(len(tokens)))
     assert not any("\n" in token for token in tokens)
-    # Earlier tokens are merged first, those of spaces alone after all others; the parts of a token in the order of their numbers.
+    # Earlier tokens are merged first, those of spaces only after all others; the parts of a token by number.
     merges = []
     for token in sorted(tokens, key=lambda token: (len(token) > 1 and not token.strip(SPACE), numbers[token])):
         parts = [(token[:at], token[at:]) for at in range(1, len(token))]

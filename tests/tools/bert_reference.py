@@ -1,7 +1,7 @@
-"""What a sentence transformer of BERT's kind answers, computed a second time: tokens, layers and pooling in double precision, from the
-weights and the vocabulary alone. Needs numpy.
+"""Reference implementation of a sentence transformer of BERT's kind: tokens, layers and pooling in double precision,
+from the weights and the vocabulary only. Needs numpy.
 
-    python bert_reference.py FOLDER cases/embeddings/minilm.json    # writes the numbers of the case again
+    python bert_reference.py FOLDER cases/embeddings/minilm.json    # rewrites the numbers of the case
     python bert_reference.py --small                                # the numbers of the model in the engine's unit tests
 """
 
@@ -18,7 +18,7 @@ DIGITS = 6
 
 
 def words(text):
-    """Lower case, no accents, punctuation and ideographs apart."""
+    """Lower-cases, removes accents, and splits off punctuation and ideographs."""
     kept = []
     for letter in text:
         if letter in "\t\n\r" or unicodedata.category(letter) == "Zs":
@@ -109,7 +109,7 @@ def read_weights(path):
 
 
 def shapes(config):
-    """The tensors of a model, by their names."""
+    """Returns the shapes of a model's tensors, by name."""
     width, wide = config["hidden_size"], config["intermediate_size"]
     found = {
         "embeddings.word_embeddings.weight": (config["vocab_size"], width),
@@ -129,7 +129,7 @@ def shapes(config):
 
 
 def small():
-    """A model whose numbers lie on a wave, so that they can be made anywhere."""
+    """A model whose weights are values of a sine, so that any implementation can generate them."""
     config = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
     config |= {"max_position_embeddings": 10, "type_vocab_size": 2, "layer_norm_eps": 1e-12}
     weights = {}

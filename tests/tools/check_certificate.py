@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks a certificate of erasure with nothing but the standard library.
+"""Checks a certificate of erasure with the standard library only.
 
     check_certificate.py CERTIFICATE [--signer DID] [--leaves FILE] [--proof FILE]...
 
-Written from the formats alone (RFC 9052 COSE_Sign1, RFC 8032 Ed25519, RFC 6962 trees), not from the code that makes
-certificates, so that it can disagree with it. Ends with 0 if all holds, with 2 and the reasons if not.
+Written from the specifications (RFC 9052 COSE_Sign1, RFC 8032 Ed25519, RFC 6962 trees), independently of the code that makes
+certificates. Exit code 0 if everything is valid, 2 with the reasons if not.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ROOT = pow(2, (P - 1) // 4, P)
 
 
 class Wrong(Exception):
-    """What doesn't hold."""
+    """A failed check."""
 
 
 def add(a, b):
@@ -72,7 +72,7 @@ def ed25519_verifies(key, message, signature):
 
 
 def read_cbor(data, at=0):
-    """The one value at `at`, and where the next begins: just the kinds that an envelope is made of."""
+    """Returns the value at `at` and the position after it. Supports the kinds of an envelope only."""
     if at >= len(data):
         raise Wrong("the envelope is cut off")
     kind, size = data[at] >> 5, data[at] & 31
@@ -145,7 +145,7 @@ def root_of(hashes):
 
 
 def root_by_path(node, index, size, path):
-    """Walks from a leaf to the root by splitting the tree from above, the way that it is defined."""
+    """Computes the root from a leaf by splitting the tree top-down, as RFC 6962 defines it."""
     if size == 1:
         if path:
             raise Wrong("an inclusion path is too long")
