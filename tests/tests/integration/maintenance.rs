@@ -64,7 +64,7 @@ fn the_audit_log_distinguishes_operators_by_pseudonym() {
     let place = LakeFolder::with_corpus(300, 100);
     for (file, operator) in files(&place.path("corpus"), "mg")
         .iter()
-        .zip(["ada", "ben", "ada"])
+        .zip(["olga", "otto", "olga"])
     {
         let mut command = gristmill();
         command
@@ -87,7 +87,7 @@ fn the_audit_log_distinguishes_operators_by_pseudonym() {
     assert!(
         actors
             .iter()
-            .all(|actor| !actor.contains("ada") && !actor.contains("ben")),
+            .all(|actor| !actor.contains("olga") && !actor.contains("otto")),
         "{actors:?}"
     );
     assert_eq!(place.ok(&["audit", "verify"])["bad"], 0);
