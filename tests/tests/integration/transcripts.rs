@@ -123,7 +123,7 @@ fn every_unreadable_line_is_a_reject_with_its_code_and_position() {
     let kept = ["unknown_parts", "orphan_results", "opaque_exchanges"].map(kept);
     assert_eq!(kept, [1, 0, 1], "the role, and the shape");
     assert!(
-        err.contains("not all of the transcripts is understood"),
+        err.contains("parts of the transcripts aren't understood"),
         "{err}"
     );
     let query = "SELECT ordinal, \"offset\", error_code, truncated FROM rejects ORDER BY ordinal";
