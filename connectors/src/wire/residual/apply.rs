@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::{ArrayEdit, MemberEdit, Patch, TemplatePiece, ValueTemplate};
+use super::{ArrayEdit, MemberEdit, Patch, TextFragment, ValueTemplate};
 
 /// The most bytes that a patch may copy from the value that it is applied to. Residuals stay far
 /// below it; a patch that exceeds it was crafted.
@@ -153,12 +153,12 @@ impl<'r, 'a> Applier<'r, 'a> {
         })
     }
 
-    fn text(&mut self, pieces: &[TemplatePiece]) -> Result<String, ApplyError> {
+    fn text(&mut self, pieces: &[TextFragment]) -> Result<String, ApplyError> {
         let mut text = String::new();
         for piece in pieces {
             match piece {
-                TemplatePiece::Literal(literal) => text.push_str(literal),
-                TemplatePiece::Slice {
+                TextFragment::Literal(literal) => text.push_str(literal),
+                TextFragment::Slice {
                     pointer,
                     start,
                     end,

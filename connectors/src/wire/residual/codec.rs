@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gristmill_schemas::json::{Json, Object};
 
 use super::json_text::JsonStyle;
-use super::{ArrayEdit, MemberEdit, Patch, TemplatePiece, ValueTemplate};
+use super::{ArrayEdit, MemberEdit, Patch, TextFragment, ValueTemplate};
 
 /// The JSON isn't a patch; the text names the unexpected part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,10 +68,10 @@ fn template_to_json(template: ValueTemplate<'_>) -> Json<'_> {
     }
 }
 
-fn piece_to_json(piece: TemplatePiece<'_>) -> Json<'_> {
+fn piece_to_json(piece: TextFragment<'_>) -> Json<'_> {
     match piece {
-        TemplatePiece::Literal(text) => Json::String(text),
-        TemplatePiece::Slice {
+        TextFragment::Literal(text) => Json::String(text),
+        TextFragment::Slice {
             pointer,
             start,
             end,
@@ -201,13 +201,13 @@ fn members_from_json<'a>(object: &'a Object<'_>) -> Result<ValueTemplate<'a>, Pa
     ))
 }
 
-fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<TemplatePiece<'a>, PatchError> {
+fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<TextFragment<'a>, PatchError> {
     let index = |json: &Json| json.as_u64().and_then(|value| usize::try_from(value).ok());
     match json {
-        Json::String(text) => Ok(TemplatePiece::Literal(Cow::Borrowed(text))),
+        Json::String(text) => Ok(TextFragment::Literal(Cow::Borrowed(text))),
         Json::Array(parts) => match parts.as_slice() {
             [Json::String(pointer), start, end] => match (index(start), index(end)) {
-                (Some(start), Some(end)) => Ok(TemplatePiece::Slice {
+                (Some(start), Some(end)) => Ok(TextFragment::Slice {
                     pointer: pointer.to_string(),
                     start,
                     end,

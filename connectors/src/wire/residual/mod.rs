@@ -102,7 +102,7 @@ pub enum ValueTemplate<'a> {
     /// The value at a JSON pointer.
     At(String),
     /// Concatenated pieces of text.
-    Text(Vec<TemplatePiece<'a>>),
+    Text(Vec<TextFragment<'a>>),
     /// An array of templates.
     Array(Vec<ValueTemplate<'a>>),
     /// An object of templates; each name occurs once.
@@ -111,7 +111,7 @@ pub enum ValueTemplate<'a> {
 
 /// A piece of text.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TemplatePiece<'a> {
+pub enum TextFragment<'a> {
     /// Literal text.
     Literal(Cow<'a, str>),
     /// The bytes from `start` to `end` of the string at a JSON pointer.

@@ -9,7 +9,7 @@ use gristmill_schemas::json::Json;
 use memchr::memmem::Finder;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{TemplatePiece, ValueTemplate};
+use super::{TextFragment, ValueTemplate};
 
 /// Shorter texts and subtrees are stored as literals: a reference is about as long.
 const SHORTEST_REFERENCE_BYTES: usize = 24;
@@ -176,7 +176,7 @@ fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<ValueTemplate<'b>> 
         pieces.push(slice(pointer, 0, head));
     }
     if !middle.is_empty() {
-        pieces.push(TemplatePiece::Literal(Cow::Owned(middle.to_owned())));
+        pieces.push(TextFragment::Literal(Cow::Owned(middle.to_owned())));
     }
     if tail > 0 {
         pieces.push(slice(pointer, old.len() - tail, old.len()));
@@ -192,8 +192,8 @@ fn common_length(pairs: impl Iterator<Item = (char, char)>) -> usize {
         .sum()
 }
 
-fn slice<'b>(pointer: &str, start: usize, end: usize) -> TemplatePiece<'b> {
-    TemplatePiece::Slice {
+fn slice<'b>(pointer: &str, start: usize, end: usize) -> TextFragment<'b> {
+    TextFragment::Slice {
         pointer: pointer.to_owned(),
         start,
         end,
