@@ -1,16 +1,95 @@
-//! Sources and sinks: where grains and transcripts come from and go to.
+//! Sources and sinks: where grains and transcripts are read from and written to.
 //!
 //! | module | what it answers |
 //! |---|---|
 //! | [`generate`] | what does a realistic corpus look like? |
-//! | [`source`] | which files does the user mean, and what are their bytes? |
-//! | [`storage`] | which object store serves this URI? |
+//! | [`source`] | which files, objects and streams do names denote, and what are their bytes? |
+//! | [`storage`] | which object store serves a URI? |
 //! | [`transcript`] | which messages and grains are in recorded conversations? |
-//! | [`wire`] | how do providers of models write requests, answers, streams and errors? |
+//! | [`wire`] | how do model providers write requests, responses, streams and errors? |
 //!
-//! What doesn't live here: the lake's layout (engine), the meaning of bytes (schemas).
+//! What doesn't belong here: the layout of the lake (engine), the meaning of bytes (schemas).
+//!
+//! # Reading a source
+//!
+//! Names are resolved to sources, a source is fetched, and a transcript is read as grains:
+//!
+//! ```
+//! use gristmill_connectors::source::{discover, fetch};
+//! use gristmill_connectors::transcript::grain_output::{GrainOutput, grains_of_transcript};
+//! use gristmill_connectors::transcript::kind::TranscriptKind;
+//! use gristmill_connectors::transcript::options::ReadOptions;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! std::fs::write(
+//!     folder.path().join("chat.jsonl"),
+//!     r#"{"provider":"openai","endpoint":"chat","request":{"messages":[{"role":"user","content":"hi"}]}}"#,
+//! )?;
+//!
+//! let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! let names = [folder.path().display().to_string()];
+//! let sources = runtime.block_on(discover(&names))?;
+//! let bytes = runtime.block_on(fetch(&sources[0]))?;
+//! let kind = TranscriptKind::detect(&bytes, &sources[0].uri).ok_or("not a transcript")?;
+//!
+//! let mut addresses = Vec::new();
+//! let counts = grains_of_transcript(&bytes, kind, ReadOptions::default(), &mut |output| {
+//!     if let GrainOutput::Message(_, grain) = output {
+//!         addresses.push(grain.address);
+//!     }
+//! });
+//! assert_eq!((kind, counts.messages), (TranscriptKind::Exchanges, 1));
+//! assert_eq!(addresses.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A source and an output of your own
+//!
+//! All readers take bytes, so a source of your own needs no trait. What is made of the messages is
+//! an [`ItemMapper`](transcript::exchange::item::ItemMapper): a closure, or a type of your own.
+//!
+//! ```
+//! use gristmill_connectors::transcript::exchange::item::{ExchangeItem, LineOutcome};
+//! use gristmill_connectors::transcript::exchange::reader::read_exchanges;
+//! use gristmill_connectors::transcript::options::ReadOptions;
+//!
+//! let recorded = br#"{"provider":"openai","endpoint":"chat",
+//!     "request":{"messages":[{"role":"user","content":"1 + 1?"}]},
+//!     "response":{"choices":[{"message":{"role":"assistant","content":"2"}}]}}"#;
+//! let line: Vec<u8> = recorded.iter().copied().filter(|byte| *byte != b'\n').collect();
+//!
+//! let role_and_text = |item: ExchangeItem<'_>| match item {
+//!     ExchangeItem::Message(message, _) => {
+//!         format!("{}: {}", message.message.role.as_str(), message.message.text())
+//!     }
+//!     ExchangeItem::Opaque(exchange) => exchange.label(),
+//! };
+//! let mut texts = Vec::new();
+//! read_exchanges(&line, ReadOptions::default(), &role_and_text, &mut |_, outcome| {
+//!     match outcome {
+//!         LineOutcome::Items(items) => texts.extend(items),
+//!         LineOutcome::Fault(fault) => panic!("{fault}"),
+//!     }
+//! });
+//! assert_eq!(texts, ["user: 1 + 1?", "assistant: 2"]);
+//! ```
+//!
+//! A provider is added as an [`Adapter`](wire::adapter::Adapter) in [`wire`], whose first page lists
+//! the steps.
+//!
+//! # Cargo features
+//!
+//! All are enabled by default.
+//!
+//! | feature | enables |
+//! |---|---|
+//! | `generate` | the module [`generate`] |
+//! | `object-store` | sources in object stores (`s3://`, `gs://`, `az://`, `http://`), and [`storage::resolve_uri`] |
+//! | `sqlite` | reading and writing of SQLite databases |
 
-// Input never ends the program: what can fail answers an error.
+// No input may end the process: what can fail returns an error.
 #![cfg_attr(
     not(test),
     warn(
@@ -21,6 +100,7 @@
     )
 )]
 
+#[cfg(feature = "generate")]
 pub mod generate;
 mod lenient_timestamp;
 pub mod source;
@@ -31,24 +111,24 @@ pub mod wire;
 use std::num::NonZero;
 use std::path::PathBuf;
 
-/// How many threads are meant where a user says how many: 0 is one per core.
-pub fn threads(wanted: usize) -> usize {
-    match wanted {
+/// Returns the number of threads to use for a requested number: 0 is one per core.
+pub fn threads(requested: usize) -> usize {
+    match requested {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
-        wanted => wanted,
+        requested => requested,
     }
 }
 
-/// Why a source or sink can't be used.
+/// The reason why a source or sink can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectorError {
-    /// Nothing is there.
+    /// A name denotes nothing.
     #[error(
         "nothing found at `{0}`; give a file, a folder, a pattern such as `exports/*.mg`, a URI, \
          or `-` for standard input"
     )]
     NotFound(String),
-    /// A pattern that isn't one.
+    /// A pattern is invalid.
     #[error("`{pattern}` isn't a valid pattern: {reason}")]
     Pattern {
         /// The pattern.
@@ -56,7 +136,7 @@ pub enum ConnectorError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A URI that no store serves.
+    /// No store serves a URI.
     #[error("`{uri}` can't be used: {reason}; file paths, s3://, gs://, az:// and http(s):// can")]
     Uri {
         /// The URI.
@@ -64,7 +144,7 @@ pub enum ConnectorError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A stream or an object is larger than what is spooled.
+    /// A stream or object is larger than the limit of the temporary file.
     #[error(
         "`{uri}` has more than {limit} bytes, the most that is spooled; --max-source raises the \
          limit"
@@ -75,12 +155,11 @@ pub enum ConnectorError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A stream or an object is larger than what is held in memory on its way into an encrypted
-    /// lake.
+    /// A stream or object for an encrypted lake is larger than the limit of memory.
     #[error(
         "`{uri}` has more than {limit} bytes: on its way into an encrypted lake, input that is no \
-         file is held in memory, so that nothing of it lies open on a disk; save it as a file on \
-         an encrypted disk and name that, or raise --memory, a quarter of which is the limit"
+         file is held in memory, so that it is never on disk unencrypted; save it as a file on an \
+         encrypted disk and name that, or raise --memory, a quarter of which is the limit"
     )]
     TooLargeToHold {
         /// The source.
@@ -88,35 +167,36 @@ pub enum ConnectorError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The operating system refused.
+    /// An operation of the file system failed.
     #[error("{what} `{path}`: {cause}")]
     Io {
-        /// What was tried.
+        /// The operation, such as `can't read`.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         cause: std::io::Error,
     },
-    /// SQLite refused.
+    /// An operation of SQLite failed.
     #[error("can't write the database: {0}")]
     Sqlite(String),
-    /// An object store refused.
+    /// An operation of an object store failed.
+    #[cfg(feature = "object-store")]
     #[error("{what} `{uri}`: {cause}")]
     Store {
-        /// What was tried.
+        /// The operation, such as `can't read`.
         what: &'static str,
-        /// With which object.
+        /// The object.
         uri: String,
-        /// What the store said.
+        /// The error of the store.
         #[source]
         cause: object_store::Error,
     },
 }
 
 impl ConnectorError {
-    /// Wraps an error of the operating system.
+    /// Returns a function that wraps an error of the operating system.
     pub fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
@@ -125,7 +205,8 @@ impl ConnectorError {
         move |cause| ConnectorError::Io { what, path, cause }
     }
 
-    /// Wraps an error of an object store.
+    /// Returns a function that wraps an error of an object store.
+    #[cfg(feature = "object-store")]
     pub fn store(
         what: &'static str,
         uri: impl Into<String>,

@@ -4,15 +4,17 @@
 //! tools use (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
 
 use std::path::Path as FilePath;
+#[cfg(feature = "object-store")]
 use std::sync::Arc;
 
-use object_store::ObjectStore;
-use object_store::path::Path;
+#[cfg(feature = "object-store")]
+use object_store::{ObjectStore, path::Path};
 use url::Url;
 
 use crate::ConnectorError;
 
 /// An object store and a path in it.
+#[cfg(feature = "object-store")]
 #[derive(Debug, Clone)]
 pub struct StoreLocation {
     /// The store.
@@ -27,6 +29,7 @@ pub struct StoreLocation {
 ///
 /// # Errors
 /// [`ConnectorError::Uri`] if no store serves the scheme or the configuration is incomplete.
+#[cfg(feature = "object-store")]
 pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
     let fault = |reason: String| ConnectorError::Uri {
         uri: uri.to_owned(),
@@ -76,6 +79,7 @@ mod tests {
         assert!(!has_scheme("C:\\exports") && !has_scheme("exports/a.mg") && !has_scheme("-"));
     }
 
+    #[cfg(feature = "object-store")]
     #[test]
     fn the_error_of_an_unknown_scheme_lists_the_known_ones() {
         let error = resolve_uri("gopher://host/file").unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Recorded traffic and logs of agents, where they are at hand: nothing fails, and neither order
-//! nor threads change a grain.
+//! Recorded traffic and logs of agents, if they are available: all are read, and the grains are
+//! independent of the order of lines and the number of threads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,8 +17,7 @@ use gristmill_connectors::wire::registry;
 use gristmill_connectors::wire::standalone_body::detect_standalone_body;
 use gristmill_schemas::json::Json;
 
-/// A folder of the material that isn't ours to commit: below `$GRISTMILL_SHARED`, else beside the
-/// checkout.
+/// Returns a folder of unpublished test data: in `$GRISTMILL_SHARED`, else next to the checkout.
 fn shared(path: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
     let folder = std::env::var_os("GRISTMILL_SHARED")
@@ -64,7 +63,7 @@ fn addresses(lines: &[Vec<u8>], threads: usize) -> BTreeSet<String> {
     };
     grains_of_exchanges(&lines.join(&b'\n'), options, &mut |output| match output {
         GrainOutput::Message(_, grain) => {
-            assert!(addresses.insert(grain.address.to_string()), "made twice")
+            assert!(addresses.insert(grain.address.to_string()), "emitted twice")
         }
         other => panic!("{other:?}"),
     });
@@ -72,7 +71,7 @@ fn addresses(lines: &[Vec<u8>], threads: usize) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_recorded_exchange_comes_back_or_is_kept_whole() {
+fn every_recorded_exchange_is_written_back_unchanged_or_is_opaque() {
     let Some(folder) = shared("transcripts/exchanges") else {
         return;
     };
@@ -87,7 +86,7 @@ fn every_recorded_exchange_comes_back_or_is_kept_whole() {
     ) -> u64|
      -> u64 { report.endpoints.iter().map(of).sum() };
     println!(
-        "{} equal, {} kept whole",
+        "{} equal, {} opaque",
         sum(|endpoint| endpoint.equal),
         sum(|endpoint| endpoint.opaque)
     );
@@ -95,7 +94,7 @@ fn every_recorded_exchange_comes_back_or_is_kept_whole() {
 }
 
 #[test]
-fn recorded_traffic_gives_the_same_grains_in_any_order_on_any_number_of_threads() {
+fn grains_of_recorded_traffic_are_independent_of_order_and_threads() {
     let Some(folder) = shared("transcripts/exchanges") else {
         return;
     };
@@ -107,8 +106,8 @@ fn recorded_traffic_gives_the_same_grains_in_any_order_on_any_number_of_threads(
     assert!(!expected.is_empty() && addresses(&other, 2) == expected);
 }
 
-/// Files that are none of the kind of the others of their folder: a configuration, conversations as
-/// bodies of requests, a database of checkpoints and its rows.
+/// Files of another kind than the others in their folder: a configuration, conversations as request
+/// bodies, a database of checkpoints and its rows.
 const OTHERS: [&str; 4] = [
     "integrations__openclaw-2.json",
     "conversations.json",
@@ -117,7 +116,7 @@ const OTHERS: [&str; 4] = [
 ];
 
 #[test]
-fn logs_of_agents_are_told_apart_and_read() {
+fn logs_of_agents_are_detected_and_read() {
     let Some(folder) = shared("transcripts/agentlogs") else {
         return;
     };

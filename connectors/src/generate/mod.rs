@@ -1,98 +1,70 @@
-//! A seeded generator of realistic corpora of any size, for benches and for people who try the
-//! tool.
+//! A seeded generator of realistic corpora of any size, for benchmarks and for trying the tool.
 //!
-//! A corpus is a sequence of blocks of grains. A block depends on nothing but the seed, the number
-//! of people and its own number, so blocks can be made side by side and a corpus of a million
-//! grains begins with that of a thousand. Grains refer only to grains of their own block.
+//! A corpus is a sequence of blocks of grains. A block depends only on the seed, the number of people
+//! and its own number, so blocks can be generated in parallel, and a corpus of a million grains
+//! begins with that of a thousand. Grains refer only to grains of their own block.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `words` | what do people say? |
-//! | `people` | who are they, and who is how active? |
-//! | `scenes` | which grains does a piece of an agent's life leave? |
-//! | `grains` | how is one grain put together? |
+//! | `block` | what is a block, and how is it split? |
+//! | `block_generator` | which scenarios are in a block, and when do they take place? |
+//! | `scenarios` | which grains does a scenario leave? |
+//! | `people` | who are the users, and how active is each? |
+//! | `text` | which words are in texts? |
+//! | `grain_draft` | how is one grain constructed? |
 
-mod grains;
+mod block;
+mod block_generator;
+mod grain_draft;
 mod people;
-mod scenes;
-mod words;
+mod scenarios;
+mod text;
 
-use std::collections::HashSet;
-
-use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::IndexState;
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::EncodedGrain;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+pub use block::Block;
+use block_generator::BlockGenerator;
 use people::People;
-use scenes::Scenes;
 
-/// Grains of a block, at least: the last scene is played to its end.
+/// Minimum number of grains of a block: the last scenario is completed.
 pub const BLOCK_GRAINS: usize = 2_000;
 
-/// What a corpus is made from.
+/// The parameters of a corpus.
 #[derive(Debug, Clone, Copy)]
 pub struct Corpus {
-    /// The same seed gives the same corpus.
+    /// The seed; the same parameters give the same corpus.
     pub seed: u64,
-    /// How many people there are; their activity follows Zipf's law.
+    /// The number of people. Their activity follows Zipf's law.
     pub people: u32,
 }
 
-/// A run of grains in the order of their creation.
-#[derive(Debug, Clone, Default)]
-pub struct Block {
-    /// The grains.
-    pub grains: Vec<EncodedGrain>,
-    /// The index-layer state of those that aren't in their first state any more.
-    pub states: Vec<(ContentAddress, IndexState)>,
-}
-
-impl Block {
-    /// Keeps the first `at` grains and answers the others. State goes with the later of the grains
-    /// that it names, so that no part tells of a grain that only a part behind it has.
-    pub fn split_off(&mut self, at: usize) -> Block {
-        let grains = self.grains.split_off(at.min(self.grains.len()));
-        let later: HashSet<ContentAddress> = grains.iter().map(|grain| grain.address).collect();
-        let names_later = |(address, state): &(ContentAddress, IndexState)| {
-            later.contains(address)
-                || state
-                    .superseded_by
-                    .is_some_and(|successor| later.contains(&successor))
-        };
-        let (states, own) = std::mem::take(&mut self.states)
-            .into_iter()
-            .partition(names_later);
-        self.states = own;
-        Block { grains, states }
-    }
-}
-
 impl Corpus {
-    /// The block `number`, counted from 0.
+    /// Generates the block `number`, counted from 0.
     ///
     /// # Errors
-    /// None that a scene causes; those of encoding are passed on.
+    /// Errors of the encoding; no scenario causes one.
     pub fn block(&self, number: u64) -> Result<Block, GrainError> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         // Streams of one seed are independent of each other.
         random.set_stream(number + 1);
-        Scenes::new(People::new(self.people), number, random).play(BLOCK_GRAINS)
+        BlockGenerator::new(People::new(self.people), number, random).generate(BLOCK_GRAINS)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
+    use gristmill_schemas::address::ContentAddress;
+    use gristmill_schemas::container::IndexState;
     use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode, Payload};
 
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_corpus_and_another_seed_another() {
+    fn the_seed_and_the_number_determine_a_block() {
         let block = |seed, number| Corpus { seed, people: 100 }.block(number).unwrap().grains;
         assert_eq!(block(1, 3), block(1, 3));
         assert_ne!(block(1, 3), block(2, 3));
@@ -123,11 +95,11 @@ mod tests {
         assert!(!block.states.is_empty());
         let bytes: usize = block.grains.iter().map(|grain| grain.blob.len()).sum();
         let average = bytes / block.grains.len();
-        assert!((400..600).contains(&average), "{average} bytes a grain");
+        assert!((400..600).contains(&average), "{average} bytes per grain");
     }
 
     #[test]
-    fn a_part_of_a_block_tells_only_of_grains_that_came_by_then() {
+    fn a_split_block_has_no_states_of_later_grains() {
         let mut block = Corpus {
             seed: 7,
             people: 1_000,
@@ -137,19 +109,19 @@ mod tests {
         let states = block.states.len();
         let rest = block.split_off(700);
         let first: HashSet<_> = block.grains.iter().map(|grain| grain.address).collect();
-        let told = |(address, state): &(ContentAddress, IndexState)| {
+        let is_of_first_part = |(address, state): &(ContentAddress, IndexState)| {
             first.contains(address)
                 && state
                     .superseded_by
                     .is_none_or(|successor| first.contains(&successor))
         };
-        assert!(!block.states.is_empty() && block.states.iter().all(told));
+        assert!(!block.states.is_empty() && block.states.iter().all(is_of_first_part));
         assert_eq!(block.states.len() + rest.states.len(), states);
-        assert!(!rest.states.iter().any(told));
+        assert!(!rest.states.iter().any(is_of_first_part));
     }
 
     #[test]
-    fn withdrawals_name_the_consent_that_they_end() {
+    fn a_withdrawal_names_its_consent() {
         let block = Corpus {
             seed: 7,
             people: 1_000,

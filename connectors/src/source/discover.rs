@@ -1,54 +1,14 @@
 //! Discovery: resolves paths, folders, patterns and URIs to a list of sources.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use futures::TryStreamExt;
-use glob::{MatchOptions, Pattern};
-use object_store::path::Path as ObjectPath;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use walkdir::WalkDir;
 
+use super::location::{MATCHING, Source, SourceLocation, is_pattern};
+#[cfg(feature = "object-store")]
+use super::objects::resolve_objects;
 use crate::ConnectorError;
-use crate::storage::{StoreLocation, has_scheme, resolve_uri};
-
-/// The location of a source.
-#[derive(Debug, Clone)]
-pub enum SourceLocation {
-    /// A local file.
-    File(PathBuf),
-    /// A pipe or a device, which can be read only once.
-    Stream(PathBuf),
-    /// An object in a store.
-    Object {
-        /// The store.
-        store: Arc<dyn ObjectStore>,
-        /// The path of the object.
-        path: ObjectPath,
-    },
-    /// Standard input.
-    Stdin,
-}
-
-/// One file, object or stream.
-#[derive(Debug, Clone)]
-pub struct Source {
-    /// The location.
-    pub location: SourceLocation,
-    /// The name of the source: a path, a URI, or `-`.
-    pub uri: String,
-    /// The size in bytes, if it is known before reading.
-    pub length: Option<u64>,
-    /// The modification time in milliseconds since 1970, if it is known.
-    pub modified: Option<i64>,
-}
-
-/// `*` doesn't match `/`, `**` does.
-const MATCHING: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
+use crate::storage::has_scheme;
 
 /// Resolves names to sources.
 ///
@@ -66,7 +26,7 @@ pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
     for name in names {
         let found = match &**name {
             "-" => vec![stdin()],
-            uri if has_scheme(uri) && !uri.starts_with("file://") => objects(uri).await?,
+            uri if has_scheme(uri) && !uri.starts_with("file://") => resolve_objects(uri).await?,
             path => files(local(path))?,
         };
         // An empty folder isn't an error.
@@ -94,10 +54,6 @@ fn stdin() -> Source {
 /// Returns the local path of a path or `file://` URI.
 fn local(name: &str) -> &str {
     name.strip_prefix("file://").unwrap_or(name)
-}
-
-fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?', '['])
 }
 
 /// Resolves a local path: a folder, a file, or a pattern of these.
@@ -185,95 +141,13 @@ fn file(path: &Path) -> Result<Source, ConnectorError> {
     })
 }
 
-/// Resolves a URI: an object, a prefix of objects, or a pattern. `http` URIs have no patterns.
-async fn objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
-    if is_pattern(uri) && !uri.starts_with("http") {
-        return matching_objects(uri).await;
-    }
-    let location = resolve_uri(uri)?;
-    match location.store.head(&location.path).await {
-        Ok(found) => return Ok(vec![object(&location, uri.to_owned(), found)]),
-        Err(object_store::Error::NotFound { .. }) => {}
-        Err(cause) => {
-            return Err(ConnectorError::Store {
-                what: "can't inspect",
-                uri: uri.to_owned(),
-                cause,
-            });
-        }
-    }
-    list_objects(&location, uri, |_| true).await
-}
-
-async fn matching_objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
-    let literal = uri.split(['*', '?', '[']).next().unwrap_or(uri);
-    let prefix = literal
-        .rsplit_once('/')
-        .map_or(literal, |(folder, _)| folder);
-    let location = resolve_uri(prefix)?;
-    // The pattern of paths in the store: the rest of the URI below the path of the prefix.
-    let rest = uri
-        .get(prefix.len()..)
-        .unwrap_or_default()
-        .trim_start_matches('/');
-    let inside = if location.path.as_ref().is_empty() {
-        rest.to_owned()
-    } else {
-        format!("{}/{rest}", location.path)
-    };
-    let pattern = Pattern::new(&inside).map_err(|error| ConnectorError::Pattern {
-        pattern: uri.to_owned(),
-        reason: error.to_string(),
-    })?;
-    list_objects(&location, prefix, |path| {
-        pattern.matches_with(path.as_ref(), MATCHING)
+/// Rejects a URI, because this build has no object stores.
+#[cfg(not(feature = "object-store"))]
+async fn resolve_objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
+    Err(ConnectorError::Uri {
+        uri: uri.to_owned(),
+        reason: "this build has no object stores (cargo feature `object-store`)".to_owned(),
     })
-    .await
-}
-
-/// Lists the non-empty objects below `location` that `wanted` selects, in the order of their paths.
-/// `uri` is the URI of `location`.
-async fn list_objects(
-    location: &StoreLocation,
-    uri: &str,
-    wanted: impl Fn(&ObjectPath) -> bool,
-) -> Result<Vec<Source>, ConnectorError> {
-    let all: Vec<ObjectMeta> = location
-        .store
-        .list(Some(&location.path))
-        .try_collect()
-        .await
-        .map_err(ConnectorError::store("can't list", uri))?;
-    let mut found: Vec<_> = all
-        .into_iter()
-        .filter(|object| object.size > 0 && wanted(&object.location))
-        .collect();
-    found.sort_by(|left, right| left.location.cmp(&right.location));
-    let sources = found.into_iter().map(|meta| {
-        let uri = uri_below(location, uri, &meta.location);
-        object(location, uri, meta)
-    });
-    Ok(sources.collect())
-}
-
-/// Returns the URI of the object at `path`, below `location` with the URI `uri`.
-fn uri_below(location: &StoreLocation, uri: &str, path: &ObjectPath) -> String {
-    let path = path.as_ref();
-    let below = path.strip_prefix(location.path.as_ref()).unwrap_or(path);
-    let below = below.trim_start_matches('/');
-    format!("{}/{below}", uri.trim_end_matches('/'))
-}
-
-fn object(location: &StoreLocation, uri: String, found: ObjectMeta) -> Source {
-    Source {
-        location: SourceLocation::Object {
-            store: Arc::clone(&location.store),
-            path: found.location,
-        },
-        uri,
-        length: Some(found.size),
-        modified: Some(found.last_modified.timestamp_millis()),
-    }
 }
 
 #[cfg(test)]
@@ -333,29 +207,5 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(names(&found), ["broken.mg", "linked.mg"]);
-    }
-
-    #[tokio::test]
-    async fn objects_are_listed_by_prefix_and_pattern() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("in")).unwrap();
-        for name in ["in/b.mg", "in/a.mg", "in/c.txt"] {
-            std::fs::write(folder.path().join(name), b"x").unwrap();
-        }
-        let store: Arc<dyn ObjectStore> =
-            Arc::new(object_store::local::LocalFileSystem::new_with_prefix(folder.path()).unwrap());
-        let url = url::Url::parse("s3://bucket/in").unwrap();
-        let location = StoreLocation {
-            store,
-            path: "in".into(),
-            url,
-        };
-        let found = list_objects(&location, "s3://bucket/in", |path| {
-            path.as_ref().ends_with(".mg")
-        })
-        .await
-        .unwrap();
-        let uris: Vec<_> = found.iter().map(|source| &*source.uri).collect();
-        assert_eq!(uris, ["s3://bucket/in/a.mg", "s3://bucket/in/b.mg"]);
     }
 }

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use futures::TryStreamExt;
-use object_store::ObjectStoreExt;
-
 use super::bytes::SourceBytes;
-use super::discover::{Source, SourceLocation};
+use super::location::{Source, SourceLocation};
+#[cfg(feature = "object-store")]
+use super::objects::fetch_object;
 use super::spool::{SourceSpool, SpoolOptions};
 use crate::ConnectorError;
 
@@ -27,7 +26,7 @@ pub async fn fetch(source: &Source) -> Result<SourceBytes, ConnectorError> {
 /// are read to their end.
 ///
 /// # Errors
-/// [`ConnectorError::Io`] and [`ConnectorError::Store`]; [`ConnectorError::TooLarge`] and
+/// [`ConnectorError::Io`] and `ConnectorError::Store`; [`ConnectorError::TooLarge`] and
 /// [`ConnectorError::TooLargeToHold`] if the source exceeds a limit of `options`.
 pub async fn fetch_with(
     source: &Source,
@@ -35,14 +34,9 @@ pub async fn fetch_with(
 ) -> Result<SourceBytes, ConnectorError> {
     match &source.location {
         SourceLocation::File(path) => SourceBytes::map(path),
+        #[cfg(feature = "object-store")]
         SourceLocation::Object { store, path } => {
-            let fault = || ConnectorError::store("can't read", &source.uri);
-            let mut chunks = store.get(path).await.map_err(fault())?.into_stream();
-            let mut spool = SourceSpool::new(&source.uri, options)?;
-            while let Some(chunk) = chunks.try_next().await.map_err(fault())? {
-                spool.write(&chunk)?;
-            }
-            spool.finish()
+            fetch_object(store.as_ref(), path, &source.uri, options).await
         }
         SourceLocation::Stdin => {
             spool_stream("-".into(), options, |_| Ok(std::io::stdin().lock())).await
@@ -88,10 +82,6 @@ fn read_to_end(
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::Arc;
-
-    use object_store::memory::InMemory;
-    use object_store::{ObjectStore, PutPayload};
 
     use super::*;
 
@@ -108,36 +98,5 @@ mod tests {
             matches!(sources[0].location, SourceLocation::Stream(_)) && sources[0].length.is_none()
         );
         assert_eq!(&*fetch(&sources[0]).await.unwrap(), b"from a pipe");
-    }
-
-    #[tokio::test]
-    async fn an_object_is_spooled_and_a_missing_one_is_an_error() {
-        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        store
-            .put(&"a.mg".into(), PutPayload::from_static(b"bytes"))
-            .await
-            .unwrap();
-        let location = SourceLocation::Object {
-            store,
-            path: "a.mg".into(),
-        };
-        let source = Source {
-            location,
-            uri: "mem://a.mg".to_owned(),
-            length: Some(5),
-            modified: None,
-        };
-        assert_eq!(&*fetch(&source).await.unwrap(), b"bytes");
-        let gone = Source {
-            location: SourceLocation::Object {
-                store: Arc::new(InMemory::new()),
-                path: "a.mg".into(),
-            },
-            ..source
-        };
-        assert!(matches!(
-            fetch(&gone).await,
-            Err(ConnectorError::Store { .. })
-        ));
     }
 }

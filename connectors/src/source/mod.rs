@@ -8,19 +8,25 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `discover` | which files, objects and streams do the names denote? |
+//! | `location` | where is a source, and what is a pattern? |
 //! | `bytes` | how are the bytes of a source accessed and released? |
 //! | `fetch` | how does a remote source become local? |
 //! | `spool` | where are the bytes of a stream stored while it is read? |
+//! | `objects` | which objects of a store does a URI denote? (cargo feature `object-store`) |
 //! | `kind` | which format does a source have? |
 
 mod bytes;
 mod discover;
 mod fetch;
 mod kind;
+mod location;
+#[cfg(feature = "object-store")]
+mod objects;
 pub(crate) mod spool;
 
 pub use bytes::SourceBytes;
-pub use discover::{Source, SourceLocation, discover};
+pub use discover::discover;
 pub use fetch::{fetch, fetch_with};
 pub use kind::SourceKind;
+pub use location::{Source, SourceLocation};
 pub use spool::{DEFAULT_SPOOL_LIMIT, SealedFile, SealedWriter, SpoolOptions};

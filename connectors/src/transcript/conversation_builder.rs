@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
+use super::line::Line;
+use super::parsed::PlacedMessage;
+
 /// A conversation under construction. It assigns positions, message ids, the session id and the
 /// canonical ids of tool calls and results.
 #[derive(Debug, Clone)]
@@ -23,6 +26,20 @@ pub(super) struct BuiltMessage {
     pub(super) position: Position,
     pub(super) parent: Option<Position>,
     pub(super) message: Message<'static>,
+}
+
+impl BuiltMessage {
+    /// Returns the message without metadata of a response.
+    pub(super) fn into_placed(self, line: Line) -> PlacedMessage {
+        PlacedMessage {
+            position: self.position,
+            parent: self.parent,
+            message: self.message,
+            stop_reason: None,
+            usage: None,
+            line,
+        }
+    }
 }
 
 impl ConversationBuilder {

@@ -272,17 +272,7 @@ fn convert_part(part: ParsedPart, conversion: Conversion<'_>, output: &mut LineO
     }
     match conversion.to {
         OutputFormat::Grains => {}
-        OutputFormat::Messages => {
-            for placed in messages {
-                let response = ResponseMetadata {
-                    stop_reason: placed.stop_reason,
-                    usage: placed.usage,
-                    response: None,
-                };
-                let json = message_json(placed.message, response, conversion.prices);
-                output.line(&json.to_string());
-            }
-        }
+        OutputFormat::Messages => write_messages(messages, conversion.prices, output),
         OutputFormat::Exchanges => sessions::write_sessions(messages, conversion.target, output),
         OutputFormat::Cmf | OutputFormat::Views => {
             output.tool_names = tool_names(&messages);
@@ -290,6 +280,18 @@ fn convert_part(part: ParsedPart, conversion: Conversion<'_>, output: &mut LineO
                 .iter()
                 .for_each(|placed| output.cmf(&placed.message, conversion.to));
         }
+    }
+}
+
+/// Writes canonical messages.
+fn write_messages(messages: Vec<PlacedMessage>, prices: &PriceTable, output: &mut LineOutput<'_>) {
+    for placed in messages {
+        let response = ResponseMetadata {
+            stop_reason: placed.stop_reason,
+            usage: placed.usage,
+            response: None,
+        };
+        output.line(&message_json(placed.message, response, prices).to_string());
     }
 }
 

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::request::{Choice, Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{Role, model_id};
+use gristmill_schemas::message::{Role, Timestamp, model_id};
 
 use super::Notice;
 use super::exchanges::exchange_head;
@@ -88,7 +88,7 @@ fn session_target(
 
 fn write_session(
     session: &str,
-    mut messages: Vec<PlacedMessage>,
+    messages: Vec<PlacedMessage>,
     target: Option<&'static dyn Adapter>,
     output: &mut LineOutput<'_>,
 ) {
@@ -99,41 +99,70 @@ fn write_session(
             reason: "no provider is known to write it for; name one with --provider".to_owned(),
         });
     };
-    let answer = match messages.last() {
-        Some(last) if last.message.role == Role::Assistant => messages.pop(),
-        _ => None,
-    };
-    let recorded_at = answer
-        .as_ref()
-        .or(messages.last())
-        .map(|placed| placed.message.created_at);
-    let mut line = exchange_head(adapter, recorded_at.map(|time| time.to_string()), None);
+    let exchange = SessionExchange::new(messages);
+    let mut line = exchange_head(adapter, exchange.recorded_at(), None);
     if let Some(provider) = provider {
         line.insert("provider", provider);
     }
-    line.insert("session_id", session);
-    let mut ids = ToolIdMap::new();
-    let model = answer
-        .as_ref()
-        .and_then(|answer| answer.message.metadata.model.as_deref().map(str::to_owned));
-    let request = Request {
-        model: model.clone().map(Into::into),
-        messages: messages.into_iter().map(|placed| placed.message).collect(),
-        ..Request::default()
-    };
-    let written = write_request(adapter, &request, &mut ids, WriteOptions::default());
-    output.dropped(&written.drops);
-    line.insert("request", written.json);
-    let response = answer.map(|answer| response_of(answer, model.as_deref()));
-    match &response {
-        None => _ = line.insert("response", Json::Null),
-        Some(response) => {
-            let written = write_response(adapter, response, &mut ids, WriteOptions::default());
-            output.dropped(&written.drops);
-            line.insert("response", written.json);
+    line.insert("session_id", session.to_owned());
+    exchange.write_into(&mut line, adapter, output);
+    output.line(&Json::Object(line).to_string());
+}
+
+/// A session as a request and a response.
+struct SessionExchange {
+    request: Request<'static>,
+    /// The last answer, if it is the last message.
+    response: Option<Response<'static>>,
+    /// The time of the last message.
+    time: Option<Timestamp>,
+}
+
+impl SessionExchange {
+    fn new(mut messages: Vec<PlacedMessage>) -> SessionExchange {
+        let time = messages.last().map(|placed| placed.message.created_at);
+        let answer = match messages.last() {
+            Some(last) if last.message.role == Role::Assistant => messages.pop(),
+            _ => None,
+        };
+        let model = answer
+            .as_ref()
+            .and_then(|answer| answer.message.metadata.model.as_deref().map(str::to_owned));
+        SessionExchange {
+            response: answer.map(|answer| response_of(answer, model.as_deref())),
+            request: Request {
+                model: model.map(Into::into),
+                messages: messages.into_iter().map(|placed| placed.message).collect(),
+                ..Request::default()
+            },
+            time,
         }
     }
-    output.line(&Json::Object(line).to_string());
+
+    fn recorded_at(&self) -> Option<String> {
+        self.time.map(|time| time.to_string())
+    }
+
+    /// Writes both bodies for `adapter`. The response refers to tool calls by the ids that they have
+    /// in the request.
+    fn write_into(
+        &self,
+        line: &mut Object<'static>,
+        adapter: &'static dyn Adapter,
+        output: &mut LineOutput<'_>,
+    ) {
+        let (mut ids, options) = (ToolIdMap::new(), WriteOptions::default());
+        let written = write_request(adapter, &self.request, &mut ids, options);
+        output.dropped(&written.drops);
+        line.insert("request", written.json.into_owned());
+        let Some(response) = &self.response else {
+            line.insert("response", Json::Null);
+            return;
+        };
+        let written = write_response(adapter, response, &mut ids, WriteOptions::default());
+        output.dropped(&written.drops);
+        line.insert("response", written.json.into_owned());
+    }
 }
 
 /// Returns an answer as a response of one choice.

@@ -300,6 +300,11 @@ impl<'e> MessageVisitor<'_, 'e> {
             let message = self.error_message(content);
             return (self.visit)(message, &self.conversation);
         }
+        self.visit_answers(json, body);
+    }
+
+    /// Visits the answers of the response `json`.
+    fn visit_answers(&mut self, json: &Json, body: &FoldedBody<'_>) {
         let is_wanted = |position: &Position| (self.is_wanted)(position, SightingKind::Answer);
         let Ok(read) = read_choices(
             self.adapter,
@@ -311,39 +316,46 @@ impl<'e> MessageVisitor<'_, 'e> {
             return;
         };
         let (mut response, positions) = (read.response, read.positions);
-        self.summary.answer_id = response
-            .id
-            .as_deref()
-            .filter(|_| self.adapter.stores_responses())
-            .map(str::to_owned);
+        if self.adapter.stores_responses() {
+            self.summary.answer_id = response.id.as_deref().map(str::to_owned);
+        }
         let model = self.model_of(&response);
         let metadata = response_metadata(&mut response);
+        // Usage and metadata belong to the response: only its first answer gets them.
+        let mut of_response = (response.usage, metadata);
         if response.choices.is_empty() {
             // A blocked prompt has no answer, but a reason and usage.
             let mut message = self.error_message(Vec::new());
             message.message.metadata.model = model.map(Into::into);
-            message.usage = response.usage;
-            message.response = metadata;
+            (message.usage, message.response) = of_response;
             return (self.visit)(message, &self.conversation);
         }
-        // Usage and metadata belong to the response: only its first answer gets them.
-        let mut of_response = (response.usage, metadata);
         for (choice, position) in response.choices.into_iter().zip(positions) {
-            let mut message = choice.message;
             let (stop_reason, status) = body.outcome(choice.stop_reason);
-            message.metadata.status = status.unwrap_or(message.metadata.status);
-            message.metadata.model = model.clone().map(Into::into);
-            let (usage, response) = std::mem::take(&mut of_response);
-            let message = ExchangeMessage {
-                position,
-                parent: self.parent,
-                sighting: SightingKind::Answer,
-                message,
-                stop_reason,
-                usage,
-                response,
-            };
+            let mut message = self.answer(position, choice.message, stop_reason);
+            let metadata = &mut message.message.metadata;
+            metadata.status = status.unwrap_or(metadata.status);
+            metadata.model = model.clone().map(Into::into);
+            (message.usage, message.response) = std::mem::take(&mut of_response);
             (self.visit)(message, &self.conversation);
+        }
+    }
+
+    /// Returns a message of the response, without usage and metadata.
+    fn answer<'j>(
+        &self,
+        position: Position,
+        message: Message<'j>,
+        stop_reason: Option<StopReason>,
+    ) -> ExchangeMessage<'j> {
+        ExchangeMessage {
+            position,
+            parent: self.parent,
+            sighting: SightingKind::Answer,
+            message,
+            stop_reason,
+            usage: None,
+            response: None,
         }
     }
 
@@ -380,15 +392,7 @@ impl<'e> MessageVisitor<'_, 'e> {
             .provider_override
             .unwrap_or(self.adapter.provider());
         message.metadata.provider = Some(provider.to_owned().into());
-        ExchangeMessage {
-            position,
-            parent: self.parent,
-            sighting: SightingKind::Answer,
-            message,
-            stop_reason: Some(StopReason::Error),
-            usage: None,
-            response: None,
-        }
+        self.answer(position, message, Some(StopReason::Error))
     }
 }
 

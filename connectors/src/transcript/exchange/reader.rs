@@ -108,20 +108,22 @@ fn read_line<'b, T>(
         return LineOutcome::Fault(line.fault(FaultCode::Shape, NOT_AN_EXCHANGE));
     };
     let fallback = file.options.fallback;
+    let map_opaque = |json: &Json, reason: &str| {
+        let opaque = OpaqueExchange::new(&exchange, json, reason, fallback);
+        mapper.map(ExchangeItem::Opaque(opaque))
+    };
     let adapter = match match_adapter(&exchange) {
         AdapterMatch::Matched(adapter) => adapter,
-        AdapterMatch::Opaque(reason) => {
-            let opaque = OpaqueExchange::new(&exchange, &json, reason, fallback);
-            return LineOutcome::Items(vec![mapper.map(ExchangeItem::Opaque(opaque))]);
-        }
+        AdapterMatch::Opaque(reason) => return LineOutcome::Items(vec![map_opaque(&json, reason)]),
     };
     let time = exchange.time(None, fallback);
     let mut items = preferred_messages(file, (adapter, &exchange), &json, (line, time), mapper);
     if exchange.has_raw_text {
         // One body is readable; the other is kept as an opaque item.
-        let text = exchange.raw_text_bodies(&json);
-        let opaque = OpaqueExchange::new(&exchange, &text, UNREADABLE_BODY, fallback);
-        items.push(mapper.map(ExchangeItem::Opaque(opaque)));
+        items.push(map_opaque(
+            &exchange.raw_text_bodies(&json),
+            UNREADABLE_BODY,
+        ));
     }
     LineOutcome::Items(items)
 }

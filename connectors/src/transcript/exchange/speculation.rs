@@ -120,13 +120,25 @@ impl<T> SpeculativeLine<T> {
             return None;
         }
         let session = self.changed_session(index)?;
+        self.take_preferred(&preferred, index, session.as_deref(), mapper)
+    }
+
+    /// Returns the items of the messages that are `preferred`, moved to `session` if it is given;
+    /// `None` if one of them wasn't mapped or has a time that isn't final.
+    fn take_preferred(
+        self,
+        preferred: &[bool],
+        index: &SightingIndex,
+        session: Option<&str>,
+        mapper: &dyn ItemMapper<T>,
+    ) -> Option<Vec<T>> {
         let mut mapped = self.mapped.into_iter().peekable();
         let mut items = Vec::new();
         for (number, (message, is_preferred)) in self.messages.iter().zip(preferred).enumerate() {
             let own = mapped.next_if(|(of, _)| *of == number);
-            if is_preferred {
+            if *is_preferred {
                 let (_, item) = own.filter(|_| message.has_final_time(index))?;
-                items.push(match &session {
+                items.push(match session {
                     Some(session) => mapper.with_session(item, session)?,
                     None => item,
                 });

@@ -5,8 +5,8 @@ use gristmill_schemas::json::Json;
 
 use super::*;
 
-/// A conversation of `turns` turns as a client without memory records it: every request brings
-/// the whole history.
+/// Returns the exchanges of a conversation of `turns` turns, whose requests resend the whole
+/// history.
 fn recorded(turns: usize) -> Vec<String> {
     let mut history = Vec::new();
     let mut recorded = Vec::new();
@@ -50,9 +50,9 @@ fn grains(lines: &[String], threads: usize) -> (Vec<Json<'static>>, Vec<String>,
 }
 
 #[test]
-fn a_conversation_that_is_resent_with_every_turn_is_stored_once() {
+fn a_conversation_that_every_request_resends_is_stored_once() {
     let (grains, addresses, counts) = grains(&recorded(20), 1);
-    // A question, an answer and a result per turn, but the last result was never sent.
+    // A question, an answer and a result per turn, except that the last result was never sent.
     assert_eq!(
         counts,
         GrainCounts {
@@ -65,7 +65,7 @@ fn a_conversation_that_is_resent_with_every_turn_is_stored_once() {
         addresses.iter().collect::<BTreeSet<_>>().len(),
         addresses.len()
     );
-    // Answers are told as the model gave them, and everything refers to what came before.
+    // Answers have the metadata of their responses, and every grain refers only to earlier ones.
     let mut known: BTreeSet<&str> = BTreeSet::new();
     for (grain, address) in grains.iter().zip(&addresses) {
         let text = |key| grain.get(key).and_then(Json::as_str);
@@ -87,14 +87,14 @@ fn a_conversation_that_is_resent_with_every_turn_is_stored_once() {
 }
 
 #[test]
-fn neither_the_order_of_lines_nor_the_number_of_threads_changes_an_address() {
+fn addresses_are_independent_of_the_order_of_lines_and_the_number_of_threads() {
     let lines = recorded(12);
     let expected: BTreeSet<String> = grains(&lines, 1).1.into_iter().collect();
     for (turn, threads) in [(1, 2), (5, 1), (7, 3)] {
         let mut other = lines.clone();
         other.rotate_left(turn);
         other[2..6].reverse();
-        // Recorded twice is recorded once.
+        // A line that is recorded twice counts once.
         other.push(lines[3].clone());
         assert_eq!(
             grains(&other, threads)
@@ -107,7 +107,7 @@ fn neither_the_order_of_lines_nor_the_number_of_threads_changes_an_address() {
 }
 
 #[test]
-fn a_session_is_called_after_its_first_message_wherever_in_the_file_that_was_seen_first() {
+fn a_session_is_named_after_the_earliest_sighting_of_its_first_message() {
     let line = |minute: usize, messages: &str, answer: &str| {
         format!(
             r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:{minute:02}:00Z","request":{{"model":"m","messages":[{messages}]}},"response":{{"id":"r{minute}","model":"m","choices":[{{"index":0,"message":{answer},"finish_reason":"stop"}}]}}}}"#
@@ -124,12 +124,12 @@ fn a_session_is_called_after_its_first_message_wherever_in_the_file_that_was_see
         &[question, call, result].join(","),
         &answered("in the end"),
     );
-    let (told, expected, _) = grains(&[asked_first.clone(), called.clone(), went_on.clone()], 1);
-    let sessions: BTreeSet<_> = told
+    let (all, expected, _) = grains(&[asked_first.clone(), called.clone(), went_on.clone()], 1);
+    let sessions: BTreeSet<_> = all
         .iter()
         .map(|grain| grain.get("session_id").map(Json::to_string))
         .collect();
-    assert_eq!((told.len(), sessions.len()), (8, 1), "{told:?}");
+    assert_eq!((all.len(), sessions.len()), (8, 1), "{all:?}");
     let (_, late, _) = grains(&[called, went_on, asked_first], 1);
     assert_eq!(
         late.into_iter().collect::<BTreeSet<_>>(),
@@ -138,7 +138,7 @@ fn a_session_is_called_after_its_first_message_wherever_in_the_file_that_was_see
 }
 
 #[test]
-fn requests_that_go_on_from_an_answer_are_one_conversation_with_it() {
+fn a_request_that_names_an_earlier_response_continues_its_conversation() {
     let line = |turn: usize| {
         let previous = match turn {
             0 => String::new(),
@@ -161,7 +161,7 @@ fn requests_that_go_on_from_an_answer_are_one_conversation_with_it() {
         .count();
     assert_eq!((sessions.len(), roots), (1, 1));
     lines.reverse();
-    // An answer that goes on from itself is followed once.
+    // A response that continues itself is followed once.
     lines.push(r#"{"provider":"openai","endpoint":"responses","request":{"previous_response_id":"x","input":"q"},"response":{"id":"x","output":[]}}"#.to_owned());
     let again: BTreeSet<String> = self::grains(&lines, 2).1.into_iter().collect();
     assert!(expected.iter().all(|address| again.contains(address)));
@@ -190,7 +190,7 @@ fn an_edited_turn_is_a_branch() {
 }
 
 #[test]
-fn errors_and_traffic_that_nobody_reads_are_kept_and_broken_lines_are_told() {
+fn errors_and_opaque_traffic_are_kept_and_unreadable_lines_are_faults() {
     let lines = [
         r#"{"provider":"openai","endpoint":"chat","status":429,"request":{"messages":[{"role":"user","content":"hi"}]},"response":{"error":{"message":"slow down"}}}"#,
         r#"{"provider":"x","endpoint":"embed","request":{"texts":["e"]},"response":{"n":1.50}}"#,

@@ -56,17 +56,7 @@ fn parse_grain(
         None => encode_grain(json, expected, line, namespace)?,
     };
     if let Some(expected) = expected {
-        let expected: ContentAddress =
-            expected.parse().map_err(|error| line.grain_fault(&error))?;
-        if expected != grain.address {
-            return Err(line.fault(
-                FaultCode::Shape,
-                format!(
-                    "its content_address is of another grain; as it is here it is {}",
-                    grain.address
-                ),
-            ));
-        }
+        check_address(expected, grain.address, line)?;
     }
     let supersedes = json
         .get("supersedes")
@@ -81,6 +71,16 @@ fn parse_grain(
             .collect(),
         system_valid_to: json.get("system_valid_to").and_then(Json::as_i64),
     })
+}
+
+/// Returns a fault if the grain of a line hasn't the address that the line states.
+fn check_address(expected: &str, address: ContentAddress, line: &Line) -> Result<(), LineFault> {
+    let expected: ContentAddress = expected.parse().map_err(|error| line.grain_fault(&error))?;
+    if expected == address {
+        return Ok(());
+    }
+    let reason = format!("its content_address is of another grain; as it is here it is {address}");
+    Err(line.fault(FaultCode::Shape, reason))
 }
 
 /// Decodes a blob in hexadecimal digits, possibly in a signature envelope.

@@ -54,12 +54,8 @@ fn cmf_message(
     time: Timestamp,
 ) -> Result<Message<'static>, String> {
     let envelope = Envelope::parse(json).map_err(|error| error.to_string())?;
-    let extension = |slot: &str, key: &str| {
-        let extensions = json.get("extensions")?;
-        extensions.get(slot)?.get(key)?.as_str().map(str::to_owned)
-    };
-    let created_at = extension("request", "timestamp")
-        .as_deref()
+    let extension = |slot, key| extension(json, slot, key).map(str::to_owned);
+    let created_at = self::extension(json, "request", "timestamp")
         .and_then(Timestamp::parse)
         .unwrap_or(time);
     let identity = |id: String, session_id: String| Identity {
@@ -77,6 +73,11 @@ fn cmf_message(
         .unwrap_or_else(|| position.ulid(created_at).to_string());
     let identity = identity(id, named.unwrap_or(default_session));
     Ok(to_canonical(&envelope, identity))
+}
+
+/// Returns a text in the extensions next to a CMF message.
+fn extension<'j>(json: &'j Json, slot: &str, key: &str) -> Option<&'j str> {
+    json.get("extensions")?.get(slot)?.get(key)?.as_str()
 }
 
 /// Parses the messages among grains, one grain per line: `{"grain": …}`, `{"blob_hex": …}` or a

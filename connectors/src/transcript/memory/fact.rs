@@ -128,6 +128,19 @@ impl Fact {
         belief.insert("confidence", confidence.map_or(Json::Null, Json::Number));
         belief.insert("source_type", "imported");
         belief.insert("created_at", millis(self.created_at));
+        self.insert_optional_fields(&mut belief, namespace);
+        let derived_from = supersedes.iter().map(ContentAddress::to_string);
+        insert_texts(&mut belief, "derived_from", derived_from);
+        insert_texts(&mut belief, "structural_tags", self.tags.iter().cloned());
+        let mut context = self.context.clone();
+        mark_time(self.created_at, &mut context);
+        if !context.is_empty() {
+            belief.insert("context", context);
+        }
+        encode_json(&Json::Object(belief), EncodeOptions::default())
+    }
+
+    fn insert_optional_fields(&self, belief: &mut Object<'static>, namespace: Option<&str>) {
         for (key, time) in [("valid_from", self.valid_from), ("valid_to", self.valid_to)] {
             if let Some(time) = time {
                 belief.insert(key, millis(time));
@@ -143,33 +156,18 @@ impl Fact {
                 belief.insert(key, text.to_owned());
             }
         }
-        let lists: [(&str, Vec<Json>); 2] = [
-            (
-                "derived_from",
-                supersedes
-                    .iter()
-                    .map(|address| Json::from(address.to_string()))
-                    .collect(),
-            ),
-            (
-                "structural_tags",
-                self.tags
-                    .iter()
-                    .map(|tag| Json::from(tag.clone()))
-                    .collect(),
-            ),
-        ];
-        for (key, list) in lists {
-            if !list.is_empty() {
-                belief.insert(key, list);
-            }
-        }
-        let mut context = self.context.clone();
-        mark_time(self.created_at, &mut context);
-        if !context.is_empty() {
-            belief.insert("context", context);
-        }
-        encode_json(&Json::Object(belief), EncodeOptions::default())
+    }
+}
+
+/// Inserts a list of texts, unless it is empty.
+fn insert_texts(
+    belief: &mut Object<'static>,
+    key: &'static str,
+    texts: impl Iterator<Item = String>,
+) {
+    let texts: Vec<_> = texts.map(Json::from).collect();
+    if !texts.is_empty() {
+        belief.insert(key, texts);
     }
 }
 

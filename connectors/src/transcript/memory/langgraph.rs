@@ -112,14 +112,8 @@ impl ExportReader for LangGraphExport {
         for (item, line) in &self.items {
             push_item(item, line, options.fallback, &mut chains);
         }
-        let order = |(snapshot, _): &(Json, Line)| {
-            let time = first_timestamp(snapshot, &["created_at"]);
-            let step = snapshot
-                .get("metadata")
-                .and_then(|metadata| metadata.get("step")?.as_i64());
-            (time.unwrap_or(options.fallback), step.unwrap_or(0))
-        };
-        self.snapshots.sort_by_key(order);
+        self.snapshots
+            .sort_by_key(|(snapshot, _)| snapshot_order(snapshot, options.fallback));
         let mut known_messages = HashMap::new();
         for (snapshot, line) in &self.snapshots {
             let snapshot = ThreadSnapshot::new(snapshot, line, options.fallback);
@@ -128,6 +122,15 @@ impl ExportReader for LangGraphExport {
         }
         chains.emit(options.namespace, part);
     }
+}
+
+/// Returns the time and the step of a snapshot.
+fn snapshot_order(snapshot: &Json, fallback: Timestamp) -> (Timestamp, i64) {
+    let time = first_timestamp(snapshot, &["created_at"]);
+    let step = snapshot
+        .get("metadata")
+        .and_then(|metadata| metadata.get("step")?.as_i64());
+    (time.unwrap_or(fallback), step.unwrap_or(0))
 }
 
 /// A row of the checkpoints that LangGraph keeps in SQLite.
@@ -297,30 +300,21 @@ impl<'s> ThreadSnapshot<'s> {
     }
 
     /// Returns a message with the metadata of `source`, its JSON.
-    fn placed_message(&self, built: BuiltMessage, source: &Json) -> PlacedMessage {
-        let BuiltMessage {
-            position,
-            parent,
-            mut message,
-        } = built;
-        if message.role == Role::Assistant {
+    fn placed_message(&self, mut built: BuiltMessage, source: &Json) -> PlacedMessage {
+        if built.message.role == Role::Assistant {
             let model = source.get("response_metadata").and_then(|metadata| {
                 text(metadata, "model_name")
                     .or_else(|| text(metadata, "model"))
                     .map(Cow::into_owned)
             });
-            message.metadata.model = model.map(Into::into);
+            built.message.metadata.model = model.map(Into::into);
         }
         PlacedMessage {
-            position,
-            parent,
-            message,
-            stop_reason: None,
             usage: source
                 .get("usage_metadata")
                 .filter(|usage| !usage.is_null())
                 .map(token_usage),
-            line: self.line.clone(),
+            ..built.into_placed(self.line.clone())
         }
     }
 

@@ -11,11 +11,11 @@ use super::fact::Fact;
 use super::framework_message::{parse_message, role_from_name};
 use super::version_chains::VersionChains;
 use crate::lenient_timestamp::first_timestamp;
-use crate::transcript::conversation_builder::{BuiltMessage, ConversationBuilder};
+use crate::transcript::conversation_builder::ConversationBuilder;
 use crate::transcript::entries::parse_document;
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::options::ReadOptions;
-use crate::transcript::parsed::{ParsedPart, PlacedMessage};
+use crate::transcript::parsed::ParsedPart;
 use crate::wire::json_access::{items, text};
 
 /// The relation of passages, which have no label.
@@ -226,22 +226,11 @@ impl<'d> AgentFile<'d> {
             };
             let time = first_timestamp(message, &["created_at", "date"]).unwrap_or(self.time);
             let parsed = parse_message(role, &with_content(message));
-            let BuiltMessage {
-                position,
-                parent,
-                mut message,
-            } = conversation.push(parsed.role, parsed.content, time);
-            if message.role == Role::Assistant {
-                message.metadata.model = model.clone().map(Into::into);
+            let mut built = conversation.push(parsed.role, parsed.content, time);
+            if built.message.role == Role::Assistant {
+                built.message.metadata.model = model.clone().map(Into::into);
             }
-            part.messages.push(PlacedMessage {
-                position,
-                parent,
-                message,
-                stop_reason: None,
-                usage: None,
-                line: self.line.clone(),
-            });
+            part.messages.push(built.into_placed(self.line.clone()));
         }
     }
 }

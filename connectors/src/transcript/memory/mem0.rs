@@ -190,11 +190,11 @@ impl Mem0Record {
             .or(created)
             .unwrap_or(fallback);
         let id = self.memory_id();
-        let old = self.text(&["old_memory", "prev_value", "previous_memory"]);
-        if let Some(old) = old.filter(|_| chains.versions(&id).is_empty()) {
-            let before = created
-                .filter(|created| *created < time)
-                .unwrap_or_else(|| just_before(time));
+        if chains.versions(&id).is_empty()
+            && let Some(old) = self.text(&["old_memory", "prev_value", "previous_memory"])
+        {
+            let before = created.filter(|created| *created < time);
+            let before = before.unwrap_or_else(|| just_before(time));
             chains.push(id.clone(), self.fact(old, before));
         }
         let event = self

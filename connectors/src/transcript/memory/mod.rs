@@ -64,6 +64,15 @@ pub(super) fn detect_export(json: &Json) -> Option<TranscriptKind> {
     })
 }
 
+fn new_reader(kind: TranscriptKind) -> Box<dyn ExportReader> {
+    match kind {
+        TranscriptKind::Letta => Box::new(letta::LettaExport::default()),
+        TranscriptKind::Zep => Box::new(zep::ZepExport::default()),
+        TranscriptKind::LangGraph => Box::new(langgraph::LangGraphExport::default()),
+        _ => Box::new(mem0::Mem0Export::default()),
+    }
+}
+
 /// Parses an export. Facts and messages without a time get [`ReadOptions::fallback`].
 pub(super) fn parse_export(
     bytes: &[u8],
@@ -71,12 +80,7 @@ pub(super) fn parse_export(
     options: ReadOptions<'_>,
 ) -> ParsedPart {
     let mut part = ParsedPart::default();
-    let mut reader: Box<dyn ExportReader> = match kind {
-        TranscriptKind::Letta => Box::new(letta::LettaExport::default()),
-        TranscriptKind::Zep => Box::new(zep::ZepExport::default()),
-        TranscriptKind::LangGraph => Box::new(langgraph::LangGraphExport::default()),
-        _ => Box::new(mem0::Mem0Export::default()),
-    };
+    let mut reader = new_reader(kind);
     let unwrapped = (kind == TranscriptKind::Letta)
         .then(|| letta::unwrap_string(bytes))
         .flatten();

@@ -16,10 +16,10 @@ use super::ExportReader;
 use super::fact::Fact;
 use super::framework_message::{FrameworkMessage, parse_message, role_from_name};
 use crate::lenient_timestamp::first_timestamp;
-use crate::transcript::conversation_builder::{BuiltMessage, ConversationBuilder};
+use crate::transcript::conversation_builder::ConversationBuilder;
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::options::ReadOptions;
-use crate::transcript::parsed::{ParsedPart, PlacedMessage};
+use crate::transcript::parsed::ParsedPart;
 use crate::wire::json_access::{items, text};
 
 /// Members of a document that may hold edges.
@@ -268,15 +268,7 @@ impl<'e> Edge<'e> {
 impl Graph<'_> {
     /// Emits the edges, oldest first. Of edges with the same UUID, the oldest is kept.
     fn emit_edges(&self, edges: &[(Json<'static>, Line)], part: &mut ParsedPart) {
-        let mut edges: Vec<Edge> = edges
-            .iter()
-            .map(|(json, line)| Edge::new(json, line, self.options.fallback))
-            .collect();
-        edges.sort_by(|left, right| {
-            (left.created_at, left.text("uuid")).cmp(&(right.created_at, right.text("uuid")))
-        });
-        let mut seen = HashSet::new();
-        edges.retain(|edge| edge.text("uuid").is_empty() || seen.insert(edge.text("uuid")));
+        let edges = sorted_edges(edges, self.options.fallback);
         let successors = successors(&edges);
         let mut superseded: HashMap<usize, Vec<ContentAddress>> = HashMap::new();
         for (index, edge) in edges.iter().enumerate() {
@@ -337,6 +329,20 @@ impl Graph<'_> {
     }
 }
 
+/// Returns the edges in the order of their times, each UUID once.
+fn sorted_edges<'e>(edges: &'e [(Json<'static>, Line)], fallback: Timestamp) -> Vec<Edge<'e>> {
+    let mut edges: Vec<Edge> = edges
+        .iter()
+        .map(|(json, line)| Edge::new(json, line, fallback))
+        .collect();
+    edges.sort_by(|left, right| {
+        (left.created_at, left.text("uuid")).cmp(&(right.created_at, right.text("uuid")))
+    });
+    let mut seen = HashSet::new();
+    edges.retain(|edge| edge.text("uuid").is_empty() || seen.insert(edge.text("uuid")));
+    edges
+}
+
 /// Returns the index of the successor of each edge. Only edges that begin when another ends are
 /// compared, so the cost is nearly linear.
 fn successors(edges: &[Edge]) -> Vec<Option<usize>> {
@@ -374,11 +380,10 @@ fn read_threads(
 ) {
     let mut threads: HashMap<&str, ConversationBuilder> = HashMap::new();
     for (thread, json, line) in messages {
-        let role = ["role_type", "role"]
+        let mut role_names = ["role_type", "role"]
             .iter()
-            .filter_map(|key| json.get(key)?.as_str())
-            .find_map(role_from_name);
-        let Some(role) = role else {
+            .filter_map(|key| json.get(key)?.as_str());
+        let Some(role) = role_names.find_map(role_from_name) else {
             let reason = "a message without a role that is known";
             part.faults.push(line.fault(FaultCode::Shape, reason));
             continue;
@@ -388,23 +393,13 @@ fn read_threads(
             .entry(thread)
             .or_insert_with(|| ConversationBuilder::new(thread));
         let FrameworkMessage { role, content } = parse_message(role, json);
-        let BuiltMessage {
-            position,
-            parent,
-            mut message,
-        } = conversation.push(role, content, time);
+        let mut built = conversation.push(role, content, time);
         if matches!(role, Role::User | Role::Assistant)
             && let Some(name) = text(json, "name").map(Cow::into_owned)
         {
-            message.metadata.unknown_fields.insert("name", name);
+            let metadata = &mut built.message.metadata;
+            metadata.unknown_fields.insert("name", name);
         }
-        part.messages.push(PlacedMessage {
-            position,
-            parent,
-            message,
-            stop_reason: None,
-            usage: None,
-            line: line.clone(),
-        });
+        part.messages.push(built.into_placed(line.clone()));
     }
 }

@@ -78,11 +78,6 @@ pub(super) fn emit_messages(
 
 /// Returns the canonical message of a row of `messages`.
 pub(super) fn message_from_row(row: &Json) -> Result<Message<'static>, String> {
-    let created_at = match row.get("created_at") {
-        Some(Json::Number(number)) => number.as_i64().map(Timestamp::from_micros),
-        Some(other) => parse_timestamp(other),
-        None => None,
-    };
     let mut message = Object::new();
     for key in ["id", "session_id", "role"] {
         message.insert(key, row.get(key).cloned().unwrap_or_default());
@@ -90,7 +85,7 @@ pub(super) fn message_from_row(row: &Json) -> Result<Message<'static>, String> {
     message.insert("content", json_column(row, "content_json")?);
     message.insert(
         "created_at",
-        created_at.ok_or("created_at is no time")?.to_string(),
+        created_at(row).ok_or("created_at is no time")?.to_string(),
     );
     let is_set = |key: &str| row.get(key).is_some_and(|value| !value.is_null());
     if is_set("metadata_json") {
@@ -103,6 +98,14 @@ pub(super) fn message_from_row(row: &Json) -> Result<Message<'static>, String> {
     let message = Json::Object(message);
     let decoded = decode_message(&message, Mode::Tolerant).map_err(|error| error.to_string())?;
     Ok(decoded.0.into_owned())
+}
+
+/// Returns the time of a row: microseconds since 1970, or a text.
+fn created_at(row: &Json) -> Option<Timestamp> {
+    match row.get("created_at")? {
+        Json::Number(number) => number.as_i64().map(Timestamp::from_micros),
+        other => parse_timestamp(other),
+    }
 }
 
 /// Parses a column that holds JSON.

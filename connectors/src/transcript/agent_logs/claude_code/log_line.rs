@@ -1,5 +1,6 @@
 //! One line of a session.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use gristmill_schemas::json::Json;
@@ -62,11 +63,7 @@ impl StreamTails {
         let (uuid, parent) = match stream_session {
             Some(session) => {
                 message?;
-                let uuid = text("uuid").map_or_else(|| line.number.to_string(), str::to_owned);
-                let agent = text("parent_tool_use_id").unwrap_or_default();
-                let stream = (session.to_owned(), agent.to_owned());
-                let previous = self.0.insert(stream, uuid.clone());
-                (uuid, previous)
+                self.append(session, json, &line)
             }
             None => {
                 let parent = text("parentUuid").or_else(|| text("logicalParentUuid"));
@@ -83,5 +80,13 @@ impl StreamTails {
             is_api_error: json.get("isApiErrorMessage").and_then(Json::as_bool) == Some(true),
         };
         Some((uuid, line))
+    }
+    /// Makes a line the last of its stream; returns its id and that of the previous line.
+    fn append(&mut self, session: &str, json: &Json, line: &Line) -> (String, Option<String>) {
+        let uuid = text(json, "uuid").map_or_else(|| line.number.to_string(), Cow::into_owned);
+        let agent = text(json, "parent_tool_use_id").unwrap_or_default();
+        let stream = (session.to_owned(), agent.into_owned());
+        let previous = self.0.insert(stream, uuid.clone());
+        (uuid, previous)
     }
 }

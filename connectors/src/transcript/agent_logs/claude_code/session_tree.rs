@@ -19,6 +19,15 @@ pub(super) struct SessionTree {
     children: HashMap<String, Vec<String>>,
 }
 
+/// What the walk has visited.
+#[derive(Default)]
+struct Visited {
+    /// The ids of lines.
+    lines: HashSet<String>,
+    /// The ids of answers, whose usage is counted.
+    answers: HashSet<String>,
+}
+
 impl SessionTree {
     /// Adds a line. Of lines with the same id, the first is kept.
     pub(super) fn insert(&mut self, uuid: String, line: LogLine) {
@@ -31,37 +40,46 @@ impl SessionTree {
     /// Reads the messages of all branches. The state of a conversation is copied only where the
     /// tree branches.
     pub(super) fn read_branches(mut self, time: Timestamp, part: &mut ParsedPart) {
-        let mut done: HashSet<String> = HashSet::new();
-        let mut counted_answers: HashSet<String> = HashSet::new();
+        let mut visited = Visited::default();
         for start in self.link() {
-            if done.contains(&start) {
+            if !visited.lines.contains(&start) {
+                self.read_subtree(start, &mut visited, time, part);
+            }
+        }
+    }
+
+    /// Reads the messages of all branches below `start`, depth first.
+    fn read_subtree(
+        &mut self,
+        start: String,
+        visited: &mut Visited,
+        time: Timestamp,
+        part: &mut ParsedPart,
+    ) {
+        let session = self
+            .lines
+            .get(&start)
+            .map(|line| line.session.clone())
+            .unwrap_or_default();
+        let mut stack = vec![(start, Branch::new(&session))];
+        while let Some((uuid, mut branch)) = stack.pop() {
+            if !visited.lines.insert(uuid.clone()) {
                 continue;
             }
-            let session = self
-                .lines
-                .get(&start)
-                .map(|line| line.session.clone())
-                .unwrap_or_default();
-            let mut stack = vec![(start, Branch::new(&session))];
-            while let Some((uuid, mut branch)) = stack.pop() {
-                if !done.insert(uuid.clone()) {
-                    continue;
-                }
-                if let Some(mut message) = self.take_message(&uuid, &mut done) {
-                    message.is_counted = message
-                        .answer_id()
-                        .is_some_and(|id| !counted_answers.insert(id));
-                    branch.read(message, time, part);
-                }
-                let mut next: Vec<String> = self.children.remove(&uuid).unwrap_or_default();
-                next.retain(|uuid| !done.contains(uuid));
-                let mut next = next.into_iter();
-                let Some(first) = next.next() else {
-                    continue;
-                };
-                stack.extend(next.rev().map(|uuid| (uuid, branch.clone())));
-                stack.push((first, branch));
+            if let Some(mut message) = self.take_message(&uuid, &mut visited.lines) {
+                message.is_counted = message
+                    .answer_id()
+                    .is_some_and(|id| !visited.answers.insert(id));
+                branch.read(message, time, part);
             }
+            let mut next: Vec<String> = self.children.remove(&uuid).unwrap_or_default();
+            next.retain(|uuid| !visited.lines.contains(uuid));
+            let mut next = next.into_iter();
+            let Some(first) = next.next() else {
+                continue;
+            };
+            stack.extend(next.rev().map(|uuid| (uuid, branch.clone())));
+            stack.push((first, branch));
         }
     }
 

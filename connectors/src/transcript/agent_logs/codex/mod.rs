@@ -162,18 +162,8 @@ impl Rollout {
         for (start, end) in group_items(&self.items) {
             let group = &self.items[start..end];
             let Some(first) = group.first() else { continue };
-            let context = ReadContext {
-                session: self.id.as_deref(),
-                ..ReadContext::at(first.time.unwrap_or(time))
-            };
-            let items: Vec<_> = group.iter().map(|item| item.json.reborrow()).collect();
-            let body = Json::Object(object("input", items));
-            let Ok(read) = read_request(ADAPTER, &body, &mut conversation, &context) else {
-                continue;
-            };
             let has_failed = group.iter().any(ResponseItem::is_failed_turn);
-            for (message, position) in read.request.messages.into_iter().zip(read.positions) {
-                let mut message = message.into_owned();
+            for (mut message, position) in self.read_group(group, &mut conversation, time) {
                 self.set_metadata(&mut message, first, has_failed);
                 let placed = PlacedMessage {
                     position,
@@ -188,6 +178,27 @@ impl Rollout {
         }
         assign_usage(&mut messages, self.usage);
         messages.into_iter().map(|(_, message)| message).collect()
+    }
+
+    /// Reads a group of items as one request. Nothing is read if the adapter rejects it.
+    fn read_group(
+        &self,
+        group: &[ResponseItem],
+        conversation: &mut Conversation,
+        default_time: Timestamp,
+    ) -> Vec<(Message<'static>, Position)> {
+        let time = group.first().and_then(|item| item.time);
+        let context = ReadContext {
+            session: self.id.as_deref(),
+            ..ReadContext::at(time.unwrap_or(default_time))
+        };
+        let items: Vec<_> = group.iter().map(|item| item.json.reborrow()).collect();
+        let body = Json::Object(object("input", items));
+        let Ok(read) = read_request(ADAPTER, &body, conversation, &context) else {
+            return Vec::new();
+        };
+        let messages = read.request.messages.into_iter().map(Message::into_owned);
+        messages.zip(read.positions).collect()
     }
 
     fn set_metadata(&self, message: &mut Message, first: &ResponseItem, has_failed: bool) {

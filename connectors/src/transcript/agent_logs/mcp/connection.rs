@@ -153,16 +153,9 @@ impl Connection<'_> {
 
     fn add_request(&mut self, method: &str, json: &Json) {
         let parameters = json.get("params").unwrap_or(&Json::Null);
-        let parameter = |key| text(parameters, key).unwrap_or_default().into_owned();
         let id = json.get("id").filter(|id| !id.is_null());
         self.state.requests += 1;
-        let listings = &self.state.listings;
-        let metadata = match method {
-            "tools/call" => listings.tool(&parameter("name")),
-            "resources/read" => listings.resource(&parameter("uri")),
-            "prompts/get" => listings.prompt(&parameter("name")),
-            _ => None,
-        };
+        let metadata = self.state.listings.metadata(method, parameters);
         let kind = match method {
             "tools/call" => {
                 RequestKind::ToolCall(self.push_tool_call(parameters, id, metadata.clone()))
@@ -173,7 +166,7 @@ impl Connection<'_> {
             }
             "prompts/get" => {
                 self.push_prompt_request(parameters, id, metadata.clone());
-                RequestKind::Prompt(parameter("name"))
+                RequestKind::Prompt(text(parameters, "name").unwrap_or_default().into_owned())
             }
             "sampling/createMessage" => {
                 self.push_sampling_request(parameters);

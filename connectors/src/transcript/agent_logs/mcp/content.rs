@@ -41,23 +41,8 @@ fn content_block(item: &Json, request: &str) -> ContentBlock<'static> {
     let text = |key| owned_text(item, key);
     let known = match item.get("type").and_then(Json::as_str) {
         Some("text") => text("text").map(ContentBlock::text),
-        Some("image") => text("data").map(|data| {
-            let media_type = text("mimeType").unwrap_or_default().into();
-            ContentBlock::Image(ImageBlock {
-                source: ImageSource::Base64(data.into()),
-                media_type,
-            })
-        }),
-        Some("audio") => text("data").map(|data| {
-            let media_type = text("mimeType");
-            let audio = AudioSource {
-                source_type: SourceType::Base64,
-                data,
-                media_type,
-                duration_ms: None,
-            };
-            block_of(&Part::Audio(audio))
-        }),
+        Some("image") => image(item),
+        Some("audio") => audio(item),
         Some("resource") => item
             .get("resource")
             .and_then(|resource| resource_block(resource, request)),
@@ -71,6 +56,22 @@ fn content_block(item: &Json, request: &str) -> ContentBlock<'static> {
         json: item.clone().into_owned(),
     };
     known.unwrap_or_else(|| ContentBlock::Unknown(unknown()))
+}
+
+fn image(item: &Json) -> Option<ContentBlock<'static>> {
+    Some(ContentBlock::Image(ImageBlock {
+        source: ImageSource::Base64(owned_text(item, "data")?.into()),
+        media_type: owned_text(item, "mimeType").unwrap_or_default().into(),
+    }))
+}
+
+fn audio(item: &Json) -> Option<ContentBlock<'static>> {
+    Some(block_of(&Part::Audio(AudioSource {
+        source_type: SourceType::Base64,
+        data: owned_text(item, "data")?,
+        media_type: owned_text(item, "mimeType"),
+        duration_ms: None,
+    })))
 }
 
 /// Returns true if the blocks of `content` represent all of its members.

@@ -24,19 +24,16 @@ pub(super) struct Listings {
 }
 
 impl Listings {
-    /// Returns the metadata of a listed tool.
-    pub(super) fn tool(&self, name: &str) -> Option<McpExtension> {
-        self.tools.get(name).cloned()
-    }
-
-    /// Returns the metadata of a listed resource.
-    pub(super) fn resource(&self, uri: &str) -> Option<McpExtension> {
-        self.resources.get(uri).cloned()
-    }
-
-    /// Returns the metadata of a listed prompt.
-    pub(super) fn prompt(&self, name: &str) -> Option<McpExtension> {
-        self.prompts.get(name).cloned()
+    /// Returns the metadata of the tool, resource or prompt that a request is for.
+    pub(super) fn metadata(&self, method: &str, parameters: &Json) -> Option<McpExtension> {
+        let parameter = |key| text(parameters, key).unwrap_or_default();
+        match method {
+            "tools/call" => self.tools.get(&*parameter("name")),
+            "resources/read" => self.resources.get(&*parameter("uri")),
+            "prompts/get" => self.prompts.get(&*parameter("name")),
+            _ => None,
+        }
+        .cloned()
     }
 
     /// Adds a tool; returns true if its definition is new on this connection.

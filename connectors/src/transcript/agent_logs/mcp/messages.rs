@@ -9,13 +9,13 @@ use gristmill_schemas::cmf::{
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ToolResultBlock, ToolUseBlock};
 use gristmill_schemas::message::request::StopReason;
-use gristmill_schemas::message::{ContentBlock, Role};
+use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::connection::Connection;
 use super::content::{content_blocks, is_fully_represented, resource_block, resource_reference};
 use crate::transcript::conversation_builder::BuiltMessage;
 use crate::transcript::parsed::PlacedMessage;
-use crate::wire::json_access::{items, text};
+use crate::wire::json_access::{items, present, text};
 
 /// The properties of a message besides its content.
 #[derive(Default)]
@@ -95,21 +95,10 @@ impl Connection<'_> {
         metadata: Option<McpExtension>,
     ) {
         let content = result.get("content").unwrap_or(&Json::Null);
-        let mut blocks = if content.is_null() {
-            Vec::new()
-        } else {
-            content_blocks(content, call)
-        };
-        if let Some(structured) = result
-            .get("structuredContent")
-            .filter(|_| blocks.is_empty())
-        {
-            blocks.push(ContentBlock::text(structured.to_string()));
-        }
         let is_error = result.get("isError").and_then(Json::as_bool);
         let block = ToolResultBlock {
             tool_use_id: call.to_owned().into(),
-            content: blocks,
+            content: result_blocks(result, call),
             is_error: is_error.unwrap_or(false),
         };
         let represented: &[&str] = if is_fully_represented(content) {
@@ -278,10 +267,7 @@ impl Connection<'_> {
             let role = text(message, "role")
                 .and_then(|role| Role::from_text(&role))
                 .unwrap_or(Role::User);
-            let content = message
-                .get("content")
-                .map(|content| content_blocks(content, ""))
-                .unwrap_or_default();
+            let content = content_of(message);
             let is_last = index + 1 == messages.len();
             let context = MessageContext {
                 other_members: is_last.then(|| other_members.take()).flatten(),
@@ -294,10 +280,7 @@ impl Connection<'_> {
 
     /// Appends the answer of the model.
     pub(super) fn push_sampling_result(&mut self, result: &Json, id: &Json) {
-        let content = result
-            .get("content")
-            .map(|content| content_blocks(content, ""))
-            .unwrap_or_default();
+        let content = content_of(result);
         let stop_reason = text(result, "stopReason").and_then(|reason| match &*reason {
             "endTurn" => Some(StopReason::EndTurn),
             "stopSequence" => Some(StopReason::StopSequence),
@@ -334,21 +317,8 @@ impl Connection<'_> {
             message.metadata.unknown_fields.insert("mcp", members);
         }
         let server = state.listings.server.as_ref();
-        let extensions = Extensions {
-            agent: Some(AgentExtension {
-                session_id: Some(message.session_id.to_string()),
-                ..AgentExtension::default()
-            }),
-            mcp: context.metadata,
-            provenance: Some(ProvenanceExtension {
-                source: server
-                    .filter(|_| context.is_from_server)
-                    .map(|server| format!("mcp-server:{server}")),
-                message_id: Some(message.id.to_string()),
-                parent_id: None,
-            }),
-            ..Extensions::default()
-        };
+        let server = server.filter(|_| context.is_from_server);
+        let extensions = extensions(&message, context.metadata, server);
         attach(&mut message, &extensions, context.hook);
         self.part.messages.push(PlacedMessage {
             position,
@@ -358,6 +328,45 @@ impl Connection<'_> {
             usage: None,
             line: self.line.clone(),
         });
+    }
+}
+
+/// Returns the content of a message of a model.
+fn content_of(message: &Json) -> Vec<ContentBlock<'static>> {
+    message
+        .get("content")
+        .map(|content| content_blocks(content, ""))
+        .unwrap_or_default()
+}
+
+/// Returns the content of a result of the tool call `call`; without content, its structured content
+/// as JSON text.
+fn result_blocks(result: &Json, call: &str) -> Vec<ContentBlock<'static>> {
+    let blocks = present(result, "content")
+        .map(|content| content_blocks(content, call))
+        .unwrap_or_default();
+    match result.get("structuredContent") {
+        Some(structured) if blocks.is_empty() => {
+            vec![ContentBlock::text(structured.to_string())]
+        }
+        _ => blocks,
+    }
+}
+
+/// Returns the extensions of a message with the metadata `mcp`, which `server` sent.
+fn extensions(message: &Message, mcp: Option<McpExtension>, server: Option<&String>) -> Extensions {
+    Extensions {
+        agent: Some(AgentExtension {
+            session_id: Some(message.session_id.to_string()),
+            ..AgentExtension::default()
+        }),
+        mcp,
+        provenance: Some(ProvenanceExtension {
+            source: server.map(|server| format!("mcp-server:{server}")),
+            message_id: Some(message.id.to_string()),
+            parent_id: None,
+        }),
+        ..Extensions::default()
     }
 }
 

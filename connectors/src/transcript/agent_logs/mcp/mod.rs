@@ -30,6 +30,7 @@ mod tests;
 
 use std::collections::HashMap;
 
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::grains::opaque_event;
 
 use self::connection::{Connection, ConnectionState, is_initialize};
@@ -62,18 +63,11 @@ pub fn parse_capture(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
             if found {
                 return;
             }
-            if json.as_object().is_none() {
+            if json.as_object().is_some() {
+                capture.keep_object(json, line);
+            } else {
                 let fault = line.fault(FaultCode::Shape, NOT_JSON_RPC);
-                return capture.part.faults.push(fault);
-            }
-            // A log line of a proxy, or other traffic: kept as an opaque event.
-            let (time, namespace) = (options.fallback, options.namespace);
-            match opaque_event(json, time, "mcp", NOT_JSON_RPC, namespace) {
-                Ok(grain) => {
-                    let grain = StandaloneGrain::new(line, grain);
-                    capture.part.grains.push(grain);
-                }
-                Err(error) => capture.part.faults.push(line.grain_fault(&error)),
+                capture.part.faults.push(fault);
             }
         }
     });
@@ -89,6 +83,18 @@ struct Capture<'o> {
 }
 
 impl Capture<'_> {
+    /// Keeps an object that isn't JSON-RPC, such as a log line of a proxy, as an event.
+    fn keep_object(&mut self, json: &Json, line: Line) {
+        let (time, namespace) = (self.options.fallback, self.options.namespace);
+        match opaque_event(json, time, "mcp", NOT_JSON_RPC, namespace) {
+            Ok(grain) => {
+                let grain = StandaloneGrain::new(line, grain);
+                self.part.grains.push(grain);
+            }
+            Err(error) => self.part.faults.push(line.grain_fault(&error)),
+        }
+    }
+
     fn add(&mut self, message: &RpcMessage<'_>, line: &Line) {
         let mut name = message.session.as_deref().unwrap_or_default();
         let is_known = self.connections.contains_key(name);

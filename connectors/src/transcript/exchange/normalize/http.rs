@@ -188,16 +188,19 @@ impl StreamFraming {
                 .take_while(|line| matches!(Json::parse(line.as_bytes()), Ok(Json::Object(_))));
             return (objects.count() > 1).then_some(StreamFraming::Ndjson);
         }
-        let field = |line: &str| line.split_once(':').map(|(name, _)| name.to_owned());
-        let fields: Vec<_> = lines.map(field).collect();
-        // A comment is a field with an empty name.
-        let is_field = |name: &Option<String>| {
-            name.as_deref()
-                .is_some_and(|name| name.is_empty() || SSE_FIELDS.contains(&name))
-        };
-        let has_data = fields.iter().flatten().any(|name| name == "data");
-        (has_data && fields.first().is_some_and(is_field)).then_some(StreamFraming::Sse)
+        is_sse(lines).then_some(StreamFraming::Sse)
     }
+}
+
+/// Returns true if the first line is a field of server-sent events or a comment, which is a field
+/// with an empty name, and any line is a `data` field.
+fn is_sse<'t>(lines: impl Iterator<Item = &'t str>) -> bool {
+    let names: Vec<Option<&str>> = lines
+        .map(|line| line.split_once(':').map(|(name, _)| name))
+        .collect();
+    let first = names.first().copied().flatten();
+    first.is_some_and(|name| name.is_empty() || SSE_FIELDS.contains(&name))
+        && names.contains(&Some("data"))
 }
 
 /// Returns true if the base64 text holds a frame of an AWS event stream, which has a checksum.

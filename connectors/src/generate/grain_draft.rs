@@ -1,30 +1,31 @@
-//! Putting one grain together.
+//! Construction of one grain.
 
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, GrainType, Key, Value, encode};
 
 use super::people::Person;
 
-/// A grain that is being put together.
+/// A grain under construction.
 #[derive(Debug, Clone)]
-pub(super) struct Draft {
+pub(super) struct GrainDraft {
     fields: Vec<(Key<'static>, Value<'static>)>,
 }
 
-impl Draft {
-    /// A grain of `kind` that the agent of `person` creates at `at`, in milliseconds since 1970.
-    pub(super) fn new(kind: GrainType, person: &Person, at: i64) -> Self {
-        let draft = Draft {
+impl GrainDraft {
+    /// Begins a grain of `kind` that the agent of `person` creates at `created_at_ms`, in
+    /// milliseconds since 1970.
+    pub(super) fn new(kind: GrainType, person: &Person, created_at_ms: i64) -> Self {
+        let draft = GrainDraft {
             fields: Vec::with_capacity(16),
         };
         draft
             .with(Field::Type, kind.name())
-            .with(Field::CreatedAt, at)
+            .with(Field::CreatedAt, created_at_ms)
             .with(Field::Namespace, person.namespace.clone())
             .with(Field::AuthorDid, person.agent.clone())
     }
 
-    /// Marks the grain as one about `person`.
+    /// Sets the user to `person`.
     pub(super) fn about(self, person: &Person) -> Self {
         self.with(Field::UserId, person.user_id.clone())
     }
@@ -35,13 +36,13 @@ impl Draft {
         self
     }
 
-    /// Encodes it.
+    /// Encodes the grain.
     pub(super) fn encode(self) -> Result<EncodedGrain, GrainError> {
         encode(self.fields, EncodeOptions::default())
     }
 }
 
-/// A map from names to values.
+/// Returns a map value.
 pub(super) fn map<const N: usize>(entries: [(&'static str, Value<'static>); N]) -> Value<'static> {
     Value::Map(
         entries

@@ -1,9 +1,10 @@
-//! Words with the frequencies of a language: a common few, a long tail.
+//! Random text whose words are distributed as in a natural language: few common ones and a long
+//! tail.
 
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Zipf};
 
-/// Common words, the commonest first.
+/// Common words, the most frequent first.
 const COMMON: &[&str] = &[
     "the",
     "to",
@@ -153,37 +154,34 @@ const COMMON: &[&str] = &[
     "façade",
 ];
 
-/// Syllables of the words in the tail.
+/// Syllables of rare words.
 const SYLLABLES: &[&str] = &[
     "an", "bo", "cor", "del", "en", "fi", "gra", "hu", "in", "ju", "ka", "lo", "mi", "nor", "os",
     "pra", "qui", "ro", "sta", "tre", "ul", "ver", "wi", "xen", "yo", "zem", "al", "bri", "che",
     "dor", "em", "flu",
 ];
 
-/// Different words in all.
-const VOCABULARY: f64 = 40_000.0;
+/// Number of different words.
+const VOCABULARY_SIZE: f64 = 40_000.0;
 
-/// How steeply the frequency of words falls with their rank.
-const STEEPNESS: f64 = 1.05;
+/// The exponent of Zipf's law of word frequencies.
+const EXPONENT: f64 = 1.05;
 
-/// Writes sentences.
+/// Generates words and sentences.
 #[derive(Debug, Clone)]
-pub(super) struct Words {
+pub(super) struct TextGenerator {
     ranks: Zipf<f64>,
 }
 
-impl Words {
-    #[expect(
-        clippy::expect_used,
-        reason = "the parameters are constants within the law's range"
-    )]
+impl TextGenerator {
+    #[expect(clippy::expect_used, reason = "the parameters are valid constants")]
     pub(super) fn new() -> Self {
-        Words {
-            ranks: Zipf::new(VOCABULARY, STEEPNESS).expect("a law of words"),
+        TextGenerator {
+            ranks: Zipf::new(VOCABULARY_SIZE, EXPONENT).expect("valid parameters"),
         }
     }
 
-    /// One word.
+    /// Returns one word.
     pub(super) fn word(&self, random: &mut impl Rng) -> String {
         let rank = self.ranks.sample(random) as usize - 1;
         match COMMON.get(rank) {
@@ -192,7 +190,7 @@ impl Words {
         }
     }
 
-    /// A sentence of about `length` words.
+    /// Returns a sentence of about `length` words.
     pub(super) fn sentence(&self, random: &mut impl Rng, length: usize) -> String {
         let count = random.random_range(length / 2 + 1..=length + length / 2 + 1);
         let words: Vec<_> = (0..count).map(|_| self.word(random)).collect();
@@ -205,17 +203,17 @@ impl Words {
         text
     }
 
-    /// A few sentences, about `length` words in all.
-    pub(super) fn text(&self, random: &mut impl Rng, length: usize) -> String {
-        let sentences = (length / 12).max(1);
-        let texts: Vec<_> = (0..sentences)
-            .map(|_| self.sentence(random, length / sentences))
+    /// Returns several sentences of about `length` words in total.
+    pub(super) fn sentences(&self, random: &mut impl Rng, length: usize) -> String {
+        let count = (length / 12).max(1);
+        let sentences: Vec<_> = (0..count)
+            .map(|_| self.sentence(random, length / count))
             .collect();
-        texts.join(" ")
+        sentences.join(" ")
     }
 }
 
-/// The word of a rank beyond the common ones: always the same for the same rank.
+/// Returns the word of a rank beyond the common ones; the same word for the same rank.
 fn rare_word(rank: usize) -> String {
     let mut rest = rank;
     let mut word = String::new();

@@ -1,0 +1,86 @@
+//! Generation of one block: which scenarios it consists of, and when they take place.
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::GrainType;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::block::Block;
+use super::grain_draft::GrainDraft;
+use super::people::{People, Person};
+use super::text::TextGenerator;
+
+/// The time of the first block: 2025-01-01, in milliseconds since 1970.
+const EPOCH_MS: i64 = 1_735_689_600_000;
+
+/// The time between two blocks, in milliseconds.
+const BLOCK_MS: i64 = 6 * 3_600_000;
+
+/// Number of blocks after which the times begin anew.
+const BLOCKS_PER_CYCLE: i64 = 2_000;
+
+/// Maximum time between two grains, in seconds.
+const MAX_PAUSE_S: i64 = 20;
+
+/// Generates the scenarios of a block.
+pub(super) struct BlockGenerator {
+    people: People,
+    pub(super) text: TextGenerator,
+    pub(super) random: ChaCha8Rng,
+    /// The current time, in milliseconds since 1970.
+    pub(super) now_ms: i64,
+    /// The number of the block.
+    pub(super) number: u64,
+    pub(super) block: Block,
+}
+
+impl BlockGenerator {
+    pub(super) fn new(people: People, number: u64, random: ChaCha8Rng) -> Self {
+        BlockGenerator {
+            people,
+            text: TextGenerator::new(),
+            random,
+            now_ms: EPOCH_MS + (number as i64 % BLOCKS_PER_CYCLE) * BLOCK_MS,
+            number,
+            block: Block::default(),
+        }
+    }
+
+    /// Generates scenarios until the block has at least `grains` grains.
+    pub(super) fn generate(mut self, grains: usize) -> Result<Block, GrainError> {
+        while self.block.grains.len() < grains {
+            let person = self.people.sample(&mut self.random);
+            match self.random.random_range(0..100) {
+                0..45 => self.conversation(&person)?,
+                45..63 => self.belief(&person)?,
+                63..74 => self.sensor_series(&person)?,
+                74..82 => self.goal(&person)?,
+                82..88 => self.consent(&person)?,
+                88..93 => self.state_snapshot(&person)?,
+                93..96 => self.workflow(&person)?,
+                _ => self.consensus(&person)?,
+            }
+        }
+        Ok(self.block)
+    }
+
+    /// Picks an item at random.
+    pub(super) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.random.random_range(0..items.len())]
+    }
+
+    /// Advances the time at random and begins a grain.
+    pub(super) fn draft(&mut self, kind: GrainType, person: &Person) -> GrainDraft {
+        self.now_ms += self.random.random_range(1..=MAX_PAUSE_S * 1_000);
+        GrainDraft::new(kind, person, self.now_ms)
+    }
+
+    /// Encodes a grain and adds it to the block.
+    pub(super) fn add(&mut self, draft: GrainDraft) -> Result<ContentAddress, GrainError> {
+        let grain = draft.encode()?;
+        let address = grain.address;
+        self.block.grains.push(grain);
+        Ok(address)
+    }
+}

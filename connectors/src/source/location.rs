@@ -1,0 +1,53 @@
+//! The location of a source, and the syntax of patterns.
+
+use std::path::PathBuf;
+#[cfg(feature = "object-store")]
+use std::sync::Arc;
+
+use glob::MatchOptions;
+#[cfg(feature = "object-store")]
+use object_store::{ObjectStore, path::Path as ObjectPath};
+
+/// The location of a source.
+#[derive(Debug, Clone)]
+pub enum SourceLocation {
+    /// A local file.
+    File(PathBuf),
+    /// A pipe or a device, which can be read only once.
+    Stream(PathBuf),
+    /// An object in a store.
+    #[cfg(feature = "object-store")]
+    Object {
+        /// The store.
+        store: Arc<dyn ObjectStore>,
+        /// The path of the object.
+        path: ObjectPath,
+    },
+    /// Standard input.
+    Stdin,
+}
+
+/// One file, object or stream.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The location.
+    pub location: SourceLocation,
+    /// The name of the source: a path, a URI, or `-`.
+    pub uri: String,
+    /// The size in bytes, if it is known before reading.
+    pub length: Option<u64>,
+    /// The modification time in milliseconds since 1970, if it is known.
+    pub modified: Option<i64>,
+}
+
+/// `*` doesn't match `/`, `**` does.
+pub(super) const MATCHING: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+/// Returns true if `text` has the special characters of a pattern.
+pub(super) fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
