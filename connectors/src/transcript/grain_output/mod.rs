@@ -261,7 +261,7 @@ fn add_item(
     }
 }
 
-/// An item, encoded as far as is possible without the addresses of other grains.
+/// An item, encoded except for its references to other grains.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all values are of the large variant"

@@ -1,4 +1,4 @@
-//! The branches of sessions, from a database that knows the parent of each message.
+//! The branches of sessions, from a database with the parent of each message.
 
 use std::collections::{HashMap, HashSet};
 

@@ -81,7 +81,7 @@ fn copy_to_file(bytes: &[u8]) -> std::io::Result<TempPath> {
 }
 
 fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
-    // `immutable` keeps SQLite from looking for a journal, whatever the header says.
+    // `immutable` keeps SQLite from opening a journal, even if the header refers to one.
     let uri = format!(
         "file:{}?mode=ro&immutable=1",
         path.display()

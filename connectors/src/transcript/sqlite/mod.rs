@@ -12,7 +12,7 @@
 //! | `canonical` | which messages are in the canonical schema? |
 //! | `memory_tables` | which facts are in the tables of memory systems? |
 //! | [`mod@write`] | how are messages written as a database? |
-//! | `branches` | which conversations are in a database that knows the parent of each message? |
+//! | `branches` | which conversations are in a database with the parent of each message? |
 //!
 //! Everything but the detection needs the cargo feature `sqlite`.
 

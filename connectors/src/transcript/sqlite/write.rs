@@ -199,7 +199,7 @@ impl MessageDatabase {
             .map_err(sqlite_error)
     }
 
-    /// Adds an event that isn't a message. Returns true if it was made of a row of `sessions`; the
+    /// Adds an event that isn't a message. Returns true if it is a row of `sessions`; the
     /// row is inserted again.
     ///
     /// # Errors
