@@ -1,5 +1,7 @@
 //! Differential test of plans: for random statements over random grains, DataFusion's answer equals that
 //! of a naive executor, which reads every grain for every condition.
+//!
+//! It is one file: the generators of grains and statements, and the comparison that they serve.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,6 +2,8 @@
 //!
 //! Tests compare plans with it, and use it to render the grains of the conformance cases. It has no
 //! ADD, SUPERSEDE and REVERT.
+//!
+//! It is one file so that the reference can be read from top to bottom.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Grains in every output format: readings of the specification that its cases don't cover.
+//!
+//! It is long because each case has its expected output in full.
 
 use gristmill_queries::cal::ast::{Assemble, Budget, FormatSpec, Statement, Stream};
 use gristmill_queries::cal::vocabulary::{BudgetUnit, Format, StreamEvent};

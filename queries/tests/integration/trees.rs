@@ -1,4 +1,6 @@
 //! Random syntax trees of valid queries, for property tests.
+//!
+//! It is one file because the strategies of statements, conditions and values refer to each other.
 
 use gristmill_queries::cal::ast::*;
 use gristmill_queries::cal::fields::{FieldKind, KnownField, Operator, available};
