@@ -1,5 +1,5 @@
-//! The fields of CAL in one table: name, owner, type, operators, flags, allowed values, and the source
-//! of the value in a grain (CAL 1.0, sections 5.2, 6.3 and appendix E).
+//! The fields of CAL in one table: name, owner, type, operators, flags, allowed values, and the
+//! source of the value in a grain (CAL 1.0, sections 5.2, 6.3 and appendix E).
 //!
 //! This table is the only definition; the checks, the planner, DESCRIBE, completion and the
 //! documentation read it.
@@ -94,8 +94,8 @@ const COMPARISONS: Operators = Operators::of(&[
     Operator::Greater,
     Operator::Less,
 ]);
-/// The operators of domain fields. The specification leaves their type open, so these are all except
-/// the relation category.
+/// The operators of domain fields. The specification leaves their type open, so these are all
+/// except the relation category.
 pub const DOMAIN_OPERATORS: Operators = Operators((1 << Operator::Is as u16) - 1);
 
 /// The type of a field's values.

@@ -54,8 +54,8 @@ pub trait TypeName: Sized {
     /// Returns the name after RECALL.
     fn plural(self) -> &'static str;
 
-    /// Returns the type of the name `word` in the form `form`, case-insensitively. With `aliases`, the
-    /// names of other versions of the grain specification are accepted too: `facts`, `tools`,
+    /// Returns the type of the name `word` in the form `form`, case-insensitively. With `aliases`,
+    /// the names of other versions of the grain specification are accepted too: `facts`, `tools`,
     /// `episodes`, `checkpoints`.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Keywords, and words that are excluded from the language.
 //!
-//! Keywords are contextual. The specification bans them as names, but its own examples use `history:`
-//! and `recent:` as labels, so any word except an excluded one is accepted as a name.
+//! Keywords are contextual. The specification bans them as names, but its own examples use
+//! `history:` and `recent:` as labels, so any word except an excluded one is accepted as a name.
 
 macro_rules! keywords {
     ($($keyword:ident $text:literal)+) => {

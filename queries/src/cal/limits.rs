@@ -5,8 +5,8 @@
 
 /// Bytes of a query in text form; more is E001.
 pub const MAX_QUERY_BYTES: usize = 8192;
-/// Bytes of a query in JSON form; more is E001. The JSON form of a query of [`MAX_QUERY_BYTES`] is far
-/// smaller.
+/// Bytes of a query in JSON form; more is E001. The JSON form of a query of [`MAX_QUERY_BYTES`] is
+/// far smaller.
 pub const MAX_JSON_BYTES: usize = 16 * MAX_QUERY_BYTES;
 /// Grains of LIMIT and RECENT; more is E010.
 pub const MAX_LIMIT: u32 = 1000;
@@ -61,7 +61,8 @@ pub const MAX_TEMPLATE_BYTES: usize = 4096;
 pub const MAX_TEMPLATE_DEPTH: usize = 5;
 /// Grains that one `{{#each}}` visits.
 pub const MAX_EACH_ITERATIONS: usize = 200;
-/// Template nodes that one rendering visits. This bounds nested `{{#each}}` blocks that print nothing.
+/// Template nodes that one rendering visits. This bounds nested `{{#each}}` blocks that print
+/// nothing.
 pub const MAX_TEMPLATE_STEPS: usize = 200_000;
 /// Templates that a namespace may define; more is E089.
 pub const MAX_TEMPLATES_PER_NAMESPACE: usize = 50;

@@ -55,7 +55,8 @@ pub struct Position {
 }
 
 impl Position {
-    /// Computes the position of `span` in `text`. An invalid UTF-8 sequence counts as one character.
+    /// Computes the position of `span` in `text`. An invalid UTF-8 sequence counts as one
+    /// character.
     pub fn of(span: Span, text: &[u8]) -> Position {
         let start = (span.start as usize).min(text.len());
         let before = &text[..start];

@@ -1,7 +1,7 @@
 //! "Did you mean …?": the most similar of the allowed names.
 
-/// Returns the name that is most similar to `word`, with at most one edit in three characters. Edits
-/// are insertions, deletions, substitutions and transpositions; case is ignored.
+/// Returns the name that is most similar to `word`, with at most one edit in three characters.
+/// Edits are insertions, deletions, substitutions and transpositions; case is ignored.
 pub(crate) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     near(word, names, 1).into_iter().next()
 }

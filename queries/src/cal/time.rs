@@ -27,8 +27,8 @@ pub enum TimePoint {
 }
 
 impl TimePoint {
-    /// Parses an ISO date (its midnight, UTC) or date and time, `today`, `yesterday`, `last 7 days`,
-    /// `past hour`, `3 weeks ago`. Returns `None` for any other text.
+    /// Parses an ISO date (its midnight, UTC) or date and time, `today`, `yesterday`,
+    /// `last 7 days`, `past hour`, `3 weeks ago`. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<TimePoint> {
         let text = text.trim().to_ascii_lowercase();
         match text.as_str() {
@@ -98,8 +98,8 @@ fn duration(count: &str, unit: &str) -> Option<i64> {
     count.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// Parses `2026-01-15`, `2026-01-15t10:30`, `2026-01-15 10:30:00.5+02:00` to milliseconds. The default
-/// time zone is UTC.
+/// Parses `2026-01-15`, `2026-01-15t10:30`, `2026-01-15 10:30:00.5+02:00` to milliseconds. The
+/// default time zone is UTC.
 fn iso(text: &str) -> Option<i64> {
     let date = text.get(..10)?;
     let date = NaiveDate::from_ymd_opt(

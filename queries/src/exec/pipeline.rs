@@ -1,8 +1,8 @@
 //! The pipeline of a RECALL as a plan (digest of CAL 1.0, section 7, "Stages"): stages run left to
 //! right, over rows in a total order.
 //!
-//! A [`Pipeline`] keeps the order separately from the plan. The order only becomes a sort node where it
-//! matters: before a limit, and at the end.
+//! A [`Pipeline`] keeps the order separately from the plan. The order only becomes a sort node
+//! where it matters: before a limit, and at the end.
 
 use datafusion::functions::expr_fn::concat;
 use datafusion::functions_aggregate::expr_fn::{count, min};

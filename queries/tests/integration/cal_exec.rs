@@ -65,8 +65,8 @@ fn store(data: &Json) -> Store {
     }
 }
 
-/// Returns the first expectation of a case that doesn't hold; `None` if all hold; `Err` with a reason if
-/// the case isn't about reading.
+/// Returns the first expectation of a case that doesn't hold; `None` if all hold; `Err` with a
+/// reason if the case isn't about reading.
 fn judge(store: &Store, case: &Json) -> Result<Option<String>, &'static str> {
     let expect = case.get("expect").unwrap();
     let parsed = parse(text(case, "query"), Options::default()).map_err(|_| "doesn't parse")?;

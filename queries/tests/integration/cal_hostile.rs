@@ -7,8 +7,8 @@ use gristmill_queries::cal::{
 };
 use proptest::prelude::*;
 
-/// Returns the error code of an input. The time limit is generous enough for a debug build on a busy
-/// machine.
+/// Returns the error code of an input. The time limit is generous enough for a debug build on a
+/// busy machine.
 fn code(bytes: &[u8]) -> Code {
     let start = Instant::now();
     let error = parse_bytes(bytes, Options::default()).expect_err("hostile input parses");

@@ -1,4 +1,5 @@
-//! The rules of the language, one table for each: valid queries, and the error codes of invalid ones.
+//! The rules of the language, one table for each: valid queries, and the error codes of invalid
+//! ones.
 //!
 //! It is long because it is data: one table of queries for each rule.
 

@@ -1,12 +1,12 @@
-//! CAL can't destroy anything, because it has no keywords and no syntax trees for that (CAL 1.0, section
-//! 2).
+//! CAL can't destroy anything, because it has no keywords and no syntax trees for that (CAL 1.0,
+//! section 2).
 
 use gristmill_queries::cal::ast::*;
 use gristmill_queries::cal::keywords::EXCLUDED_WORDS;
 use gristmill_queries::cal::{Code, Effect, Options, parse};
 
-/// The operations of a store that statements use. An operation that removes, rewrites or re-keys would
-/// need a variant here, and a statement below that maps to it.
+/// The operations of a store that statements use. An operation that removes, rewrites or re-keys
+/// would need a variant here, and a statement below that maps to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum StoreVerb {
     /// Finds grains.
@@ -23,8 +23,8 @@ enum StoreVerb {
     KeepTemplate,
 }
 
-/// Returns the operations of a statement. Every match is exhaustive and names every variant, so a new
-/// statement doesn't compile until its operations are listed here.
+/// Returns the operations of a statement. Every match is exhaustive and names every variant, so a
+/// new statement doesn't compile until its operations are listed here.
 fn verbs(statement: &Statement) -> Vec<StoreVerb> {
     match statement {
         Statement::Recall(recall) => of_recall(recall),

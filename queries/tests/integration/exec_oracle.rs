@@ -1,5 +1,5 @@
-//! Differential test of plans: for random statements over random grains, DataFusion's answer equals that
-//! of a naive executor, which reads every grain for every condition.
+//! Differential test of plans: for random statements over random grains, DataFusion's answer equals
+//! that of a naive executor, which reads every grain for every condition.
 //!
 //! It is one file: the generators of grains and statements, and the comparison that they serve.
 
@@ -586,8 +586,8 @@ fn expected(store: &Store, answer: naive::Answer, is_assembly: bool) -> Shown {
     }
 }
 
-/// The oracle has no scores. For searches it only returns the set of grains, and parts that depend on
-/// the order are not compared.
+/// The oracle has no scores. For searches it only returns the set of grains, and parts that depend
+/// on the order are not compared.
 fn without_order(mut shown: Shown) -> Shown {
     shown.grains.sort();
     shown.rows.clear();

@@ -31,8 +31,8 @@ impl Memory {
         });
     }
 
-    /// Returns a context with both tables. Rows are spread over several batches and partitions, so that
-    /// only a sort produces an order.
+    /// Returns a context with both tables. Rows are spread over several batches and partitions, so
+    /// that only a sort produces an order.
     pub fn context(&self) -> SessionContext {
         let context =
             SessionContext::new_with_config(SessionConfig::new().with_target_partitions(3));

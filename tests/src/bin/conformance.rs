@@ -1,7 +1,9 @@
 //! `conformance [--pin] FILE…`: runs conformance files against the libraries and prints which cases
-//! fail. With `--pin` it also records the outcomes of the cases that leave a choice, next to each file.
+//! fail. With `--pin` it also records the outcomes of the cases that leave a choice, next to each
+//! file.
 //!
-//! Exit codes: 0 if no case failed, 2 if one did, 1 if a file can't be read or has an unknown shape.
+//! Exit codes: 0 if no case failed, 2 if one did, 1 if a file can't be read or has an unknown
+//! shape.
 
 // The input includes files that nobody here has seen.
 #![warn(

@@ -65,8 +65,8 @@ fn accepts(case: &Json, outcome: &str) -> bool {
 fn tree(case: &Json, parsed: &Parsed) -> Result<(), String> {
     let written = to_json(&parsed.query);
     if let Some(ast) = case.get("ast").filter(|ast| !ast.is_null()) {
-        // The JSON form has optional parts (an empty list, a default direction), so different JSON can
-        // be the same tree.
+        // The JSON form has optional parts (an empty list, a default direction), so different JSON
+        // can be the same tree.
         let expected = from_json(ast, Options::default())
             .map_err(|error| format!("the case's tree: {error}"))?;
         if *ast != written && expected.query != parsed.query {

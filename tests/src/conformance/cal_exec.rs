@@ -1,7 +1,7 @@
 //! Execution cases of CAL: statements over the grains of a data file, in a lake on disk.
 //!
-//! A case gives the expected grains with their order and total, the expected text, or the code of an
-//! error. Statements that append run in a lake of their own.
+//! A case gives the expected grains with their order and total, the expected text, or the code of
+//! an error. Statements that append run in a lake of their own.
 
 use std::collections::BTreeMap;
 use std::path::Path;

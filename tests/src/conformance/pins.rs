@@ -1,12 +1,13 @@
 //! Pinned outcomes: what this implementation does with the cases that leave a choice.
 //!
 //! A case leaves a choice if it is contested, if its strictness isn't `must`, or if it also accepts
-//! other answers. Such a case can't fail, so its outcome is recorded in a file next to the case file
-//! (`name.outcomes.tsv` for `name.json`) and compared on each run. A case file without such a file is
-//! run as it is.
+//! other answers. Such a case can't fail, so its outcome is recorded in a file next to the case
+//! file (`name.outcomes.tsv` for `name.json`) and compared on each run. A case file without such a
+//! file is run as it is.
 //!
 //! The file has one line for each case, in the order of the cases: the case's id, a tab, and the
-//! outcome as [`Outcome::pin`](super::Outcome::pin) writes it. Lines that begin with `#` are comments.
+//! outcome as [`Outcome::pin`](super::Outcome::pin) writes it. Lines that begin with `#` are
+//! comments.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -123,7 +123,8 @@ impl Report {
         }
     }
 
-    /// Compares an outcome with the pinned one, and reports a difference. Returns false if they differ.
+    /// Compares an outcome with the pinned one, and reports a difference. Returns false if they
+    /// differ.
     fn is_pinned(&mut self, id: &str, outcome: &Outcome) -> bool {
         let actual = outcome.pin();
         let difference = match self.pins.get(id) {
@@ -183,8 +184,8 @@ fn id_of<'c>(case: &'c Json) -> &'c str {
 
 const ALSO_ACCEPT: &str = "also_accept";
 
-/// Returns why more than one outcome of `case` is acceptable: it is contested, it isn't a `must`, or
-/// it lists other answers. `None` for a case with one right outcome.
+/// Returns why more than one outcome of `case` is acceptable: it is contested, it isn't a `must`,
+/// or it lists other answers. `None` for a case with one right outcome.
 fn choice_of(case: &Json) -> Option<String> {
     let is_contested = case
         .get("contested")

@@ -1,4 +1,5 @@
-//! The published case files: no case fails, and every case that leaves a choice has a pinned outcome.
+//! The published case files: no case fails, and every case that leaves a choice has a pinned
+//! outcome.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -39,8 +39,8 @@ pub(crate) const ATTRIBUTES: &[&str] = &[
 /// Returns the field `name` in a query over grains of `grain_type`.
 ///
 /// # Errors
-/// E060 for a field of another type, E061 for a field of one type in a query without type, E004 for an
-/// unknown field.
+/// E060 for a field of another type, E061 for a field of one type in a query without type, E004 for
+/// an unknown field.
 pub(crate) fn resolve(name: &str, grain_type: Option<GrainType>, span: Span) -> Result<Field> {
     let field = KnownField::from_name(name).ok_or_else(|| unknown(name, grain_type).at(span))?;
     match (field.spec().owner, grain_type) {
@@ -64,8 +64,8 @@ pub(crate) fn domain(checker: &mut Checker, prefix: &str, name: &str, span: Span
     })
 }
 
-/// Returns a field of PROJECT: an attribute by its output name, an `x_` key, or any field that is valid
-/// in a condition.
+/// Returns a field of PROJECT: an attribute by its output name, an `x_` key, or any field that is
+/// valid in a condition.
 ///
 /// # Errors
 /// Those of [`resolve`].

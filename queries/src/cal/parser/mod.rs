@@ -12,9 +12,9 @@
 //! | [`statement`] | the other statements |
 //! | [`value`] | literals, parameters, names |
 //!
-//! Recursion is bounded by errors of the language, never by the stack: subqueries and arrays by E007,
-//! set operands by E013. Tokens are read on demand, so the leftmost of several errors is reported.
-//! Rules about a whole statement are checked at its end.
+//! Recursion is bounded by errors of the language, never by the stack: subqueries and arrays by
+//! E007, set operands by E013. Tokens are read on demand, so the leftmost of several errors is
+//! reported. Rules about a whole statement are checked at its end.
 
 mod assemble;
 mod condition;
@@ -65,8 +65,8 @@ pub fn parse_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     })
 }
 
-/// Splits a text into its queries, each including its semicolons. A query in JSON is the only one of
-/// its text.
+/// Splits a text into its queries, each including its semicolons. A query in JSON is the only one
+/// of its text.
 ///
 /// # Errors
 /// Those of [`parse_bytes`] for the first invalid query, with positions in the whole text. Callers
@@ -145,7 +145,8 @@ impl<'a> Parser<'a> {
         Ok(self.ahead.insert(token))
     }
 
-    /// Returns the peeked token or reads the next one. The lexer stays before a token with an error.
+    /// Returns the peeked token or reads the next one. The lexer stays before a token with an
+    /// error.
     fn next_token(&mut self) -> Result<Token<'a>> {
         if let Some(token) = self.ahead.take() {
             return Ok(token);
@@ -156,8 +157,8 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// Returns the tokens after the next one, up to the first error, which is only reported when it is
-    /// reached.
+    /// Returns the tokens after the next one, up to the first error, which is only reported when it
+    /// is reached.
     fn peek_after<const N: usize>(&mut self) -> Result<[Option<Token<'a>>; N]> {
         self.peek()?;
         let mut lexer = self.lexer;
@@ -219,7 +220,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns the error that the next token is none of `expected`, or the error in the token itself.
+    /// Returns the error that the next token is none of `expected`, or the error in the token
+    /// itself.
     fn unexpected<T: Into<String>>(&mut self, expected: impl IntoIterator<Item = T>) -> CalError {
         let token = match self.peek() {
             Ok(token) => token.clone(),
@@ -259,8 +261,8 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    /// Like [`Parser::list`], for lists inside a BATCH or a COALESCE, whose commas separate queries: a
-    /// comma before RECALL or before a label ends the list.
+    /// Like [`Parser::list`], for lists inside a BATCH or a COALESCE, whose commas separate
+    /// queries: a comma before RECALL or before a label ends the list.
     fn open_list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.comma_continues()? {

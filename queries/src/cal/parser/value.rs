@@ -163,8 +163,8 @@ impl<'a> Parser<'a> {
 
     /// Parses the first word of a field.
     ///
-    /// A keyword is an (unknown) field only if the next token can follow a field; otherwise it begins a
-    /// misplaced clause.
+    /// A keyword is an (unknown) field only if the next token can follow a field; otherwise it
+    /// begins a misplaced clause.
     pub(super) fn field_word(&mut self) -> Result<(&'a str, Span)> {
         let [second] = self.peek_after()?;
         let token = self.peek()?;

@@ -81,9 +81,9 @@ impl BoundedOutput {
     }
 }
 
-/// Appends the rendering of `nodes` in `scope`. [`limits::MAX_TEMPLATE_STEPS`] bounds the steps of an
-/// output, whatever the nesting of `{{#each}}`; [`limits::MAX_TEMPLATE_DEPTH`] bounds the recursion,
-/// which the parser checks.
+/// Appends the rendering of `nodes` in `scope`. [`limits::MAX_TEMPLATE_STEPS`] bounds the steps of
+/// an output, whatever the nesting of `{{#each}}`; [`limits::MAX_TEMPLATE_DEPTH`] bounds the
+/// recursion, which the parser checks.
 pub fn evaluate(nodes: &[Node], scope: &dyn TemplateScope, output: &mut BoundedOutput) {
     for node in nodes {
         if !output.step() {
