@@ -194,8 +194,8 @@ impl ByteSearchResult {
     }
 }
 
-/// Searches what is inside the envelopes of a sealed file. Envelopes whose keys were destroyed can't
-/// be opened and contain nothing.
+/// Searches what is inside the envelopes of a sealed file. Envelopes whose keys were destroyed
+/// can't be opened and contain nothing.
 fn search_opened(
     file: &LakeFile,
     patterns: &PatternSearch,

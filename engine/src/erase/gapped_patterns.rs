@@ -417,8 +417,8 @@ impl GappedPatternBuilder {
     }
 }
 
-/// Splits the words of a name into given and family names: the family name is what precedes a comma,
-/// or else the last part without blanks.
+/// Splits the words of a name into given and family names: the family name is what precedes a
+/// comma, or else the last part without blanks.
 fn given_and_family(text: &str, words: &[String]) -> (Vec<String>, Vec<String>) {
     let family = match text.split_once(',') {
         Some((family, _)) => words

@@ -2,6 +2,8 @@
 //!
 //! Addresses are searched as hex text and as digests (without their first eight bytes, which
 //! sidecars store separately). Identifiers are searched by [`super::identifier_search`].
+//!
+//! Above 500 lines: a third of them are its tests.
 
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;

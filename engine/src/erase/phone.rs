@@ -18,8 +18,8 @@ pub(super) struct PhoneNumber {
 }
 
 impl PhoneNumber {
-    /// Returns the interpretations of `identifier`; none if it isn't written like a telephone number,
-    /// or is too short.
+    /// Returns the interpretations of `identifier`; none if it isn't written like a telephone
+    /// number, or is too short.
     pub(super) fn read(identifier: &str) -> Vec<PhoneNumber> {
         let text = identifier.trim();
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_digit).collect();
@@ -135,7 +135,8 @@ impl PhoneNumber {
     }
 }
 
-/// Returns whether `text` has only characters of telephone numbers, and a plus at most at its start.
+/// Returns whether `text` has only characters of telephone numbers, and a plus at most at its
+/// start.
 fn is_written_like_phone(text: &str) -> bool {
     let is_phone = |letter: char| {
         letter.is_ascii_digit() || letter.is_whitespace() || "+-./()".contains(letter)

@@ -1,9 +1,9 @@
 //! Matches rejects: input that was refused, with its bytes.
 //!
-//! Bytes that decode are matched like a grain. In bytes that don't decode, an identifier anywhere in
-//! them, in the message or in the name of the source selects the reject; so does a payload that can
-//! be read as values, whatever its header states. The claim of a manifest about an erased grain is
-//! erased with the grain.
+//! Bytes that decode are matched like a grain. In bytes that don't decode, an identifier anywhere
+//! in them, in the message or in the name of the source selects the reject; so does a payload that
+//! can be read as values, whatever its header states. The claim of a manifest about an erased grain
+//! is erased with the grain.
 
 use std::collections::HashSet;
 

@@ -95,10 +95,10 @@ impl SubjectRequest {
             && !self.withdrawn
     }
 
-    /// Adds the people of a CSV file, one per line. The header names the columns (`user`, `subject`,
-    /// `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`), separated by commas,
-    /// semicolons or tabs; other columns are ignored. A cell may contain several values, separated by
-    /// `|`. Without a header, every line is one identifier. Blank identifiers
+    /// Adds the people of a CSV file, one per line. The header names the columns (`user`,
+    /// `subject`, `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`), separated by
+    /// commas, semicolons or tabs; other columns are ignored. A cell may contain several values,
+    /// separated by `|`. Without a header, every line is one identifier. Blank identifiers
     /// ([`is_blank_identifier`]) are left out.
     ///
     /// # Errors

@@ -247,8 +247,8 @@ impl RowScanner {
         }
     }
 
-    /// Matches the payload of a row, and notes its protection and its sessions in `out`. Returns the
-    /// exemption of a grain that matches.
+    /// Matches the payload of a row, and notes its protection and its sessions in `out`. Returns
+    /// the exemption of a grain that matches.
     fn match_payload(
         &self,
         columns: &ScannedColumns<'_>,

@@ -35,8 +35,8 @@ const LANES: usize = 3;
 /// Number of messages by which prefetching is ahead of hashing. Eight take about a microsecond.
 const PREFETCH_MESSAGES: usize = 8;
 
-/// Number of blocks of a message that are prefetched: a page. From there the CPU's own prefetcher has
-/// seen the stream.
+/// Number of blocks of a message that are prefetched: a page. From there the CPU's own prefetcher
+/// has seen the stream.
 const PREFETCH_BLOCKS: usize = 64;
 
 /// The most that padding adds after a message's last byte, length left out: a one bit, then zeros.

@@ -48,8 +48,8 @@ impl LakeKeys {
             .collect()
     }
 
-    /// Opens rows of a sealed segment of `grains`. Returns the columns `wanted` (`None`: all) in the
-    /// order of the table. `sealed` has the columns of [`LakeKeys::sealed_columns`].
+    /// Opens rows of a sealed segment of `grains`. Returns the columns `wanted` (`None`: all) in
+    /// the order of the table. `sealed` has the columns of [`LakeKeys::sealed_columns`].
     ///
     /// # Errors
     /// [`EngineError::Key`] if a row can't be opened; [`EngineError::File`] if it isn't one.

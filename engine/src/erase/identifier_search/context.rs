@@ -16,8 +16,8 @@ pub(super) struct SearchedText<'b> {
 }
 
 impl SearchedText<'_> {
-    /// Returns start and end of the occurrence of `pattern` whose piece `place` is at `start..end`, or
-    /// `None` if the other pieces don't surround it.
+    /// Returns start and end of the occurrence of `pattern` whose piece `place` is at `start..end`,
+    /// or `None` if the other pieces don't surround it.
     pub(super) fn occurrence(
         &self,
         pattern: &GappedPattern,

@@ -40,8 +40,8 @@ impl DigitRun {
         }
     }
 
-    /// Returns whether `phone`, whose national number is at `start..end` of the digits, is there as a
-    /// number of its own.
+    /// Returns whether `phone`, whose national number is at `start..end` of the digits, is there as
+    /// a number of its own.
     pub(super) fn contains(
         &self,
         phone: &PhoneNumber,

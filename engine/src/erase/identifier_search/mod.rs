@@ -58,8 +58,8 @@ const MAX_DFA_BYTES: usize = 1 << 18;
 const MAX_UNESCAPES: usize = 3;
 
 impl IdentifierSearch {
-    /// Searches for the identifiers of `request`, except those for which `is_excluded` holds, and for
-    /// `spellings` of them as they are written.
+    /// Searches for the identifiers of `request`, except those for which `is_excluded` holds, and
+    /// for `spellings` of them as they are written.
     ///
     /// # Errors
     /// [`crate::error::EngineError::File`] if there are more than an automaton can hold.
@@ -214,8 +214,8 @@ impl IdentifierSearch {
     }
 }
 
-/// Returns the classes of variation of what is erased: what only initials match is reported, but not
-/// erased unless the request selects initials.
+/// Returns the classes of variation of what is erased: what only initials match is reported, but
+/// not erased unless the request selects initials.
 fn erased_variations(request: &SubjectRequest) -> Variations {
     let mut variations = request.searched();
     if !request.extent.initials {

@@ -141,9 +141,9 @@ impl IdentifierMatcher {
         });
     }
 
-    /// Returns the classes of letters that `pattern` requires to occur in `form`, whose coarsest form
-    /// contains it. Returns `None` if it requires a class that isn't searched for. With `unbounded`,
-    /// the pattern may be part of a word.
+    /// Returns the classes of letters that `pattern` requires to occur in `form`, whose coarsest
+    /// form contains it. Returns `None` if it requires a class that isn't searched for. With
+    /// `unbounded`, the pattern may be part of a word.
     pub(super) fn letter_classes_of(
         &self,
         pattern: &IdentifierPattern,
@@ -171,8 +171,8 @@ impl IdentifierMatcher {
         Some(required.map(|(class, _)| class).collect())
     }
 
-    /// Calls `found` for every pattern that occurs in `text`, which is in the coarsest form, with the
-    /// byte range of the occurrence.
+    /// Calls `found` for every pattern that occurs in `text`, which is in the coarsest form, with
+    /// the byte range of the occurrence.
     pub(super) fn occurrences(
         &self,
         text: &str,

@@ -219,8 +219,8 @@ impl IdentifierMatcher {
             })
     }
 
-    /// Matches identifiers that begin in the text `before` and end in the text `after`, which are in
-    /// adjacent blocks.
+    /// Matches identifiers that begin in the text `before` and end in the text `after`, which are
+    /// in adjacent blocks.
     fn match_across_blocks(&self, before: &str, after: &str, hits: &mut Hits) {
         let Some((before, after)) = around_boundary(before, after) else {
             return;

@@ -1,9 +1,9 @@
 //! The patterns of an identifier: how it may be written in text, itself and the variations that a
 //! request enables.
 //!
-//! A pattern is found by one of its words, its anchor. Texts and patterns are folded to the coarsest
-//! form of letters; [`IdentifierPattern::refolded`] returns the same pattern in a finer form, to
-//! determine which classes of letters a match requires.
+//! A pattern is found by one of its words, its anchor. Texts and patterns are folded to the
+//! coarsest form of letters; [`IdentifierPattern::refolded`] returns the same pattern in a finer
+//! form, to determine which classes of letters a match requires.
 //!
 //! | module | contents |
 //! |---|---|
@@ -123,8 +123,8 @@ pub(super) const SUFFIXES: [&str; 10] = [
 /// Letters that are also written as two.
 pub(super) const UMLAUTS: [(char, &str); 4] = [('ä', "ae"), ('ö', "oe"), ('ü', "ue"), ('å', "aa")];
 
-/// Returns the patterns of `identifier`; the first is the identifier itself. Returns none if nothing
-/// remains of it when it is folded.
+/// Returns the patterns of `identifier`; the first is the identifier itself. Returns none if
+/// nothing remains of it when it is folded.
 pub(super) fn compile(
     identifier: &str,
     folding: Folding,

@@ -43,8 +43,8 @@ impl LakeTextIndex {
     }
 }
 
-/// Adds the hash of each posting of a term to `sums`. `segment` and `first_row` are the place of the
-/// piece in the lake.
+/// Adds the hash of each posting of a term to `sums`. `segment` and `first_row` are the place of
+/// the piece in the lake.
 fn add_postings(
     mut postings: impl Postings,
     term: &[u8],

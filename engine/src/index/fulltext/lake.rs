@@ -308,7 +308,8 @@ impl LakeTextIndex {
 /// Words of the dictionaries, with their document frequencies.
 type WordFrequencies = BTreeMap<Vec<u8>, u64>;
 
-/// Adds the statistics of `words` over the documents `ranges` (ascending) of one segment of tantivy.
+/// Adds the statistics of `words` over the documents `ranges` (ascending) of one segment of
+/// tantivy.
 fn add_statistics(
     reader: &SegmentReader,
     words: &[String],
@@ -340,8 +341,8 @@ fn add_statistics(
     Ok(())
 }
 
-/// Document frequencies of the words of a search, looked up once, because look-ups in many pieces are
-/// slow.
+/// Document frequencies of the words of a search, looked up once, because look-ups in many pieces
+/// are slow.
 struct DocumentFrequencies<'t> {
     text: &'t LakeTextIndex,
     containing: HashMap<Term, u64>,

@@ -165,8 +165,8 @@ fn each_text<'g>(grain: &Grain<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// Returns the bytes, in parts, of the full-text index of a segment whose rows are those of `pieces`,
-/// concatenated.
+/// Returns the bytes, in parts, of the full-text index of a segment whose rows are those of
+/// `pieces`, concatenated.
 pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
     // Plain numbers and texts can always be serialised.
     let header = serde_json::to_vec(&header_of(pieces)).unwrap_or_default();

@@ -17,8 +17,8 @@ use super::text_field;
 use crate::error::BoxError;
 
 impl SegmentTextIndex {
-    /// Returns the piece of the `rows` rows from `first` on, without the rows at `gone` (relative to
-    /// `first`, ascending), which contain `gone_words` words. Returns `None` if no piece covers
+    /// Returns the piece of the `rows` rows from `first` on, without the rows at `gone` (relative
+    /// to `first`, ascending), which contain `gone_words` words. Returns `None` if no piece covers
     /// exactly these rows, or no row would remain.
     ///
     /// # Errors
