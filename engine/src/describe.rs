@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::index::{SidecarCondition, sidecar_states};
-use crate::lake::{Lake, Ledger, Progress, Table};
+use crate::lake::{Lake, Ledger, ReadPosition, Table};
 
 /// The description of a lake.
 #[derive(Debug, Clone, Serialize)]
@@ -92,8 +92,8 @@ pub async fn describe(lake: &Lake) -> Result<Description> {
     let mut sources = SourcesDescription::default();
     for (_, progress) in Ledger::load(&lake.grains).await?.iter() {
         match progress {
-            Progress::Complete => sources.complete += 1,
-            Progress::Next(_) => sources.partial += 1,
+            ReadPosition::Complete => sources.complete += 1,
+            ReadPosition::Next(_) => sources.partial += 1,
         }
     }
     Ok(Description {

@@ -50,7 +50,7 @@ pub struct SealReport {
 /// Maximal number of bytes of row groups in memory.
 const CHUNK_BYTES: u64 = 256 << 20;
 
-/// Seals all open data of `lake`, which must be encrypted ([`Lake::seal_from_now_on`]) and
+/// Seals all open data of `lake`, which must be encrypted ([`Lake::enable_encryption`]) and
 /// unlocked. With `exclusive`, no other process writes to it, and unreferenced files are removed
 /// whatever their age.
 ///

@@ -1,9 +1,9 @@
-//! Removing what isn't part of the lake: data files that no commit names or that only expired
-//! versions need, sidecars of segments that are gone, and what killed processes left behind.
+//! Garbage collection: removes data files that no commit references or that only expired versions
+//! need, sidecars of removed segments, and files that killed processes left.
 //!
-//! Two grace periods keep others safe. Files that were changed a short while ago may belong to a
-//! writer that hasn't committed yet. Files that ceased to be part of a table are needed by readers
-//! of earlier versions, for as long as those are kept.
+//! Two grace periods protect others. Recently changed files may belong to a writer that hasn't
+//! committed yet. Files that were removed from a table are needed by readers of earlier versions,
+//! for as long as these are retained.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -17,20 +17,19 @@ use crate::error::Result;
 use crate::lake::{GRACE, Lake, SCRATCH, Table};
 use crate::segment::{SIDECARS, SegmentId};
 
-/// What a user can choose.
+/// The options of a garbage collection.
 #[derive(Debug, Clone)]
 pub struct GcOptions {
-    /// Files that were changed within so long are kept.
+    /// Files that were changed within this time are kept.
     pub older_than: Duration,
-    /// Files that earlier versions need are kept for so long after they ceased to be part of the
-    /// newest one.
+    /// Removed files are kept for earlier versions for this time.
     pub retention: Duration,
-    /// Tells what would be removed, and removes nothing.
+    /// Only reports what would be removed.
     pub dry_run: bool,
 }
 
 impl Default for GcOptions {
-    /// An hour for writers, Delta's own seven days for readers.
+    /// One hour for writers, and Delta's own seven days for readers.
     fn default() -> Self {
         GcOptions {
             older_than: GRACE,
@@ -45,23 +44,23 @@ impl Default for GcOptions {
 pub struct GcReport {
     /// Files that were removed (or would be, in a dry run).
     pub removed_files: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub removed_bytes: u64,
-    /// How many of them are data files.
+    /// The number of data files among them.
     pub data_files: u64,
-    /// How many of them are sidecars.
+    /// The number of sidecars among them.
     pub sidecar_files: u64,
-    /// How many of them are temporary files.
+    /// The number of temporary files among them.
     pub scratch_files: u64,
     /// Data files that earlier versions still need.
     pub kept_for_versions: u64,
-    /// Files that nobody needs, and that are too young to tell.
+    /// Unreferenced files that are younger than the grace period.
     pub kept_young: u64,
-    /// True if nothing was removed because that was asked for.
+    /// True for a dry run.
     pub dry_run: bool,
     /// Wall-clock time.
     pub seconds: f64,
-    /// What a dry run would remove.
+    /// The files that a dry run would remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
 }
@@ -70,13 +69,12 @@ pub struct GcReport {
 ///
 /// # Errors
 /// [`EngineError::Delta`](crate::error::EngineError::Delta),
-/// [`EngineError::File`](crate::error::EngineError::File). What was removed before stays removed;
-/// nothing of it was part of the lake.
+/// [`EngineError::File`](crate::error::EngineError::File). Files that were removed before stay
+/// removed; none of them was part of the lake.
 pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcReport> {
     let started = Instant::now();
     let mut sweep = Sweep::new(options);
-    // Files are listed before the log is read: what is committed in between isn't taken for
-    // garbage.
+    // Files are listed before the log is read, so that files of commits in between aren't removed.
     let mut listed = Vec::new();
     for table in lake.tables() {
         listed.push(lake.location().list(table.name()).await?);
@@ -126,13 +124,13 @@ async fn remove(lake: &Lake, garbage: &[ObjectMeta]) -> Result<()> {
     }
     for folder in folders {
         let folder: std::path::PathBuf = folder;
-        // One that isn't empty stays.
+        // A folder that isn't empty stays.
         let _ = std::fs::remove_dir(folder);
     }
     Ok(())
 }
 
-/// Sorting files into those that stay and those that go.
+/// The decision which files are removed.
 struct Sweep<'o> {
     options: &'o GcOptions,
     /// Milliseconds since 1970.
@@ -155,7 +153,7 @@ impl<'o> Sweep<'o> {
         self.now.saturating_sub(instant) < i64::try_from(period.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Looks at a table's data files; answers the names of those that stay.
+    /// Checks the data files of a table. Returns the names of those that are kept.
     async fn data(&mut self, table: &Table, files: Vec<ObjectMeta>) -> Result<HashSet<String>> {
         let live: HashSet<String> = table.files()?.into_iter().map(|file| file.name).collect();
         let removed: HashMap<String, i64> = table.tombstones().await?.into_iter().collect();
@@ -178,11 +176,11 @@ impl<'o> Sweep<'o> {
         Ok(kept)
     }
 
-    /// Looks at sidecars: each stays as long as its segment.
+    /// Checks sidecars. Each is kept as long as its segment.
     fn sidecars(&mut self, files: Vec<ObjectMeta>, segments: &HashSet<String>) {
         for file in files {
             let parts: Vec<_> = file.location.parts().collect();
-            // What lies beside the segments' folders is of the whole lake.
+            // Files outside of the segments' folders belong to the whole lake.
             let [_, segment, _, ..] = parts.as_slice() else {
                 continue;
             };
@@ -201,7 +199,7 @@ impl<'o> Sweep<'o> {
         }
     }
 
-    /// Throws `file` away unless it is too young.
+    /// Removes `file` unless it is too young.
     fn discard(&mut self, file: ObjectMeta) -> bool {
         if self.is_within(
             file.last_modified.timestamp_millis(),
@@ -217,7 +215,7 @@ impl<'o> Sweep<'o> {
     }
 }
 
-/// The name of a data file of `table`; `None` for the log and whatever else isn't ours.
+/// Returns the name of a data file of `table`, or `None` for files of the log and of others.
 fn data_file_name(file: &ObjectMeta, table: &Table) -> Option<String> {
     let parts: Vec<_> = file.location.parts().collect();
     let [folder, name] = parts.as_slice() else {

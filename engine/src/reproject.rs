@@ -1,8 +1,8 @@
-//! Recomputes rows of `grains` from their blobs, by the projection of ingest.
+//! Recomputation of rows of `grains` from their blobs, by the projection of ingest.
 //!
 //! Each blob is hashed, compared with the row's address, opened, decoded and projected.
-//! Verification compares the result with the stored row, repair writes it in the row's place. Rows
-//! of sealed segments are opened first and projected as sealed rows.
+//! Verification compares the result with the stored row, and repair replaces the row with it. Rows
+//! of encrypted segments are decrypted first, and projected as encrypted rows.
 
 use std::borrow::Cow;
 
@@ -33,18 +33,18 @@ pub(crate) const ORIGINS: [&str; 4] = [
 /// Marks of grains that only a lenient reader accepts.
 const LENIENT: [Mark; 2] = [Mark::NotCanonical, Mark::Incomplete];
 
-/// How the names of signers begin that are public keys.
+/// The prefix of signers' names that are public keys themselves.
 const SELF_CONTAINED: &str = "did:key:";
 
-/// What a blob says about its row.
+/// What the blob of a row implies for it.
 #[derive(Debug, Clone)]
 pub(crate) enum RowState {
     /// The row was recomputed.
     Derived {
-        /// What is odd about its grain.
+        /// The marks of its grain.
         marks: Marks,
-        /// True if its signer's name is the public key itself, so that anybody comes to the same
-        /// verdict about the signature.
+        /// True if its signer's name is the public key itself, so that the verdict on the signature
+        /// doesn't depend on other keys.
         signer_is_key: bool,
     },
     /// The row's key was destroyed, so nothing is known about it.
@@ -55,16 +55,16 @@ pub(crate) enum RowState {
 
 /// Recomputed rows.
 pub(crate) struct Reprojected {
-    /// All columns of `grains`. `blob` is empty, columns that don't follow from the blob are null
+    /// All columns of `grains`. `blob` is empty. Columns that don't follow from the blob are null
     /// or zero, and so are all cells of rows that aren't [`RowState::Derived`].
     pub(crate) batch: RecordBatch,
-    /// One for each row.
+    /// The state of each row.
     pub(crate) states: Vec<RowState>,
-    /// Bytes of the blobs, opened.
+    /// The size of the opened blobs in bytes.
     pub(crate) blob_bytes: u64,
 }
 
-/// Recomputes one batch after another with the same memory.
+/// Recomputes batches one after another, reusing memory.
 pub(crate) struct Reprojector<'k> {
     options: ProofOptions<'k>,
     keys: Option<&'k LakeKeys>,
@@ -72,8 +72,8 @@ pub(crate) struct Reprojector<'k> {
 }
 
 impl<'k> Reprojector<'k> {
-    /// Recomputes rows as `options` reads grains; `keys` open and seal the rows if they are
-    /// sealed.
+    /// Returns a reprojector that reads grains by `options`. `keys` decrypt and encrypt the rows of
+    /// encrypted segments.
     pub(crate) fn new(options: ProofOptions<'k>, keys: Option<&'k LakeKeys>) -> Self {
         Reprojector {
             options,
@@ -86,7 +86,7 @@ impl<'k> Reprojector<'k> {
     /// stored. Without `marks` the rows are read by the strict rules first.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or of another
+    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or has another
     /// type.
     pub(crate) fn reproject(&mut self, stored: &RecordBatch) -> Result<Reprojected> {
         let (opened, faults) = self.opened(stored).file("can't open", "rows")?;
@@ -122,9 +122,9 @@ impl<'k> Reprojector<'k> {
         })
     }
 
-    /// The marks of the grains of `stored`, and the bytes of their blobs, if every row is what its
-    /// blob says; `None` if one isn't, or if it can't be decided this way. Costs a fraction of
-    /// [`Reprojector::reproject`], which shows the rest.
+    /// Returns the marks of the grains of `stored`, and the size of their blobs in bytes, if every
+    /// row equals the projection of its blob. Returns `None` if one doesn't, or if this can't be
+    /// decided without [`Reprojector::reproject`], which costs several times as much.
     pub(crate) fn all_equal(&self, stored: &RecordBatch) -> Option<(Vec<Marks>, u64)> {
         if self.keys.is_some() {
             return None;
@@ -182,7 +182,7 @@ impl<'k> Reprojector<'k> {
         }
     }
 
-    /// The columns [`ORIGINS`] of `stored`, opened, and for each row why it can't be.
+    /// Returns the columns [`ORIGINS`] of `stored`, decrypted, and for each row why it can't be.
     fn opened(
         &self,
         stored: &RecordBatch,
@@ -230,7 +230,7 @@ impl<'k> Reprojector<'k> {
     }
 }
 
-/// The cells from which rows are recomputed, opened.
+/// The decrypted cells from which rows are recomputed.
 struct Cells<'b> {
     addresses: &'b StringArray,
     blobs: &'b BinaryArray,
@@ -268,14 +268,14 @@ impl<'b> Cells<'b> {
             .sum()
     }
 
-    /// The SHA-256 of each blob.
+    /// Returns the SHA-256 of each blob.
     fn digests(&self) -> Vec<Digest> {
         let mut digests = vec![Digest::default(); self.len()];
         sha256_each(&mut digests, |row| self.blobs.value(row));
         digests
     }
 
-    /// The bytes in which each grain was delivered, as [`Cells::delivered`].
+    /// Returns the bytes in which each grain was delivered, as [`Cells::delivered`].
     fn all_delivered(
         &self,
         digests: &[Digest],
@@ -287,8 +287,8 @@ impl<'b> Cells<'b> {
             .collect()
     }
 
-    /// The bytes in which the grain of `row` was delivered; `None`, with the reason in `state`, if
-    /// there are none.
+    /// Returns the bytes in which the grain of `row` was delivered, or `None`, with the reason in
+    /// `state`.
     fn delivered(
         &self,
         row: usize,
@@ -325,7 +325,7 @@ impl<'b> Cells<'b> {
         }
     }
 
-    /// True if the row is marked as read by a lenient reader.
+    /// Returns true if the row is marked as read by a lenient reader.
     fn is_lenient(&self, row: usize) -> bool {
         let Some(marks) = self.marks.filter(|marks| marks.is_valid(row)) else {
             return false;
@@ -342,7 +342,7 @@ fn address_of(digest: Option<&Digest>) -> ContentAddress {
     ContentAddress::from_digest(digest.copied().unwrap_or_default())
 }
 
-/// Calls `take` with each row in order, and with its grain, or why it can't be read; with `None` if
+/// Calls `take` with each row in order, and with its grain, the error of reading it, or `None` if
 /// it has no bytes. Stops when `take` returns false.
 fn each_grain(
     cells: &Cells<'_>,
@@ -392,7 +392,7 @@ fn decode<'c, 'p>(
         .ok_or_else(|| GrainError::new(ErrorCode::Corrupt, "the grain can't be read"))
 }
 
-/// Opens grains from the first on until [`OPENED_BYTES`] are open; `None` for rows without bytes.
+/// Opens grains from the first on until [`OPENED_BYTES`] are open. Rows without bytes are `None`.
 fn open_some<'d>(
     delivered: &'d [Option<Cow<'_, [u8]>>],
     options: ProofOptions<'_>,

@@ -114,7 +114,7 @@ impl SampleLake {
             .await
             .expect("a new lake");
         if is_encrypted {
-            lake.seal_from_now_on(sample.keys())
+            lake.enable_encryption(sample.keys())
                 .await
                 .expect("an encrypted lake");
         }

@@ -97,7 +97,7 @@ impl CommandContext {
             .iter()
             .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
         match name {
-            Some(name) => lake.operated_by(&name),
+            Some(name) => lake.with_operator(&name),
             None => lake,
         }
     }
@@ -121,7 +121,7 @@ impl CommandContext {
             true => keyring_of(&lake, keys)?,
             false => open_or_create_keyring(keys)?,
         };
-        lake.seal_from_now_on(Box::new(FileKeys::next_to(keyring)?))
+        lake.enable_encryption(Box::new(FileKeys::next_to(keyring)?))
             .await?;
         Ok(lake)
     }
@@ -132,7 +132,7 @@ impl CommandContext {
         let mut lake = self.with_operator(lake);
         let keys = &self.common.keys;
         if keys.leave_out_sealed {
-            lake.leave_out_sealed();
+            lake.skip_sealed();
         } else if lake.is_encrypted() && has_passphrase(keys) {
             lake.unlock(Box::new(FileKeys::next_to(keyring_of(&lake, keys)?)?))?;
         }

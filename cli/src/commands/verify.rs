@@ -6,7 +6,7 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::lake::LakeLocation;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{
-    Part, Subset, VerifyOptions, VerifyReport, verify_lake, verify_sources, verify_unopened,
+    Subset, VerifyOptions, VerifyReport, VerifyScope, verify_lake, verify_sources, verify_unopened,
 };
 
 use super::CommandContext;
@@ -23,7 +23,7 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let options = options_of(context, &arguments);
-    let part = Part {
+    let part = VerifyScope {
         subset: arguments.subset.as_deref().map(subset).transpose()?,
         max_duration: arguments
             .max_duration
@@ -48,7 +48,7 @@ pub async fn run(
 /// Verifies the lake; if it can't be opened, verifies its files and reports why.
 async fn verify_whole_lake(
     context: &CommandContext,
-    part: Part,
+    part: VerifyScope,
     options: &VerifyOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport, Failure> {

@@ -19,7 +19,7 @@ use super::prepare::{PreparedGrain, PreparedOperation};
 use super::report::OperationOutcome;
 use crate::lake::KnownAddresses;
 use crate::policy::{
-    Act, FactCache, Facts, Gate, Known, Permit, Proposal, Requester, authorizing_signers,
+    Act, FactCache, FactSource, Gate, GrainFacts, Permit, Proposal, Requester, authorizing_signers,
 };
 
 /// The code for a grain that was erased from the lake; the specification has none.
@@ -270,7 +270,7 @@ impl OperationJudge<'_> {
         self.known.contains(address) || self.outcome.indexes.contains_key(address)
     }
 
-    fn add(&mut self, grain: NewGrain, facts: Facts) {
+    fn add(&mut self, grain: NewGrain, facts: GrainFacts) {
         self.facts.add(grain.address, facts);
         self.outcome
             .indexes

@@ -1,4 +1,4 @@
-//! One line of operations.
+//! The operation of one line.
 //!
 //! ```json
 //! {"op": "put", "grain": {…}, "options": {"encoding": "cbor", "compressed": true}}
@@ -9,12 +9,12 @@
 //! {"op": "retract", "address": "…", "reason": "…", "actor": "did:…", "authorization_hex": ["d2…"]}
 //! ```
 //!
-//! `blob_hex` may hold a COSE envelope. A grain given as JSON that supersedes another gets that one
-//! into its `derived_from` if it isn't there (§23.1); one given as a blob must have it. In the same
-//! way the `reason` of a supersession becomes the grain's `supersession_justification` (§23.2),
-//! unless it has one: like all of a grain, it is part of what the content address names, so that
-//! the same grain without the reason, or with another, has another address. Signatures in
-//! `supersession_auth` cover the grain as it was signed, so that such a grain is left as it is.
+//! `blob_hex` may be a COSE envelope. If a grain in JSON supersedes another, that one is added to
+//! its `derived_from` (§23.1); a grain in `blob_hex` must contain it. In the same way the `reason`
+//! of a supersession becomes the grain's `supersession_justification` (§23.2), unless it has one.
+//! As a part of the grain it changes its content address: the same grain without the reason, or
+//! with another, has another address. Signatures in `supersession_auth` cover the grain as it was
+//! signed, so such a grain isn't changed.
 
 use std::borrow::Cow;
 
@@ -24,36 +24,36 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
-/// What a line asks for.
+/// A requested operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// A new grain: its delivered bytes.
+    /// Adds a grain: its delivered bytes.
     Put(Vec<u8>),
-    /// A new grain in the place of another.
+    /// Adds a grain that supersedes another.
     Supersede(ContentAddress, Vec<u8>),
-    /// A grain is contradicted, or no longer so.
+    /// Marks a grain as contradicted, or not contradicted.
     Contradict(ContentAddress, bool),
-    /// A reviewer's word on a grain.
+    /// Sets a reviewer's verification status.
     Verify(ContentAddress, VerificationStatus),
-    /// A grain is taken back.
+    /// Retracts a grain.
     Retract(ContentAddress),
 }
 
-/// An operation with who asks for it, and why.
+/// An operation with its requester and reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperationRequest {
-    /// What is asked for.
+    /// The operation.
     pub operation: Operation,
-    /// Who says so: a claim.
+    /// The claimed requester.
     pub actor: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
     /// COSE envelopes that authorize an act without a grain.
     pub authorization: Vec<Vec<u8>>,
 }
 
 impl Operation {
-    /// The word of the operation.
+    /// Returns the name of the operation.
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Put(_) => "put",
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// The grain that it is about, if that exists already.
+    /// Returns the existing grain to which it applies.
     pub fn target(&self) -> Option<&ContentAddress> {
         match self {
             Operation::Put(_) => None,
@@ -75,7 +75,7 @@ impl Operation {
         }
     }
 
-    /// The delivered bytes of its new grain.
+    /// Returns the delivered bytes of its new grain.
     pub fn delivered(&self) -> Option<&[u8]> {
         match self {
             Operation::Put(bytes) | Operation::Supersede(_, bytes) => Some(bytes),
@@ -85,10 +85,10 @@ impl Operation {
 }
 
 impl OperationRequest {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// [`ErrorCode::Schema`] if it isn't an operation; what encoding says of its grain.
+    /// [`ErrorCode::Schema`] if it isn't an operation; errors of encoding its grain.
     pub fn parse(line: &[u8]) -> Result<OperationRequest, GrainError> {
         let json =
             Json::parse(line).map_err(|error| schema(format!("the line isn't JSON: {error}")))?;
@@ -173,7 +173,7 @@ fn address(object: &Object<'_>) -> Result<ContentAddress, GrainError> {
         .parse()
 }
 
-/// The bytes of the new grain: given, or encoded here from what `complete` makes of it.
+/// Returns the bytes of the new grain: given, or encoded from the result of `complete`.
 fn delivered<'a>(
     object: &'a Object<'a>,
     complete: impl FnOnce(&'a Json<'a>) -> Result<Json<'a>, GrainError>,
@@ -187,8 +187,8 @@ fn delivered<'a>(
     }
 }
 
-/// `grain` with `parent` among those that it is derived from, and with `reason` as its
-/// justification if it may have it.
+/// Returns `grain` with `parent` in `derived_from`, and with `reason` as its justification, if
+/// permitted.
 fn superseding<'j>(
     grain: &'j Json<'j>,
     parent: &ContentAddress,

@@ -9,7 +9,7 @@ use gristmill_schemas::sign::KeyResolver;
 use super::new_grain::NewGrain;
 use super::operation::OperationRequest;
 use crate::ingest::prove::{GrainDecoder, ProofOptions, open};
-use crate::policy::{Facts, Proposal};
+use crate::policy::{GrainFacts, Proposal};
 
 /// The operation of a line, or why it can't be read; `None` for an empty line.
 pub(super) type PreparedLine = Option<Result<PreparedOperation, GrainError>>;
@@ -25,7 +25,7 @@ pub(super) struct PreparedOperation {
 pub(super) struct PreparedGrain {
     pub(super) grain: NewGrain,
     /// The facts about it that the gate depends on.
-    pub(super) facts: Facts,
+    pub(super) facts: GrainFacts,
     /// The proposal of a supersession.
     pub(super) proposal: Option<Proposal>,
     /// A field of it that only superseding grains have.
@@ -87,7 +87,7 @@ fn prepare_grain(
     let has = |field: &Field| grain.get(*field).is_some() || grain.is_elided(*field);
     Ok(PreparedGrain {
         grain: NewGrain::new(delivered, &opened),
-        facts: Facts::of(grain, target.copied().into_iter().collect()),
+        facts: GrainFacts::of(grain, target.copied().into_iter().collect()),
         proposal,
         superseding_field: SUPERSEDING_FIELDS.into_iter().find(has),
     })

@@ -1,4 +1,4 @@
-//! Options, answers and the report of applied operations.
+//! Options, outcomes and the report of applied operations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use gristmill_schemas::error::ErrorCode;
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 use serde::Serialize;
 
-/// What a user can choose.
+/// The options of a run.
 #[derive(Clone)]
 pub struct ApplyOptions {
-    /// Who knows the keys of signers.
+    /// Resolves the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
     /// Judges everything and writes nothing.
     pub dry_run: bool,
@@ -25,7 +25,7 @@ impl Default for ApplyOptions {
     }
 }
 
-/// What became of one operation.
+/// The outcome of one operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct OperationOutcome {
     /// The line, counted from 1.
@@ -35,29 +35,29 @@ pub struct OperationOutcome {
     pub op: Option<&'static str>,
     /// True if it is done, now or before.
     pub ok: bool,
-    /// The grain: the new one of a put or supersession, else the one it is about.
+    /// The new grain of a put or supersession, or else the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_address: Option<String>,
-    /// True if there was nothing left to do.
+    /// True if it had been done before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub already: bool,
-    /// True if a person should look at it (§23.2, soft lock).
+    /// True if a person should review it (§23.2, soft lock).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub needs_review: bool,
-    /// True if the new grain has the operation's reason as its `supersession_justification`: it is
-    /// part of what `content_address` names.
+    /// True if the new grain contains the operation's reason as its `supersession_justification`,
+    /// so that it is covered by `content_address`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reason_in_grain: bool,
     /// The code of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What is wrong.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl OperationOutcome {
-    /// True if a policy forbids the operation (§23).
+    /// Returns true if a policy forbids the operation (§23).
     pub fn is_denied(&self) -> bool {
         let denied = [ErrorCode::InvalidationDenied, ErrorCode::EvidenceRequired];
         self.error
@@ -66,7 +66,7 @@ impl OperationOutcome {
     }
 }
 
-/// What a run did.
+/// The report of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ApplyReport {
     /// Operations that were read.
@@ -79,9 +79,9 @@ pub struct ApplyReport {
     pub denied: u64,
     /// Operations that failed for another reason.
     pub failed: u64,
-    /// How many failed with which code.
+    /// The number of failures by their codes.
     pub errors_by_code: BTreeMap<String, u64>,
-    /// Supersessions that a person should look at.
+    /// Supersessions that a person should review.
     pub needs_review: u64,
     /// Grains that were written.
     pub grains_written: u64,

@@ -1,4 +1,4 @@
-//! Merging sorted segments, row by row, with a batch of each in memory.
+//! The merge of sorted segments, row by row, with one batch of each in memory.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -22,50 +22,50 @@ use crate::segment::{
 /// Rows of an input's batch.
 const BATCH_ROWS: usize = 2_048;
 
-/// Rows that are put together at a time.
+/// Maximum number of rows that are copied at a time.
 const CHUNK_ROWS: usize = 8_192;
 
-/// Bytes of blobs in a chunk from which on it is closed.
+/// A chunk is closed when its blobs have so many bytes.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// Bytes in memory of a row group from which on it is closed.
+/// A row group is closed when it has so many bytes in memory.
 const ROW_GROUP_BYTES: usize = 256 << 20;
 
-/// A merge under way. Its rows come out in order, over as many segments as are asked for.
-pub(super) struct Merge {
+/// A running merge. Its rows are written in order to any number of segments.
+pub(super) struct SegmentMerge {
     inputs: Vec<ParquetRecordBatchReader>,
-    heads: BinaryHeap<Head>,
-    /// The batches that heads and chosen rows are in.
+    heads: BinaryHeap<MergeHead>,
+    /// The batches with heads and chosen rows.
     held: Vec<RecordBatch>,
     chosen: Vec<(usize, usize)>,
     chosen_bytes: usize,
     threads: usize,
     progress: Arc<WorkProgress>,
     sealed: bool,
-    /// What tells sealed rows that are erased; these are left out.
+    /// The keys that identify erased rows, which are dropped, in encrypted segments.
     keys: Option<Arc<LakeKeys>>,
-    /// Rows that were left out.
+    /// The number of dropped rows.
     dropped: u64,
 }
 
 /// The next row of an input.
-struct Head {
+struct MergeHead {
     keys: Arc<RowKeys>,
     row: usize,
-    /// Its batch, among those that are held.
+    /// Its batch, by the index in `held`.
     batch: usize,
     input: usize,
 }
 
-impl Head {
+impl MergeHead {
     fn key(&self) -> &[u8] {
         self.keys.key(self.row)
     }
 }
 
-/// The least row is the greatest head, as a heap wants it; of equal rows, that of the earlier
-/// input.
-impl Ord for Head {
+/// The least row is the greatest head, for the max-heap. Of equal rows, that of the earlier input
+/// comes first.
+impl Ord for MergeHead {
     fn cmp(&self, other: &Self) -> Ordering {
         other
             .key()
@@ -74,30 +74,30 @@ impl Ord for Head {
     }
 }
 
-impl PartialOrd for Head {
+impl PartialOrd for MergeHead {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Head {
+impl PartialEq for MergeHead {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Head {}
+impl Eq for MergeHead {}
 
-impl Merge {
-    /// A merge of `segments`, each of which is sorted. If they are `sealed`, their rows stay so,
-    /// but for those whose keys were destroyed: of these nothing stays.
+impl SegmentMerge {
+    /// Starts a merge of `segments`, each of which is sorted. Rows of `sealed` segments stay
+    /// encrypted, except those whose keys were destroyed, which are dropped.
     pub(super) fn new(
         segments: Vec<SegmentReader>,
         (sealed, keys): (bool, Option<Arc<LakeKeys>>),
         threads: usize,
         progress: Arc<WorkProgress>,
-    ) -> Result<Merge, BoxError> {
-        let mut merge = Merge {
+    ) -> Result<SegmentMerge, BoxError> {
+        let mut merge = SegmentMerge {
             inputs: Vec::with_capacity(segments.len()),
             heads: BinaryHeap::with_capacity(segments.len()),
             held: Vec::new(),
@@ -120,18 +120,18 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Rows that were left out so far.
+    /// Returns the number of rows that were dropped so far.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// True if no row is left.
+    /// Returns true if no row is left.
     pub(super) fn is_done(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// The first row of the next batch of `input`.
-    fn refill(&mut self, input: usize) -> Result<Option<Head>, BoxError> {
+    /// Returns the first row of the next batch of `input`.
+    fn refill(&mut self, input: usize) -> Result<Option<MergeHead>, BoxError> {
         let Some(reader) = self.inputs.get_mut(input) else {
             return Ok(None);
         };
@@ -145,7 +145,7 @@ impl Merge {
             if batch.num_rows() > 0 {
                 let keys = Arc::new(RowKeys::of(&batch)?);
                 self.held.push(batch);
-                return Ok(Some(Head {
+                return Ok(Some(MergeHead {
                     keys,
                     row: 0,
                     batch: self.held.len() - 1,
@@ -168,11 +168,10 @@ impl Merge {
         let indexes = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
         let threads = self.threads;
         std::thread::scope(|scope| -> Result<()> {
-            // Holding nothing: a row group that no thread has time for waits in the merge.
+            // A channel without capacity: a row group waits in the merge until a thread is free.
             let (sender, receiver) = crossbeam_channel::bounded::<(usize, Vec<RecordBatch>)>(0);
             let encode = |(number, batches): (usize, Vec<RecordBatch>)| -> Result<(), BoxError> {
-                // One part for each row group: an erasure takes the full text of whole row groups
-                // over.
+                // One part for each row group: an erasure reuses the full text of whole row groups.
                 let mut part = indexes.part()?;
                 batches.iter().try_for_each(|batch| part.add(batch))?;
                 indexes.put(number, part)?;
@@ -183,7 +182,7 @@ impl Merge {
                 move || receiver.iter().try_for_each(encode)
             };
             let encoders: Vec<_> = (0..threads).map(|_| scope.spawn(encoder())).collect();
-            // Where all encoders have failed, nobody receives.
+            // If all encoders have failed, the channel has no receiver.
             drop(receiver);
             let merged = self.row_groups(rows, |number, batches| {
                 sender.send((number, batches)).is_ok()
@@ -206,7 +205,7 @@ impl Merge {
         })
     }
 
-    /// Gives the next `rows` rows to `take` as row groups, until that says that it takes no more.
+    /// Passes the next `rows` rows to `take` as row groups, until that returns false.
     fn row_groups(
         &mut self,
         rows: u64,
@@ -233,7 +232,7 @@ impl Merge {
             if self.progress.is_stopped() {
                 return Err(EngineError::Interrupted);
             }
-            // An encoder that failed tells why itself.
+            // An encoder that failed returns its own error.
             if group.is_empty() || !take(number, group) {
                 break;
             }
@@ -241,7 +240,7 @@ impl Merge {
         Ok(())
     }
 
-    /// The next rows, at most `limit`.
+    /// Returns the next rows, at most `limit`.
     fn chunk(&mut self, limit: usize) -> Result<RecordBatch, BoxError> {
         let limit = limit.min(CHUNK_ROWS);
         while self.chosen.len() < limit && self.chosen_bytes < CHUNK_BYTES && self.choose()? {}
@@ -256,7 +255,7 @@ impl Merge {
         Ok(chunk)
     }
 
-    /// Chooses the least row; false if there is none.
+    /// Chooses the least row. Returns false if there is none.
     fn choose(&mut self) -> Result<bool, BoxError> {
         let Some(mut head) = self.heads.peek_mut() else {
             return Ok(false);
@@ -277,7 +276,7 @@ impl Merge {
         Ok(true)
     }
 
-    /// Lets go of batches in which no head is.
+    /// Releases batches without a head.
     fn release(&mut self) {
         let mut heads = std::mem::take(&mut self.heads).into_vec();
         let mut kept = Vec::with_capacity(heads.len());

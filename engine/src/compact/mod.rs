@@ -1,4 +1,4 @@
-//! Compaction: many small segments become few large ones, with the same rows.
+//! Compaction: merging many small segments to few large ones with the same rows.
 //!
 //! | module | what it answers |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `merge` | how are sorted segments merged, streaming? |
 //! | `records` | how are the files of a small table merged? |
 //!
-//! Rows are copied, not made again: every column of every row is the same before and after. The
-//! commit says that no row changed. Memory holds a batch of each input, and the row groups that are
-//! being encoded.
+//! Rows are copied, not recomputed: every column of every row is the same before and after, and the
+//! commit states that no row changed. Memory holds one batch of each input, and the row groups that
+//! are being encoded.
 
 mod merge;
 mod plan;
@@ -25,16 +25,16 @@ use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, Lake, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::{ROW_GROUP_ROWS, SegmentReader};
-use merge::Merge;
+use merge::SegmentMerge;
 
-/// What a user can choose.
+/// The options of a compaction.
 #[derive(Debug, Clone)]
 pub struct CompactOptions {
-    /// Rows of a merged segment at most; one with less than half of them is small.
+    /// Maximum number of rows of a merged segment. A segment with less than half of them is small.
     pub target_rows: u64,
-    /// Files of a small table from which on they are merged.
+    /// The files of a small table are merged if there are so many.
     pub table_files: usize,
-    /// Threads to encode on; 0 for one per core.
+    /// Threads that encode; 0 for one per core.
     pub threads: usize,
 }
 
@@ -55,15 +55,15 @@ pub struct CompactReport {
     pub segments_before: u64,
     /// Segments of the lake after.
     pub segments_after: u64,
-    /// Rows that were copied into new segments.
+    /// Rows that were copied to new segments.
     pub rows: u64,
-    /// Sealed rows that were left out because their keys were destroyed.
+    /// Encrypted rows that were dropped because their keys were destroyed.
     pub erased_rows: u64,
-    /// Bytes of the segments that were merged.
+    /// The size of the merged segments in bytes.
     pub bytes_before: u64,
-    /// Bytes of the segments that took their places.
+    /// The size of the new segments in bytes.
     pub bytes_after: u64,
-    /// How many files of each small table became one.
+    /// The number of files of each small table that were merged to one.
     pub tables: BTreeMap<&'static str, u64>,
     /// Wall-clock time.
     pub seconds: f64,
@@ -71,15 +71,15 @@ pub struct CompactReport {
     pub version: u64,
 }
 
-/// How often a commit is put behind those of other writers before it is given up.
+/// How often a commit is retried after commits of other writers.
 const COMMIT_ATTEMPTS: usize = 10;
 
 /// Merges the small segments of `lake`, and the files of its small tables.
 ///
 /// # Errors
-/// [`EngineError::Conflict`] if another writer took away what was being merged;
-/// [`EngineError::Interrupted`]; whatever the system says. The lake is then as after the last group
-/// of segments that was merged.
+/// [`EngineError::Conflict`] if another writer removed what was being merged;
+/// [`EngineError::Interrupted`]; errors of the system. The lake is then as after the last merged
+/// group of segments.
 pub async fn compact(
     lake: &mut Lake,
     options: &CompactOptions,
@@ -100,8 +100,8 @@ pub async fn compact(
         .sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
     for group in groups {
-        // One commit for each group: what is merged stays merged, and no file lies about for long
-        // without being named.
+        // One commit for each group: merged groups stay merged, and no file is unreferenced for
+        // long.
         let change = merge_group(lake, group, options, &progress).await?;
         let before = change.removed.iter().map(|file| file.rows).sum::<u64>();
         report.rows += before;
@@ -136,8 +136,8 @@ pub async fn compact(
     Ok(report)
 }
 
-/// Merges the segments of `group` and puts the new ones at their places; the change makes them part
-/// of the lake.
+/// Merges the segments of `group`, and publishes the new ones. Committing the returned change makes
+/// them part of the lake.
 async fn merge_group(
     lake: &Lake,
     group: Vec<Segment>,
@@ -155,7 +155,7 @@ async fn merge_group(
     let bytes: u64 = group.iter().map(|segment| segment.file.size).sum();
     let sealed = group.iter().any(|segment| segment.id.is_sealed());
     let keys = (sealed, lake.keys().cloned());
-    let mut merge = Merge::new(readers, keys, options.threads, Arc::clone(progress))
+    let mut merge = SegmentMerge::new(readers, keys, options.threads, Arc::clone(progress))
         .file("can't merge", "segments")?;
     let mut written = 0;
     for wanted in plan::sizes(rows, options.target_rows) {
@@ -190,7 +190,8 @@ async fn merge_group(
             cause,
         });
     }
-    // Rows that nobody can read any more are no rows, but the table has fewer than before.
+    // Rows that can't be decrypted any more don't count as rows, but the table has fewer than
+    // before.
     change.changes_rows = merge.dropped() > 0;
     change
         .removed

@@ -1,13 +1,13 @@
-//! Which segments are merged with which.
+//! The choice of segments to merge.
 
 use crate::lake::Segment;
 use crate::segment::ROW_GROUP_ROWS;
 
-/// Segments that are merged at a time: each has some MiB of pages open.
+/// Segments that are merged at a time. Each has some MiB of pages open.
 const FAN_IN: usize = 48;
 
-/// The small segments in groups to merge. A segment is small below half of `target_rows`, so a row
-/// is written again a logarithmic number of times in its life.
+/// Returns the small segments in groups to merge. A segment is small below half of `target_rows`,
+/// so a row is rewritten a logarithmic number of times.
 pub(super) fn groups(segments: &[Segment], target_rows: u64) -> Vec<Vec<Segment>> {
     let is_small = |segment: &&Segment| segment.file.rows < target_rows / 2;
     let (sealed, open): (Vec<_>, Vec<_>) = segments
@@ -15,7 +15,7 @@ pub(super) fn groups(segments: &[Segment], target_rows: u64) -> Vec<Vec<Segment>
         .filter(is_small)
         .cloned()
         .partition(|segment| segment.id.is_sealed());
-    // Sealed rows stand among sealed rows only.
+    // Encrypted segments are merged with encrypted segments only.
     [open, sealed]
         .iter()
         .flat_map(|small| chunks(small))
@@ -31,8 +31,8 @@ fn chunks(small: &[Segment]) -> Vec<Vec<Segment>> {
         .collect()
 }
 
-/// The rows of each segment that `rows` rows are written to: about equal, whole row groups but for
-/// the last.
+/// Returns the rows of each segment to which `rows` rows are written: about equal, and whole row
+/// groups except for the last segment.
 pub(super) fn sizes(rows: u64, target_rows: u64) -> Vec<u64> {
     let segments = rows.div_ceil(target_rows.max(1)).max(1);
     let group = ROW_GROUP_ROWS as u64;

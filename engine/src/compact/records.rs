@@ -13,10 +13,10 @@ use crate::segment::{RecordWriter, SegmentId, SegmentReader};
 /// Rows that are copied at a time.
 const BATCH_ROWS: usize = 1_024;
 
-/// Makes one file of those of `table`, if there are at least `least`; answers how many there were.
+/// Merges the files of `table`, if there are at least `least`. Returns how many there were.
 pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>> {
     let mut removed = table.files()?;
-    // What is sealed doesn't stand beside what isn't.
+    // Encrypted files aren't merged with plain ones.
     let sealed = removed
         .iter()
         .filter(|file| is_sealed_file(&file.name))

@@ -5,7 +5,7 @@ use std::fmt;
 use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, to_json};
 use serde::Serialize;
 
-use crate::policy::{Mode, Policy};
+use crate::policy::{Policy, PolicyMode};
 
 macro_rules! reasons {
     ($($variant:ident $name:literal $doc:literal;)*) => {
@@ -157,7 +157,8 @@ pub struct ExemptionRules<'a> {
 impl ExemptionRules<'_> {
     /// Returns the exemption that `grain` itself states, the strongest first.
     pub fn exemption_of(&self, grain: &Grain<'_>) -> Option<Exemption> {
-        let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
+        let is_held =
+            Policy::of(grain).effective((self.now / 1000).max(0) as u64) == PolicyMode::Hold;
         if is_held
             || grain.tags().any(|tag| tag == HOLD_TAG)
             || grain.domain_field("legal:hold_ref").is_some()
@@ -251,7 +252,7 @@ impl ExemptionRules<'_> {
 #[cfg(test)]
 mod tests {
     use gristmill_schemas::grain::{
-        DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Mode as Reading, Payload, encode_json,
+        DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Payload, PolicyMode as Reading, encode_json,
     };
     use gristmill_schemas::json::Json;
 

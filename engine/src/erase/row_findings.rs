@@ -18,7 +18,7 @@ use super::request::SubjectRequest;
 use super::survey::FoundGrain;
 use crate::index::Watchlist;
 use crate::lake::{address_at, text_at, texts};
-use crate::policy::{Mode, Policy};
+use crate::policy::{Policy, PolicyMode};
 use crate::text::with_grain_if_any;
 
 /// Identity of a session or a run. Ids are scoped by field and namespace.
@@ -294,7 +294,7 @@ impl RowScanner {
         let policy = Policy::of(grain);
         let reaches_derived = policy.scope.reaches_derived();
         let reaches_lineage = policy.scope.reaches_lineage();
-        let is_held = policy.effective((self.now / 1000).max(0) as u64) == Mode::Hold;
+        let is_held = policy.effective((self.now / 1000).max(0) as u64) == PolicyMode::Hold;
         if is_held && (reaches_derived || reaches_lineage) {
             out.protecting.extend(address().map(|address| Protection {
                 address,

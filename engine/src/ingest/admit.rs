@@ -28,8 +28,8 @@ use super::morsel::{AdmittedSource, SourceContent, TranscriptExtras};
 use super::sources::SourceInfo;
 use crate::error::{Context, Result};
 use crate::lake::{
-    Ledger, MAX_SOURCE_BYTES, Progress, RejectBytes, RejectContext, RejectPosition, RejectReason,
-    WHOLE_SOURCE,
+    Ledger, MAX_SOURCE_BYTES, ReadPosition, RejectBytes, RejectContext, RejectPosition,
+    RejectReason, WHOLE_SOURCE,
 };
 
 /// The outcome of admitting a source.
@@ -227,7 +227,7 @@ impl Admitter {
     /// the kind in an earlier run.
     fn without_kind(&self, uri: String, bytes: &SourceBytes, digests: SourceDigests) -> Admission {
         let reason = SourceKind::explain_unsupported(bytes, &uri);
-        let taken = self.ledger.taken(&digests.id);
+        let taken = self.ledger.entry(&digests.id);
         let kind = taken.and_then(|taken| taken.kind);
         let info = SourceInfo {
             uri,
@@ -235,7 +235,7 @@ impl Admitter {
             kind,
             size: bytes.len() as u64,
         };
-        match taken.is_some_and(|taken| taken.progress == Progress::Complete) && !self.again {
+        match taken.is_some_and(|taken| taken.progress == ReadPosition::Complete) && !self.again {
             true => Admission::AlreadyIngested(info),
             false => Admission::Unsupported {
                 info: SourceInfo { kind: None, ..info },
@@ -247,7 +247,7 @@ impl Admitter {
     /// Returns the first grain to read of a source of `kind`, and whether it is read again. `None`
     /// if the lake contains all of it.
     pub(super) fn resume_point(&self, id: &str, kind: SourceKind) -> Option<(u64, RetryMode)> {
-        let Some(taken) = self.ledger.taken(id) else {
+        let Some(taken) = self.ledger.entry(id) else {
             // A source that brought no grain has no entry, but may have rows in `rejects`.
             let retry = match self.refused.contains(id) {
                 true => RetryMode::Restart,
@@ -257,19 +257,19 @@ impl Admitter {
         };
         let same_kind = taken.kind.is_none_or(|known| known == kind);
         match taken.progress {
-            Progress::Complete if same_kind && self.again => Some((0, RetryMode::KeepProgress)),
-            Progress::Complete if self.again => Some((0, RetryMode::Restart)),
-            Progress::Complete if !same_kind && self.kind.is_some() => {
+            ReadPosition::Complete if same_kind && self.again => Some((0, RetryMode::KeepProgress)),
+            ReadPosition::Complete if self.again => Some((0, RetryMode::Restart)),
+            ReadPosition::Complete if !same_kind && self.kind.is_some() => {
                 Some((0, RetryMode::Restart))
             }
-            Progress::Complete if holds_grains(kind) && self.retried.contains(id) => {
+            ReadPosition::Complete if holds_grains(kind) && self.retried.contains(id) => {
                 Some((0, RetryMode::KeepProgress))
             }
-            Progress::Complete => None,
-            Progress::Next(next) if same_kind && next > 0 && !self.again => {
+            ReadPosition::Complete => None,
+            ReadPosition::Next(next) if same_kind && next > 0 && !self.again => {
                 Some((next, RetryMode::No))
             }
-            Progress::Next(_) => Some((0, RetryMode::Restart)),
+            ReadPosition::Next(_) => Some((0, RetryMode::Restart)),
         }
     }
 

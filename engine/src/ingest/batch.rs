@@ -1,4 +1,4 @@
-//! A batch: so many grains, in the order of the input, that make one segment.
+//! A batch: the grains that become one segment, in the order of the input.
 
 use std::collections::HashMap;
 
@@ -11,30 +11,30 @@ use gristmill_schemas::lifecycle::claims_of;
 use super::morsel::{AdmittedSource, Morsel};
 use super::sources::{FinishedSource, SourceInfo};
 
-/// When a batch is full.
+/// The size at which a batch is full.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchLimits {
     pub(super) grains: usize,
     pub(super) bytes: usize,
 }
 
-/// Input that goes into one segment, and what else is committed with it.
+/// Input that becomes one segment, and what else is committed with it.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) morsels: Vec<Morsel>,
     grains: usize,
     bytes: usize,
-    /// Damage outside of grains.
+    /// Rejects that aren't grains: sources, lines, and damage between grains.
     pub(super) rejects: Vec<RejectRow>,
     /// Lifecycle state of sources that end in this batch.
     pub(super) states: Vec<StateRow>,
     /// Where the sources of these states were read from, by their ids.
     pub(super) uris: HashMap<String, String>,
-    /// How far each source is read when this batch is committed.
+    /// How far each source has been read when this batch is committed.
     pub(super) progress: Vec<SourceProgress>,
     /// Sources that end in this batch.
     pub(super) ended: Vec<FinishedSource>,
-    /// What became of sources that aren't read.
+    /// Rows of `sources` for sources that aren't read.
     pub(super) listed: Vec<SourceRow>,
 }
 
@@ -44,21 +44,21 @@ pub(super) struct SourceProgress {
     pub(super) source_id: String,
     /// The kind that it is read as.
     pub(super) kind: Option<SourceKind>,
-    /// The next grain to read, if the batch has grains of it.
+    /// The next grain to read, if the batch contains grains of it.
     pub(super) next: Option<u64>,
 }
 
-/// Sources that aren't read, of which a batch lists at most so many.
+/// Maximum number of unread sources that a batch lists.
 const LISTED_SOURCES: usize = 1 << 13;
 
 impl Batch {
-    /// True if it holds nothing to commit.
+    /// Returns true if there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
         let is_listed = self.listed.is_empty() && self.ended.is_empty();
         is_listed && self.morsels.is_empty() && self.rejects.is_empty() && self.states.is_empty()
     }
 
-    /// How many grains still fit; 0 if it is full.
+    /// Returns how many grains still fit; 0 if the batch is full.
     pub(super) fn room(&self, limits: BatchLimits) -> usize {
         if self.bytes >= limits.bytes || self.listed.len() >= LISTED_SOURCES {
             0
@@ -67,7 +67,7 @@ impl Batch {
         }
     }
 
-    /// Adds a morsel; its source is then read up to the morsel's end.
+    /// Adds a morsel. Its source has then been read up to the morsel's end.
     pub(super) fn add(&mut self, morsel: Morsel) {
         self.grains += morsel.len();
         self.bytes += morsel.bytes;
@@ -76,8 +76,8 @@ impl Batch {
         self.morsels.push(morsel);
     }
 
-    /// Notes that `source`, which was read from its grain `first` on, is read to its end. Its entry
-    /// in the ledger stays as it is if `keeps_entry` says so.
+    /// Records that `source`, which was read from its grain `first` on, has been read to its end.
+    /// With `keeps_entry` its entry in the ledger isn't changed.
     pub(super) fn complete(
         &mut self,
         source: &AdmittedSource,
@@ -95,14 +95,14 @@ impl Batch {
             .push(FinishedSource::of(source, first, keeps_entry));
     }
 
-    /// Notes that a source as a whole is refused.
+    /// Records that a source was rejected as a whole.
     pub(super) fn complete_rejected(&mut self, info: SourceInfo, reject: RejectRow) {
         self.ended
             .push(FinishedSource::rejected(info, reject.message.clone()));
         self.rejects.push(reject);
     }
 
-    /// Changes how far `source` is read. Sources are read one after another.
+    /// Changes how far `source` has been read. Sources are read one after another.
     fn reach(&mut self, source: &AdmittedSource, change: impl FnOnce(&mut SourceProgress)) {
         match self
             .progress
@@ -123,8 +123,7 @@ impl Batch {
     }
 }
 
-/// The lifecycle events that a manifest's entry stands for (§11.7); those without an instant are of
-/// `now`.
+/// Returns the lifecycle events of a manifest's entry (§11.7). Events without a time are of `now`.
 fn states_of<'a>(
     address: &'a ContentAddress,
     state: &IndexState,

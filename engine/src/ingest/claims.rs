@@ -1,14 +1,14 @@
-//! What a container's manifest claims of the lifecycle of grains, judged by the gate (§23): an
-//! import is no way around it.
+//! Claims of a container's manifest about the lifecycle of grains, judged by the gate (§23): an
+//! import can't bypass it.
 //!
-//! A claim that takes a grain out of what is current or trusted is judged as the act that it tells
-//! of. A supersession is proposed by the superseding grain itself, with the signature,
-//! justification and authorizations that it carries; where that grain isn't known, and for an end
-//! or a retraction, nobody stands behind the claim, so that only unprotected grains obey. A claim
-//! that is denied is set aside in `rejects` with the reason, and changes nothing.
+//! A claim that takes a grain out of what is current or trusted is judged as the act that it
+//! claims. A supersession is proposed by the superseding grain itself, with its signature,
+//! justification and authorizations. If that grain isn't known, and for an expiry or a retraction,
+//! the claim has no author, so it only applies to unprotected grains. A denied claim goes to
+//! `rejects` with the reason, and changes nothing.
 //!
-//! A dry run can't read what it only pretended to write, so that of an earlier batch it knows no
-//! more than the addresses. Claims that rest on such grains aren't judged and count as permitted.
+//! A dry run can't read what it would have written: of earlier batches it knows only the addresses.
+//! Claims that depend on such grains aren't judged and count as permitted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,19 +28,21 @@ use crate::lake::{
     KnownAddresses, Lake, LakeFile, MANIFEST, RejectBytes, RejectContext, RejectPosition,
     RejectReason, WHOLE_SOURCE, address_at, texts,
 };
-use crate::policy::{Act, FactCache, Facts, Gate, HOPS, Known, Proposal, Requester};
+use crate::policy::{Act, FactCache, FactSource, Gate, GrainFacts, HOPS, Proposal, Requester};
 
 /// Claims that were judged.
 #[derive(Debug, Default)]
 pub(super) struct JudgedClaims {
-    /// Those that hold.
+    /// Claims that the gate permits.
     pub(super) permitted: Vec<StateRow>,
-    /// The others, with why.
+    /// Denied claims with the reason.
     pub(super) denied: Vec<(StateRow, GrainError)>,
 }
 
-/// Judges `claims`, which came with the grains of `batch`, for `lake` at `now` (microseconds since
-/// 1970).
+/// Judges `claims`, which came with the grains of `batch`, at `now` (microseconds since 1970).
+///
+/// # Errors
+/// Errors of reading the lake.
 pub(super) async fn judge(
     lake: &Lake,
     known: &KnownAddresses,
@@ -83,7 +85,7 @@ pub(super) async fn judge(
         known: &ground,
     };
     let is_out_of_sight =
-        |address: &ContentAddress| known.is_pretended(address) && !batch.contains(address);
+        |address: &ContentAddress| known.is_dry_run(address) && !batch.contains(address);
     let judge = |claimed: ClaimedAct| match claimed.rests_on().any(is_out_of_sight) {
         true => Ok(()),
         false => gate
@@ -99,7 +101,7 @@ pub(super) async fn judge(
     Ok(judged)
 }
 
-/// True if the claim takes a grain out of what is current or trusted.
+/// Returns true if the claim takes a grain out of what is current or trusted.
 fn invalidates(claim: &StateRow) -> bool {
     match claim.event {
         LifecycleEvent::Superseded | LifecycleEvent::Expired => true,
@@ -111,7 +113,7 @@ fn invalidates(claim: &StateRow) -> bool {
     }
 }
 
-/// The grain that a claimed supersession names.
+/// Returns the new grain of a claimed supersession, or `None` for other claims.
 pub(super) fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
     claim
         .value
@@ -121,7 +123,7 @@ pub(super) fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
         .ok()
 }
 
-/// What a claim tells of, as the gate wants to know it.
+/// A claim as an act for the gate.
 struct ClaimedAct {
     target: ContentAddress,
     /// The superseding grain, known or not.
@@ -131,7 +133,7 @@ struct ClaimedAct {
 }
 
 impl ClaimedAct {
-    /// `bytes_of` knows the delivered bytes of superseding grains.
+    /// Parses a claim. `bytes_of` returns the delivered bytes of superseding grains.
     fn read<'b>(
         claim: &StateRow,
         bytes_of: impl Fn(&ContentAddress) -> Option<&'b [u8]>,
@@ -163,7 +165,7 @@ impl ClaimedAct {
         })
     }
 
-    /// The grains without which it can't be judged.
+    /// Returns the grains without which the act can't be judged.
     fn rests_on(&self) -> impl Iterator<Item = &ContentAddress> {
         let evidence = match &self.act {
             Act::Supersede(successor) => &*successor.evidence,
@@ -175,9 +177,8 @@ impl ClaimedAct {
     }
 }
 
-/// The facts that the gate needs for the claims that were `read`: those of the targets, of what the
-/// superseding grains name, and of their ancestors, from the lake and, where it doesn't have them,
-/// from the batch.
+/// Looks up the facts about the targets, the grains that superseding grains name, and their
+/// ancestors: from the lake, or from the batch if the lake doesn't contain a grain.
 async fn ground(
     lake: &Lake,
     known: &KnownAddresses,
@@ -200,7 +201,7 @@ async fn ground(
             if ground.facts(&address).is_some() || outside.contains(&address) {
                 continue;
             }
-            // What the lake knows of a grain is more than the grain itself says.
+            // The lake has more facts about a grain than the grain itself.
             let fresh = if known.find(&address).is_some() {
                 None
             } else {
@@ -218,7 +219,7 @@ async fn ground(
         }
     }
     ground.look_up(lake, known, outside, &targets).await?;
-    // What is claimed to supersede does so for the grains that come after it in the chain.
+    // Claimed supersessions count for the grains that follow in the chain.
     for ClaimedAct {
         target, successor, ..
     } in acts()
@@ -230,14 +231,14 @@ async fn ground(
     Ok(ground)
 }
 
-fn facts(delivered: &[u8]) -> Option<Facts> {
+fn facts(delivered: &[u8]) -> Option<GrainFacts> {
     let delivery = Delivery::open(delivered).ok()?;
     let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).ok()?;
     let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
-    Some(Facts::of(&grain, Vec::new()))
+    Some(GrainFacts::of(&grain, Vec::new()))
 }
 
-/// The delivered bytes of those of `wanted` that the lake has.
+/// Returns the delivered bytes of those of `wanted` that the lake contains.
 async fn delivered(
     lake: &Lake,
     known: &KnownAddresses,

@@ -16,7 +16,7 @@ use super::plan::OutcomeCounts;
 use super::proven_batch::ProvenBatch;
 use super::run::{COMMIT_ATTEMPTS, IngestRun};
 use crate::error::{Context, Result};
-use crate::lake::{Change, KnownAddresses, Lake, Progress, Taken, transaction_name};
+use crate::lake::{Change, KnownAddresses, Lake, LedgerEntry, ReadPosition, transaction_name};
 use crate::segment::WrittenSegment;
 
 /// The result of a commit.
@@ -152,8 +152,8 @@ impl IngestRun<'_> {
             .filter(|reached| held.contains(reached.source_id.as_str()))
             .filter(|reached| !self.retried.keeps_entry(&reached.source_id));
         let complete = |kind| {
-            Taken {
-                progress: Progress::Complete,
+            LedgerEntry {
+                progress: ReadPosition::Complete,
                 kind,
             }
             .to_version()

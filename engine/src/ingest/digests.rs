@@ -1,9 +1,9 @@
-//! The hashes of a source: what names it, and what proves a container.
+//! The digests of a source: its id, and the hash that a container's footer must match.
 //!
-//! A long transcript is one source, and nothing can be done with it before it is known whether the
-//! lake has it. So it is hashed on several threads, which BLAKE3 allows: its hash is that of a
-//! tree, and subtrees don't depend on each other. The crate's own way to do so takes all of rayon's
-//! common threads, whatever number the user has set.
+//! A long transcript is one source, and nothing can be done before it is known whether the lake
+//! contains it. So it is hashed on several threads: BLAKE3 is a tree hash with independent
+//! subtrees. The crate's own parallel mode would use all threads of rayon's global pool, whatever
+//! number the user has set.
 
 use std::ops::Range;
 use std::thread;
@@ -18,10 +18,10 @@ use sha2::{Digest, Sha256};
 
 use crate::hash::sha256_each;
 
-/// Bytes below which a second thread isn't worth its start.
+/// Sources up to this size in bytes are hashed on one thread.
 const ALONE_BYTES: usize = 4 << 20;
 
-/// The hashes of a source.
+/// The digests of a source.
 pub(super) struct SourceDigests {
     /// BLAKE3 of all bytes, in hex.
     pub(super) id: String,
@@ -30,7 +30,8 @@ pub(super) struct SourceDigests {
 }
 
 impl SourceDigests {
-    /// Of a source that is no container, on at most `wanted` threads; 0 for one per core.
+    /// Computes the digests of a source that isn't a container, on at most `wanted` threads; 0 for
+    /// one per core.
     pub(super) fn of(bytes: &SourceBytes, wanted: usize) -> SourceDigests {
         SourceDigests {
             id: blake3_of(bytes, threads(wanted)).to_hex().to_string(),
@@ -38,8 +39,8 @@ impl SourceDigests {
         }
     }
 
-    /// Of each of `sources` whose bytes are known, beside its kind. Containers are hashed on this
-    /// thread, their footers side by side.
+    /// Computes the digests of each of `sources` that could be read, and returns them with its
+    /// kind. Containers are hashed on this thread, their footers interleaved.
     pub(super) fn of_each(
         sources: &[Option<(&SourceBytes, Option<SourceKind>)>],
         wanted: usize,
@@ -67,15 +68,15 @@ impl SourceDigests {
     }
 }
 
-/// How many of so many sources each of `wanted` threads, 0 for one per core, hashes together: two
-/// if every thread has as many. Two long messages side by side take little more time than one
-/// ([`crate::hash`]), but more than on a core each.
+/// Returns how many of `sources` sources each of `wanted` threads (0 for one per core) hashes at a
+/// time: two if every thread has as many. Two interleaved SHA-256 hashes take little more time than
+/// one ([`crate::hash`]), but more than on a core each.
 pub(crate) fn sources_per_thread(sources: usize, wanted: usize) -> usize {
     (sources / threads(wanted)).clamp(1, 2)
 }
 
-/// SHA-256 of what stands before the footer of each container: side by side, unless one of them is
-/// too large to stay in memory meanwhile.
+/// Computes SHA-256 of the bodies of containers: interleaved, unless one of them is too large to
+/// stay in memory.
 pub(crate) fn container_footers(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]> {
     if containers.len() < 2
         || !containers
@@ -96,19 +97,19 @@ pub(crate) fn container_footers(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_
     footers
 }
 
-/// SHA-256 of what stands before the footer of `container`.
+/// Computes SHA-256 of the body of `container`, before its footer.
 pub(crate) fn footer_of(container: &SourceBytes) -> [u8; FOOTER_LENGTH] {
     let mut footer = Sha256::new();
     container.for_each_chunk(0..body_length(container), |part| footer.update(part));
     footer.finalize().into()
 }
 
-/// Bytes before the footer.
+/// Returns the number of bytes before the footer.
 fn body_length(container: &[u8]) -> usize {
     container.len().saturating_sub(FOOTER_LENGTH)
 }
 
-/// BLAKE3 of `bytes` on so many threads.
+/// Computes BLAKE3 of `bytes` on `threads` threads.
 fn blake3_of(bytes: &SourceBytes, threads: usize) -> blake3::Hash {
     if threads < 2 || bytes.len() <= ALONE_BYTES {
         let mut hasher = blake3::Hasher::new();
@@ -119,7 +120,7 @@ fn blake3_of(bytes: &SourceBytes, threads: usize) -> blake3::Hash {
     merge_subtrees_root(&left, &right, Mode::Hash)
 }
 
-/// The two subtrees of the bytes in `range`, which are more than one chunk of BLAKE3.
+/// Returns the two subtrees of the bytes in `range`, which are more than one chunk of BLAKE3.
 fn children(
     bytes: &SourceBytes,
     range: Range<usize>,

@@ -1,8 +1,8 @@
-//! What rows are sorted by before their time, each text once.
+//! Interning of the first parts of sort keys.
 //!
-//! Sort keys name whose a grain is and what it is about
-//! (`gristmill_schemas::columns::split_sort_key`). Many grains share that, so a grain keeps a
-//! number in its place: the rows of a batch stay small, and comparing them touches no text.
+//! A sort key begins with the person and topic of a grain
+//! (`gristmill_schemas::columns::split_sort_key`). Many grains share that part, so a grain stores a
+//! number instead: the rows of a batch stay small, and comparing them accesses no text.
 
 use std::hash::BuildHasher;
 
@@ -10,80 +10,80 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rayon::prelude::*;
 
-/// Bytes of a text for which room is made.
-const USUAL_BYTES: usize = 48;
+/// Bytes that are reserved for a key.
+const KEY_BYTES: usize = 48;
 
-/// Texts by numbers, in the order in which they were met.
+/// Keys by their numbers, in the order of their first use.
 #[derive(Debug, Default)]
 pub(super) struct InternedKeys {
-    /// The texts, one after another.
+    /// The keys, concatenated.
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each key in `bytes`.
     ends: Vec<usize>,
 }
 
-/// Gives texts their numbers.
+/// Assigns numbers to keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyInterner {
-    persons: InternedKeys,
+    keys: InternedKeys,
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 impl KeyInterner {
-    /// None yet, with room for those of so many grains: some share one, and few names are long.
-    pub(super) fn of_grains(grains: usize) -> KeyInterner {
+    /// Returns an empty interner with capacity for the keys of `grains` grains: some share a key,
+    /// and few keys are long.
+    pub(super) fn with_capacity(grains: usize) -> KeyInterner {
         let room = grains / 2;
-        let persons = InternedKeys {
-            bytes: Vec::with_capacity(room * USUAL_BYTES),
+        let keys = InternedKeys {
+            bytes: Vec::with_capacity(room * KEY_BYTES),
             ends: Vec::with_capacity(room),
         };
         KeyInterner {
-            persons,
+            keys,
             numbers: HashTable::with_capacity(room),
             hasher: DefaultHashBuilder::default(),
         }
     }
 
-    /// The number of `person`, a new one if it wasn't met before.
-    pub(super) fn number(&mut self, person: &[u8]) -> u32 {
+    /// Returns the number of `key`, which is new if the key is.
+    pub(super) fn intern(&mut self, key: &[u8]) -> u32 {
         let KeyInterner {
-            persons,
+            keys,
             numbers,
             hasher,
         } = self;
-        let is_it = |number: &u32| persons.text(*number) == person;
-        let rehash = |number: &u32| hasher.hash_one(persons.text(*number));
-        match numbers.entry(hasher.hash_one(person), is_it, rehash) {
+        let is_it = |number: &u32| keys.key(*number) == key;
+        let rehash = |number: &u32| hasher.hash_one(keys.key(*number));
+        match numbers.entry(hasher.hash_one(key), is_it, rehash) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(free) => {
-                let number = persons.ends.len() as u32;
+                let number = keys.ends.len() as u32;
                 free.insert(number);
-                persons.bytes.extend(person);
-                persons.ends.push(persons.bytes.len());
+                keys.bytes.extend(key);
+                keys.ends.push(keys.bytes.len());
                 number
             }
         }
     }
 
-    /// The texts, when no more come. They take no more room than they need, because a batch keeps
-    /// those of all its morsels.
-    pub(super) fn end(mut self) -> InternedKeys {
-        self.persons.bytes.shrink_to_fit();
-        self.persons.ends.shrink_to_fit();
-        self.persons
+    /// Returns the keys, without spare capacity: a batch holds those of all its morsels.
+    pub(super) fn finish(mut self) -> InternedKeys {
+        self.keys.bytes.shrink_to_fit();
+        self.keys.ends.shrink_to_fit();
+        self.keys
     }
 }
 
 impl InternedKeys {
-    /// All texts, in the order of their numbers.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.ends.len() as u32).map(|number| self.text(number))
+    /// Returns all keys, in the order of their numbers.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len() as u32).map(|number| self.key(number))
     }
 
-    /// For each number its place in the order of the texts.
+    /// Returns the rank of each number in the order of the keys.
     pub(super) fn ranks(&self) -> Vec<u32> {
-        let mut sorted: Vec<(&[u8], u32)> = self.texts().zip(0..).collect();
+        let mut sorted: Vec<(&[u8], u32)> = self.keys().zip(0..).collect();
         sorted.par_sort_unstable();
         let mut ranks = vec![0; sorted.len()];
         for (rank, (_, number)) in sorted.into_iter().enumerate() {
@@ -92,7 +92,7 @@ impl InternedKeys {
         ranks
     }
 
-    fn text(&self, number: u32) -> &[u8] {
+    fn key(&self, number: u32) -> &[u8] {
         let number = number as usize;
         let start = number
             .checked_sub(1)
@@ -111,17 +111,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_one_number_and_ranks_are_in_the_order_of_texts() {
-        let mut numbering = KeyInterner::default();
-        let told: Vec<u32> = ["b", "", "a", "b", "ab", ""]
-            .map(|text| numbering.number(text.as_bytes()))
+    fn equal_keys_share_a_number_and_ranks_are_in_key_order() {
+        let mut interner = KeyInterner::default();
+        let numbers_of: Vec<u32> = ["b", "", "a", "b", "ab", ""]
+            .map(|text| interner.intern(text.as_bytes()))
             .into();
-        assert_eq!(told, [0, 1, 2, 0, 3, 1]);
-        let persons = numbering.end();
+        assert_eq!(numbers_of, [0, 1, 2, 0, 3, 1]);
+        let keys = interner.finish();
         assert_eq!(
-            persons.texts().collect::<Vec<_>>(),
+            keys.keys().collect::<Vec<_>>(),
             [&b"b"[..], b"", b"a", b"ab"]
         );
-        assert_eq!(persons.ranks(), [3, 0, 1, 2]);
+        assert_eq!(keys.ranks(), [3, 0, 1, 2]);
     }
 }

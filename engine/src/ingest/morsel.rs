@@ -1,4 +1,4 @@
-//! Cutting a source into morsels: runs of grains that one core proves at a time.
+//! Morsels: runs of grains of one source that one core proves at a time.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use gristmill_schemas::error::GrainError;
 use super::sources::SourceInfo;
 use crate::lake::{MAX_DAMAGE_BYTES, RejectBytes, RejectContext, RejectPosition, RejectReason};
 
-/// Grains of a morsel at most.
+/// Maximum number of grains of a morsel.
 const MORSEL_GRAINS: usize = 8_192;
 
-/// Bytes of a morsel from which on it is closed.
+/// A morsel is closed when it has so many bytes.
 const MORSEL_BYTES: usize = 4 << 20;
 
 /// A source that was admitted.
@@ -27,46 +27,45 @@ pub(crate) struct AdmittedSource {
     pub(crate) id: String,
     /// Where it was read from.
     pub(crate) uri: String,
-    /// How its grains are kept.
+    /// Its grains.
     pub(crate) content: SourceContent,
-    /// What a transcript tells beside its grains.
+    /// What a transcript contains besides its grains.
     pub(crate) extras: TranscriptExtras,
-    /// What is listed of it.
+    /// Its data for the table `sources`.
     pub(crate) info: SourceInfo,
-    /// True if its reader understood it whether or not it brings a grain: another source may bring
-    /// them.
+    /// True if its reader found messages in it, even if another source brings their grains.
     pub(crate) has_messages: bool,
 }
 
-/// What a transcript tells beside its grains, and no blob can say of itself.
+/// What a transcript contains besides its grains, and what isn't in their blobs.
 #[derive(Debug, Default)]
 pub(crate) struct TranscriptExtras {
-    /// Lines that were refused before there were grains.
+    /// Lines that were rejected before there were grains.
     pub(crate) rejected: Vec<RejectRow>,
-    /// What its grains are made of.
+    /// Counts of what its grains were made of.
     pub(crate) counts: GrainCounts,
-    /// Which grains take the place of others of the same transcript. All of them are made here and
-    /// have no policy that could forbid it.
+    /// Grains that supersede others of the same transcript. All of them are created by the ingest
+    /// and have no policy that could forbid it.
     pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
-    /// What else is known of the lifecycle of its grains.
+    /// The other lifecycle state of its grains.
     pub(crate) states: Vec<(ContentAddress, IndexState)>,
 }
 
-/// How a source keeps its grains.
+/// The grains of a source.
 #[derive(Debug)]
 pub(crate) enum SourceContent {
     /// In a container.
     Container(Container<SourceBytes>),
-    /// In frames, one after another.
+    /// In consecutive frames.
     Frames(SourceBytes),
-    /// As the only one.
+    /// A single grain.
     Blob(SourceBytes),
-    /// In frames of a sealed file, of which a window is open at a time.
+    /// In frames of an encrypted file, of which one window at a time is decrypted.
     SealedFrames(Box<SealedFile>),
 }
 
 impl AdmittedSource {
-    /// A source alone, whose grains are kept as `content` says.
+    /// Returns a source with the grains of `content`.
     pub(crate) fn new(
         info: SourceInfo,
         content: SourceContent,
@@ -83,7 +82,7 @@ impl AdmittedSource {
         }
     }
 
-    /// Bytes of the source.
+    /// Returns the size of the source in bytes.
     pub(crate) fn length(&self) -> u64 {
         match &self.content {
             SourceContent::SealedFrames(file) => file.len() as u64,
@@ -91,7 +90,7 @@ impl AdmittedSource {
         }
     }
 
-    /// The bytes, if they lie open.
+    /// Returns the bytes, unless they are encrypted.
     fn bytes(&self) -> Option<&SourceBytes> {
         match &self.content {
             SourceContent::Container(container) => Some(container.file()),
@@ -100,7 +99,7 @@ impl AdmittedSource {
         }
     }
 
-    /// The container, if it is one.
+    /// Returns the container, if it is one.
     pub(crate) fn container(&self) -> Option<&Container<SourceBytes>> {
         match &self.content {
             SourceContent::Container(container) => Some(container),
@@ -110,7 +109,7 @@ impl AdmittedSource {
         }
     }
 
-    /// The lifecycle state that came with the source.
+    /// Returns the lifecycle state that came with the source.
     pub(crate) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
         let manifest = self.container().and_then(Container::manifest);
         let told = self
@@ -129,20 +128,20 @@ impl AdmittedSource {
 #[derive(Debug, Clone)]
 pub(crate) struct Morsel {
     pub(crate) source: Arc<AdmittedSource>,
-    /// The place of the first grain in the source.
+    /// The number of the first grain in the source.
     pub(crate) first: u64,
     items: GrainRanges,
-    /// Bytes of all its grains.
+    /// The size of all its grains in bytes.
     pub(crate) bytes: usize,
 }
 
 #[derive(Debug, Clone)]
 enum GrainRanges {
-    /// These grains of the container.
+    /// Grains of the container, by their numbers.
     Numbers(Range<usize>),
-    /// These bytes of the source.
+    /// Ranges of bytes of the source.
     Extents(Vec<Range<usize>>),
-    /// These bytes of the source, of which a window that begins at `start` was opened.
+    /// Ranges of bytes of the source, of which a window that begins at `start` was decrypted.
     Opened {
         extents: Vec<Range<usize>>,
         window: Arc<[u8]>,
@@ -151,7 +150,7 @@ enum GrainRanges {
 }
 
 impl Morsel {
-    /// How many grains it has.
+    /// Returns the number of grains.
     pub(crate) fn len(&self) -> usize {
         match &self.items {
             GrainRanges::Numbers(numbers) => numbers.len(),
@@ -159,7 +158,7 @@ impl Morsel {
         }
     }
 
-    /// The delivered bytes of its grain `at`; empty beyond its end.
+    /// Returns the delivered bytes of grain `at`; empty beyond the end.
     pub(crate) fn item(&self, at: usize) -> &[u8] {
         let found = match (&self.source.content, &self.items) {
             (SourceContent::Container(container), GrainRanges::Numbers(numbers)) => {
@@ -183,7 +182,7 @@ impl Morsel {
         found.unwrap_or_default()
     }
 
-    /// Where its grain `at` lies in the source.
+    /// Returns the range of grain `at` in the source.
     pub(crate) fn extent(&self, at: usize) -> Option<Range<usize>> {
         match (&self.source.content, &self.items) {
             (SourceContent::Container(container), GrainRanges::Numbers(numbers)) => {
@@ -198,7 +197,7 @@ impl Morsel {
 }
 
 impl Drop for Morsel {
-    /// Its bytes won't be read again: they shouldn't count as memory of this process.
+    /// Releases the bytes, which aren't read again and shouldn't count as memory of this process.
     fn drop(&mut self) {
         if let (Some(first), Some(last)) =
             (self.extent(0), self.extent(self.len().saturating_sub(1)))
@@ -211,20 +210,20 @@ impl Drop for Morsel {
     }
 }
 
-/// What a source has next.
+/// The next part of a source.
 pub(crate) enum NextMorsel {
-    /// Some grains.
+    /// A run of grains.
     Morsel(Morsel),
-    /// Damage that hides whatever follows: where it begins, and what it is.
+    /// Damage that hides everything after it.
     Damage {
-        /// The place that the next grain would have had.
+        /// The number that the next grain would have.
         ordinal: u64,
-        /// Where in the source it begins.
+        /// Where in the source it begins, in bytes.
         offset: usize,
         /// What is wrong.
         error: GrainError,
     },
-    /// Nothing more.
+    /// The end of the source.
     End,
 }
 
@@ -238,7 +237,7 @@ pub(crate) struct MorselReader {
 }
 
 impl MorselReader {
-    /// The morsels of `source` from its grain `next` on.
+    /// Returns the morsels of `source` from its grain `next` on.
     pub(crate) fn new(source: Arc<AdmittedSource>, next: u64) -> Self {
         let mut morsels = MorselReader {
             source,
@@ -250,17 +249,17 @@ impl MorselReader {
         morsels
     }
 
-    /// The source.
+    /// Returns the source.
     pub(crate) fn source(&self) -> &Arc<AdmittedSource> {
         &self.source
     }
 
-    /// The place of the next grain in the source.
+    /// Returns the number of the next grain in the source.
     pub(crate) fn next_ordinal(&self) -> u64 {
         self.next
     }
 
-    /// Frames have no index: those that were read in an earlier run are passed over one by one.
+    /// Skips to grain `next`. Frames have no index, so they are skipped one by one.
     fn skip_to(&mut self, next: u64) {
         if let SourceContent::Frames(bytes) = &self.source.content {
             while self.next < next {
@@ -284,7 +283,7 @@ impl MorselReader {
         self.next = next;
     }
 
-    /// The next morsel, of at most `limit` grains.
+    /// Returns the next morsel, of at most `limit` grains.
     pub(crate) fn next(&mut self, limit: usize) -> NextMorsel {
         if self.ended {
             return NextMorsel::End;
@@ -341,7 +340,7 @@ impl MorselReader {
                     self.ended = true;
                     break;
                 }
-                // The grains before the damage are whole; the damage is told when they are through.
+                // The grains before the damage are sound. The damage is returned by the next call.
                 _ if !extents.is_empty() => break,
                 Ok(Frame::End) => return self.damage("bytes follow the end of the stream"),
                 Ok(Frame::Incomplete(_)) if self.offset == bytes.len() => {
@@ -365,8 +364,8 @@ impl MorselReader {
         self.morsel(GrainRanges::Extents(extents), total)
     }
 
-    /// Opens a window that holds a morsel, or one frame if that is longer. The frames were written
-    /// by this process, and the file lets nothing pass that was changed.
+    /// Decrypts a window with a morsel, or one frame if that is longer. The frames were written by
+    /// this process, and the file detects changes.
     fn sealed_frames(&mut self, file: &SealedFile, limit: usize) -> NextMorsel {
         let start = self.offset;
         let mut length = MORSEL_BYTES;
@@ -434,8 +433,7 @@ impl MorselReader {
 }
 
 impl AdmittedSource {
-    /// What goes to `rejects` for damage outside of grains: from `offset` on, up to
-    /// [`DAMAGE_BYTES`].
+    /// Returns the row of `rejects` for damage between grains, with the bytes from `offset` on.
     pub(crate) fn damage(
         &self,
         ordinal: u64,

@@ -204,7 +204,7 @@ impl IngestRun<'_> {
             rows,
             outcomes,
         } = self.job().start(move |job| job.dry_run(&proven)).await?;
-        self.known.pretend(index);
+        self.known.add_dry_run(index);
         self.report.count_left_out(&outcomes);
         self.report.grains_written += rows;
         Ok(())

@@ -1,4 +1,4 @@
-//! Planning a segment: which grains are new, and in which order they stand.
+//! Planning a segment: which grains are new, and in which order they are stored.
 
 use rayon::prelude::*;
 
@@ -9,25 +9,25 @@ use crate::lake::KnownAddresses;
 /// The rows of a segment.
 #[derive(Debug)]
 pub(super) struct SegmentPlan {
-    /// The grains in the order of their sort keys; equal keys in the order of their addresses.
+    /// The new grains in the order of their sort keys; equal keys in the order of the addresses.
     pub(super) order: Vec<RowRef>,
-    /// What becomes of the grains of each morsel.
+    /// The outcomes of the grains of each morsel.
     pub(super) outcomes: Vec<OutcomeCounts>,
 }
 
-/// How many grains have which fate.
+/// Numbers of grains by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct OutcomeCounts {
     /// Grains that become rows.
     pub(super) new: u64,
-    /// Grains that are left out because they are in the lake, or stand earlier in the batch.
+    /// Grains that are in the lake already, or earlier in the batch.
     pub(super) duplicates: u64,
-    /// Grains that are left out because they were erased.
+    /// Grains that were erased from the lake.
     pub(super) erased: u64,
 }
 
 impl OutcomeCounts {
-    /// Adds those of other grains.
+    /// Adds the numbers of other grains.
     pub(super) fn add(&mut self, others: OutcomeCounts) {
         self.new += others.new;
         self.duplicates += others.duplicates;
@@ -35,7 +35,7 @@ impl OutcomeCounts {
     }
 }
 
-/// What becomes of a grain.
+/// The outcome of a grain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrainOutcome {
     New,
@@ -43,8 +43,8 @@ enum GrainOutcome {
     Erased,
 }
 
-/// Plans the segment of `batch`, for a lake that has what is `known` and will have the grains of
-/// `pending` then. The first of several equal grains stays.
+/// Plans the segment of `batch`, for a lake with the `known` addresses and soon the grains of
+/// `pending`. The first of several equal grains is kept.
 pub(super) fn plan(
     batch: &ProvenBatch,
     known: &KnownAddresses,
@@ -81,7 +81,7 @@ pub(super) fn plan(
                         row: at as u32,
                     };
                     sortable.push(Sortable {
-                        person: batch.rank(number, row),
+                        prefix_rank: batch.rank(number, row),
                         created: row.created,
                         place,
                     });
@@ -91,8 +91,8 @@ pub(super) fn plan(
         counted.push(counts);
     }
     sortable.par_sort_unstable_by(|left, right| {
-        (left.person, left.created)
-            .cmp(&(right.person, right.created))
+        (left.prefix_rank, left.created)
+            .cmp(&(right.prefix_rank, right.created))
             .then_with(|| {
                 let address = |row: &Sortable| {
                     row.place
@@ -108,10 +108,10 @@ pub(super) fn plan(
     }
 }
 
-/// A row by what orders it, as numbers: comparing them touches no other memory.
+/// A row with its sort key as numbers: comparing them accesses no other memory.
 struct Sortable {
     /// The rank of the key's first part.
-    person: u32,
+    prefix_rank: u32,
     created: u64,
     place: RowRef,
 }

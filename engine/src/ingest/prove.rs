@@ -1,5 +1,4 @@
-//! Proving the grains of a morsel: what their addresses are, and that they are what a grain must
-//! be.
+//! Proving the grains of a morsel: computing their addresses, and checking that they are valid.
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SignatureColumn, split_sort_key};
@@ -13,72 +12,72 @@ use crate::hash::{Digest, sha256_each};
 use crate::keys::{LakeKeys, write_sort_key};
 use crate::lake::{RejectBytes, RejectContext, RejectPosition, RejectReason};
 
-/// How grains are judged.
+/// By which rules grains are proven.
 #[derive(Clone, Copy)]
 pub(crate) struct ProofOptions<'a> {
     /// Strict or lenient.
     pub(crate) mode: Mode,
-    /// Bytes of a decompressed payload at most.
+    /// Maximum size of a decompressed payload in bytes.
     pub(crate) payload_limit: usize,
-    /// Who knows the keys of signers.
+    /// Resolves the keys of signers.
     pub(crate) resolver: &'a dyn KeyResolver,
     /// When the run began, in microseconds since 1970.
     pub(crate) now: i64,
-    /// The keys that the rows will be sealed with.
+    /// The keys with which the rows will be encrypted.
     pub(crate) keys: Option<&'a LakeKeys>,
 }
 
-/// A grain that is what it should be.
+/// A valid grain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProvenRow {
     pub(crate) address: ContentAddress,
-    /// What its sort key ends with.
+    /// The second part of its sort key.
     pub(super) created: u64,
-    /// What its sort key begins with, by its number in the morsel.
-    pub(super) person: u32,
-    /// Its place in the morsel.
+    /// The number of the first part of its sort key in the morsel.
+    pub(super) key_prefix: u32,
+    /// Its index in the morsel.
     pub(crate) item: u32,
     pub(crate) signature: SignatureColumn,
-    /// Bytes of its payload when it is open.
+    /// The size of its payload after decompression, in bytes.
     pub(crate) opened: u32,
-    /// What is odd about it.
+    /// Deviations that a lenient reader accepts.
     pub(crate) marks: Marks,
-    /// True if the batch has the same grain before it.
+    /// True if the same grain is earlier in the batch.
     pub(super) is_repeated: bool,
 }
 
-/// A morsel whose grains were all looked at.
+/// A morsel whose grains were proven.
 #[derive(Debug)]
 pub(crate) struct ProvenMorsel {
     pub(crate) morsel: Morsel,
-    /// The good grains, in order.
+    /// The valid grains, in order.
     pub(crate) rows: Vec<ProvenRow>,
-    /// What their sort keys begin with.
-    pub(super) persons: InternedKeys,
-    /// The others.
+    /// The first parts of their sort keys.
+    pub(super) key_prefixes: InternedKeys,
+    /// The other grains.
     pub(crate) rejects: Vec<RejectedGrain>,
-    /// How often each mark was made.
+    /// The number of grains with each mark.
     pub(crate) marks: Vec<(Mark, u64)>,
 }
 
-/// A grain that was refused.
+/// A grain that was rejected.
 #[derive(Debug)]
 pub(crate) struct RejectedGrain {
     pub(crate) error: GrainError,
-    /// True if a lenient reader takes it.
+    /// True if a lenient reader accepts it.
     pub(crate) is_readable: bool,
     pub(crate) row: RejectRow,
 }
 
-/// Bytes of opened payloads that are held at a time. A morsel of grains that aren't compressed is
-/// below it; small grains that decompress to large ones are opened a few at a time.
+/// Bytes of opened payloads that are held at a time. A morsel of uncompressed grains is smaller;
+/// small grains that decompress to large ones are opened a few at a time.
 pub(crate) const OPENED_BYTES: usize = 8 << 20;
 
 /// Grains that are open at a time: enough for the hashing kernel, few enough to stay in the cache.
 pub(super) const OPENED_GRAINS: usize = 512;
 
-/// Touches the cache lines of `grains`. Whoever opens one after another waits for the memory each
-/// time, while loads on which nothing depends are under way together.
+/// Loads the cache lines of `grains`. Opening the grains one after another would wait for the
+/// memory each time, while independent loads overlap.
 pub(super) fn prefetch<'g>(grains: impl Iterator<Item = &'g [u8]>) {
     let touch = |grain: &[u8]| {
         grain
@@ -87,42 +86,42 @@ pub(super) fn prefetch<'g>(grains: impl Iterator<Item = &'g [u8]>) {
             .take(FIRST_LINES)
             .fold(0, |sum, byte| sum ^ byte)
     };
-    // Something must be made of what is loaded, or it isn't.
+    // Keep the result alive, or the loads are optimised away.
     std::hint::black_box(grains.map(touch).fold(0, |sum, part| sum ^ part));
 }
 
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 const CACHE_LINE: usize = 64;
 
-/// Lines of a grain that are touched: what stands behind them is read in order, which the processor
-/// foresees.
+/// Cache lines that are loaded of a grain. The lines after them are read in order, which the
+/// processor prefetches.
 const FIRST_LINES: usize = 16;
 
 /// Opens, hashes, decodes and checks every grain of `morsel`.
 pub(crate) fn prove(morsel: Morsel, options: ProofOptions<'_>) -> ProvenMorsel {
     let rows = Vec::with_capacity(morsel.len());
-    let mut numbering = KeyInterner::of_grains(morsel.len());
+    let mut interner = KeyInterner::with_capacity(morsel.len());
     let mut proven = ProvenMorsel {
         rows,
-        persons: InternedKeys::default(),
+        key_prefixes: InternedKeys::default(),
         rejects: Vec::new(),
         marks: Vec::new(),
         morsel,
     };
     let mut next = 0;
     while next < proven.morsel.len() {
-        next = prove_chunk(&mut proven, &mut numbering, next, options);
+        next = prove_chunk(&mut proven, &mut interner, next, options);
     }
-    proven.persons = numbering.end();
+    proven.key_prefixes = interner.finish();
     proven.rejects.sort_by_key(|reject| reject.row.ordinal);
     proven
 }
 
-/// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open; answers
-/// which grain is next.
+/// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open. Returns the
+/// index of the next grain.
 fn prove_chunk(
     proven: &mut ProvenMorsel,
-    numbering: &mut KeyInterner,
+    interner: &mut KeyInterner,
     first: usize,
     options: ProofOptions<'_>,
 ) -> usize {
@@ -163,11 +162,11 @@ fn prove_chunk(
             Ok(grain) => {
                 key.clear();
                 write_sort_key(options.keys, grain, &mut key);
-                let (person, created) = split_sort_key(&key);
+                let (prefix, created) = split_sort_key(&key);
                 rows.push(ProvenRow {
                     address: ContentAddress::from_digest(digest),
                     created,
-                    person: numbering.number(person),
+                    key_prefix: interner.intern(prefix),
                     item: *item as u32,
                     signature: found.signature,
                     opened: found.payload_length() as u32,
@@ -197,13 +196,16 @@ pub(crate) struct OpenedGrain<'a> {
 }
 
 impl OpenedGrain<'_> {
-    /// Bytes of the payload, decompressed; 0 if it is encrypted.
+    /// Returns the size of the decompressed payload in bytes; 0 if it is encrypted.
     pub(crate) fn payload_length(&self) -> usize {
         self.payload.clear().map_or(0, |(bytes, _)| bytes.len())
     }
 }
 
-/// Opens delivered bytes; a signature that is wrong is an error.
+/// Opens delivered bytes.
+///
+/// # Errors
+/// What is wrong with them; also a wrong signature.
 pub(crate) fn open<'a>(
     bytes: &'a [u8],
     options: ProofOptions<'_>,
@@ -219,7 +221,7 @@ pub(crate) fn open<'a>(
     })
 }
 
-/// What the signature is worth; one that is wrong is an error.
+/// Returns the validity of the signature. A wrong signature is an error.
 fn signature_of(
     delivery: &Delivery<'_>,
     resolver: &dyn KeyResolver,

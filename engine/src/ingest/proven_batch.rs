@@ -1,5 +1,4 @@
-//! The proven grains of a batch, found by their places and by their addresses, and what orders
-//! them.
+//! The proven grains of a batch, with look-ups by position and address, and their sort ranks.
 
 use gristmill_schemas::address::ContentAddress;
 use hashbrown::HashTable;
@@ -8,7 +7,7 @@ use hashbrown::hash_table::Entry;
 use super::key_interner::KeyInterner;
 use super::prove::{ProvenMorsel, ProvenRow};
 
-/// A grain of a batch: its morsel and its place among the morsel's good grains.
+/// A reference to a grain of a batch: its morsel and its index among the morsel's valid grains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowRef {
     pub(super) morsel: u32,
@@ -16,7 +15,7 @@ pub(super) struct RowRef {
 }
 
 impl RowRef {
-    /// The grain.
+    /// Returns the grain.
     pub(super) fn resolve(self, morsels: &[ProvenMorsel]) -> Option<(&ProvenMorsel, &ProvenRow)> {
         let morsel = morsels.get(self.morsel as usize)?;
         Some((morsel, morsel.rows.get(self.row as usize)?))
@@ -27,19 +26,18 @@ impl RowRef {
     }
 }
 
-/// A batch whose grains were all looked at.
+/// A batch whose grains were proven.
 #[derive(Debug)]
 pub(super) struct ProvenBatch {
     morsels: Vec<ProvenMorsel>,
-    /// For each address the first grain that has it: by its place, which takes a quarter of an
-    /// address's room.
+    /// The first grain of each address. A reference takes a quarter of the memory of an address.
     firsts: HashTable<RowRef>,
-    /// For each morsel the places of its persons in the order of all persons of the batch.
+    /// For each morsel, the ranks of its key numbers among all keys of the batch.
     ranks: Vec<Vec<u32>>,
 }
 
 impl ProvenBatch {
-    /// The grains of `morsels`, which are in the order of the input.
+    /// Combines `morsels`, which are in the order of the input.
     pub(super) fn of(mut morsels: Vec<ProvenMorsel>) -> ProvenBatch {
         let ((firsts, repeated), ranks) =
             rayon::join(|| firsts_of(&morsels), || ranks_of(&morsels));
@@ -58,27 +56,26 @@ impl ProvenBatch {
         }
     }
 
-    /// The grains as they were read.
+    /// Returns the morsels in the order of the input.
     pub(super) fn morsels(&self) -> &[ProvenMorsel] {
         &self.morsels
     }
 
-    /// By what a row of the morsel `morsel` is sorted before its time: rows of one person have the
-    /// same, and that of another is less or greater as its text is.
+    /// Returns the rank of the first part of a row's sort key among all keys of the batch.
     pub(super) fn rank(&self, morsel: usize, row: &ProvenRow) -> u32 {
         let rank = self
             .ranks
             .get(morsel)
-            .and_then(|ranks| ranks.get(row.person as usize));
+            .and_then(|ranks| ranks.get(row.key_prefix as usize));
         rank.copied().unwrap_or_default()
     }
 
-    /// True if a grain was refused.
+    /// Returns true if a grain was rejected.
     pub(super) fn has_rejects(&self) -> bool {
         self.morsels.iter().any(|morsel| !morsel.rejects.is_empty())
     }
 
-    /// The first grain called `address`.
+    /// Returns the first grain called `address`.
     pub(super) fn find(&self, address: &ContentAddress) -> Option<(&ProvenMorsel, &ProvenRow)> {
         let is_it = |place: &RowRef| place.address(&self.morsels) == Some(address);
         self.firsts
@@ -86,13 +83,13 @@ impl ProvenBatch {
             .resolve(&self.morsels)
     }
 
-    /// True if it has a grain called `address`.
+    /// Returns true if there is a grain called `address`.
     pub(super) fn contains(&self, address: &ContentAddress) -> bool {
         self.find(address).is_some()
     }
 }
 
-/// The first grain of each address, and the places of the others.
+/// Returns the first grain of each address, and references to the others.
 fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<RowRef>, Vec<RowRef>) {
     let mut firsts = HashTable::with_capacity(morsels.iter().map(|morsel| morsel.rows.len()).sum());
     let mut repeated = Vec::new();
@@ -117,13 +114,13 @@ fn ranks_of(morsels: &[ProvenMorsel]) -> Vec<Vec<u32>> {
     let mut all = KeyInterner::default();
     let numbers_of = |morsel: &ProvenMorsel| {
         morsel
-            .persons
-            .texts()
-            .map(|person| all.number(person))
+            .key_prefixes
+            .keys()
+            .map(|key| all.intern(key))
             .collect()
     };
     let mut numbers: Vec<Vec<u32>> = morsels.iter().map(numbers_of).collect();
-    let ranks = all.end().ranks();
+    let ranks = all.finish().ranks();
     numbers
         .iter_mut()
         .flatten()

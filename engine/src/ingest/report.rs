@@ -1,4 +1,4 @@
-//! What a run did, in numbers.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::plan::OutcomeCounts;
 
-/// What to do with input that is refused.
+/// What happens to refused input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
-    /// Set it aside in `rejects` and go on; pass over what can't be read at all.
+    /// It goes to `rejects`, and the run continues. Unreadable sources are skipped.
     #[default]
     Quarantine,
-    /// Stop; what was committed before stays.
+    /// The run stops. What was committed before stays.
     Fail,
 }
 
@@ -22,61 +22,61 @@ pub enum OnError {
 pub struct IngestReport {
     /// Sources that were read.
     pub files: u64,
-    /// Sources that weren't read because the lake has taken them in before.
+    /// Sources that weren't read because the lake contains them.
     pub known: u64,
-    /// Sources that aren't understood: of no kind that is read, or without anything of the kind
-    /// that they were read as.
+    /// Unsupported sources: of no supported kind, or without any content of the kind that they were
+    /// read as.
     pub skipped: u64,
-    /// The first of them, each with the reason. The table `sources` has all.
+    /// The first of them with the reasons. The table `sources` lists all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_skipped: Vec<SkippedSource>,
-    /// Sources that the system or a store didn't let be read.
+    /// Sources that the system or a store couldn't read.
     pub unreadable_files: u64,
-    /// Grains that were found.
+    /// Grains in the input.
     pub grains_read: u64,
-    /// Grains that the lake didn't have.
+    /// Grains that were new to the lake.
     pub grains_written: u64,
-    /// Grains that the lake, or an earlier place in the input, has already.
+    /// Grains that are in the lake, or earlier in the input.
     pub duplicates: u64,
-    /// Grains that were passed over because they were erased from the lake.
+    /// Grains that were skipped because they were erased from the lake.
     pub erased: u64,
-    /// Parts of the input that were refused.
+    /// Parts of the input that were rejected.
     pub rejected: u64,
-    /// Refused grains that a lenient run would take in.
+    /// Rejected grains that a lenient run would accept.
     #[serde(skip_serializing_if = "is_zero")]
     pub readable_rejects: u64,
-    /// What an earlier run refused and this one didn't: it isn't in `rejects` any more.
+    /// Rejects of earlier runs that didn't occur again and were removed from `rejects`.
     #[serde(skip_serializing_if = "is_zero")]
     pub resolved_rejects: u64,
-    /// How many were refused for which reason.
+    /// The number of rejects by their codes.
     pub rejects_by_code: BTreeMap<String, u64>,
-    /// Grains that were accepted with something odd about them, by mark.
+    /// Accepted grains with deviations, by mark.
     pub marks: BTreeMap<String, u64>,
-    /// What the grains of transcripts are made of; absent if there were none.
+    /// Counts of what the grains of transcripts were made of; absent if there were none.
     #[serde(skip_serializing_if = "GrainCounts::is_empty")]
     pub transcripts: GrainCounts,
-    /// Bytes of the sources that were read.
+    /// The size of the sources that were read, in bytes.
     pub bytes: u64,
     /// Wall-clock time.
     pub seconds: f64,
-    /// Grains read in a second.
+    /// Grains per second.
     pub grains_per_second: f64,
     /// The version of `grains` after the run.
     pub version: u64,
-    /// The name of the run, which its rows in `sources` have in common.
+    /// The name of the run in the table `sources`.
     pub run_id: String,
 }
 
-/// A source that isn't understood.
+/// An unsupported source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SkippedSource {
     /// Where it was read from.
     pub source: String,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// Sources that aren't understood, of which a report has at most so many.
+/// Maximum number of unsupported sources that a report names.
 const FIRST_SKIPPED: usize = 5;
 
 fn is_zero(count: &u64) -> bool {
@@ -84,7 +84,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl IngestReport {
-    /// Counts a source that isn't understood.
+    /// Counts an unsupported source.
     pub(super) fn skip(&mut self, source: &str, reason: &str) {
         self.skipped += 1;
         if self.first_skipped.len() < FIRST_SKIPPED {
@@ -101,13 +101,13 @@ impl IngestReport {
         self.erased += outcomes.iter().map(|counts| counts.erased).sum::<u64>();
     }
 
-    /// Counts a refusal.
+    /// Counts a reject.
     pub(super) fn count_reject(&mut self, code: &str) {
         self.rejected += 1;
         *self.rejects_by_code.entry(code.to_owned()).or_default() += 1;
     }
 
-    /// Sets the time that the run took.
+    /// Sets the duration of the run.
     pub(super) fn set_elapsed(&mut self, elapsed: std::time::Duration) {
         self.seconds = elapsed.as_secs_f64();
         self.grains_per_second = if self.seconds > 0.0 {

@@ -1,9 +1,9 @@
-//! Sources that are read once more, because something of them was refused: a newer version, or a
-//! lenient reader, may take it.
+//! Sources that are read again because parts of them were rejected: a newer version of the program,
+//! or a lenient reader, may accept them.
 //!
-//! What the lake has of them already is a duplicate, and what is refused again stands in `rejects`
-//! already. What isn't refused any more leaves `rejects` when all is read; if the run is killed
-//! before, the next such run does it.
+//! Grains that the lake contains already are duplicates, and rejects that occur again have rows
+//! already. When all sources have been read, the rows of rejects that didn't occur again are
+//! removed. If the run is killed before, the next such run removes them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,41 +13,41 @@ use gristmill_schemas::columns::RejectRow;
 
 use super::run::COMMIT_ATTEMPTS;
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, Lake, Ledger, Progress, drop_rows, edit_file, read_file};
+use crate::lake::{Change, Lake, Ledger, ReadPosition, drop_rows, edit_file, read_file};
 
-/// The columns of `rejects` that tell reject_keys apart.
+/// The columns of `rejects` that identify a row.
 const REJECT_KEY: [&str; 2] = ["source_id", "ordinal"];
 
 /// The keys of rows of `rejects`: the id of the source and the ordinal.
 pub(super) type RejectKeys = HashSet<(String, i64)>;
 
-/// What is known of the sources that are read once more.
+/// The sources that are read again, and their rejects.
 #[derive(Debug, Default)]
 pub(super) struct RetriedSources {
-    /// Each with whether the ledger's entry of it stays as it is.
+    /// For each source, whether its entry in the ledger isn't changed.
     sources: HashMap<String, bool>,
-    /// What was refused of them again.
+    /// The rejects that occurred again.
     refused: RejectKeys,
 }
 
 impl RetriedSources {
-    /// Notes that `source` is read once more. The ledger's entry of it stays as it is if
-    /// `keeps_entry` says so: if the run is killed, it is as if there hadn't been one.
+    /// Records that `source` is read again. With `keeps_entry` its entry in the ledger isn't
+    /// changed, so that a killed run has no effect.
     pub(super) fn begin(&mut self, source: &str, keeps_entry: bool) {
         self.sources.insert(source.to_owned(), keeps_entry);
     }
 
-    /// True if the ledger's entry of `source` stays as it is.
+    /// Returns true if the entry of `source` in the ledger isn't changed.
     pub(super) fn keeps_entry(&self, source: &str) -> bool {
         self.sources.get(source) == Some(&true)
     }
 
-    /// True if `source` is read once more.
+    /// Returns true if `source` is read again.
     pub(super) fn contains(&self, source: &str) -> bool {
         self.sources.contains_key(source)
     }
 
-    /// Notes `reject`, which stays refused if it is of such a source.
+    /// Records `reject`, so that its row stays if it is of such a source.
     pub(super) fn note(&mut self, reject: &RejectRow) {
         if self.contains(&reject.source_id) {
             self.refused
@@ -55,8 +55,8 @@ impl RetriedSources {
         }
     }
 
-    /// Takes out of `rejects` what isn't refused any more, now that all sources are read to their
-    /// ends and committed; answers how much that was.
+    /// Removes the rows of rejects that didn't occur again, when all sources have been read to
+    /// their ends and committed. Returns how many there were.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].
@@ -100,7 +100,7 @@ impl RetriedSources {
     }
 }
 
-/// The source and the ordinal of each row of a batch of [`REJECT_KEY`].
+/// Returns the source and the ordinal of each row of a batch of [`REJECT_KEY`].
 fn reject_keys(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
     let (sources, ordinals) = (
         batch.column(0).as_string::<i32>(),
@@ -112,7 +112,7 @@ fn reject_keys(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
         .map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
 }
 
-/// Returns the keys of rejects that may come up again, and the sources of those that are retried.
+/// Returns the keys of rejects that may occur again, and the sources of those that are retried.
 ///
 /// These are the rejects of sources that aren't complete, which a run left that was killed between
 /// its commits, and, with `retries`, all others.
@@ -124,7 +124,7 @@ pub(super) async fn known_rejects(
     let (mut keys, mut sources) = (RejectKeys::new(), HashSet::new());
     for batch in lake.rejects.read_columns(&REJECT_KEY).await? {
         for (source, ordinal) in reject_keys(&batch) {
-            let is_complete = ledger.progress(source) == Some(Progress::Complete);
+            let is_complete = ledger.progress(source) == Some(ReadPosition::Complete);
             if is_complete && retries && !sources.contains(source) {
                 sources.insert(source.to_owned());
             }

@@ -1,5 +1,5 @@
-//! A file as rows of `grains`, without a lake: proven like ingest proves it, projected, and not
-//! kept.
+//! A file as rows of `grains`, without a lake: proven and projected as in an ingest, but not
+//! stored.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use super::proven_batch::RowRef;
 use super::write::{RowContext, project};
 use crate::error::{Context, EngineError, Result};
 
-/// Grains of a part of a file.
+/// Maximum number of grains of a part.
 const PART_GRAINS: usize = 4_096;
 
-/// Bytes of a part's opened payloads at most. Compressed grains can be beyond it; ingest takes them
-/// in all the same.
+/// Maximum size of a part's opened payloads in bytes. Compressed grains can exceed it; an ingest
+/// accepts them nevertheless.
 const PART_BYTES: u64 = 512 << 20;
 
-/// A file whose grains are read as rows, in parts that can be read side by side and more than once.
+/// A file whose grains are read as rows, in parts that can be read in parallel and repeatedly.
 #[derive(Debug)]
 pub struct FileScan {
     uri: String,
@@ -40,19 +40,19 @@ pub struct FileScan {
 /// The rows of one part of a file.
 #[derive(Debug)]
 pub struct ScannedPart {
-    /// The good grains, in the order of the file.
+    /// The valid grains, in the order of the file.
     pub rows: RecordBatch,
-    /// How many others there were.
+    /// The number of rejected grains.
     pub refused: u64,
-    /// Why the first of them was refused.
+    /// Why the first of them was rejected.
     pub first_refusal: Option<GrainError>,
 }
 
 impl FileScan {
-    /// Opens `source`; the kind is detected if none is named.
+    /// Opens `source`. The kind is detected if it is `None`.
     ///
     /// # Errors
-    /// [`EngineError::Refused`] if the file as a whole is damaged or of no kind that we read;
+    /// [`EngineError::Refused`] if the file as a whole is damaged or unsupported;
     /// [`EngineError::Connector`].
     pub async fn open(source: Source, kind: Option<SourceKind>, mode: Mode) -> Result<FileScan> {
         let now = Utc::now().timestamp_micros();
@@ -110,22 +110,22 @@ impl FileScan {
         })
     }
 
-    /// Where the file was read from.
+    /// Returns where the file was read from.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     pub fn parts(&self) -> usize {
         self.morsels.len()
     }
 
-    /// How many grains it claims to hold.
+    /// Returns the number of grains that the file claims to contain.
     pub fn grains(&self) -> u64 {
         self.morsels.iter().map(|morsel| morsel.len() as u64).sum()
     }
 
-    /// The damage that hides what follows the last part, if there is any.
+    /// Returns the damage that hides everything after the last part.
     pub fn damage(&self) -> Option<&GrainError> {
         self.damage.as_ref()
     }
@@ -133,7 +133,7 @@ impl FileScan {
     /// Proves and projects part `at`.
     ///
     /// # Errors
-    /// [`EngineError::File`] if rows can't be made; refused grains are counted, not errors.
+    /// [`EngineError::File`] if the rows can't be projected. Rejected grains are counted.
     pub fn part(&self, at: usize) -> Result<Option<ScannedPart>> {
         let Some(morsel) = self.morsels.get(at) else {
             return Ok(None);

@@ -1,10 +1,9 @@
-//! What becomes of each source of a run: the rows of `sources`, and when a source counts as taken
-//! in.
+//! The rows of `sources`: the outcome of each source, and when it counts as ingested.
 //!
 //! A row is committed before the grains of the batch in which its source ends. If the process is
-//! killed in between, the row claims what isn't so: the next run that takes the source in replaces
-//! it. A source that brings nothing although something of it was refused isn't taken in: it stays
-//! open, for another kind or a later version.
+//! killed in between, the row is wrong: the next run that ingests the source replaces it. A source
+//! without grains but with rejects isn't complete: it can be ingested as another kind or by a later
+//! version.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -18,24 +17,25 @@ use super::proven_batch::ProvenBatch;
 use super::run::COMMIT_ATTEMPTS;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{
-    Change, DataFile, Lake, Ledger, Progress, Taken, drop_rows, edit_file, read_file, text_of,
+    Change, DataFile, Lake, Ledger, LedgerEntry, ReadPosition, drop_rows, edit_file, read_file,
+    text_of,
 };
 
-/// What is known of a source whether it is taken in or not.
+/// What is known of a source, whether it is ingested or not.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceInfo {
     /// Where it was read from.
     pub(crate) uri: String,
     /// BLAKE3 of its bytes, in hex, if they could be read.
     pub(crate) id: Option<String>,
-    /// The kind that it is read as, if one is known.
+    /// The kind that it is read as, if it is known.
     pub(crate) kind: Option<SourceKind>,
-    /// Bytes, as far as they are known.
+    /// Its size in bytes, or 0 if that isn't known.
     pub(crate) size: u64,
 }
 
 impl SourceInfo {
-    /// That of a file of which nothing but its name matters.
+    /// Returns the data of a file of which only the name matters.
     pub(crate) fn of_file(uri: String) -> SourceInfo {
         SourceInfo {
             uri,
@@ -51,16 +51,16 @@ impl SourceInfo {
 pub(super) struct FinishedSource {
     info: SourceInfo,
     first: u64,
-    /// Its reader has_messages it, although another source may have brought its grains.
+    /// True if its reader found messages in it, even if another source brings their grains.
     has_messages: bool,
-    /// Its entry in the ledger stays as it is.
+    /// True if its entry in the ledger isn't changed.
     pub(super) keeps_entry: bool,
-    /// Why it as a whole is refused, if it is.
+    /// Why it was rejected as a whole, if it was.
     reason: Option<String>,
 }
 
 impl FinishedSource {
-    /// The end of `source`, which was read from its grain `first` on.
+    /// Returns the end of `source`, which was read from its grain `first` on.
     pub(super) fn of(source: &AdmittedSource, first: u64, keeps_entry: bool) -> FinishedSource {
         let info = source.info.clone();
         FinishedSource {
@@ -72,7 +72,7 @@ impl FinishedSource {
         }
     }
 
-    /// The end of a source that as a whole is refused.
+    /// Returns the end of a source that was rejected as a whole.
     pub(super) fn rejected(info: SourceInfo, reason: String) -> FinishedSource {
         FinishedSource {
             info,
@@ -88,7 +88,7 @@ impl FinishedSource {
     }
 }
 
-/// Grains and reject_keys of a source so far.
+/// The grains and rejects of a source so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct SourceCounts {
     outcomes: OutcomeCounts,
@@ -102,17 +102,17 @@ impl SourceCounts {
     }
 }
 
-/// What a batch means for its sources.
+/// What a batch changes for its sources.
 pub(super) struct SourceUpdates {
     /// The rows for `sources`.
     pub(super) rows: Vec<SourceRow>,
-    /// How far each source is read then.
-    pub(super) taken: Vec<(String, Taken)>,
-    /// By where each source was read from.
-    tallies: HashMap<String, SourceCounts>,
+    /// The new entries of the ledger.
+    pub(super) taken: Vec<(String, LedgerEntry)>,
+    /// The counts of each source, by where it was read from.
+    counts: HashMap<String, SourceCounts>,
 }
 
-/// The names of rows that claim what the ledger doesn't: run and source.
+/// Rows without the entry in the ledger that they claim: run and source.
 type DanglingRows = HashSet<(String, String)>;
 
 /// The sources of a run.
@@ -121,32 +121,32 @@ pub(super) struct SourceRegister {
     run_id: String,
     /// When the run began, in microseconds since 1970.
     now: i64,
-    /// Of sources that were begun and haven't ended, by where each was read from: two may have the
-    /// same bytes.
-    tallies: HashMap<String, SourceCounts>,
+    /// The counts of sources that haven't ended, by where each was read from: two may have the same
+    /// bytes.
+    counts: HashMap<String, SourceCounts>,
     dangling: DanglingRows,
-    /// The file of rows whose grains another writer's commit kept from being committed.
+    /// The file of rows whose grains weren't committed because another writer was faster.
     withdrawn: Option<DataFile>,
 }
 
 impl SourceRegister {
-    /// The register of a run that begins `now`.
+    /// Returns the register of a run that begins `now`.
     pub(super) fn new(now: i64) -> SourceRegister {
         SourceRegister {
             run_id: ulid::Ulid::generate().to_string().to_ascii_lowercase(),
             now,
-            tallies: HashMap::new(),
+            counts: HashMap::new(),
             dangling: DanglingRows::new(),
             withdrawn: None,
         }
     }
 
-    /// The name of the run.
+    /// Returns the name of the run.
     pub(super) fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// Looks for rows of runs that were killed before the grains of their sources were committed.
+    /// Finds rows of runs that were killed before the grains of their sources were committed.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`].
@@ -160,11 +160,13 @@ impl SourceRegister {
                 let Some(source) = claimed(&batch, row) else {
                     continue;
                 };
-                let taken = ledger.taken(source);
+                let taken = ledger.entry(source);
                 let of_this_kind = taken
                     .and_then(|taken| taken.kind)
                     .is_none_or(|kind| kind.name() == text("kind"));
-                if of_this_kind && taken.is_none_or(|taken| taken.progress != Progress::Complete) {
+                if of_this_kind
+                    && taken.is_none_or(|taken| taken.progress != ReadPosition::Complete)
+                {
                     self.dangling
                         .insert((text("run_id").to_owned(), source.to_owned()));
                 }
@@ -173,7 +175,7 @@ impl SourceRegister {
         Ok(())
     }
 
-    /// The row of a source that isn't read.
+    /// Returns the row of a source that isn't read.
     pub(super) fn row(
         &self,
         info: SourceInfo,
@@ -209,22 +211,22 @@ impl SourceRegister {
         }
     }
 
-    /// What `batch` means for its sources: `outcomes` are those of the grains of each of its morsels.
-    /// Sources that are `held` aren't complete yet, because some of their state is committed later.
-    /// Nothing is kept before [`SourceRegister::committed`].
+    /// Returns what `batch` changes for its sources. `outcomes` are those of the grains of each
+    /// morsel. Sources that are `held` aren't complete yet, because some of their state is
+    /// committed later. The register isn't changed before [`SourceRegister::committed`].
     pub(super) fn updates(
         &self,
         (proven, outcomes): (&ProvenBatch, &[OutcomeCounts]),
         batch: &Batch,
         held: &BTreeSet<&str>,
     ) -> SourceUpdates {
-        let mut tallies: HashMap<String, SourceCounts> = HashMap::new();
-        let mut tally = |uri: &str, add: &dyn Fn(&mut SourceCounts)| match tallies.get_mut(uri) {
+        let mut counts: HashMap<String, SourceCounts> = HashMap::new();
+        let mut tally = |uri: &str, add: &dyn Fn(&mut SourceCounts)| match counts.get_mut(uri) {
             Some(tally) => add(tally),
             None => {
-                let mut tally = self.tallies.get(uri).copied().unwrap_or_default();
+                let mut tally = self.counts.get(uri).copied().unwrap_or_default();
                 add(&mut tally);
-                tallies.insert(uri.to_owned(), tally);
+                counts.insert(uri.to_owned(), tally);
             }
         };
         for (morsel, outcomes) in proven.morsels().iter().zip(outcomes) {
@@ -240,7 +242,7 @@ impl SourceRegister {
             .ended
             .iter()
             .for_each(|ended| tally(&ended.info.uri, &|_| ()));
-        let of = |ended: &FinishedSource| tallies.get(&ended.info.uri).copied().unwrap_or_default();
+        let of = |ended: &FinishedSource| counts.get(&ended.info.uri).copied().unwrap_or_default();
         let rows = batch
             .ended
             .iter()
@@ -252,7 +254,7 @@ impl SourceRegister {
             .map(|ended| (ended.id(), ended))
             .collect();
         let progress_of = |reached: &SourceProgress| {
-            let next = reached.next.map(Progress::Next);
+            let next = reached.next.map(ReadPosition::Next);
             match ends.get(reached.source_id.as_str()) {
                 None => next,
                 Some(ended) if ended.keeps_entry => None,
@@ -260,18 +262,19 @@ impl SourceRegister {
                     if held.contains(reached.source_id.as_str()) {
                         next
                     } else {
-                        Some(Progress::Complete)
+                        Some(ReadPosition::Complete)
                     }
                 }
-                // It stays open. What an earlier batch noted of it is withdrawn.
+                // The source isn't complete. The progress that an earlier batch recorded is
+                // withdrawn.
                 Some(ended) => self
-                    .tallies
+                    .counts
                     .contains_key(&ended.info.uri)
-                    .then_some(Progress::Next(0)),
+                    .then_some(ReadPosition::Next(0)),
             }
         };
         let taken = batch.progress.iter().filter_map(|reached| {
-            let taken = Taken {
+            let taken = LedgerEntry {
                 progress: progress_of(reached)?,
                 kind: reached.kind,
             };
@@ -281,7 +284,7 @@ impl SourceRegister {
         SourceUpdates {
             rows,
             taken,
-            tallies,
+            counts,
         }
     }
 
@@ -305,7 +308,7 @@ impl SourceRegister {
         self.counted(ended.info.clone(), ended.first, tally, outcome, reason)
     }
 
-    /// Commits `rows` to `sources`, and takes out those that they replace.
+    /// Commits `rows` to `sources`, and removes those that they replace.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].
@@ -363,26 +366,26 @@ impl SourceRegister {
         )))
     }
 
-    /// The batch of `account` is committed.
-    pub(super) fn committed(&mut self, account: SourceUpdates, ended: &[FinishedSource]) {
+    /// Records that the batch of `updates` was committed.
+    pub(super) fn committed(&mut self, updates: SourceUpdates, ended: &[FinishedSource]) {
         self.withdrawn = None;
-        self.tallies.extend(account.tallies);
+        self.counts.extend(updates.counts);
         ended
             .iter()
-            .for_each(|ended| _ = self.tallies.remove(&ended.info.uri));
+            .for_each(|ended| _ = self.counts.remove(&ended.info.uri));
     }
 }
 
-/// The columns of a row's claim that a source was taken in.
+/// The columns of a row's claim that a source was ingested.
 const CLAIM: [&str; 4] = ["run_id", "source_id", "kind", "outcome"];
 
-/// The source that row `row` claims to be taken in, if it does.
+/// Returns the source that row `row` claims to be ingested.
 fn claimed(batch: &arrow::array::RecordBatch, row: usize) -> Option<&str> {
     let ingested = text_of(batch, "outcome", row) == Some(SourceOutcome::Ingested.name());
     text_of(batch, "source_id", row).filter(|_| ingested)
 }
 
-/// Writes `data`, a file of `sources`, again without the rows `replaced`, if it has any.
+/// Rewrites `data`, a file of `sources`, without the rows `replaced`, if it contains any.
 async fn replace(
     lake: &Lake,
     data: &DataFile,

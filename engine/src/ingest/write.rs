@@ -1,4 +1,4 @@
-//! PendingWrite a planned segment: each row group projected and encoded by one core.
+//! Writing a planned segment: each row group is projected and encoded by one core.
 
 use gristmill_schemas::columns::{GrainColumns, RowIdentity, grains_schema};
 use gristmill_schemas::error::GrainError;
@@ -20,17 +20,20 @@ use crate::segment::{
     ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentId, SidecarFile, WrittenSegment,
 };
 
-/// What is the same for all rows of a context.
+/// What all rows of a run have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowContext<'k> {
     pub(super) payload_limit: usize,
-    /// Microseconds since 1970.
+    /// When the run began, in microseconds since 1970.
     pub(super) now: i64,
-    /// What the rows are sealed with, if they are.
+    /// The keys with which the rows are encrypted, if they are.
     pub(super) keys: Option<&'k LakeKeys>,
 }
 
-/// Writes the segment that `plan` describes, and its sidecars.
+/// Writes the segment of `plan`, and its sidecars.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File).
 pub(super) fn write(
     location: &LakeLocation,
     morsels: &[ProvenMorsel],
@@ -54,7 +57,7 @@ pub(super) fn write(
                 .transpose()
         };
         let mut next = project_next()?;
-        // While one core encodes a chunk, another may index it, and a third project the one after.
+        // While one core encodes a chunk, another may index it, and a third project the next one.
         while let Some(batch) = next {
             let encode = || group.write(&batch);
             let index = || part.add(&batch);
@@ -71,8 +74,8 @@ pub(super) fn write(
         indexed?;
         Ok(ended?)
     };
-    // Begun in the order of their numbers, as the file likes it. Which address stands in which row
-    // is known before any of them is written.
+    // Started in the order of their numbers, which the writer prefers. The addresses are known
+    // before the rows are written.
     let (written, addresses) = rayon::join(
         || {
             row_groups
@@ -91,10 +94,10 @@ pub(super) fn write(
     Ok(written)
 }
 
-/// The bytes of the address index of the segment that `plan` describes.
+/// Returns the bytes of the address index of the segment of `plan`.
 pub(super) fn address_index(morsels: &[ProvenMorsel], plan: &SegmentPlan) -> Vec<u8> {
     let rows = plan.order.iter().filter_map(|place| place.resolve(morsels));
-    // An iterator that may leave some out doesn't say how many come.
+    // The iterator has no exact size hint.
     let mut addresses = Vec::with_capacity(plan.order.len());
     addresses.extend(rows.map(|(_, row)| row.address));
     AddressIndex::build(&[addresses])
@@ -104,16 +107,16 @@ pub(super) fn address_index(morsels: &[ProvenMorsel], plan: &SegmentPlan) -> Vec
 /// they are encoded.
 const CHUNK_ROWS: usize = 4_096;
 
-/// Bytes of opened payloads from which on no more rows are projected at a time, for the same
-/// reason: some grains are large.
+/// A chunk is closed when it has so many bytes of opened payloads, for the same reason: some grains
+/// are large.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// Bytes of opened payloads in a row group from which on it is closed: what one core projects at a
-/// time, and far below what the offsets of a column reach.
+/// A row group is closed when it has so many bytes of opened payloads. One core projects it, and
+/// the offsets of binary columns are limited to 2 GiB.
 const ROW_GROUP_BYTES: u64 = 64 << 20;
 
-/// Cuts the rows into parts of at most `most_rows`, each of which ends with the row that takes it
-/// to `most_bytes` of opened payloads.
+/// Cuts the rows into parts of at most `most_rows`. A part ends with the row with which it reaches
+/// `most_bytes` of opened payloads.
 fn cut<'p>(
     morsels: &[ProvenMorsel],
     order: &'p [RowRef],
@@ -141,7 +144,7 @@ fn cut<'p>(
     parts
 }
 
-/// The rows at `places`, in this order; `columns` are without rows before and after.
+/// Returns the rows at `places`, in this order. `columns` is empty before and after.
 pub(super) fn project(
     morsels: &[ProvenMorsel],
     places: &[RowRef],
@@ -156,7 +159,7 @@ pub(super) fn project(
     columns.reserve(places.len(), bytes.sum());
     for places in places.chunks(OPENED_GRAINS) {
         let found = || places.iter().filter_map(|place| place.resolve(morsels));
-        // Sorted rows lie anywhere in the input.
+        // Sorted rows are in random order in the input.
         prefetch(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize)));
         let opened = found()
             .map(|(morsel, row)| ReopenedGrain::open(morsel, row, context))
@@ -166,7 +169,7 @@ pub(super) fn project(
     Ok(columns.finish()?)
 }
 
-/// Decodes grains that were opened and adds their rows.
+/// Decodes opened grains and appends their rows.
 fn append(
     opened: &[ReopenedGrain<'_>],
     context: RowContext<'_>,
@@ -185,7 +188,7 @@ fn append(
     })
 }
 
-/// Makes the keys of all users in `opened` at once.
+/// Creates the missing keys of all users in `opened` at once.
 fn prepare(keys: &LakeKeys, opened: &[ReopenedGrain<'_>]) -> Result<(), BoxError> {
     let mut users: HashSet<Option<String>> = HashSet::new();
     each_grain(opened, |_, grain| {
@@ -195,7 +198,7 @@ fn prepare(keys: &LakeKeys, opened: &[ReopenedGrain<'_>]) -> Result<(), BoxError
     Ok(keys.prepare(users.iter().map(Option::as_deref))?)
 }
 
-/// Decodes one after another with the same memory. They were checked when they were proven.
+/// Decodes grains one after another, reusing the memory. They were checked when they were proven.
 fn each_grain<'a>(
     opened: &'a [ReopenedGrain<'a>],
     mut take: impl FnMut(&ReopenedGrain<'a>, &Grain<'a>) -> Result<(), BoxError>,
@@ -214,7 +217,7 @@ fn each_grain<'a>(
     Ok(())
 }
 
-/// A grain that was proven before, opened again to be written.
+/// A proven grain that was opened again to be written.
 struct ReopenedGrain<'a> {
     row: &'a ProvenRow,
     source: &'a AdmittedSource,
@@ -242,9 +245,8 @@ impl<'a> ReopenedGrain<'a> {
         RowIdentity {
             source_id: Some(&self.source.id),
             ingested_at: context.now,
-            // What a blob says of itself isn't trusted; the lifecycle gate lets a grain take
-            // another's place, and so does the history of an export whose versions are all made
-            // here.
+            // A blob's own claims aren't trusted. A supersession needs the lifecycle gate, or an
+            // export whose versions were all created by this ingest.
             supersedes: self
                 .source
                 .extras

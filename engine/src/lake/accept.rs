@@ -1,4 +1,4 @@
-//! Accepting a lake as it is now: new heads, made from the logs.
+//! Accepting a lake as it is now: new heads, computed from the logs.
 
 use super::Lake;
 use super::heads::Heads;
@@ -6,9 +6,9 @@ use super::table::Table;
 use crate::error::Result;
 
 impl Lake {
-    /// Makes `heads.json` anew from the logs as they are, and says so in the audit log. What the
-    /// logs have lost stays lost, and is no damage from now on. Entries of a log that were changed
-    /// stay damage until they are cleaned away.
+    /// Recreates `heads.json` from the current logs, and records that in the audit log. What the
+    /// logs have lost stays lost, and isn't reported as damage any more. Changed entries of a log
+    /// stay damage until they are cleaned up.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),

@@ -5,25 +5,25 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
 
-/// A text column of a batch; empty where the file doesn't have it so.
+/// Returns the text column `name` of a batch, or `None` if it is missing or has another type.
 pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a StringArray> {
     batch.column_by_name(name)?.as_string_opt::<i32>()
 }
 
-/// The text of `row`, if it has one.
+/// Returns the text of `row`, or `None` if it is null.
 pub(crate) fn text_at(column: Option<&StringArray>, row: usize) -> Option<&str> {
     column
         .filter(|column| column.is_valid(row))
         .map(|column| column.value(row))
 }
 
-/// The address of `row` in a column of addresses.
+/// Returns the address of `row` in a column of addresses.
 pub(crate) fn address_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
     text_at(column, row).and_then(|text| text.parse().ok())
 }
 
-/// The address of `row` in a column by which grains refer to others; it may say `sha256:` before
-/// it.
+/// Returns the address of `row` in a column by which grains refer to others, with or without the
+/// prefix `sha256:`.
 pub(crate) fn reference_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
     text_at(column, row).and_then(ContentAddress::of_reference)
 }
@@ -31,7 +31,7 @@ pub(crate) fn reference_at(column: Option<&StringArray>, row: usize) -> Option<C
 /// How one grain refers to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// `derived_from`.
+    /// By `derived_from`.
     DerivedFrom,
     /// Its content comes from the other: provenance, premises, a disclosed copy.
     Source,
@@ -39,7 +39,7 @@ pub(crate) enum Link {
     Reference,
 }
 
-/// The columns that hold addresses of other grains.
+/// The columns with addresses of other grains.
 const LINKS: [(&str, Link); 15] = [
     (Field::DerivedFrom.name(), Link::DerivedFrom),
     (Field::ProvenanceChain.name(), Link::Source),
@@ -58,7 +58,7 @@ const LINKS: [(&str, Link); 15] = [
     (IdentityColumn::Supersedes.name(), Link::Reference),
 ];
 
-/// The names of the link columns.
+/// Returns the names of the link columns.
 pub(crate) fn link_columns() -> Vec<&'static str> {
     LINKS.iter().map(|(name, _)| *name).collect()
 }
@@ -80,8 +80,8 @@ pub(crate) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, Cont
     }
 }
 
-/// Every text in a column of texts, of lists of texts, or of lists of structs whose texts are
-/// addresses.
+/// Calls `found` with every text in a column of texts, of lists of texts, or of lists of structs
+/// whose texts are addresses.
 fn each_text(column: &ArrayRef, mut found: impl FnMut(usize, &str)) {
     if let Some(texts) = column.as_string_opt::<i32>() {
         (0..texts.len())

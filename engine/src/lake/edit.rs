@@ -9,8 +9,8 @@ use super::table::{Change, DataFile, Table};
 use crate::error::{Context, Result};
 use crate::segment::{RecordWriter, SegmentId};
 
-/// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the
-/// number of the batch's first row); puts the change of files into `change`.
+/// Rewrites the file `data` of a small table with the result of `edit` for each batch (and the
+/// number of its first row). Adds the exchange of the files to `change`.
 pub(crate) async fn edit_file(
     lake: &Lake,
     table: &Table,
@@ -44,7 +44,7 @@ pub(crate) async fn edit_file(
     Ok(())
 }
 
-/// `batch` without the rows for which `gone` holds; it gets the row's number in the file.
+/// Returns `batch` without the rows for whose numbers in the file `gone` is true.
 pub(crate) fn drop_rows(
     first: u32,
     batch: &RecordBatch,

@@ -1,8 +1,8 @@
-//! Whether a lake is encrypted, and with whose keys.
+//! The encryption of a lake: whether it is encrypted, and with which keys.
 //!
-//! The file `encryption.json` in the lake's folder says that everything that is written from now on
-//! is sealed, and what tells the right keys from all others. Which files are sealed is in their
-//! names, and so in the log: `part-<id>.sealed.parquet`.
+//! The file `encryption.json` in the lake's folder states that everything is encrypted from now on,
+//! and contains a check value of the right keys. Which files are encrypted is in their names, and
+//! so in the log: `part-<id>.sealed.parquet`.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ struct Marker {
     format: String,
     /// The lake's own name, by which its keys differ from those of other lakes of the same keyring.
     lake: String,
-    /// What [`LakeKeys::check`] of the right keys is.
+    /// The [`LakeKeys::check`] of the right keys.
     check: String,
 }
 
-/// What a handle of a lake knows of its encryption.
+/// The encryption state of a handle.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Encryption {
     marker: Option<Marker>,
@@ -37,24 +37,24 @@ pub(super) struct Encryption {
     hidden: Hidden,
 }
 
-/// The grains that sealed files hide because they were erased, even if their keys come back with an
-/// old copy of the keyring.
+/// Erased grains that encrypted files hide, even if their keys are restored from an old copy of the
+/// keyring.
 #[derive(Debug, Clone, Default)]
 struct Hidden {
     grains: TombstoneSet,
-    /// The version of the table `erased` that they are of; `None` before they were read.
+    /// The version of the table `erased` that was read; `None` if none was.
     version: Option<u64>,
-    /// Why they can't be told.
+    /// Why the table can't be read.
     fault: Option<Arc<EngineError>>,
     /// True while an erasure works, which has to find what it removes.
     revealed: bool,
 }
 
 impl Encryption {
-    /// That of the lake at `location`.
+    /// Reads the encryption of the lake at `location`.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if its form isn't known.
+    /// [`EngineError::Key`] if its format is unknown.
     pub(super) async fn load(location: &LakeLocation) -> Result<Encryption> {
         let path = Path::from(ENCRYPTION);
         let found = match location.store().get(&path).await {
@@ -80,15 +80,15 @@ impl Encryption {
 }
 
 impl Lake {
-    /// True if everything that is written to the lake is sealed.
+    /// Returns true if everything that is written to the lake is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.encryption.marker.is_some()
     }
 
-    /// Opens what is sealed in the lake with the keys in `store`.
+    /// Opens the lake's keys in `store`.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if the lake was encrypted with others.
+    /// [`EngineError::Key`] if the lake was encrypted with other keys.
     pub fn unlock(&mut self, store: Box<dyn KeyStore>) -> Result<()> {
         self.unlock_with(store.into())
     }
@@ -118,10 +118,10 @@ impl Lake {
         Ok(())
     }
 
-    /// Reads which grains sealed files must hide, if the lake is encrypted and they aren't known as
-    /// of this version. That they can't be read is an error of those who read sealed rows, so that
-    /// a check of the lake can name the damage.
-    pub(super) async fn read_hidden(&mut self) {
+    /// Reads which grains encrypted files must hide, if the lake is encrypted and the table
+    /// `erased` has a new version. If it can't be read, readers of encrypted rows get the error
+    /// later, so that a check of the lake can report the damage.
+    pub(super) async fn load_tombstones(&mut self) {
         let version = Some(self.erased.version());
         if !self.is_encrypted() || self.encryption.hidden.version == version {
             return;
@@ -140,9 +140,8 @@ impl Lake {
         self.hide();
     }
 
-    /// With `revealed` the handle reads grains that were erased and whose keys are there
-    /// nevertheless: those of an erasure that was interrupted, or those that an old copy of the
-    /// keyring opens.
+    /// With `revealed`, the handle reads erased grains whose keys exist nevertheless: those of an
+    /// interrupted erasure, or those that an old copy of the keyring opens.
     pub(crate) fn reveal_erased(&mut self, revealed: bool) {
         self.encryption.hidden.revealed = revealed;
         self.hide();
@@ -163,12 +162,12 @@ impl Lake {
         self.encryption.keys = keys;
     }
 
-    /// Makes the lake one that is encrypted with the keys in `store`; only opens it if it is
-    /// already. What it holds stays as it is: [`crate::encrypt::encrypt`] seals that.
+    /// Makes the lake encrypted with the keys in `store`, or opens these if it is already. Existing
+    /// files stay as they are: [`crate::encrypt::encrypt`] encrypts them.
     ///
     /// # Errors
     /// As [`Lake::unlock`]; [`EngineError::File`] if it can't be written.
-    pub async fn seal_from_now_on(&mut self, store: Box<dyn KeyStore>) -> Result<()> {
+    pub async fn enable_encryption(&mut self, store: Box<dyn KeyStore>) -> Result<()> {
         if !self.is_encrypted() {
             let lake = hex::encode(random());
             let keys = LakeKeys::open(store, &lake)?;
@@ -186,10 +185,10 @@ impl Lake {
                 .put_opts(&path, PutPayload::from(text), only_new)
                 .await
             {
-                // Another process was faster: the lake has the name that it gave.
+                // Another process was faster: the lake has the name that it chose.
                 Err(object_store::Error::AlreadyExists { .. }) => {
                     self.encryption = Encryption::load(&self.location).await?;
-                    self.read_hidden().await;
+                    self.load_tombstones().await;
                     return self.unlock_with(keys.store());
                 }
                 written => written.file("can't write", &path)?,
@@ -199,14 +198,14 @@ impl Lake {
                 keys: Some(Arc::new(keys)),
                 ..Encryption::default()
             };
-            self.read_hidden().await;
+            self.load_tombstones().await;
             return self.record_encryption().await;
         }
         self.unlock(store)
     }
 
-    /// The error of a keyring `name` that doesn't open this encrypted lake, because it `is`
-    /// something. To make a new keyring is never the remedy.
+    /// Returns the error of a keyring `name` that doesn't open this encrypted lake, with the reason
+    /// `is`. Creating a new keyring is never the remedy.
     pub fn foreign_keyring(&self, name: &str, is: &str) -> EngineError {
         EngineError::Key(format!(
             "the lake `{}` is encrypted, and the keyring `{name}` {is}: name the keyring that the \
@@ -216,25 +215,25 @@ impl Lake {
         ))
     }
 
-    /// Leaves out what is sealed, so that the rest can be read without a key.
-    pub fn leave_out_sealed(&mut self) {
+    /// Skips encrypted files, so that the others can be read without a key.
+    pub fn skip_sealed(&mut self) {
         self.encryption.sealed_left_out = true;
     }
 
-    /// True if the file `name` is sealed and is to be left out.
-    pub fn leaves_out(&self, name: &str) -> bool {
+    /// Returns true if the file `name` is encrypted and skipped.
+    pub fn skips(&self, name: &str) -> bool {
         self.encryption.sealed_left_out && is_sealed_file(name)
     }
 
-    /// The keys, if they were opened.
+    /// Returns the keys, if they were opened.
     pub fn keys(&self) -> Option<&Arc<LakeKeys>> {
         self.encryption.keys.as_ref()
     }
 
-    /// The keys to write with; `None` if the lake isn't encrypted.
+    /// Returns the keys to write with, or `None` if the lake isn't encrypted.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if it is and they weren't opened: nothing goes into it in the clear.
+    /// [`EngineError::Key`] if it is and they weren't opened: nothing is written in plain text.
     pub fn keys_to_write(&self) -> Result<Option<Arc<LakeKeys>>> {
         match (&self.encryption.marker, self.keys()) {
             (None, _) => Ok(None),
@@ -243,11 +242,11 @@ impl Lake {
         }
     }
 
-    /// The keys to read the data file `name` with; `None` if it isn't sealed.
+    /// Returns the keys to read the data file `name` with, or `None` if it isn't encrypted.
     ///
     /// # Errors
     /// [`EngineError::Key`] if it is and they weren't opened; [`EngineError::File`] if the table of
-    /// erased grains can't be read, some of which may be in the file.
+    /// erased grains can't be read, because the file may contain some of them.
     pub fn keys_to_read(&self, name: &str) -> Result<Option<Arc<LakeKeys>>> {
         match &self.encryption.hidden.fault {
             Some(fault) if is_sealed_file(name) => {
@@ -257,8 +256,8 @@ impl Lake {
         }
     }
 
-    /// The keys to check the data file `name` with, also where the table of erased grains is
-    /// damaged; `None` if it isn't sealed.
+    /// Returns the keys to check the data file `name` with, or `None` if it isn't encrypted. Works
+    /// even if the table of erased grains is damaged.
     ///
     /// # Errors
     /// [`EngineError::Key`] if it is and they weren't opened.
@@ -279,7 +278,7 @@ impl Lake {
     }
 }
 
-/// True if the data file `name` is sealed.
+/// Returns true if the data file `name` is encrypted.
 pub fn is_sealed_file(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
     SegmentId::of_file(name).is_some_and(|id| id.is_sealed())

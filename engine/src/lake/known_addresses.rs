@@ -1,4 +1,4 @@
-//! Which addresses the lake has already: the address indexes of all its segments.
+//! The addresses of all grains of a lake, by the address indexes of its segments.
 
 use std::sync::Arc;
 
@@ -12,19 +12,20 @@ use crate::error::{Context, Result};
 use crate::keys::TombstoneSet;
 use crate::segment::{AddressIndex, SegmentId, addresses_of};
 
-/// The addresses of a lake. Look-ups take a few memory accesses per segment; compaction keeps
-/// segments few.
+/// The addresses of a lake. A look-up takes a few memory accesses per segment; compaction keeps the
+/// number of segments small.
 #[derive(Debug, Clone, Default)]
 pub struct KnownAddresses {
     segments: Vec<(SegmentId, Arc<AddressIndex>)>,
-    /// What a dry run would have written: known by address, but nothing can be read of it.
-    pretended: Vec<Arc<AddressIndex>>,
+    /// Segments that a dry run would have written: their addresses are known, but nothing can be
+    /// read of them.
+    dry_run: Vec<Arc<AddressIndex>>,
     erased: TombstoneSet,
 }
 
 impl KnownAddresses {
-    /// The addresses of all segments of `lake`. An index that is missing or damaged is made again
-    /// from its segment, in memory, with a warning.
+    /// Loads the address indexes of all segments of `lake`. A missing or damaged index is rebuilt
+    /// in memory from its segment, with a warning.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
@@ -34,7 +35,7 @@ impl KnownAddresses {
         Ok(known)
     }
 
-    /// Adds the segments of `lake` that aren't here yet; answers how many there were.
+    /// Adds the segments of `lake` that aren't loaded yet. Returns how many were added.
     ///
     /// # Errors
     /// As [`KnownAddresses::load`].
@@ -56,12 +57,12 @@ impl KnownAddresses {
     }
 
     /// Adds a segment that a dry run would have written.
-    pub(crate) fn pretend(&mut self, index: AddressIndex) {
-        self.pretended.push(Arc::new(index));
+    pub(crate) fn add_dry_run(&mut self, index: AddressIndex) {
+        self.dry_run.push(Arc::new(index));
     }
 
-    /// Lets go of what the look-ups of a batch have touched, which is all of it: 36 bytes for every
-    /// grain of the lake would count as memory of the process until the next batch.
+    /// Releases the pages that the look-ups of a batch have touched, which are all: 36 bytes for
+    /// every grain of the lake would count as memory of the process until the next batch.
     pub(crate) fn release(&self) {
         self.segments.iter().for_each(|(_, index)| index.release());
     }
@@ -70,30 +71,30 @@ impl KnownAddresses {
         self.segments.iter().any(|(known, _)| known == id)
     }
 
-    /// The segment and row of `address`, if the lake has it.
+    /// Returns the segment and row of `address`, if the lake contains it.
     pub fn find(&self, address: &ContentAddress) -> Option<(&SegmentId, u32)> {
         self.segments
             .iter()
             .find_map(|(segment, index)| Some((segment, index.row_of(address)?)))
     }
 
-    /// True if the grain called `address` was erased and must not come back.
+    /// Returns true if the grain called `address` was erased and must not come back.
     pub fn is_erased(&self, address: &ContentAddress) -> bool {
         !self.erased.is_empty() && self.erased.contains(address)
     }
 
-    /// True if refused bytes were erased.
+    /// Returns true if refused bytes were erased.
     pub(crate) fn is_erased_part(&self, bytes: &[u8]) -> bool {
         !self.erased.is_empty() && self.erased.contains(&ContentAddress::of(blob_of(bytes)))
     }
 
-    /// True if the lake has refused bytes as a grain.
+    /// Returns true if the lake contains refused bytes as a grain.
     pub(crate) fn contains_part(&self, bytes: &[u8]) -> bool {
         self.contains(&ContentAddress::of(blob_of(bytes)))
     }
 
-    /// A lifecycle event that comes with a source, unless it is of an erased grain, and without the
-    /// name of one.
+    /// Returns a lifecycle event that comes with a source, without the names of erased grains.
+    /// `None` if it is of an erased grain.
     pub(crate) fn permitted(&self, mut row: StateRow) -> Option<StateRow> {
         let erased = |text: &str| text.parse().is_ok_and(|address| self.is_erased(&address));
         if erased(&row.content_address) {
@@ -103,20 +104,20 @@ impl KnownAddresses {
         Some(row)
     }
 
-    /// True if the lake has `address`, or would have it if a dry run were none.
+    /// Returns true if the lake contains `address`, or would without a dry run.
     pub fn contains(&self, address: &ContentAddress) -> bool {
-        self.find(address).is_some() || self.is_pretended(address)
+        self.find(address).is_some() || self.is_dry_run(address)
     }
 
-    /// True if a dry run would have written `address`.
-    pub(crate) fn is_pretended(&self, address: &ContentAddress) -> bool {
-        self.pretended
+    /// Returns true if a dry run would have written `address`.
+    pub(crate) fn is_dry_run(&self, address: &ContentAddress) -> bool {
+        self.dry_run
             .iter()
             .any(|index| index.row_of(address).is_some())
     }
 }
 
-/// The address index of `segment`: its sidecar, or a new one in memory.
+/// Opens the address index of `segment`, or rebuilds it in memory.
 async fn open_index(lake: &Lake, segment: &Segment) -> Result<AddressIndex> {
     match open_sidecar(lake.location(), segment).await {
         Ok(index) => return Ok(index),

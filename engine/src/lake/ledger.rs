@@ -1,10 +1,10 @@
-//! Which sources the lake has taken in, and how far.
+//! The ledger: which sources the lake has ingested, and how far.
 //!
-//! Each commit to `grains` that takes from a source says so in an application transaction named
-//! after the source's BLAKE3. Delta keeps these through checkpoints and cleaning of its log, so a
-//! source is known for as long as the lake lives. `deltalake` answers for one name at a time,
-//! replaying the log for each; a run over many files wants them all, so they are read here in one
-//! pass over the newest checkpoint and the commits after it.
+//! Each commit to `grains` with grains of a source contains an application transaction named after
+//! the source's BLAKE3. Delta keeps these through checkpoints and clean-ups of its log, so a source
+//! is known for as long as the lake exists. `deltalake` looks up one name at a time and replays the
+//! log for each; a run over many files needs all of them, so they are read here in one pass over
+//! the newest checkpoint and the commits after it.
 
 use std::collections::HashMap;
 
@@ -24,66 +24,68 @@ use crate::error::{Context, Result};
 
 /// How far a source was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// The next grain to read, by its place in the source.
+pub enum ReadPosition {
+    /// The next grain to read, by its number in the source.
     Next(u64),
-    /// To its end.
+    /// The source was read to its end.
     Complete,
 }
 
-/// What the lake knows of a source: how far it was read, and as what.
+/// The entry of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// How far.
-    pub progress: Progress,
-    /// The kind that it was read as; `None` if an earlier version took it in, which didn't note
-    /// that.
+pub struct LedgerEntry {
+    /// How far it was read.
+    pub progress: ReadPosition,
+    /// The kind that it was read as. `None` if an earlier version of the program ingested it, which
+    /// didn't record that.
     pub kind: Option<SourceKind>,
 }
 
-/// The bits of a version that hold an ordinal; all of them set mean the end of the source. The
-/// kind's code stands above them.
+/// The low bits of a version contain an ordinal; all of them set mean the end of the source. The
+/// code of the kind is above them.
 const ORDINAL_BITS: u32 = 48;
 const ORDINALS: i64 = (1 << ORDINAL_BITS) - 1;
 
-impl Taken {
-    /// As the version of an application transaction.
+impl LedgerEntry {
+    /// Encodes the entry as the version of an application transaction.
     pub fn to_version(self) -> i64 {
         let ordinal = match self.progress {
-            Progress::Next(ordinal) => i64::try_from(ordinal).unwrap_or(ORDINALS).min(ORDINALS - 1),
-            Progress::Complete => ORDINALS,
+            ReadPosition::Next(ordinal) => {
+                i64::try_from(ordinal).unwrap_or(ORDINALS).min(ORDINALS - 1)
+            }
+            ReadPosition::Complete => ORDINALS,
         };
         i64::from(self.kind.map_or(0, SourceKind::code)) << ORDINAL_BITS | ordinal
     }
 
-    fn from_version(version: i64) -> Taken {
+    fn from_version(version: i64) -> LedgerEntry {
         let version = version.max(0);
         let kind = u8::try_from(version >> ORDINAL_BITS)
             .ok()
             .and_then(SourceKind::from_code);
         let progress = match version & ORDINALS {
-            ORDINALS => Progress::Complete,
-            ordinal => Progress::Next(ordinal as u64),
+            ORDINALS => ReadPosition::Complete,
+            ordinal => ReadPosition::Next(ordinal as u64),
         };
-        Taken { progress, kind }
+        LedgerEntry { progress, kind }
     }
 }
 
-/// The name of a source's application transactions.
+/// Returns the name of a source's application transactions.
 pub fn transaction_name(source_id: &str) -> String {
     format!("{NAME_PREFIX}{source_id}")
 }
 
 const NAME_PREFIX: &str = "gristmill:source:";
 
-/// The sources of a lake.
+/// The entries of all sources.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    sources: HashMap<String, Taken>,
+    sources: HashMap<String, LedgerEntry>,
 }
 
 impl Ledger {
-    /// Reads the ledger of `grains` as of the version that the handle sees.
+    /// Reads the ledger of `grains` at the version of the handle.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -110,18 +112,18 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// How far `source_id` was read; `None` if never.
-    pub fn progress(&self, source_id: &str) -> Option<Progress> {
+    /// Returns how far `source_id` was read, or `None` if it has no entry.
+    pub fn progress(&self, source_id: &str) -> Option<ReadPosition> {
         self.taken(source_id).map(|taken| taken.progress)
     }
 
-    /// How far `source_id` was read, and as what; `None` if never.
-    pub fn taken(&self, source_id: &str) -> Option<Taken> {
+    /// Returns the entry of `source_id`.
+    pub fn entry(&self, source_id: &str) -> Option<LedgerEntry> {
         self.sources.get(source_id).copied()
     }
 
-    /// The sources and how far each was read, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Progress)> {
+    /// Returns the sources and how far each was read, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, ReadPosition)> {
         self.sources
             .iter()
             .map(|(source, taken)| (&**source, taken.progress))
@@ -130,7 +132,7 @@ impl Ledger {
     fn note(&mut self, name: &str, version: i64) {
         if let Some(source) = name.strip_prefix(NAME_PREFIX) {
             self.sources
-                .insert(source.to_owned(), Taken::from_version(version));
+                .insert(source.to_owned(), LedgerEntry::from_version(version));
         }
     }
 
@@ -180,7 +182,7 @@ impl Ledger {
         ) else {
             return Ok(());
         };
-        // Whoever wrote the checkpoint chose the Arrow types.
+        // The writer of the checkpoint chose the Arrow types.
         let (names, versions) = (
             cast(names, &DataType::Utf8)?,
             cast(versions, &DataType::Int64)?,
@@ -212,7 +214,7 @@ async fn read(grains: &Table, path: &Path) -> Result<Bytes> {
         .file("can't read", path)
 }
 
-/// The one action that is looked for; all others are passed over.
+/// The one action that is parsed; all others are skipped.
 #[derive(serde::Deserialize)]
 struct LogLine {
     txn: Option<LogTransaction>,
@@ -236,18 +238,25 @@ mod tests {
     #[test]
     fn progress_and_kind_are_one_number_and_those_of_earlier_versions_are_read() {
         for kind in SourceKind::all().map(Some).chain([None]) {
-            for progress in [Progress::Next(0), Progress::Next(7), Progress::Complete] {
-                let taken = Taken { progress, kind };
-                assert_eq!(Taken::from_version(taken.to_version()), taken);
+            for progress in [
+                ReadPosition::Next(0),
+                ReadPosition::Next(7),
+                ReadPosition::Complete,
+            ] {
+                let taken = LedgerEntry { progress, kind };
+                assert_eq!(LedgerEntry::from_version(taken.to_version()), taken);
             }
         }
-        let before = |progress| Taken {
+        let before = |progress| LedgerEntry {
             progress,
             kind: None,
         };
-        assert_eq!(Taken::from_version(i64::MAX), before(Progress::Complete));
-        assert_eq!(Taken::from_version(9), before(Progress::Next(9)));
-        assert_eq!(Taken::from_version(-1), before(Progress::Next(0)));
+        assert_eq!(
+            LedgerEntry::from_version(i64::MAX),
+            before(ReadPosition::Complete)
+        );
+        assert_eq!(LedgerEntry::from_version(9), before(ReadPosition::Next(9)));
+        assert_eq!(LedgerEntry::from_version(-1), before(ReadPosition::Next(0)));
     }
 
     #[test]
@@ -265,7 +274,7 @@ mod tests {
             ledger.read_transactions(&transactions).unwrap();
             assert_eq!(
                 ledger.iter().collect::<Vec<_>>(),
-                [("a", Progress::Next(7))]
+                [("a", ReadPosition::Next(7))]
             );
         }
         let versions: ArrayRef = Arc::new(LargeStringArray::from(vec!["no number"]));

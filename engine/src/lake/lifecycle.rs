@@ -1,7 +1,7 @@
-//! The lifecycle state that travels with grains: the fold of `state`, and of what grains supersede
-//! by their own word.
+//! The lifecycle state of grains: the fold of `state` and of the supersessions in the grains' own
+//! rows.
 //!
-//! [`LifecycleFold`] says which events count; the views of SQL agree with it.
+//! [`LifecycleFold`] defines which events count. The views of SQL are equivalent.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +30,8 @@ pub(crate) struct EventRow<'b> {
     pub(crate) at: i64,
 }
 
-/// The events in a batch of [`EVENT_COLUMNS`]. Rows of events that this version doesn't know, or of
-/// what is no address, are passed over: they say nothing of any grain.
+/// Returns the events in a batch of [`EVENT_COLUMNS`]. Rows with unknown events or invalid
+/// addresses are skipped, because they don't concern any grain.
 pub(crate) fn events_of(batch: &RecordBatch) -> impl Iterator<Item = EventRow<'_>> {
     let text = |at: usize| batch.column(at).as_string::<i32>();
     let (addresses, events, values) = (text(0), text(1), text(2));
@@ -47,9 +47,9 @@ pub(crate) fn events_of(batch: &RecordBatch) -> impl Iterator<Item = EventRow<'_
 }
 
 impl Lake {
-    /// The portable index-layer fields (§11.7) of the grains that `wanted` picks, as of the version
-    /// that the handle sees. Reads all of `state` and what all grains supersede, file by file;
-    /// holds only what is wanted.
+    /// Returns the portable index-layer fields (§11.7) of the grains for which `wanted` is true, at
+    /// the version of the handle. Reads all of `state` and the supersessions of all grains, file by
+    /// file; only the wanted grains are held in memory.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),
@@ -65,8 +65,8 @@ impl Lake {
             .collect())
     }
 
-    /// The lifecycle of the grains that `wanted` picks and of which anything is known, as of the
-    /// version that the handle sees. Reads as [`Lake::portable_states`] does.
+    /// Returns the lifecycles of the grains for which `wanted` is true and which have any event, at
+    /// the version of the handle. Reads as [`Lake::portable_states`] does.
     ///
     /// # Errors
     /// As [`Lake::portable_states`].
@@ -100,8 +100,8 @@ impl Lake {
         Ok(folds)
     }
 
-    /// How many supersessions the rows of grains say, as of the version that the handle sees. Reads
-    /// one column of all segments.
+    /// Counts the supersessions in the rows of grains, at the version of the handle. Reads one
+    /// column of all segments.
     ///
     /// # Errors
     /// As [`Lake::portable_states`].
@@ -123,7 +123,7 @@ impl Lake {
     }
 }
 
-/// How many supersessions the rows of `batch` say.
+/// Counts the supersessions in the rows of `batch`.
 pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
     let column = batch
         .column_by_name(IdentityColumn::Supersedes.name())
@@ -132,7 +132,8 @@ pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
     lists.map(|superseded| superseded.len() as u64).sum()
 }
 
-/// What the grains of `file` supersede by their own rows: which, by whom, and when those were made.
+/// Returns the supersessions in the rows of `file`: the old grain, the new one, and when that was
+/// created.
 fn own_words(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
     let supersedes = IdentityColumn::Supersedes.name();
     let [address, created, ingested] = [
@@ -140,7 +141,7 @@ fn own_words(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
         Field::CreatedAt.name(),
         IdentityColumn::IngestedAt.name(),
     ];
-    // Most grains supersede nothing: only of those that do more is read.
+    // Most grains supersede nothing: other columns are read only for those that do.
     let rows = file.map_batches(Some(&[supersedes]), |first, batch| {
         let column = batch.column_by_name(supersedes);
         let stated = |row: &usize| column.is_some_and(|column| column.is_valid(*row));

@@ -40,8 +40,11 @@
 
 mod accept;
 mod audit;
+mod audit_check;
 mod cells;
+mod commit;
 mod edit;
+mod empty_location;
 mod encryption;
 mod heads;
 mod known_addresses;
@@ -50,17 +53,16 @@ mod ledger;
 mod lifecycle;
 mod location;
 mod log;
+mod open_checks;
 mod purge;
 mod records;
 mod rejects;
 mod scan;
 mod segment_cache;
 mod sidecar;
-mod soundness;
 mod table;
 mod tombstones;
 mod upgrade;
-mod vacancy;
 
 use std::sync::Arc;
 
@@ -71,18 +73,21 @@ use gristmill_schemas::columns::{
 };
 use gristmill_schemas::grain::Field;
 
-pub use audit::{AUDIT, AuditVerdict};
+pub use audit::AUDIT;
+pub use audit_check::AuditVerdict;
 pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};
+pub(crate) use commit::SEALED;
 pub(crate) use edit::{drop_rows, edit_file};
 pub use encryption::{ENCRYPTION, is_sealed_file};
 pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
 pub use known_addresses::KnownAddresses;
 pub(crate) use lake_file::LakeFile;
-pub use ledger::{Ledger, Progress, Taken, transaction_name};
+pub use ledger::{Ledger, LedgerEntry, ReadPosition, transaction_name};
 pub(crate) use lifecycle::{EVENT_COLUMNS, events_of, supersessions_in};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
 pub(crate) use log::{LogFile, hint_path};
+pub(crate) use open_checks::{REMEDY_OF_FILES, head_damage};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
 pub(crate) use records::{LISTED, read_file, text as text_of};
@@ -94,8 +99,6 @@ pub use scan::RowStream;
 pub(crate) use segment_cache::SegmentCache;
 pub use sidecar::{Segment, open_sidecar};
 pub(crate) use sidecar::{open_bound_sidecar, publish_sidecars};
-pub(crate) use soundness::{REMEDY_OF_FILES, fault_of};
-pub(crate) use table::SEALED;
 pub use table::{Change, DataFile, Table};
 pub use tombstones::ERASED;
 
@@ -208,9 +211,9 @@ impl Lake {
             heads = Heads::load(&location).await?;
             grains.refresh().await?;
         }
-        soundness::check_presence(&location, &grains, heads.as_ref()).await?;
+        open_checks::check_presence(&location, &grains, heads.as_ref()).await?;
         if let Some(heads) = &heads {
-            soundness::check_encryption(&location, heads).await?;
+            open_checks::check_encryption(&location, heads).await?;
         }
         let mut lake = Self::with_tables(location, grains, heads.as_ref()).await?;
         lake.check_tables(heads.as_ref()).await?;
@@ -262,13 +265,13 @@ impl Lake {
             encryption,
             operator: None,
         };
-        lake.read_hidden().await;
+        lake.load_tombstones().await;
         Ok(lake)
     }
 
     /// Returns the lake with `name` as the operator. Entries of the audit log distinguish operators
     /// by pseudonyms, which differ between lakes.
-    pub fn operated_by(self, name: &str) -> Lake {
+    pub fn with_operator(self, name: &str) -> Lake {
         let operator = audit::pseudonym(&self.audit.id(), name);
         Lake {
             operator: Some(operator),
@@ -346,7 +349,7 @@ impl Lake {
             .and(sources)
             .and(audit)
             .and(erased)?;
-        self.read_hidden().await;
+        self.load_tombstones().await;
         self.segment_caches.retain(&self.segments()?);
         Ok(())
     }
@@ -377,7 +380,7 @@ impl Lake {
             .grains
             .files()?
             .into_iter()
-            .filter(|file| !self.leaves_out(&file.name));
+            .filter(|file| !self.skips(&file.name));
         Ok(files
             .filter_map(|file| {
                 Some(Segment {
@@ -394,7 +397,7 @@ impl Lake {
 async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>) -> Result<Table> {
     // Opening a table creates its folder, so the location is checked first.
     if !location.may_have(GRAINS) {
-        let vacant = vacancy::check(location).await;
+        let vacant = empty_location::check(location).await;
         if !location.may_have(GRAINS) {
             vacant?;
         }
@@ -405,7 +408,7 @@ async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>
     if let Some(lost) = lost(location, GRAINS, heads) {
         return Err(lost);
     }
-    match vacancy::check(location).await {
+    match empty_location::check(location).await {
         Ok(()) => {
             // The heads are created first. From then on, missing heads are damage.
             Heads::update(location, |_| ()).await?;

@@ -1,5 +1,5 @@
-//! Physical removal: files that are no part of a table any more, and the log entries that spoke of
-//! them.
+//! Physical removal of files that aren't part of a table any more, and of the log entries that
+//! mention them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use super::{Lake, LakeLocation};
 use crate::error::Result;
 use crate::segment::{SIDECARS, SegmentId};
 
-/// What was removed for good.
+/// What was physically removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Purged {
-    /// Files.
+    /// The number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
-/// Files that no commit names and that were changed within so long may belong to a writer at work.
+/// Unreferenced files that were changed within this time may belong to a running writer.
 pub(crate) const GRACE: Duration = Duration::from_secs(3_600);
 
 impl Purged {
@@ -39,22 +39,22 @@ impl Purged {
 
 impl Table {
     /// Writes a checkpoint of the newest version and removes everything that only earlier versions
-    /// need: data files and log entries. Earlier versions can't be read afterwards. Files that no
-    /// version names are removed if they are an hour old, or at once if `exclusive` says that
-    /// nobody else writes.
+    /// need: data files and log entries. Earlier versions can't be read afterwards. Unreferenced
+    /// files are removed if they are an hour old, or at once if there is no other writer
+    /// (`exclusive`).
     ///
     /// # Errors
     /// [`EngineError::Delta`](crate::error::EngineError::Delta),
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
         let fault = delta_error("can't write a checkpoint", self.name());
-        // Listed before the log is read: what is committed in between isn't taken for garbage.
+        // Listed before the log is read, so that files of commits in between aren't removed.
         let files = self.location().list(self.name()).await?;
         self.refresh().await?;
         let version = self.version();
         let has = |path| files.iter().any(|file| file.location == path);
-        // One of the same version that was written twice needn't have the same bytes, and
-        // `heads.json` has their digest.
+        // A second checkpoint of the same version could have other bytes, and `heads.json` contains
+        // their digest.
         if !has(checkpoint_path(self.name(), version)) || !has(hint_path(self.name())) {
             create_checkpoint(self.delta(), None).await.map_err(fault)?;
         }
@@ -89,8 +89,8 @@ impl Table {
 }
 
 impl Lake {
-    /// [`Table::purge`] for every table that erasure touches, with sidecars of segments that are
-    /// gone and files that killed processes left.
+    /// Purges every table that an erasure changes, sidecars of removed segments, and files that
+    /// killed processes left.
     ///
     /// # Errors
     /// As [`Table::purge`].
@@ -117,7 +117,7 @@ impl Lake {
             .collect();
         for file in sidecars {
             let parts: Vec<_> = file.location.parts().collect();
-            // What lies beside the segments' folders is of the whole lake.
+            // Files outside of the segments' folders belong to the whole lake.
             let [_, segment, _, ..] = parts.as_slice() else {
                 continue;
             };
@@ -149,7 +149,7 @@ fn is_old(file: &ObjectMeta) -> bool {
         .is_ok_and(|age| age > GRACE)
 }
 
-/// True for commits and checkpoints before `version`.
+/// Returns true for commits and checkpoints before `version`.
 fn is_older_entry(path: &Path, version: u64) -> bool {
     let entry = path
         .filename()

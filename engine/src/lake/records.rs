@@ -1,4 +1,4 @@
-//! Rows of the small tables: appended in files of their own, read whole.
+//! Rows of the small tables: appended as files, and read whole.
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::columns::{
@@ -9,15 +9,15 @@ use parquet::errors::ParquetError;
 
 use super::Lake;
 use super::location::LakeLocation;
-use super::soundness::REMEDY_OF_FILES;
+use super::open_checks::REMEDY_OF_FILES;
 use super::table::{DataFile, Table};
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
 use crate::segment::{RecordWriter, SegmentId, SegmentReader};
 
 impl LakeLocation {
-    /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it
-    /// isn't.
+    /// Returns the bytes of the lake's file `path`: mapped if the lake is a folder, fetched
+    /// otherwise.
     ///
     /// # Errors
     /// [`EngineError::Connector`](crate::error::EngineError::Connector).
@@ -44,7 +44,8 @@ impl LakeLocation {
 }
 
 impl Table {
-    /// Writes `batch` as a new data file, which is part of the table only when a commit names it.
+    /// Writes `batch` as a new data file, which becomes part of the table when a commit references
+    /// it.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -67,7 +68,7 @@ impl Table {
         Ok(DataFile::new(name, written))
     }
 
-    /// All rows of the table, with just `columns`.
+    /// Reads all rows of the table, with just `columns`.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),
@@ -79,7 +80,7 @@ impl Table {
         Ok(batches)
     }
 
-    /// Returns what [`Table::read_columns`] does, of files whose digests are those in the log.
+    /// Reads as [`Table::read_columns`] does, and compares the digests of the files with the log.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] names a file that isn't what was written; as
@@ -92,7 +93,7 @@ impl Table {
         Ok(batches)
     }
 
-    /// Returns what [`Table::read_checked`] does, of one file.
+    /// Reads as [`Table::read_checked`] does, but one file.
     ///
     /// # Errors
     /// As [`Table::read_checked`].
@@ -137,17 +138,17 @@ impl Table {
     }
 }
 
-/// The columns of `rejects` that may hold what a grain holds.
+/// The columns of `rejects` that may contain parts of grains.
 const REFUSED: [&str; 3] = ["bytes", "message", "field"];
 
-/// The columns of `state` that may name somebody.
+/// The columns of `state` that may name persons.
 const NAMING: [&str; 2] = ["actor", "reason"];
 
-/// The columns of `sources` that may name somebody: paths do.
+/// The columns of `sources` that may name persons, as paths do.
 pub(crate) const LISTED: [&str; 2] = ["source", "reason"];
 
 impl Lake {
-    /// Writes `rows` as a new data file of `rejects`, sealed if the lake is encrypted.
+    /// Writes `rows` as a new data file of `rejects`, encrypted if the lake is.
     ///
     /// # Errors
     /// As [`Table::write_file`]; [`EngineError::Key`](crate::error::EngineError::Key).
@@ -159,7 +160,7 @@ impl Lake {
         .await
     }
 
-    /// Writes `rows` as a new data file of `state`, sealed if the lake is encrypted.
+    /// Writes `rows` as a new data file of `state`, encrypted if the lake is.
     ///
     /// # Errors
     /// As [`Lake::write_rejects`].
@@ -168,8 +169,8 @@ impl Lake {
             .await
     }
 
-    /// Writes `rows` as a new data file of `sources`, which is made if there is none, sealed if the
-    /// lake is encrypted.
+    /// Writes `rows` as a new data file of `sources`, encrypted if the lake is. The table is
+    /// created if there is none.
     ///
     /// # Errors
     /// As [`Lake::write_rejects`].
@@ -179,7 +180,7 @@ impl Lake {
             .await
     }
 
-    /// Writes open rows of `rejects`, `state` or `sources`.
+    /// Writes plain rows of `rejects`, `state` or `sources`, encrypted if the lake is.
     pub(crate) async fn write_sealed(
         &self,
         table: &Table,
@@ -204,7 +205,7 @@ impl Lake {
     }
 }
 
-/// The text of the column `name` in `row`, if it has one.
+/// Returns the text of the column `name` in `row`, or `None` if it is null or missing.
 pub(crate) fn text<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a str> {
     let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
     column.is_valid(row).then(|| column.value(row))
@@ -213,7 +214,8 @@ pub(crate) fn text<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option
 /// Rows that are read at a time.
 const BATCH_ROWS: usize = 1_024;
 
-/// The rows of one Parquet file, with just `columns`, which are named in the order of the table.
+/// Reads the rows of one Parquet file, with just `columns`, which are named in the order of the
+/// table.
 pub(crate) fn read_file(
     bytes: gristmill_connectors::source::SourceBytes,
     columns: &[&str],

@@ -9,22 +9,22 @@ use crate::error::{Context, EngineError, Result};
 use crate::keys::{ErasedRows, LakeKeys};
 use crate::segment::SegmentReader;
 
-/// Rows that come bit by bit.
+/// A stream of batches.
 pub type RowStream = BoxStream<'static, Result<RecordBatch>>;
 
-/// Rows of a batch at most.
+/// Maximum number of rows of a batch.
 const BATCH_ROWS: usize = 8_192;
 
-/// Batches that are read ahead.
+/// Batches that are prefetched.
 const AHEAD: usize = 4;
 
 impl Lake {
-    /// All grains of the version that the handle sees, with just `columns` (all if none are named),
-    /// in the order of the segments. Reading goes a few batches ahead of whoever takes them.
+    /// Streams all grains at the version of the handle, with just `columns` (or all), in the order
+    /// of the segments. A few batches are prefetched.
     ///
     /// # Errors
-    /// [`EngineError::Delta`] at once; [`EngineError::File`] and [`EngineError::Connector`] where
-    /// the stream can't go on.
+    /// [`EngineError::Delta`] at once; [`EngineError::File`] and [`EngineError::Connector`] in the
+    /// stream.
     pub fn scan(&self, columns: Option<&'static [&'static str]>) -> Result<RowStream> {
         let segments = self.segments()?;
         let lake = self.clone();
@@ -35,7 +35,7 @@ impl Lake {
                     Ok(()) => continue,
                     Err(error) => error,
                 };
-                // Nobody may be left to be told.
+                // The receiver may be gone.
                 let _ = sender.send(Err(failed)).await;
                 return;
             }
@@ -47,7 +47,7 @@ impl Lake {
     }
 }
 
-/// Sends the rows of one segment; stops early if nobody takes them any more.
+/// Sends the rows of one segment. Stops early if the receiver is gone.
 async fn read_segment(
     lake: &Lake,
     segment: &Segment,

@@ -96,8 +96,8 @@ impl Lake {
     /// commit.
     ///
     /// # Errors
-    /// As [`Lake::refuse_from_now_on`].
-    pub(crate) async fn put_tombstones_back(
+    /// As [`Lake::add_tombstones`].
+    pub(crate) async fn restore_tombstones(
         &mut self,
         lost: Vec<(String, Vec<Tombstone>)>,
         damaged: Vec<DataFile>,
@@ -166,7 +166,7 @@ impl Lake {
     /// [`EngineError::Conflict`](crate::error::EngineError::Conflict),
     /// [`EngineError::File`](crate::error::EngineError::File),
     /// [`EngineError::Delta`](crate::error::EngineError::Delta).
-    pub async fn refuse_from_now_on(
+    pub async fn add_tombstones(
         &mut self,
         addresses: &[ContentAddress],
         erasure_id: &str,

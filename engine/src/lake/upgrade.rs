@@ -1,9 +1,8 @@
-//! Lakes of format 1: opened as they are, and made lakes of the current format by the first command
-//! that writes an audit entry.
+//! Upgrading lakes of format 1, by the first command that writes an audit entry.
 //!
 //! Afterwards every table has its head in `heads.json`, and every data file of the small tables its
-//! digest in the log. Data files of `grains` aren't read for it: they get digests when they are
-//! written again, and until then `verify` has the hashes of their blobs.
+//! digest in the log. Data files of `grains` aren't read for the upgrade: they get digests when
+//! they are rewritten, and until then `verify` uses the hashes of their blobs.
 
 use std::collections::HashMap;
 
@@ -18,13 +17,12 @@ use super::{FORMAT_VERSION, Lake};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 
-/// How often a table is tried again whose files another writer changed meanwhile.
+/// How often a table is retried whose files another writer changed meanwhile.
 const ATTEMPTS: usize = 5;
 
 impl Lake {
-    /// Makes the lake one of the current format, if it isn't. Costs a reading of the small tables,
-    /// once. A process that is killed meanwhile leaves a lake of format 1, which the next command
-    /// upgrades.
+    /// Upgrades the lake to the current format, if necessary. Reads the small tables once. A
+    /// process that is killed meanwhile leaves a lake of format 1, which the next command upgrades.
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`],
@@ -60,7 +58,7 @@ impl Lake {
 }
 
 impl Table {
-    /// Names the files that have no digest once more, with one.
+    /// Adds the files without a digest again, with one.
     async fn add_digests(&mut self) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let mut change = Change::default();
@@ -80,7 +78,7 @@ impl Table {
             if change.added.is_empty() {
                 return Ok(());
             }
-            // Not put behind other commits: one of them may have removed such a file.
+            // Without retries: a commit in between may have removed such a file.
             match self.commit(change, "upgrade", 0).await {
                 Err(EngineError::Conflict(_)) => self.refresh().await?,
                 committed => return committed.map(drop),

@@ -1,5 +1,4 @@
-//! What the gate needs to know about the grains that a batch of operations touches, looked up
-//! together.
+//! The facts that the gate needs about the grains of a batch of operations, looked up together.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,29 +8,28 @@ use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::lifecycle::LifecycleFold;
 
-use super::gate::{Facts, HOPS, Known};
+use super::gate::{FactSource, GrainFacts, HOPS};
 use crate::error::Result;
 use crate::lake::{
     EVENT_COLUMNS, KnownAddresses, Lake, LakeFile, Segment, address_at, events_of, links, texts,
 };
 
-/// Facts of grains, of the lake and of the batch, and the lifecycle state of those that operations
-/// are about.
+/// Facts about grains of the lake and of the batch, and the lifecycle of the targets of operations.
 #[derive(Debug, Default)]
 pub(crate) struct FactCache {
-    facts: HashMap<ContentAddress, Facts>,
+    facts: HashMap<ContentAddress, GrainFacts>,
     lifecycles: HashMap<ContentAddress, LifecycleFold>,
     /// What each grain superseded by the events of `state`.
     superseded_by: HashMap<ContentAddress, Vec<ContentAddress>>,
-    /// Supersessions of which `state` has a note: the old grain and the new one.
+    /// Supersessions with a note in `state`: the old grain and the new one.
     noted: HashSet<(ContentAddress, ContentAddress)>,
 }
 
-/// Segments that stay open while ancestors are looked up, at most: a chain is followed a version at
-/// a time, and its versions are often in the same segments.
+/// Maximum number of segments that stay open while ancestors are looked up. A chain is followed one
+/// version at a time, and its versions are often in the same segments.
 const OPEN_SEGMENTS: usize = 64;
 
-/// The segments of a lake, and those of them that are open.
+/// The segments of a lake, some of them open.
 struct OpenSegments<'l> {
     lake: &'l Lake,
     segments: Vec<Segment>,
@@ -55,14 +53,14 @@ impl OpenSegments<'_> {
     }
 }
 
-impl Known for FactCache {
-    fn facts(&self, address: &ContentAddress) -> Option<&Facts> {
+impl FactSource for FactCache {
+    fn facts(&self, address: &ContentAddress) -> Option<&GrainFacts> {
         self.facts.get(address)
     }
 }
 
 impl FactCache {
-    /// Nothing yet, with room for so many grains.
+    /// Returns an empty cache with capacity for so many grains.
     pub(crate) fn with_capacity(grains: usize) -> FactCache {
         FactCache {
             facts: HashMap::with_capacity(grains),
@@ -70,10 +68,10 @@ impl FactCache {
         }
     }
 
-    /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks, beside what is
-    /// here already: all ancestors within [`HOPS`], and what was superseded however far back,
-    /// because the terms of a goal bind whatever follows it. Reads `state` once, and of the
-    /// segments the rows of each generation at a time; no grain is read twice, so that a circle of
+    /// Looks up `wanted` in `lake`, and the ancestors that the gate visits, in addition to the
+    /// facts that are here: all ancestors within [`HOPS`], and superseded grains at any distance,
+    /// because the terms of a goal bind all that follows it. Reads `state` once, and the rows of
+    /// each generation from the segments at a time. No grain is read twice, so that a cycle of
     /// claims ends the walk.
     pub(crate) async fn look_up(
         &mut self,
@@ -91,7 +89,7 @@ impl FactCache {
         };
         let mut hops = 0;
         while !missing.is_empty() {
-            // A grain that isn't in the lake may be known as a successor all the same.
+            // A grain that isn't in the lake may be known as a successor nevertheless.
             let superseded = missing
                 .iter()
                 .filter_map(|address| self.superseded_by.get(address))
@@ -115,29 +113,29 @@ impl FactCache {
         Ok(())
     }
 
-    /// Adds a grain of the batch itself. What `state` says that it superseded counts as well.
-    pub(crate) fn add(&mut self, address: ContentAddress, mut facts: Facts) {
+    /// Adds a grain of the batch itself. Its supersessions in `state` count as well.
+    pub(crate) fn add(&mut self, address: ContentAddress, mut facts: GrainFacts) {
         facts
             .supersedes
             .extend(self.superseded_by.get(&address).into_iter().flatten());
         self.facts.insert(address, facts);
     }
 
-    /// Notes that `successor` takes the place of `target`, if anything is known of it.
+    /// Records that `successor` supersedes `target`, if facts about it are known.
     pub(crate) fn add_superseded(&mut self, successor: &ContentAddress, target: ContentAddress) {
         if let Some(facts) = self.facts.get_mut(successor) {
             facts.supersedes.push(target);
         }
     }
 
-    /// The lifecycle of `address`, if it is one of the targets that were looked up or an event of
-    /// it was added.
+    /// Returns the lifecycle of `address`, if it is one of the targets that were looked up or an
+    /// event of it was added.
     pub(crate) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleFold> {
         self.lifecycles.get(address)
     }
 
-    /// Adds an event of the batch, at `now` or, where the lake has a later one of its kind, right
-    /// after that: it is the last word on its grain. Returns its instant.
+    /// Adds an event of the batch, at `now` or right after the last event of its kind, so that it
+    /// takes effect. Returns its time.
     pub(crate) fn add_event(
         &mut self,
         address: ContentAddress,
@@ -153,12 +151,13 @@ impl FactCache {
         at
     }
 
-    /// Notes that there is a note on the supersession of `old` by `new`; false if there was one.
+    /// Records that there is a note on the supersession of `old` by `new`. Returns false if there
+    /// was one.
     pub(crate) fn add_note(&mut self, old: ContentAddress, new: ContentAddress) -> bool {
         self.noted.insert((old, new))
     }
 
-    /// Reads those of `wanted` that the lake has; answers which.
+    /// Reads the rows of those of `wanted` that the lake contains. Returns their addresses.
     async fn read(
         &mut self,
         segments: &mut OpenSegments<'_>,
@@ -211,7 +210,7 @@ impl FactCache {
                         .ok()
                         .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
                     if let Some(grain) = grain {
-                        self.add(address, Facts::of(&grain, supersedes));
+                        self.add(address, GrainFacts::of(&grain, supersedes));
                         fresh.push(address);
                     }
                 }
@@ -220,8 +219,8 @@ impl FactCache {
         Ok(fresh)
     }
 
-    /// Reads what `state` says of `targets`, and every supersession that it knows, a file at a
-    /// time. Returns what the grains that are here already superseded.
+    /// Reads the events of `targets`, and all supersessions, from `state`, a file at a time.
+    /// Returns the grains that the known grains superseded.
     async fn read_states(
         &mut self,
         lake: &Lake,

@@ -1,32 +1,32 @@
-//! From grains to what the gate needs to know of them, and whose signatures hold.
+//! The facts about a grain that the gate needs, and the signers of an act.
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, authorization_message};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus, SignedBlob};
 
-use super::gate::{Facts, Kind, Requester, Successor};
+use super::gate::{GrainFacts, GrainRole, Requester, Successor};
 use super::terms::Policy;
 
-/// Signatures of one `supersession_auth` that are looked at.
+/// Maximum number of signatures of one `supersession_auth` that are checked.
 const SIGNATURES: usize = 256;
 
-impl Facts {
-    /// The facts of `grain`, which took the place of `supersedes`.
-    pub fn of(grain: &Grain<'_>, supersedes: Vec<ContentAddress>) -> Facts {
+impl GrainFacts {
+    /// Returns the facts of `grain`, which superseded `supersedes`.
+    pub fn of(grain: &Grain<'_>, supersedes: Vec<ContentAddress>) -> GrainFacts {
         let texts = |field| texts(grain, field).map(str::to_owned);
         let kind = match grain.grain_type() {
-            Some(GrainType::Goal) => Kind::Goal {
+            Some(GrainType::Goal) => GrainRole::Goal {
                 state: grain.text(Field::GoalState).unwrap_or_default().to_owned(),
                 allowed: texts(Field::AllowedTransitions).collect(),
                 evidence_required: count(grain.get(Field::EvidenceRequired)),
             },
-            Some(GrainType::Consent) => Kind::Consent {
+            Some(GrainType::Consent) => GrainRole::Consent {
                 subject: grain.text(Field::SubjectDid).map(str::to_owned),
             },
-            _ => Kind::Other,
+            _ => GrainRole::Other,
         };
-        Facts {
+        GrainFacts {
             policy: Policy::of(grain),
             author: grain.text(Field::AuthorDid).map(str::to_owned),
             parents: addresses(grain, Field::DerivedFrom),
@@ -36,21 +36,21 @@ impl Facts {
     }
 }
 
-/// A grain that is to take the place of another, and who asks for it.
+/// A proposed supersession: the new grain and the requester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
-    /// The grain.
+    /// The new grain.
     pub successor: Successor,
-    /// Who asks.
+    /// The requester.
     pub requester: Requester,
 }
 
 impl Proposal {
-    /// The proposal that the delivered grain takes the place of `target`. The only justification
-    /// that counts is the one in the grain (§23.2): it travels with it.
+    /// Returns the proposal that the delivered grain supersedes `target`. The only justification
+    /// that counts is the one in the grain (§23.2), which is transported with it.
     ///
     /// # Errors
-    /// What [`authorization_message`] says.
+    /// As [`authorization_message`].
     pub fn of(
         delivery: &Delivery<'_>,
         grain: &Grain<'_>,
@@ -85,7 +85,7 @@ impl Proposal {
             .and_then(ContentAddress::of_reference);
         Ok(Proposal {
             successor: Successor {
-                facts: Facts::of(grain, vec![*target]),
+                facts: GrainFacts::of(grain, vec![*target]),
                 has_own_policy: grain.get(Field::InvalidationPolicy).is_some(),
                 evidence: addresses(grain, Field::SatisfactionEvidence),
                 withdraws: prior.filter(|_| withdrawal),
@@ -102,8 +102,8 @@ impl Proposal {
     }
 }
 
-/// Who signed `message`, each once: of `signatures` those that are COSE envelopes around just that
-/// message and that the signer's key verifies.
+/// Returns the signers of `message`, each once: those of `signatures` that are COSE envelopes
+/// around exactly that message and are verified by the signer's key.
 pub fn authorizing_signers<'s>(
     signatures: impl IntoIterator<Item = &'s [u8]>,
     message: &[u8],

@@ -1,65 +1,65 @@
 //! The lifecycle gate (§23): may this act take this grain out of what is current and trusted?
 //!
-//! Pure decisions over facts that the caller looks up. Every road to an invalidation goes through
-//! [`Gate::judge`]: superseding, contradicting, retracting, and what an import claims.
+//! The gate makes pure decisions over facts that the caller looks up. Every invalidation passes
+//! [`Gate::judge`]: superseding, contradicting, retracting, and the claims of an import.
 //!
-//! What is decided where the specification leaves it open, always for the protected grain:
+//! Where the specification leaves a choice, the decision protects the grain:
 //!
-//! * A quorum's threshold of 0, or one that can't be read, can't be met.
-//! * A signature for a quorum covers what is superseded and what supersedes it
+//! * A quorum with a threshold of 0, or one that can't be parsed, can't be reached.
+//! * A signature for a quorum covers the superseded and the superseding grain
 //!   ([`authorization_message`](gristmill_schemas::grain::authorization_message)), so that it can't
 //!   be used for anything else.
-//! * For quorums, neither the author of the protected grain counts as a signer, nor may the one who
-//!   asks be that author (§23.8).
+//! * For quorums, the author of the protected grain neither counts as a signer, nor may be the
+//!   requester (§23.8).
 //! * A supersession is judged by the terms of every grain that it would follow in the supersession
-//!   chain, not only by those of the newest (§23.5, §23.7 bypass 3); a subtree's terms bind
-//!   whatever was derived, superseding or not (§23.6).
+//!   chain, not only by those of the newest (§23.5, §23.7 bypass 3); the terms of a subtree bind
+//!   everything that was derived, superseding or not (§23.6).
 //! * A transition that a goal permits needs evidence when it ends the goal, and each piece of
 //!   evidence must be known. The goal and its earlier versions are no evidence for themselves.
-//! * The withdrawal of a consent by the one who gave it is honoured at once (§8.10): of all modes
-//!   only a hold stands above it.
-//! * Hops are counted from the grain that is acted on.
-//! * What follows a protected goal inherits its terms however many versions lie between (§23.5); of
-//!   other grains in a supersession chain those within the limit bind. A step that was authorized
-//!   by the goal's terms doesn't end this: within the limit §23.7 binds it anyway, and beyond it
-//!   nothing tells any more who authorized what.
+//! * The withdrawal of a consent by the person who gave it takes effect at once (§8.10): the only
+//!   mode with priority over it is a hold.
+//! * Hops are counted from the target of the act.
+//! * The successors of a protected goal inherit its terms, however many versions lie between
+//!   (§23.5); of other grains in a supersession chain those within the limit bind. A step that was
+//!   authorized by the goal's terms doesn't end this: within the limit §23.7 binds it anyway, and
+//!   beyond it nothing shows who authorized what.
 
 use std::collections::{HashSet, VecDeque};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 
-use super::terms::{Mode, Policy};
+use super::terms::{Policy, PolicyMode};
 
-/// Hops of an ancestry that are walked (§23.6, §23.7). The inheritance of a goal's terms has no
+/// Maximum number of hops to an ancestor (§23.6, §23.7). The inheritance of a goal's terms has no
 /// limit (§23.5).
 pub const HOPS: usize = 16;
 
-/// What a judgement needs to know of a grain.
+/// The facts about a grain that a judgement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
-    /// Its terms.
+pub struct GrainFacts {
+    /// The terms of its policy.
     pub policy: Policy,
-    /// Its author's DID.
+    /// The DID of its author.
     pub author: Option<String>,
-    /// `derived_from`, as far as it names grains.
+    /// The grains that `derived_from` names.
     pub parents: Vec<ContentAddress>,
-    /// The grains whose place it took.
+    /// The grains that it superseded.
     pub supersedes: Vec<ContentAddress>,
-    /// What it is beyond that.
-    pub kind: Kind,
+    /// Its role for the gate.
+    pub kind: GrainRole,
 }
 
-impl Facts {
-    /// True of a goal whose policy says anything but that it is open (§23.4).
+impl GrainFacts {
+    /// Returns true for a goal with any policy other than an open one (§23.4).
     fn is_protected_goal(&self) -> bool {
-        matches!(self.kind, Kind::Goal { .. }) && self.policy.mode != Mode::Open
+        matches!(self.kind, GrainRole::Goal { .. }) && self.policy.mode != PolicyMode::Open
     }
 }
 
-/// What a grain is, as far as the gate cares.
+/// The role of a grain for the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum GrainRole {
     /// A goal.
     Goal {
         /// `goal_state`.
@@ -78,44 +78,44 @@ pub enum Kind {
     Other,
 }
 
-/// Who knows the facts of grains.
-pub trait Known {
-    /// The facts of the grain called `address`; `None` if the lake doesn't have it.
-    fn facts(&self, address: &ContentAddress) -> Option<&Facts>;
+/// A source of facts.
+pub trait FactSource {
+    /// Returns the facts of the grain called `address`, or `None` if the lake doesn't contain it.
+    fn facts(&self, address: &ContentAddress) -> Option<&GrainFacts>;
 }
 
-/// Who asks for an act, as far as it is proven.
+/// The requester of an act, as far as it is proven.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requester {
     /// The DID whose signature over the superseding grain was verified.
     pub signer: Option<String>,
-    /// `author_did` of the superseding grain, or whoever the operation names: a claim.
+    /// The `author_did` of the superseding grain, or the actor of the operation: a claim.
     pub claimed: Option<String>,
-    /// DIDs whose signatures authorize this very act and were verified.
+    /// DIDs whose signatures authorize exactly this act and were verified.
     pub authorizing: Vec<String>,
-    /// The justification that is given.
+    /// The justification.
     pub justification: Option<String>,
 }
 
-/// What is asked for.
+/// A requested act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// Another grain takes the place.
+    /// Another grain supersedes the target.
     Supersede(Box<Successor>),
-    /// The grain is marked as contradicted.
+    /// The target is marked as contradicted.
     Contradict,
-    /// The grain is marked as retracted.
+    /// The target is marked as retracted.
     Retract,
-    /// The grain is removed from the lake.
+    /// The target is removed from the lake.
     Erase,
 }
 
-/// The grain that is to take the place.
+/// A superseding grain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Successor {
     /// Its facts.
-    pub facts: Facts,
-    /// True if it says anything about its own protection.
+    pub facts: GrainFacts,
+    /// True if it has a policy of its own.
     pub has_own_policy: bool,
     /// `satisfaction_evidence`.
     pub evidence: Vec<ContentAddress>,
@@ -123,23 +123,23 @@ pub struct Successor {
     pub withdraws: Option<ContentAddress>,
 }
 
-/// That an act is permitted, and how.
+/// The conditions of a permitted act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permit {
-    /// A person should look at it (§23.2, soft lock).
+    /// A person should review it (§23.2, soft lock).
     pub needs_review: bool,
-    /// It is a transition that the goal lets its agent make: the goal's terms go on to bind what
+    /// It is a transition that the goal permits its agent: the goal's terms continue to bind what
     /// follows (§23.5).
     pub autonomous: bool,
 }
 
-/// The gate at one instant.
+/// The gate at a point in time.
 #[derive(Clone, Copy)]
 pub struct Gate<'a> {
     /// Seconds since 1970.
     pub now: u64,
-    /// Who knows the facts.
-    pub known: &'a dyn Known,
+    /// The source of facts.
+    pub known: &'a dyn FactSource,
 }
 
 impl Gate<'_> {
@@ -147,7 +147,7 @@ impl Gate<'_> {
     ///
     /// # Errors
     /// [`ErrorCode::InvalidationDenied`] with the reason, [`ErrorCode::EvidenceRequired`];
-    /// [`ErrorCode::Schema`] if the lake doesn't have `target`.
+    /// [`ErrorCode::Schema`] if the lake doesn't contain `target`.
     pub fn judge(
         &self,
         target: &ContentAddress,
@@ -177,32 +177,32 @@ impl Gate<'_> {
         Ok(permit)
     }
 
-    /// Ancestors whose terms bind an act on `target`: those in its supersession chain, and those
-    /// with the scope of a subtree. For a supersession the ancestry begins at the superseding
-    /// grain.
+    /// Returns the ancestors whose terms bind an act on `target`: those in its supersession chain,
+    /// and those with the scope of a subtree. For a supersession the ancestry begins at the
+    /// superseding grain.
     fn binding_ancestors(
         &self,
         target: &ContentAddress,
         act: &Act,
-    ) -> Vec<(ContentAddress, &Facts)> {
+    ) -> Vec<(ContentAddress, &GrainFacts)> {
         let mut binding = self.binding_versions(target, act);
         let versions: HashSet<ContentAddress> =
             binding.iter().map(|(address, _)| *address).collect();
-        let reaches = |(address, facts): &(ContentAddress, &Facts)| {
+        let reaches = |(address, facts): &(ContentAddress, &GrainFacts)| {
             facts.policy.scope.reaches_derived() && !versions.contains(address)
         };
         binding.extend(self.ancestry(target, act).into_iter().filter(reaches));
         binding
     }
 
-    /// The versions before `target` whose terms bind: all within [`HOPS`], and protected goals
-    /// however far back. Each is visited once, so that a circle ends.
+    /// Returns the versions before `target` whose terms bind: all within [`HOPS`], and protected
+    /// goals at any distance. Each is visited once, so that a cycle ends.
     fn binding_versions(
         &self,
         target: &ContentAddress,
         act: &Act,
-    ) -> Vec<(ContentAddress, &Facts)> {
-        let mut walk = Walk::from(*target);
+    ) -> Vec<(ContentAddress, &GrainFacts)> {
+        let mut walk = AncestorWalk::from(*target);
         if let Act::Supersede(successor) = act {
             let own = &successor.facts.supersedes;
             walk.reach(
@@ -227,9 +227,9 @@ impl Gate<'_> {
         binding
     }
 
-    /// All ancestors of `target` within [`HOPS`].
-    fn ancestry(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &Facts)> {
-        let mut walk = Walk::from(*target);
+    /// Returns all ancestors of `target` within [`HOPS`].
+    fn ancestry(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &GrainFacts)> {
+        let mut walk = AncestorWalk::from(*target);
         if let Act::Supersede(successor) = act {
             walk.reach(&successor.facts.parents, 1);
         }
@@ -248,11 +248,11 @@ impl Gate<'_> {
         ancestry
     }
 
-    /// What the terms of `facts`, of `target` or of a grain that binds it, say.
+    /// Judges by the terms of `facts`, which are of `target` or of a grain that binds it.
     fn by_terms(
         &self,
         target: &ContentAddress,
-        facts: &Facts,
+        facts: &GrainFacts,
         act: &Act,
         requester: &Requester,
     ) -> Result<Permit, GrainError> {
@@ -264,17 +264,17 @@ impl Gate<'_> {
         };
         if *act == Act::Erase {
             return match mode {
-                Mode::Hold => Err(denied(
+                PolicyMode::Hold => Err(denied(
                     policy,
                     "a litigation hold forbids every removal until it is lifted",
                 )),
                 _ => Ok(free),
             };
         }
-        if matches!(mode, Mode::Open | Mode::ConsentCascade) {
+        if matches!(mode, PolicyMode::Open | PolicyMode::ConsentCascade) {
             return Ok(free);
         }
-        if mode == Mode::Hold {
+        if mode == PolicyMode::Hold {
             return Err(denied(
                 policy,
                 "a litigation hold forbids every invalidation until it is lifted",
@@ -292,7 +292,7 @@ impl Gate<'_> {
             }
         }
         match mode {
-            Mode::SoftLocked
+            PolicyMode::SoftLocked
                 if requester
                     .justification
                     .as_deref()
@@ -303,20 +303,22 @@ impl Gate<'_> {
                     autonomous: false,
                 })
             }
-            Mode::SoftLocked if matches!(act, Act::Supersede(_)) => Err(denied(
+            PolicyMode::SoftLocked if matches!(act, Act::Supersede(_)) => Err(denied(
                 policy,
                 "the superseding grain must say why in `supersession_justification`; a reason that \
                  is given beside the bytes of a grain, or beside `supersession_auth`, isn't part \
                  of it",
             )),
-            Mode::SoftLocked => Err(denied(policy, "it may only be done with a justification")),
-            Mode::Delegated => delegated(policy, requester).map(|()| free),
-            Mode::Quorum => quorum(policy, facts, requester).map(|()| free),
+            PolicyMode::SoftLocked => {
+                Err(denied(policy, "it may only be done with a justification"))
+            }
+            PolicyMode::Delegated => delegated(policy, requester).map(|()| free),
+            PolicyMode::Quorum => quorum(policy, facts, requester).map(|()| free),
             _ => Err(denied(policy, "nobody may supersede or contradict it")),
         }
     }
 
-    /// `target` and the versions before it, as far as they are known.
+    /// Returns `target` and the known versions before it.
     fn versions(&self, target: &ContentAddress) -> HashSet<ContentAddress> {
         let mut versions = HashSet::new();
         let mut next = vec![*target];
@@ -333,20 +335,21 @@ impl Gate<'_> {
         versions
     }
 
-    /// True if `successor` makes a transition that the goal `facts` lets its agent make (§23.4).
+    /// Returns true if `successor` makes a transition that the goal `facts` permits its agent
+    /// (§23.4).
     fn is_permitted_transition(
         &self,
         target: &ContentAddress,
-        facts: &Facts,
+        facts: &GrainFacts,
         successor: &Successor,
     ) -> Result<bool, GrainError> {
         let (
-            Kind::Goal {
+            GrainRole::Goal {
                 allowed,
                 evidence_required,
                 state: before,
             },
-            Kind::Goal { state, .. },
+            GrainRole::Goal { state, .. },
         ) = (&facts.kind, &successor.facts.kind)
         else {
             return Ok(false);
@@ -354,7 +357,7 @@ impl Gate<'_> {
         if state == before || !allowed.contains(state) {
             return Ok(false);
         }
-        // A transition isn't an occasion for new terms (§23.5).
+        // A transition can't introduce new terms (§23.5).
         if successor.has_own_policy && successor.facts.policy != facts.policy {
             return Ok(false);
         }
@@ -379,16 +382,16 @@ impl Gate<'_> {
     }
 }
 
-/// A walk over ancestors, the nearest first, each once.
-struct Walk {
+/// A breadth-first walk over ancestors that visits each once.
+struct AncestorWalk {
     seen: HashSet<ContentAddress>,
     /// Grains with their hops from the act.
     queue: VecDeque<(ContentAddress, usize)>,
 }
 
-impl Walk {
-    fn from(start: ContentAddress) -> Walk {
-        Walk {
+impl AncestorWalk {
+    fn from(start: ContentAddress) -> AncestorWalk {
+        AncestorWalk {
             seen: HashSet::from([start]),
             queue: VecDeque::from([(start, 0)]),
         }
@@ -407,11 +410,11 @@ impl Walk {
     }
 }
 
-/// True if `successor` is the withdrawal of the consent `target` by the one who gave it, and gave
-/// the consent `facts` (§8.10).
-fn withdraws(target: &ContentAddress, facts: &Facts, successor: &Successor) -> bool {
+/// Returns true if `successor` is the withdrawal of the consent `target` by the person who gave it,
+/// and whose facts are `facts` (§8.10).
+fn withdraws(target: &ContentAddress, facts: &GrainFacts, successor: &Successor) -> bool {
     match (&facts.kind, &successor.facts.kind) {
-        (Kind::Consent { subject }, Kind::Consent { subject: by }) => {
+        (GrainRole::Consent { subject }, GrainRole::Consent { subject: by }) => {
             successor.withdraws.as_ref() == Some(target)
                 && may_withdraw(by.as_deref(), subject.as_deref())
         }
@@ -419,8 +422,8 @@ fn withdraws(target: &ContentAddress, facts: &Facts, successor: &Successor) -> b
     }
 }
 
-/// True if a withdrawal by the subject `by` can withdraw a consent of `subject`: nobody withdraws
-/// for somebody else.
+/// Returns true if a withdrawal by the subject `by` can withdraw a consent of `subject`: only the
+/// same person can.
 pub fn may_withdraw(by: Option<&str>, subject: Option<&str>) -> bool {
     by.is_some() && by == subject
 }
@@ -436,7 +439,7 @@ fn delegated(policy: &Policy, requester: &Requester) -> Result<(), GrainError> {
     }
 }
 
-fn quorum(policy: &Policy, facts: &Facts, requester: &Requester) -> Result<(), GrainError> {
+fn quorum(policy: &Policy, facts: &GrainFacts, requester: &Requester) -> Result<(), GrainError> {
     let author = facts.author.as_deref().map(bare);
     let asks = requester
         .signer
@@ -479,7 +482,7 @@ fn is_authorized(policy: &Policy, did: &str) -> bool {
         .any(|authorized| bare(authorized) == bare(did))
 }
 
-/// A DID without the fragment that names one of its keys.
+/// Returns a DID without the fragment that names one of its keys.
 fn bare(did: &str) -> &str {
     did.split('#').next().unwrap_or(did)
 }

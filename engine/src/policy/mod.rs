@@ -1,12 +1,14 @@
-//! Protection: who may take a grain out of what is current and trusted (§23), and what may be
-//! erased.
+//! Invalidation policies: who may take a grain out of what is current and trusted (§23), and what
+//! may be erased.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `terms` | what does a grain's `invalidation_policy` say, and which mode is in force at an instant? |
+//! | `terms` | what are the terms of a grain's `invalidation_policy`, and which mode is in force at a time? |
 //! | `gate` | may this act take this grain out of what is current? |
-//! | `facts` | what of a grain does the gate need to know, and which signatures hold? |
-//! | `fact_cache` | which facts does the gate need about the grains of a batch, looked up together? |
+//! | `facts` | which facts about a grain does the gate need, and which signatures are valid? |
+//! | `fact_cache` | how are the facts about the grains of a batch looked up together? |
+//!
+//! The gate makes pure decisions over facts; only `fact_cache` reads the lake.
 
 mod fact_cache;
 mod facts;
@@ -15,5 +17,7 @@ mod terms;
 
 pub(crate) use fact_cache::FactCache;
 pub use facts::{Proposal, authorizing_signers};
-pub use gate::{Act, Facts, Gate, HOPS, Kind, Known, Permit, Requester, Successor, may_withdraw};
-pub use terms::{Mode, Policy, Scope};
+pub use gate::{
+    Act, FactSource, Gate, GrainFacts, GrainRole, HOPS, Permit, Requester, Successor, may_withdraw,
+};
+pub use terms::{Policy, PolicyMode, PolicyScope};

@@ -1,65 +1,66 @@
-//! The terms of a grain's `invalidation_policy` (§23.2), read so that doubt protects.
+//! The terms of a grain's `invalidation_policy` (§23.2), parsed so that doubt protects the grain.
 
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 
 /// The mode of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum PolicyMode {
     /// No restriction.
     Open,
     /// Superseding needs a justification.
     SoftLocked,
-    /// Nobody may supersede or contradict.
+    /// Superseding and contradicting are forbidden.
     Locked,
-    /// So many of the authorized must sign.
+    /// A number of the authorized signers must sign.
     Quorum,
-    /// One of the authorized must sign.
+    /// One of the authorized signers must sign.
     Delegated,
-    /// Locked until an instant, then the fallback mode.
+    /// Locked until a time, then the fallback mode.
     Timed,
     /// Litigation hold: neither invalidation nor erasure.
     Hold,
-    /// To be erased when the consent that it rests on is withdrawn.
+    /// Erased when the consent on which it is based is withdrawn.
     ConsentCascade,
-    /// A word that this version doesn't know: as good as locked (§23.3).
+    /// A mode that this version doesn't know, which counts as locked (§23.3).
     Unknown,
 }
 
-impl Mode {
-    /// The mode that `word` names. Case matters: another spelling is an unknown mode.
-    pub fn of(word: &str) -> Mode {
+impl PolicyMode {
+    /// Returns the mode called `word`. Names are case-sensitive: another spelling is an unknown
+    /// mode.
+    pub fn of(word: &str) -> PolicyMode {
         match word {
-            "open" => Mode::Open,
-            "soft_locked" => Mode::SoftLocked,
-            "locked" => Mode::Locked,
-            "quorum" => Mode::Quorum,
-            "delegated" => Mode::Delegated,
-            "timed" => Mode::Timed,
-            "hold" => Mode::Hold,
-            "consent_cascade" => Mode::ConsentCascade,
-            _ => Mode::Unknown,
+            "open" => PolicyMode::Open,
+            "soft_locked" => PolicyMode::SoftLocked,
+            "locked" => PolicyMode::Locked,
+            "quorum" => PolicyMode::Quorum,
+            "delegated" => PolicyMode::Delegated,
+            "timed" => PolicyMode::Timed,
+            "hold" => PolicyMode::Hold,
+            "consent_cascade" => PolicyMode::ConsentCascade,
+            _ => PolicyMode::Unknown,
         }
     }
 
-    /// The word in a policy.
+    /// Returns the name of the mode in a policy.
     pub const fn name(self) -> &'static str {
         match self {
-            Mode::Open => "open",
-            Mode::SoftLocked => "soft_locked",
-            Mode::Locked => "locked",
-            Mode::Quorum => "quorum",
-            Mode::Delegated => "delegated",
-            Mode::Timed => "timed",
-            Mode::Hold => "hold",
-            Mode::ConsentCascade => "consent_cascade",
-            Mode::Unknown => "unknown",
+            PolicyMode::Open => "open",
+            PolicyMode::SoftLocked => "soft_locked",
+            PolicyMode::Locked => "locked",
+            PolicyMode::Quorum => "quorum",
+            PolicyMode::Delegated => "delegated",
+            PolicyMode::Timed => "timed",
+            PolicyMode::Hold => "hold",
+            PolicyMode::ConsentCascade => "consent_cascade",
+            PolicyMode::Unknown => "unknown",
         }
     }
 }
 
-/// How far a policy reaches (§23.6).
+/// The scope of a policy (§23.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Scope {
+pub enum PolicyScope {
     /// This grain only.
     #[default]
     Grain,
@@ -67,59 +68,59 @@ pub enum Scope {
     Subtree,
     /// This grain and its supersession chain.
     Lineage,
-    /// A word that this version doesn't know: as far as any.
+    /// A scope that this version doesn't know, which counts as the widest.
     Unknown,
 }
 
-impl Scope {
-    /// True if the policy reaches grains that were derived from this one.
+impl PolicyScope {
+    /// Returns true if the policy applies to grains that were derived from this one.
     pub fn reaches_derived(self) -> bool {
-        matches!(self, Scope::Subtree | Scope::Unknown)
+        matches!(self, PolicyScope::Subtree | PolicyScope::Unknown)
     }
 
-    /// True if the policy reaches the supersession chain.
+    /// Returns true if the policy applies to the supersession chain.
     pub fn reaches_lineage(self) -> bool {
-        matches!(self, Scope::Lineage | Scope::Unknown)
+        matches!(self, PolicyScope::Lineage | PolicyScope::Unknown)
     }
 }
 
 /// The terms of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// What is demanded.
-    pub mode: Mode,
-    /// Who may invalidate, by DID.
+    /// Its mode.
+    pub mode: PolicyMode,
+    /// The DIDs that may invalidate.
     pub authorized: Vec<String>,
-    /// How many must sign; 0 if it isn't said or can't be read.
+    /// How many must sign; 0 if it is missing or can't be parsed.
     pub threshold: u64,
-    /// Seconds since 1970 up to which a timed policy locks; `None` locks for ever.
+    /// The end of the lock of a timed policy in seconds since 1970; `None` locks forever.
     pub locked_until: Option<u64>,
     /// The mode after that.
-    pub fallback: Mode,
-    /// How far it reaches.
-    pub scope: Scope,
+    pub fallback: PolicyMode,
+    /// Its scope.
+    pub scope: PolicyScope,
 }
 
 impl Policy {
-    /// The policy of a grain without one (§23.3), or by default of a consent (§8.10).
+    /// Returns the policy of a grain without one (§23.3), or the default of a consent (§8.10).
     pub fn absent(is_consent: bool) -> Policy {
         let mode = if is_consent {
-            Mode::SoftLocked
+            PolicyMode::SoftLocked
         } else {
-            Mode::Open
+            PolicyMode::Open
         };
         Policy {
             mode,
             authorized: Vec::new(),
             threshold: 0,
             locked_until: None,
-            fallback: Mode::Locked,
-            scope: Scope::Grain,
+            fallback: PolicyMode::Locked,
+            scope: PolicyScope::Grain,
         }
     }
 
-    /// The policy of `grain`. What can't be read protects: a policy that isn't a map, or has no
-    /// mode that is a string, is of an unknown mode.
+    /// Parses the policy of `grain`. If that fails, the grain is protected: a policy that isn't a
+    /// map, or has no mode that is a string, has an unknown mode.
     pub fn of(grain: &Grain<'_>) -> Policy {
         let is_consent = grain.grain_type() == Some(gristmill_schemas::grain::GrainType::Consent);
         match grain.get(Field::InvalidationPolicy) {
@@ -138,7 +139,7 @@ impl Policy {
         };
         let authorized = terms.get("authorized").and_then(|value| value.as_array());
         Policy {
-            mode: word("mode").map_or(Mode::Unknown, Mode::of),
+            mode: word("mode").map_or(PolicyMode::Unknown, PolicyMode::of),
             authorized: authorized
                 .into_iter()
                 .flatten()
@@ -146,28 +147,30 @@ impl Policy {
                 .collect(),
             threshold: number("threshold").unwrap_or(0),
             locked_until: number("locked_until"),
-            // §23.2 gives no default; a policy that doesn't say what follows goes on to lock.
-            fallback: word("fallback_mode").map_or(Mode::Locked, Mode::of),
+            // §23.2 gives no default. A policy without a fallback stays locked.
+            fallback: word("fallback_mode").map_or(PolicyMode::Locked, PolicyMode::of),
             scope: match terms.get("scope") {
-                None => Scope::Grain,
-                Some(RawValue::Text("grain")) => Scope::Grain,
-                Some(RawValue::Text("subtree")) => Scope::Subtree,
-                Some(RawValue::Text("lineage")) => Scope::Lineage,
-                Some(_) => Scope::Unknown,
+                None => PolicyScope::Grain,
+                Some(RawValue::Text("grain")) => PolicyScope::Grain,
+                Some(RawValue::Text("subtree")) => PolicyScope::Subtree,
+                Some(RawValue::Text("lineage")) => PolicyScope::Lineage,
+                Some(_) => PolicyScope::Unknown,
             },
         }
     }
 
-    /// The mode in force at `now` (seconds since 1970): a timed policy is locked, then its
-    /// fallback; unknown is locked. A fallback that is timed again stays locked.
-    pub fn effective(&self, now: u64) -> Mode {
+    /// Returns the mode in force at `now` (seconds since 1970): a timed policy is locked, then has
+    /// its fallback; an unknown mode is locked. A fallback that is timed again stays locked.
+    pub fn effective(&self, now: u64) -> PolicyMode {
         match self.mode {
-            Mode::Timed if self.locked_until.is_none_or(|until| now < until) => Mode::Locked,
-            Mode::Timed => match self.fallback {
-                Mode::Timed | Mode::Unknown => Mode::Locked,
+            PolicyMode::Timed if self.locked_until.is_none_or(|until| now < until) => {
+                PolicyMode::Locked
+            }
+            PolicyMode::Timed => match self.fallback {
+                PolicyMode::Timed | PolicyMode::Unknown => PolicyMode::Locked,
                 fallback => fallback,
             },
-            Mode::Unknown => Mode::Locked,
+            PolicyMode::Unknown => PolicyMode::Locked,
             mode => mode,
         }
     }

@@ -1,4 +1,4 @@
-//! Cells that don't follow from blobs, or are read to judge a damaged row.
+//! Cells that don't follow from blobs, or that are read to judge a damaged row.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,8 @@ const ADDRESS: &str = IdentityColumn::ContentAddress.name();
 const BLOB: &str = IdentityColumn::Blob.name();
 const SOURCE: &str = IdentityColumn::SourceId.name();
 
-/// The sources of the rows of row group `number`, as they are stored; `None` if they can't be read.
+/// Returns the sources of the rows of row group `number` as they are stored, or `None` if they
+/// can't be read.
 pub(super) fn sources_of(segment: &OpenSegment, number: usize) -> Option<StringArray> {
     let batches = segment
         .reader
@@ -31,7 +32,7 @@ pub(super) fn sources_of(segment: &OpenSegment, number: usize) -> Option<StringA
     concat(&columns).ok()?.as_string_opt::<i32>().cloned()
 }
 
-/// Those of `rows`, which are in row group `number`, whose blob's hash leads to them in `index`.
+/// Returns those of `rows` of row group `number` to which the hash of their blob leads in `index`.
 pub(super) fn proven_rows(
     segment: &OpenSegment,
     number: usize,
@@ -57,8 +58,8 @@ pub(super) fn proven_rows(
     proven
 }
 
-/// `batch`, the first row of which is row `first` of the segment, with the address of every row
-/// whose blob `index` knows at this place.
+/// Returns `batch`, which begins at row `first` of the segment, with the address of every row whose
+/// blob `index` has at this row.
 pub(super) fn with_proven_addresses(
     batch: &RecordBatch,
     first: u64,

@@ -1,16 +1,16 @@
-//! Repair: what is derived is made again, and what isn't is listed.
+//! Repair: derived data is rebuilt, and other damage is listed.
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `rows` | which cells follow from blobs and differ from them, and how is the segment written again? |
-//! | `rewrite` | what are the rows of a segment with their cells recomputed? |
-//! | `cells` | which cells don't follow from blobs, and which address has a blob? |
+//! | `rows` | which cells differ from their blobs, and how is the segment rewritten? |
+//! | `rewrite` | what are the rows of a segment with recomputed cells? |
+//! | `cells` | which cells don't follow from blobs, and which address does a blob have? |
 //! | `sidecars` | which sidecars are missing, damaged or of another segment? |
-//! | `tombstones` | which tombstones were lost, and stand in a copy? |
+//! | `tombstones` | which tombstones were lost, but are in a copy? |
 //! | `report` | what was repaired, and what can't be? |
 //!
 //! Nothing is guessed and no row is dropped. A segment is replaced by one commit, so a run that was
-//! killed is simply run again: what it had repaired is whole by then.
+//! killed is simply run again: what it had repaired is sound by then.
 
 mod cells;
 mod report;
@@ -32,16 +32,16 @@ use crate::ingest::prove::ProofOptions;
 use crate::lake::Lake;
 use crate::progress::WorkProgress;
 
-/// What a user can choose.
+/// The options of a repair.
 #[derive(Clone)]
 pub struct RepairOptions {
-    /// Finds out what would be repaired and writes nothing.
+    /// Reports what would be repaired, and writes nothing.
     pub dry_run: bool,
-    /// Takes the lake as its logs are now, whatever `heads.json` says that they have lost.
+    /// Accepts the logs as they are, although entries that `heads.json` lists are lost.
     pub accept_logs: bool,
-    /// Entries that each list of the report has at most; all are counted.
+    /// Maximum number of entries of each list of the report. All are counted.
     pub listed: usize,
-    /// Who knows the keys of signers.
+    /// Resolves the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
 }
 
@@ -57,7 +57,7 @@ impl Default for RepairOptions {
 }
 
 impl RepairOptions {
-    /// Rows are read as verification reads them.
+    /// Returns the options by which rows are read, which are those of verification.
     fn proof_options(&self) -> ProofOptions<'_> {
         ProofOptions {
             mode: Mode::Strict,
@@ -73,9 +73,9 @@ impl RepairOptions {
 /// lists what can't be repaired, with reasons.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] if a log has lost entries, and that isn't to be accepted;
+/// [`EngineError::Damaged`] if a log has lost entries and that isn't accepted;
 /// [`EngineError::Conflict`] if another writer replaced a segment meanwhile;
-/// [`EngineError::Interrupted`]; what the environment says. What was repaired until then stays
+/// [`EngineError::Interrupted`]; errors of the environment. What was repaired until then stays
 /// repaired.
 pub async fn repair(
     lake: &mut Lake,

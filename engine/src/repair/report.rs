@@ -1,4 +1,4 @@
-//! What was repaired, and what can't be.
+//! The report of a repair.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ pub struct RepairReport {
     pub repaired: u64,
     /// Places that can't be repaired.
     pub unrepaired: u64,
-    /// Rows whose cells were recomputed because some differed from their blobs or couldn't be read.
+    /// Rows that were recomputed because cells differed from their blobs or couldn't be read.
     pub rows: u64,
-    /// How many of them by column.
+    /// The number of them by column.
     pub columns: BTreeMap<String, u64>,
-    /// Segments that were written again.
+    /// Segments that were rewritten.
     pub segments_rewritten: u64,
-    /// Sidecars that were made again.
+    /// Sidecars that were rebuilt.
     pub sidecars: u64,
     /// Wall-clock time.
     pub seconds: f64,
     /// The version of `grains` after.
     pub version: u64,
-    /// What was repaired, or would be, at most as many entries as were asked for.
+    /// What was repaired, or would be, up to the limit of the options.
     pub repairs: Vec<Repaired>,
-    /// What can't be repaired and why, likewise.
+    /// What can't be repaired and why, up to the same limit.
     pub problems: Vec<Unrepaired>,
     #[serde(skip)]
     listed: usize,
@@ -40,36 +40,36 @@ pub struct Repaired {
     pub table: &'static str,
     /// The file, from the lake's root.
     pub file: String,
-    /// The first row that was concerned, counted from 0; absent for a file as a whole.
+    /// The first affected row, counted from 0; absent for a file as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
-    /// How many rows were concerned.
+    /// The number of affected rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
-    /// The columns that were made again.
+    /// The columns that were recomputed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
     /// What was done.
     pub what: &'static str,
 }
 
-/// Something that can't be repaired: it isn't derived from anything that the lake has.
+/// Something that can't be repaired, because it isn't derived from other data of the lake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unrepaired {
     /// The table of the lake.
     pub table: &'static str,
     /// The file, from the lake's root.
     pub file: String,
-    /// The first row that is concerned, counted from 0; absent for a file as a whole.
+    /// The first affected row, counted from 0; absent for a file as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
-    /// How many rows are concerned.
+    /// The number of affected rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
     /// The row's address, as it is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_address: Option<String>,
-    /// The BLAKE3 of the source that the row came from, as it is stored.
+    /// The BLAKE3 of the row's source, as it is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_id: Option<String>,
     /// Why it can't be repaired.
@@ -79,7 +79,7 @@ pub struct Unrepaired {
 }
 
 impl RepairReport {
-    /// Nothing yet; each list will have at most `listed` entries.
+    /// Returns an empty report whose lists will have at most `listed` entries.
     pub(super) fn new(dry_run: bool, listed: usize) -> RepairReport {
         RepairReport {
             dry_run,

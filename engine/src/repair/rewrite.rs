@@ -1,7 +1,8 @@
-//! Writing a segment again with every cell that follows from a blob recomputed.
+//! Rewriting a segment with every cell recomputed that follows from a blob.
 //!
-//! Rows keep their order and their row groups. `blob`, and what doesn't follow from it, is copied;
-//! so is every cell of a row whose blob isn't the grain of its address, or whose key was destroyed.
+//! Rows keep their order and their row groups. `blob`, and cells that don't follow from it, are
+//! copied; so is every cell of a row whose blob isn't the grain of its address, or whose key was
+//! destroyed.
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::kernels::zip::zip;
@@ -10,7 +11,7 @@ use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 
 use super::RepairOptions;
 use super::cells::with_proven_addresses;
-use super::rows::Diagnosis;
+use super::rows::SegmentDiagnosis;
 use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::lake::LakeLocation;
@@ -22,15 +23,15 @@ use crate::verify::row_group::OpenSegment;
 /// Rows that are recomputed at a time.
 const BATCH_ROWS: usize = 4_096;
 
-/// A segment that is to be written again.
-pub(super) struct Rewrite<'r> {
+/// A segment to rewrite.
+pub(super) struct SegmentRewrite<'r> {
     pub(super) segment: &'r OpenSegment,
-    pub(super) diagnosis: &'r Diagnosis,
+    pub(super) diagnosis: &'r SegmentDiagnosis,
     pub(super) options: &'r RepairOptions,
 }
 
-impl Rewrite<'_> {
-    /// Writes the segment and its sidecars to files that are no part of the lake yet. Memory holds
+impl SegmentRewrite<'_> {
+    /// Writes the segment and its sidecars to files that aren't part of the lake yet. Memory holds
     /// one row group.
     ///
     /// # Errors
@@ -107,7 +108,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// The rows of `stored` with what `made` says of the cells that follow from blobs.
+/// Returns the rows of `stored` with the cells of `made` that follow from blobs.
 fn merged(stored: &RecordBatch, made: &Reprojected) -> Result<RecordBatch, ArrowError> {
     let schema = grains_schema();
     let is_derived = |state: &RowState| matches!(state, RowState::Derived { .. });
@@ -129,8 +130,8 @@ fn merged(stored: &RecordBatch, made: &Reprojected) -> Result<RecordBatch, Arrow
                 Some(found) if is_copied => Ok(found),
                 None if is_copied => Err(ArrowError::SchemaError(format!("no column `{name}`"))),
                 Some(found) if identity == Some(&IdentityColumn::Signature) => {
-                    // What a signature was found to be worth with keys that aren't known here
-                    // stays.
+                    // The validity of a signature that was determined with keys that aren't known
+                    // here is kept.
                     let stays = |row: usize| {
                         !derived.value(row) || is_allowed(name, &found, made_cells, made, row)
                     };

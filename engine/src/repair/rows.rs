@@ -1,5 +1,5 @@
-//! Columns from blobs: which segments have cells that aren't what their blobs say, and what stands
-//! in their place.
+//! Repair of columns: segments with cells that differ from the projection of their blobs are
+//! rewritten.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::cells::{proven_rows, sources_of};
 use super::report::{RepairReport, Repaired, Unrepaired};
-use super::rewrite::Rewrite;
+use super::rewrite::SegmentRewrite;
 use super::{RepairOptions, sidecars};
 use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
@@ -22,19 +22,19 @@ use crate::segment::{AddressIndex, WrittenSegment};
 use crate::verify::open_segment;
 use crate::verify::row_group::{OpenSegment, RowGroupCheck};
 
-/// What to do about a file that can't be read.
+/// The remedy for a file that can't be read.
 const RESTORE_FILE: &str =
     "restore the file from a backup, or take the sources of its rows in again in a new lake";
 
-/// What to do about a blob that isn't the grain of its address.
+/// The remedy for a blob that isn't the grain of its address.
 const RESTORE_BLOB: &str =
     "restore the file from a backup; the grain is also in its source, whose BLAKE3 is `source_id`";
 
-/// What to do about cells that don't follow from a blob.
+/// The remedy for cells that don't follow from a blob.
 const RESTORE_CELLS: &str =
     "restore the file from a backup: these cells follow from nothing else in the lake";
 
-/// Writes every segment again that has cells which follow from a blob and differ from it.
+/// Rewrites every segment with cells that follow from a blob and differ from it.
 pub(super) async fn repair(
     lake: &mut Lake,
     options: &RepairOptions,
@@ -52,7 +52,7 @@ pub(super) async fn repair(
             .addresses(lake.location(), &segment)
             .await;
         let (checked, own) = (opened.clone(), options.clone());
-        let diagnose = move || Diagnosis::of(&checked, index, &own);
+        let diagnose = move || SegmentDiagnosis::of(&checked, index, &own);
         let diagnosis = tokio::task::spawn_blocking(diagnose)
             .await
             .task(&segment.file.name)?;
@@ -79,7 +79,8 @@ pub(super) async fn repair(
     Ok(())
 }
 
-/// The data file of `segment` and its digest; `None`, with an entry in `report`, if it isn't one.
+/// Opens the data file of `segment` and computes its digest. Returns `None`, with an entry in
+/// `report`, if it can't be opened.
 async fn open(
     lake: &Lake,
     segment: &Segment,
@@ -121,20 +122,19 @@ async fn open(
 }
 
 /// What is wrong with the rows of a segment.
-pub(super) struct Diagnosis {
-    /// One for each row group.
+pub(super) struct SegmentDiagnosis {
+    /// The checks of the row groups.
     pub(super) groups: Vec<RowGroupCheck>,
-    /// Leads from hashes of blobs to rows, so that damaged addresses are not taken for damaged
-    /// blobs.
+    /// Maps hashes of blobs to rows, so that damaged addresses aren't mistaken for damaged blobs.
     pub(super) index: Option<Arc<AddressIndex>>,
 }
 
-impl Diagnosis {
+impl SegmentDiagnosis {
     fn of(
         segment: &OpenSegment,
         index: Option<Arc<AddressIndex>>,
         options: &RepairOptions,
-    ) -> Diagnosis {
+    ) -> SegmentDiagnosis {
         let groups = 0..segment.reader.row_groups();
         let check = |number| segment.check(number, options.proof_options());
         let mut groups: Vec<RowGroupCheck> = groups.into_par_iter().map(check).collect();
@@ -144,17 +144,17 @@ impl Diagnosis {
                 .enumerate()
                 .for_each(|(number, group)| readdress(segment, number, index, group));
         }
-        Diagnosis { groups, index }
+        SegmentDiagnosis { groups, index }
     }
 
-    /// True if nothing is wrong that rows show.
+    /// Returns true if the rows show no damage.
     fn is_sound(&self) -> bool {
         self.groups
             .iter()
             .all(|group| !needs_repair(group) && group.failed.is_empty())
     }
 
-    /// True if something can be repaired, and no row group is such that its rows would be lost.
+    /// Returns true if something can be repaired, and no row group would lose rows.
     fn is_repairable(&self) -> bool {
         self.groups.iter().any(needs_repair) && self.groups.iter().all(can_be_written)
     }
@@ -242,7 +242,7 @@ impl Diagnosis {
     }
 }
 
-/// Cells of a row group that follow from blobs and aren't what they should be.
+/// Returns the cells of a row group that follow from blobs and are damaged.
 fn damaged_cells(group: &RowGroupCheck) -> Vec<(Range<u64>, Vec<String>)> {
     let undecodable = group.undecodable.as_ref().filter(|_| can_be_written(group));
     let undecodable = undecodable.map(|(columns, _)| (group.rows.clone(), columns.clone()));
@@ -252,12 +252,12 @@ fn damaged_cells(group: &RowGroupCheck) -> Vec<(Range<u64>, Vec<String>)> {
         .collect()
 }
 
-/// True if a row group has cells to be made again.
+/// Returns true if a row group has cells to recompute.
 pub(super) fn needs_repair(group: &RowGroupCheck) -> bool {
     !group.differing.is_empty() || group.undecodable.is_some()
 }
 
-/// True if what doesn't follow from blobs can be read, and the blobs themselves.
+/// Returns true if the blobs, and the cells that don't follow from them, can be read.
 fn can_be_written(group: &RowGroupCheck) -> bool {
     let Some((columns, _)) = &group.undecodable else {
         return true;
@@ -266,7 +266,7 @@ fn can_be_written(group: &RowGroupCheck) -> bool {
         let identity = IdentityColumn::ALL
             .iter()
             .find(|identity| identity.name() == column);
-        // A grain's marks follow from it; they only say beforehand how it is to be read.
+        // A grain's marks follow from it. They only state beforehand how it is to be read.
         let is_origin =
             ORIGINS.contains(&column.as_str()) && *column != IdentityColumn::Marks.name();
         is_origin || identity.is_some_and(|identity| !identity.is_derived())
@@ -274,7 +274,7 @@ fn can_be_written(group: &RowGroupCheck) -> bool {
     !columns.is_empty() && !columns.iter().any(is_needed)
 }
 
-/// The value of `column` in `row`.
+/// Returns the value of `column` in `row`.
 fn value(column: &StringArray, row: u64) -> Option<String> {
     let row = usize::try_from(row)
         .ok()
@@ -282,7 +282,7 @@ fn value(column: &StringArray, row: u64) -> Option<String> {
     Some(column.value(row).to_owned())
 }
 
-/// The value of `column`, if it has one only.
+/// Returns the value of `column`, if all rows have the same.
 fn only_value(column: &StringArray) -> Option<String> {
     let values: BTreeSet<&str> = column.iter().flatten().collect();
     values
@@ -295,8 +295,8 @@ fn length(rows: &Range<u64>) -> u64 {
     rows.end - rows.start
 }
 
-/// Rows whose blob has another hash than their address, but which the address index leads to from
-/// that hash: their addresses are damaged, not their blobs.
+/// Moves rows from `failed` whose blob has another hash than their address, but to which the
+/// address index leads from that hash: their addresses are damaged, not their blobs.
 fn readdress(
     segment: &OpenSegment,
     number: usize,
@@ -316,17 +316,17 @@ fn readdress(
     group.differing.sort_by_key(|(rows, _)| rows.start);
 }
 
-/// Writes `segment` again with its cells recomputed, to files that are no part of the lake yet.
+/// Rewrites `segment` with recomputed cells, to files that aren't part of the lake yet.
 async fn write(
     lake: &Lake,
     segment: &Segment,
     opened: OpenSegment,
-    diagnosis: Diagnosis,
+    diagnosis: SegmentDiagnosis,
     options: &RepairOptions,
 ) -> Result<WrittenSegment> {
     let (location, own) = (lake.location().clone(), options.clone());
     let rewrite = move || {
-        Rewrite {
+        SegmentRewrite {
             segment: &opened,
             diagnosis: &diagnosis,
             options: &own,
@@ -338,7 +338,7 @@ async fn write(
         .task(&segment.file.name)?
 }
 
-/// Puts what was written in the place of `segment`.
+/// Replaces `segment` by what was written.
 async fn replace(lake: &mut Lake, segment: &Segment, written: WrittenSegment) -> Result<()> {
     let mut change = Change {
         changes_rows: true,
@@ -354,9 +354,9 @@ async fn replace(lake: &mut Lake, segment: &Segment, written: WrittenSegment) ->
     Ok(())
 }
 
-/// Repairs a file all of whose rows are right and whose digest isn't that in the log. Where its
-/// rows, encoded again, have that digest, they are proven to be those that were written, and the
-/// damaged bytes held no cell. Otherwise it isn't known what differs.
+/// Repairs a file whose rows are all right and whose digest differs from the log. If its rows,
+/// encoded again, have that digest, they are proven to be those that were written, and the damaged
+/// bytes contained no cell. Otherwise it isn't known what differs.
 async fn restore(
     lake: &mut Lake,
     segment: &Segment,

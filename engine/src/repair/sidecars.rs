@@ -1,4 +1,4 @@
-//! Sidecars that are missing, damaged, outdated or of another segment.
+//! Repair of sidecars that are missing, damaged, outdated or of another segment.
 
 use gristmill_schemas::columns::GRAINS;
 
@@ -15,16 +15,16 @@ use crate::index::{
 use crate::lake::{Lake, Segment};
 use crate::segment::SidecarFile;
 
-/// What to do about vectors: the lake doesn't have what they were made from.
+/// The remedy for vectors: the lake doesn't contain what they were made from.
 const VECTORS: &str = "`gristmill reindex --embed` makes vectors, and `gristmill reindex --vectors \
                        FILE` takes them in";
 
-/// What to do about a segment that can't be read.
+/// The remedy for a segment that can't be read.
 const SEGMENT: &str =
     "restore the segment's data file from a backup, then run `gristmill repair` again";
 
-/// The vectors of `segment`, for a segment with the same rows in the same order. Those that can't
-/// be used are left out.
+/// Returns the vectors of `segment`, for a segment with the same rows in the same order. Unusable
+/// ones are left out.
 pub(super) async fn vectors_of(lake: &Lake, segment: &Segment) -> Result<Vec<SidecarFile>> {
     let Some(names) = files_of(lake).await?.remove(&segment.id) else {
         return Ok(Vec::new());
@@ -48,7 +48,7 @@ pub(super) async fn vectors_of(lake: &Lake, segment: &Segment) -> Result<Vec<Sid
     Ok(files)
 }
 
-/// Makes the sidecars again that can't be used, from the rows of their segments.
+/// Rebuilds unusable sidecars from the rows of their segments.
 pub(super) async fn repair(
     lake: &Lake,
     options: &RepairOptions,
@@ -94,7 +94,7 @@ pub(super) async fn repair(
     Ok(())
 }
 
-/// The files of `segment` that are to be made again; vectors can't be, and are listed.
+/// Lists the files of `segment` to rebuild. Vectors can't be rebuilt, and are listed as problems.
 fn list_unusable(
     segment: &Segment,
     found: Vec<CheckedSidecar>,
@@ -108,7 +108,7 @@ fn list_unusable(
         if !is_vector_file(&found.file) {
             files.push(found.file);
         } else if found.state.condition != SidecarCondition::Missing {
-            // A segment that is younger than the vectors of others has none, and that is no damage.
+            // A segment that is younger than the vectors of others has none, which isn't damage.
             let reason = format!("the vectors are {}", found.state.condition.name());
             report.unrepaired(unrepaired(
                 segment.id.sidecar(&found.file).to_string(),

@@ -1,5 +1,4 @@
-//! Putting back tombstones that the table `erased` has lost, from the copies that stand with the
-//! certificates.
+//! Restoring tombstones that the table `erased` has lost, from the copies next to the certificates.
 
 use std::collections::HashSet;
 
@@ -9,15 +8,15 @@ use crate::error::{EngineError, Result};
 use crate::keys::Tombstone;
 use crate::lake::{DataFile, ERASED, ERASURES, Lake};
 
-/// What a person can do about what isn't in any copy.
+/// What a person can do about tombstones without a copy.
 const FROM_BACKUP: &str = "restore the file from a backup of the lake";
 
-/// Puts back the tombstones that are in a copy and in no sound data file of `erased`. Damaged data
-/// files are taken out of the table in the same commit if exactly as many tombstones as they held
-/// are put back; otherwise they stay, nothing is taken in, and they are listed.
+/// Restores tombstones that are in a copy but in no sound data file of `erased`. Damaged data files
+/// are removed from the table in the same commit if exactly as many tombstones as they contained
+/// are restored; otherwise they stay, nothing is restored, and they are listed.
 ///
 /// # Errors
-/// [`EngineError::Conflict`]; whatever keeps a file from being read and isn't damage.
+/// [`EngineError::Conflict`]; errors of reading a file that aren't damage.
 pub(super) async fn repair(
     lake: &mut Lake,
     dry_run: bool,
@@ -56,12 +55,12 @@ pub(super) async fn repair(
     });
     match dry_run {
         true => Ok(()),
-        false => lake.put_tombstones_back(lost, damaged).await,
+        false => lake.restore_tombstones(lost, damaged).await,
     }
 }
 
-/// The tombstones of copies that aren't among the `sound` ones, by their erasures; adds them to
-/// those.
+/// Returns the tombstones of copies that aren't among the `sound` ones, by their erasures, and adds
+/// them to `sound`.
 async fn lost(
     lake: &Lake,
     sound: &mut HashSet<Tombstone>,
@@ -107,7 +106,7 @@ fn unrepaired(lake: &Lake, file: &DataFile, reason: String) -> Unrepaired {
     }
 }
 
-/// The names of the erasures that have a certificate.
+/// Returns the names of the erasures with a certificate.
 async fn erasures(lake: &Lake) -> Result<Vec<String>> {
     let files = lake.location().list(ERASURES).await?;
     let names = files.iter().filter_map(|file| file.location.filename());

@@ -1,6 +1,6 @@
 //! Comparing stored rows with recomputed ones.
 //!
-//! Columns are compared as arrays; rows are looked at one by one only where two arrays differ.
+//! Columns are compared as arrays. Rows are compared one by one only where two arrays differ.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,32 +14,33 @@ use gristmill_schemas::columns::{IdentityColumn, SignatureColumn};
 
 use crate::reproject::{Reprojected, RowState};
 
-/// Neighbouring rows of a batch of which the same cells differ.
+/// Adjacent rows of a batch in which the same cells differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Which rows of the batch.
+    /// The rows of the batch.
     pub(crate) rows: Range<usize>,
     /// The columns whose cells differ, in the order of the table.
     pub(crate) columns: Vec<String>,
 }
 
-/// What a column means that `stored` doesn't have.
+/// The meaning of a column that `stored` lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lacking {
-    /// The file doesn't have it: readers see nulls.
+pub(crate) enum AbsentColumn {
+    /// The file doesn't contain it: readers see nulls.
     Null,
     /// It wasn't read.
     Unread,
 }
 
-/// Where `stored` isn't what its blobs say. Rows that couldn't be recomputed are passed over.
+/// Returns where `stored` differs from the rows that were recomputed. Rows that couldn't be
+/// recomputed are skipped.
 ///
 /// # Errors
-/// [`ArrowError`] if a column is of a type that can't be compared.
+/// [`ArrowError`] if a column has a type that can't be compared.
 pub(crate) fn differences(
     stored: &RecordBatch,
     made: &Reprojected,
-    lacking: Lacking,
+    lacking: AbsentColumn,
 ) -> Result<Vec<Difference>, ArrowError> {
     let is_known = |state: &RowState| matches!(state, RowState::Derived { .. });
     let known: Option<BooleanArray> = match made.states.iter().all(is_known) {
@@ -65,7 +66,7 @@ pub(crate) fn differences(
         }
         let found = match column_of(stored, field.name(), place, expected)? {
             Some(found) => found,
-            None if lacking == Lacking::Null => {
+            None if lacking == AbsentColumn::Null => {
                 new_null_array(expected.data_type(), expected.len())
             }
             None => continue,
@@ -85,8 +86,8 @@ pub(crate) fn differences(
     Ok(grouped(cells))
 }
 
-/// True if a row's cell of the column `name` is compared: it follows from the blob, and isn't the
-/// blob itself, whose hash is checked.
+/// Returns true if cells of the column `name` are compared: they follow from the blob, and aren't
+/// the blob itself, whose hash is checked.
 fn is_compared(name: &str) -> bool {
     let column = IdentityColumn::ALL
         .iter()
@@ -94,11 +95,11 @@ fn is_compared(name: &str) -> bool {
     column.is_none_or(|column| column.is_derived() && *column != IdentityColumn::Blob)
 }
 
-/// The column `name` of `stored`, probably its column number `place`, with the type of `expected`;
-/// `None` if it doesn't have it.
+/// Returns the column `name` of `stored`, which is probably its column number `place`, with the
+/// type of `expected`, or `None` if it is missing.
 ///
 /// # Errors
-/// [`ArrowError`] if the types can't be turned into each other.
+/// [`ArrowError`] if one type can't be cast to the other.
 pub(crate) fn column_of(
     stored: &RecordBatch,
     name: &str,
@@ -120,12 +121,12 @@ pub(crate) fn column_of(
         false if found.null_count() == found.len() => {
             Ok(Some(new_null_array(expected.data_type(), found.len())))
         }
-        // The names of a list's items and what may be null are a writer's choice.
+        // The names of list items and the nullability are a writer's choice.
         false => cast(found, expected.data_type()).map(Some),
     }
 }
 
-/// True if two columns are equal in the rows `known`; in all if none are named.
+/// Returns true if two columns are equal in the rows `known`, or in all rows.
 fn are_equal(
     found: &ArrayRef,
     expected: &ArrayRef,
@@ -141,7 +142,7 @@ fn are_equal(
     }
 }
 
-/// True if the cells differ for a good reason: what a signature is worth depends on the keys that
+/// Returns true if a difference is legitimate: the validity of a signature depends on the keys that
 /// are known at the time, unless the signer's name is the key itself.
 pub(crate) fn is_allowed(
     name: &str,
@@ -171,7 +172,7 @@ pub(crate) fn is_allowed(
     depends(found) && depends(expected) && !is_key
 }
 
-/// The column `name`, if it is one of texts.
+/// Returns the column `name`, if it is one of texts.
 pub(super) fn texts_of<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b StringArray> {
     batch.column_by_name(name)?.as_string_opt::<i32>()
 }

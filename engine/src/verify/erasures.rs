@@ -1,5 +1,5 @@
-//! Verifying what erasures left: the audit log's chain, certificates with their files, and the
-//! tombstones in `erased`.
+//! Verifying erasures: the audit log's chain, certificates with their files, and the tombstones in
+//! `erased`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,14 +14,14 @@ use crate::file_digest::FileDigest;
 use crate::keys::Tombstone;
 use crate::lake::{AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake};
 
-/// What to do about a damaged certificate.
+/// The remedy for a damaged certificate.
 const FROM_BACKUP: &str =
     "restore the file from a backup of the lake, or from the copy that `erase --certificate` wrote";
 
-/// What to do about lost tombstones.
+/// The remedy for lost tombstones.
 const REPAIR: &str = "gristmill repair";
 
-/// The files of an erasure, and the keys of the audit entry's details that have their digests.
+/// The files of an erasure, and the keys of their digests in the details of the audit entry.
 const FILES: [(&str, &str); 3] = [
     ("cose", "certificate_blake3"),
     ("leaves", "leaves_blake3"),
@@ -29,10 +29,10 @@ const FILES: [(&str, &str); 3] = [
 ];
 
 /// Checks the audit log's chain, the files in `erasures/`, `encryption.json`, and the tombstones of
-/// `lake`. Returns how many certificates were checked.
+/// `lake`. Returns the number of checked certificates.
 ///
 /// # Errors
-/// Whatever keeps a file from being read and isn't damage.
+/// Errors of reading a file that aren't damage.
 pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u64> {
     if let Err(error) = lake.check_encryption().await {
         match error.is_environment() {
@@ -43,7 +43,7 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     let entries = match lake.audit_entries().await {
         Ok(entries) => entries,
         Err(error) if error.is_environment() => return Err(error),
-        // The data file that can't be read was found with its digest.
+        // The unreadable data file was found by its digest.
         Err(error) => {
             check.found(problem(AUDIT, AUDIT, &error.to_string(), FROM_BACKUP));
             Vec::new()
@@ -56,7 +56,7 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     for cause in lake.unrecorded(&entries).await? {
         check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
     }
-    let erasures: Vec<Erasure> = entries.iter().filter_map(Erasure::of).collect();
+    let erasures: Vec<RecordedErasure> = entries.iter().filter_map(RecordedErasure::of).collect();
     let tombstones = match lake.tombstones().await {
         Ok(tombstones) => Some(tombstones),
         Err(error) if error.is_environment() => return Err(error),
@@ -72,15 +72,15 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     Ok(erasures.len() as u64)
 }
 
-/// An erasure that the audit log has an entry of.
-struct Erasure {
+/// An erasure with an entry in the audit log.
+struct RecordedErasure {
     id: String,
     /// The digests of its files, by their endings.
     digests: BTreeMap<&'static str, FileDigest>,
 }
 
-impl Erasure {
-    fn of(entry: &AuditRow) -> Option<Erasure> {
+impl RecordedErasure {
+    fn of(entry: &AuditRow) -> Option<RecordedErasure> {
         if entry.action != "erase" {
             return None;
         }
@@ -90,7 +90,7 @@ impl Erasure {
             .iter()
             .filter_map(|(ending, key)| Some((*ending, digest(key)?)))
             .collect();
-        Some(Erasure {
+        Some(RecordedErasure {
             id: details.get("id")?.as_str()?.to_owned(),
             digests,
         })
@@ -130,7 +130,7 @@ impl Erasure {
         if let Some(certificate) = found.get("cose") {
             let leaves = found.get("leaves").map(|leaves| &**leaves);
             let verified = verify_certificate(certificate, None, leaves, &[]);
-            // What an erasure itself says it left is no damage.
+            // Remains that an erasure itself reports are no damage.
             let wrong = |problem: &&String| !problem.starts_with("it says itself");
             if let Some(cause) = verified.problems.iter().find(wrong) {
                 check.found(self.problem(if leaves.is_some() { "leaves" } else { "cose" }, cause));

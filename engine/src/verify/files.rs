@@ -1,7 +1,7 @@
-//! Verifying files without taking them in.
+//! Verifying files without ingesting them.
 //!
-//! A container's structure is checked first; its footer is one long hash, which runs beside the
-//! proof of its grains.
+//! The structure of a container is checked first. Its footer is one long hash, which is computed in
+//! parallel with the proof of its grains.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use gristmill_schemas::error::GrainError;
 
 use super::VerifyOptions;
 use super::job_set::JobSet;
-use super::report::{Findings, Problem, Tally, VerifyReport};
+use super::report::{FindingTally, Findings, Problem, VerifyReport};
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::admit::footer_differs;
 use crate::ingest::digests::{container_footers, sources_per_thread};
@@ -31,8 +31,8 @@ const AHEAD: usize = 2;
 /// Checks every grain of `sources`, and the structure around them.
 ///
 /// # Errors
-/// [`EngineError::Interrupted`], and whatever the system says of a source. Damage isn't an error
-/// but a finding.
+/// [`EngineError::Interrupted`], and errors of reading a source. Damage isn't an error but a
+/// finding.
 pub async fn verify_sources(
     sources: Vec<Source>,
     options: &VerifyOptions,
@@ -49,7 +49,7 @@ pub async fn verify_sources(
         .map(|source| open(source, Arc::clone(&options)))
         .buffered(AHEAD);
     let mut opened = opened.chunks(together);
-    let mut tally = Tally::new(options.problems);
+    let mut tally = FindingTally::new(options.problems);
     let mut jobs: JobSet<(u64, Findings)> = JobSet::new(options.threads);
     let mut number = 0;
     while let Some(sources) = opened.next().await {
@@ -74,20 +74,20 @@ pub async fn verify_sources(
 }
 
 /// A source that was fetched.
-enum Opened {
-    /// Its structure is whole.
-    Whole(Arc<AdmittedSource>),
-    /// It isn't.
+enum FetchedSource {
+    /// Its structure is sound.
+    Sound(Arc<AdmittedSource>),
+    /// Its structure is damaged.
     Damaged {
         uri: String,
         length: u64,
         error: GrainError,
     },
-    /// It is of no kind that we read.
-    OfNoKind { uri: String },
+    /// Its kind isn't supported.
+    Unsupported { uri: String },
 }
 
-async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
+async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<FetchedSource> {
     let bytes = fetch(&source).await?;
     let open = move || {
         let uri = source.uri;
@@ -97,7 +97,7 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
             .or_else(|| SourceKind::detect(&bytes, &uri))
             .or_else(as_grain)
         else {
-            return Opened::OfNoKind { uri };
+            return FetchedSource::Unsupported { uri };
         };
         let length = bytes.len() as u64;
         let limits = ContainerLimits {
@@ -107,44 +107,47 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
         let content = match kind {
             SourceKind::Container => match Container::open(bytes, limits) {
                 Ok(container) => SourceContent::Container(container),
-                Err(error) => return Opened::Damaged { uri, length, error },
+                Err(error) => return FetchedSource::Damaged { uri, length, error },
             },
             SourceKind::Frames => SourceContent::Frames(bytes),
             SourceKind::Blob => SourceContent::Blob(bytes),
-            // Transcripts hold no grains yet, so there is nothing to prove.
-            SourceKind::Transcript(_) => return Opened::OfNoKind { uri },
+            // Transcripts contain no grains yet, so there is nothing to prove.
+            SourceKind::Transcript(_) => return FetchedSource::Unsupported { uri },
         };
         let admitted = AdmittedSource::new(
             SourceInfo::of_file(uri),
             content,
             TranscriptExtras::default(),
         );
-        Opened::Whole(Arc::new(admitted))
+        FetchedSource::Sound(Arc::new(admitted))
     };
     tokio::task::spawn_blocking(open)
         .await
         .file("can't read", "a source")
 }
 
-/// What is to be done about `sources`, whose footers are hashed together.
-fn jobs_of(sources: Vec<Opened>, tally: &mut Tally) -> impl Iterator<Item = Job> + use<> {
+/// Returns the jobs for `sources`, whose footers are hashed together.
+fn jobs_of(
+    sources: Vec<FetchedSource>,
+    tally: &mut FindingTally,
+) -> impl Iterator<Item = CheckJob> + use<> {
     let report = tally.report();
     let (mut told, mut containers, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for source in sources {
         match source {
-            Opened::OfNoKind { uri } => {
+            FetchedSource::Unsupported { uri } => {
                 tracing::warn!(
                     source = uri,
                     "passed over: it is neither a container, frames nor a grain"
                 );
                 report.skipped_files += 1;
             }
-            Opened::Damaged { uri, length, error } => {
+            FetchedSource::Damaged { uri, length, error } => {
                 report.files += 1;
                 report.bytes += length;
-                told.push(Job::Tell(Problem::new(&uri, -1, &error)));
+                told.push(CheckJob::Report(Problem::new(&uri, -1, &error)));
             }
-            Opened::Whole(source) => {
+            FetchedSource::Sound(source) => {
                 report.files += 1;
                 report.bytes += source.length();
                 containers.extend(source.container().is_some().then(|| Arc::clone(&source)));
@@ -152,29 +155,29 @@ fn jobs_of(sources: Vec<Opened>, tally: &mut Tally) -> impl Iterator<Item = Job>
             }
         }
     }
-    let footers = (!containers.is_empty()).then_some(Job::Footers(containers));
+    let footers = (!containers.is_empty()).then_some(CheckJob::Footers(containers));
     let parts = whole
         .into_iter()
-        .flat_map(|source| Parts(MorselReader::new(source, 0)));
+        .flat_map(|source| MorselIter(MorselReader::new(source, 0)));
     told.into_iter().chain(footers).chain(parts)
 }
 
 /// The grains of a source, part by part.
-struct Parts(MorselReader);
+struct MorselIter(MorselReader);
 
-impl Iterator for Parts {
-    type Item = Job;
+impl Iterator for MorselIter {
+    type Item = CheckJob;
 
-    fn next(&mut self) -> Option<Job> {
+    fn next(&mut self) -> Option<CheckJob> {
         match self.0.next(usize::MAX) {
-            NextMorsel::Morsel(morsel) => Some(Job::Grains(morsel)),
+            NextMorsel::Morsel(morsel) => Some(CheckJob::Grains(morsel)),
             NextMorsel::Damage {
                 ordinal,
                 offset,
                 error,
             } => {
                 let error = error.at(offset);
-                Some(Job::Tell(Problem::new(
+                Some(CheckJob::Report(Problem::new(
                     &self.0.source().uri,
                     ordinal as i64,
                     &error,
@@ -185,23 +188,25 @@ impl Iterator for Parts {
     }
 }
 
-/// A piece of work for one core.
-enum Job {
-    /// Check containers as wholes.
+/// A unit of work for one core.
+enum CheckJob {
+    /// Check containers as a whole.
     Footers(Vec<Arc<AdmittedSource>>),
-    /// Prove some grains.
+    /// Prove grains.
     Grains(Morsel),
-    /// Pass a problem on that is known already.
-    Tell(Problem),
+    /// Report a known problem.
+    Report(Problem),
 }
 
-impl Job {
+impl CheckJob {
     fn run(self, options: &VerifyOptions, progress: &WorkProgress) -> Findings {
         let mut findings = Findings::default();
         match self {
-            Job::Tell(problem) => findings.bad(problem, options.problems),
-            Job::Footers(sources) => check_containers(&sources, options.problems, &mut findings),
-            Job::Grains(morsel) => {
+            CheckJob::Report(problem) => findings.bad(problem, options.problems),
+            CheckJob::Footers(sources) => {
+                check_containers(&sources, options.problems, &mut findings)
+            }
+            CheckJob::Grains(morsel) => {
                 WorkProgress::add(&progress.bytes, morsel.bytes as u64);
                 WorkProgress::add(&progress.grains, morsel.len() as u64);
                 check_grains(morsel, options, &mut findings);
@@ -212,7 +217,7 @@ impl Job {
     }
 }
 
-/// Checks the footers of containers, and what their headers promise.
+/// Checks the footers of containers, and the claims of their headers.
 fn check_containers(sources: &[Arc<AdmittedSource>], problems: usize, findings: &mut Findings) {
     let found: Vec<_> = sources
         .iter()

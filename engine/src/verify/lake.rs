@@ -8,9 +8,9 @@ use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::GRAINS;
 
 use super::job_set::JobSet;
-use super::part::{Cursor, Part, Visit, round};
-use super::report::{Coverage, Findings, Problem, Tally, VerifyReport};
+use super::report::{Coverage, FindingTally, Findings, Problem, VerifyReport};
 use super::row_group::OpenSegment;
+use super::scope::{Cursor, SegmentRange, VerifyScope, round};
 use super::tables::{TablesCheck, check_local_file, problem};
 use super::{VerifyOptions, erasures};
 use crate::error::{EngineError, Result};
@@ -19,13 +19,13 @@ use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
 
-/// Checks the grains of `part` of `lake`. A segment that can't be read is a finding, with its name.
+/// Checks the grains of `part` of `lake`. A segment that can't be read is a finding.
 ///
 /// # Errors
-/// [`EngineError::Interrupted`], and whatever the system says of the lake's log.
+/// [`EngineError::Interrupted`], and errors of reading the lake's log.
 pub async fn verify_lake(
     lake: &Lake,
-    part: Part,
+    part: VerifyScope,
     options: &VerifyOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport> {
@@ -50,13 +50,13 @@ pub async fn verify_lake(
     } else {
         None
     };
-    let mut patrol = Patrol {
+    let mut check = LakeCheck {
         lake,
         part,
         options: Arc::new(options.clone()),
         progress,
         running: JobSet::new(options.threads),
-        tally: Tally::new(options.problems),
+        tally: FindingTally::new(options.problems),
         started,
         budget: part.budget(lake_bytes),
         coverage: Coverage {
@@ -70,31 +70,31 @@ pub async fn verify_lake(
         jobs: 0,
         vectors: vector_files(lake).await?,
     };
-    patrol.tally.add(0, findings);
-    let next = patrol.go(round(segments, cursor.as_ref())).await?;
+    check.tally.add(0, findings);
+    let next = check.go(round(segments, cursor.as_ref())).await?;
     if part.rolls() {
-        // After a whole round the next one begins where this one did.
+        // After a whole round, the next one begins where this one began.
         let start = cursor.unwrap_or(Cursor {
             segment: String::new(),
             row_group: 0,
         });
         next.unwrap_or(start).save(lake).await?;
     }
-    if patrol.progress.is_stopped() {
+    if check.progress.is_stopped() {
         return Err(EngineError::Interrupted);
     }
-    patrol.tally.report().coverage = Some(patrol.coverage);
-    Ok(patrol.tally.finish(started.elapsed()))
+    check.tally.report().coverage = Some(check.coverage);
+    Ok(check.tally.finish(started.elapsed()))
 }
 
-/// Checks the tables of a lake that can't be opened, because of `cause`, which is among the
-/// problems if nothing else is.
+/// Checks the tables of a lake that can't be opened because of `cause`, which is reported as a
+/// problem if nothing else is.
 ///
 /// # Errors
 /// As [`verify_lake`].
 pub async fn verify_unopened(
     location: &LakeLocation,
-    part: Part,
+    part: VerifyScope,
     options: &VerifyOptions,
     cause: &EngineError,
 ) -> Result<VerifyReport> {
@@ -111,7 +111,7 @@ pub async fn verify_unopened(
         coverage: tables,
         ..
     } = check;
-    let mut tally = Tally::new(options.problems);
+    let mut tally = FindingTally::new(options.problems);
     tally.add(0, findings);
     let coverage = Coverage {
         tables,
@@ -125,27 +125,27 @@ pub async fn verify_unopened(
     Ok(tally.finish(started.elapsed()))
 }
 
-/// A check under way.
-struct Patrol<'l> {
+/// A running check.
+struct LakeCheck<'l> {
     lake: &'l Lake,
-    part: Part,
+    part: VerifyScope,
     options: Arc<VerifyOptions>,
     progress: Arc<WorkProgress>,
     running: JobSet<(u64, Findings)>,
-    tally: Tally,
+    tally: FindingTally,
     started: Instant,
-    /// Bytes of row groups that may still be begun.
+    /// The size of the row groups that may still be started, in bytes.
     budget: u64,
     coverage: Coverage,
     jobs: u64,
-    /// The names of the files of vectors that segments have.
+    /// The names of the vector files that segments have.
     vectors: Vec<String>,
 }
 
-impl Patrol<'_> {
-    /// Makes the visits as far as budget and time reach; answers where the next check begins,
-    /// `None` after a whole round.
-    async fn go(&mut self, visits: Vec<Visit>) -> Result<Option<Cursor>> {
+impl LakeCheck<'_> {
+    /// Checks the segments of `visits` until the budget or the time is used up. Returns where the
+    /// next check begins, or `None` after a whole round.
+    async fn go(&mut self, visits: Vec<SegmentRange>) -> Result<Option<Cursor>> {
         let mut stopped_at = None;
         for visit in visits {
             stopped_at = self.visit(&visit).await?;
@@ -160,8 +160,8 @@ impl Patrol<'_> {
         Ok(stopped_at)
     }
 
-    /// Checks the row groups of one segment; answers where it stopped, if it had to.
-    async fn visit(&mut self, visit: &Visit) -> Result<Option<Cursor>> {
+    /// Checks the row groups of one segment. Returns where it stopped, if it did.
+    async fn visit(&mut self, visit: &SegmentRange) -> Result<Option<Cursor>> {
         let segment = &visit.segment;
         let at = |row_group| {
             Some(Cursor {
@@ -210,9 +210,12 @@ impl Patrol<'_> {
         late || self.budget == 0 || self.progress.is_stopped()
     }
 
-    /// Opens a segment; what is wrong with it is a problem, what keeps it from being read is an
+    /// Opens a segment. Damage is returned as a problem, and reasons why it can't be read as an
     /// error.
-    async fn open(&self, visit: &Visit) -> Result<std::result::Result<SegmentReader, Problem>> {
+    async fn open(
+        &self,
+        visit: &SegmentRange,
+    ) -> Result<std::result::Result<SegmentReader, Problem>> {
         let path = self.lake.grains.path_of(&visit.segment.file.name);
         let bytes = match self.lake.location().read(&path).await {
             Ok(bytes) => bytes,
@@ -225,9 +228,9 @@ impl Patrol<'_> {
         Ok(opened.map_err(|cause| Problem::unreadable(path.as_ref(), -1, &cause)))
     }
 
-    /// Begins the comparison of a data file with its digest. A file is digested as a whole, with
-    /// its first row group.
-    async fn digest(&mut self, visit: &Visit) -> Result<()> {
+    /// Starts the comparison of a data file with its digest, together with its first row group: a
+    /// file is digested as a whole.
+    async fn digest(&mut self, visit: &SegmentRange) -> Result<()> {
         let (location, file) = (self.lake.location().clone(), visit.segment.file.clone());
         if file.digest.is_none()
             || location
@@ -240,7 +243,7 @@ impl Patrol<'_> {
         let (number, limit) = (self.jobs, self.options.problems);
         let job = move || {
             let mut findings = Findings::default();
-            // What keeps a file from being read is reported by whatever reads its rows.
+            // Reasons why a file can't be read are reported when its rows are read.
             if let Ok(Some(problem)) = check_local_file(&location, GRAINS, &file) {
                 findings.bad(problem, limit);
             }
@@ -252,7 +255,7 @@ impl Patrol<'_> {
         Ok(())
     }
 
-    /// Checks the checksums of the sidecars of `segment`, and that they are bound to it.
+    /// Checks the checksums of the sidecars of `segment`, and their bindings.
     async fn check_sidecars(&mut self, segment: &Segment) -> Result<()> {
         let mut findings = Findings::default();
         let mut fresh = Vec::new();
@@ -265,7 +268,7 @@ impl Patrol<'_> {
                 Ok(files) => files.iter().for_each(|file| {
                     findings.differing_sidecar(&segment.id, file, self.options.problems);
                 }),
-                // What is wrong with the segment itself is found with its rows.
+                // Damage of the segment itself is found with its rows.
                 Err(error) if error.is_environment() => return Err(error),
                 Err(error) => {
                     tracing::warn!(segment = segment.id.as_str(), %error, "its sidecars can't be \
@@ -302,8 +305,8 @@ impl Patrol<'_> {
     }
 }
 
-/// Opens the data file of `segment`, which must have the size and the rows that its table's log
-/// names.
+/// Opens the data file of `segment`, which must have the size and the number of rows in its table's
+/// log.
 pub(crate) fn open_segment(
     bytes: SourceBytes,
     segment: &Segment,

@@ -1,29 +1,30 @@
-//! Verification: is every grain what its address says, and what a grain must be?
+//! Verification: is every grain what its address claims, and is it valid?
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `files` | are these files whole, and are all grains in them good? |
-//! | `lake` | are the grains of the lake, or of a part of it, still what they were? |
-//! | `row_group` | is every row of a row group what its blob says? |
+//! | `files` | are these files sound, and are all grains in them valid? |
+//! | `lake` | are the grains of the lake, or of a part of it, unchanged? |
+//! | `row_group` | does every row of a row group equal the projection of its blob? |
 //! | `compare` | which cells differ from recomputed ones? |
-//! | `tables` | have the tables lost nothing, and are their logs and files what was written? |
-//! | `erasures` | are certificates, tombstones and the audit log's chain whole? |
-//! | `part` | which part of the lake has its turn? |
+//! | `tables` | are the logs and files of the tables complete and unchanged? |
+//! | `erasures` | are certificates, tombstones and the audit log sound? |
+//! | `scope` | which part of the lake is checked next? |
+//! | `job_set` | how is the number of concurrent jobs limited? |
 //! | `report` | what was found? |
 //!
-//! Files go the road of ingest up to the proof, with nothing written. In the lake, the blob of
-//! every row is hashed and compared with the row's address, its signature is checked again, it is
-//! decoded and checked as it was on its way in, and projected: every cell that follows from a blob
-//! is compared with the stored one.
+//! Files are read and proven by the code of ingest, and nothing is written. In the lake, the blob
+//! of every row is hashed and compared with the row's address, its signature is verified again, it
+//! is decoded and checked by the rules of ingest, and projected: every cell that follows from a
+//! blob is compared with the stored one.
 
 pub(crate) mod compare;
 mod erasures;
 mod files;
 mod job_set;
 mod lake;
-mod part;
 mod report;
 pub(crate) mod row_group;
+mod scope;
 mod tables;
 
 use std::sync::Arc;
@@ -35,30 +36,30 @@ use gristmill_schemas::sign::{KeyResolver, SelfContained};
 pub use files::verify_sources;
 pub(crate) use lake::open_segment;
 pub use lake::{verify_lake, verify_unopened};
-pub use part::{Part, Subset};
 pub use report::{Coverage, Problem, TableCoverage, VerifyReport};
+pub use scope::{Subset, VerifyScope};
 
 use crate::ingest::prove::ProofOptions;
 
-/// What a user can choose.
+/// The options of a verification.
 #[derive(Clone)]
 pub struct VerifyOptions {
-    /// The kind of all sources; detected if not named.
+    /// The kind of all sources, or `None` to detect it.
     pub kind: Option<SourceKind>,
-    /// Sources that are taken for single grains if their bytes show no kind; others are passed over
-    /// then. Those that the user named one by one belong here.
+    /// Sources that are read as single grains if their kind can't be detected; others are skipped
+    /// then. These should be the sources that the user named one by one.
     pub named: Vec<String>,
-    /// Strict readers refuse what isn't canonical, lenient ones mark it.
+    /// Strict readers refuse input that isn't canonical, lenient ones mark it.
     pub mode: Mode,
-    /// Threads to work on; 0 for one per core.
+    /// Threads; 0 for one per core.
     pub threads: usize,
-    /// Bytes of memory that the work may use, roughly.
+    /// Memory in bytes, roughly.
     pub memory: usize,
-    /// Problems that are listed at most; all are counted.
+    /// Maximum number of problems that are listed. All are counted.
     pub problems: usize,
-    /// Makes every sidecar again in memory and compares.
+    /// Rebuilds every sidecar in memory and compares.
     pub sidecars: bool,
-    /// Who knows the keys of signers.
+    /// Resolves the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
 }
 
@@ -77,7 +78,7 @@ impl Default for VerifyOptions {
     }
 }
 
-/// Problems that are listed unless the user says otherwise.
+/// The default of [`VerifyOptions::problems`].
 const DEFAULT_PROBLEMS: usize = 100;
 
 impl VerifyOptions {

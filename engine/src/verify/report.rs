@@ -1,4 +1,4 @@
-//! What a verification found.
+//! The report of a verification.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,67 +13,67 @@ use crate::segment::SegmentId;
 /// The result of a verification. `checked` is always `ok` + `bad`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct VerifyReport {
-    /// Grains that were checked, and parts outside of grains that were found damaged.
+    /// Grains that were checked, and damaged parts between grains.
     pub checked: u64,
-    /// Those that are good.
+    /// Valid grains.
     pub ok: u64,
-    /// Those that aren't.
+    /// Damaged grains and parts.
     pub bad: u64,
-    /// How many are bad for which reason.
+    /// The number of damaged ones by their codes.
     pub bad_by_code: BTreeMap<String, u64>,
-    /// How many good ones have something odd about them, by mark.
+    /// Valid grains with deviations, by mark.
     pub marks: BTreeMap<String, u64>,
     /// Files that were read: sources, or segments of the lake.
     pub files: u64,
-    /// Sources that were passed over because they are of no known kind.
+    /// Sources that were skipped because their kind is unknown.
     pub skipped_files: u64,
-    /// Bytes of the sources, or of the blobs in the lake.
+    /// The size of the sources, or of the blobs in the lake, in bytes.
     pub bytes: u64,
     /// Wall-clock time.
     pub seconds: f64,
-    /// 10⁹ bytes in a second.
+    /// 10⁹ bytes per second.
     pub gigabytes_per_second: f64,
-    /// How much of the lake had its turn; absent for files.
+    /// How much of the lake was checked; absent for files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coverage: Option<Coverage>,
     /// The first problems, in the order of the input.
     pub problems: Vec<Problem>,
 }
 
-/// How much of a table, besides its rows, had its turn.
+/// How much of a table, besides its rows, was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TableCoverage {
     /// Its name.
     pub table: &'static str,
     /// Entries of its log that were read.
     pub log_entries: u64,
-    /// Data files whose digests were compared; those of `grains` are counted with its row groups.
+    /// Data files whose digests were compared. Those of `grains` are counted with its row groups.
     pub files: u64,
     /// Data files without a digest: of a lake of format 1 or of another engine. Their sizes were
     /// compared.
     pub without_digest: u64,
-    /// True if nothing of it was left out because time ran out.
+    /// True if nothing of it was skipped because time ran out.
     pub complete: bool,
 }
 
-/// How much of the lake had its turn.
+/// How much of the lake was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coverage {
     /// The logs and files of the tables.
     pub tables: Vec<TableCoverage>,
-    /// Certificates of erasures, with their files, that were checked.
+    /// Certificates of erasures that were checked with their files.
     pub certificates: u64,
     /// Row groups that were checked.
     pub row_groups: u64,
-    /// True if that were all of the part that was asked for, false if time ran out.
+    /// True if these were all of the requested part, false if time ran out.
     pub complete: bool,
-    /// Bytes of their files.
+    /// Their size in the files, in bytes.
     pub file_bytes: u64,
-    /// Bytes of all segments.
+    /// The size of all segments in bytes.
     pub lake_bytes: u64,
 }
 
-/// One thing that is wrong.
+/// A problem.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The table of the lake; absent for files that aren't part of a lake.
@@ -81,9 +81,10 @@ pub struct Problem {
     pub table: Option<&'static str>,
     /// The file.
     pub source: String,
-    /// Which grain of the file, counted from 0, or the first of `rows`; -1 for the file as a whole.
+    /// The number of the grain in the file, counted from 0, or the first of `rows`; -1 for the file
+    /// as a whole.
     pub ordinal: i64,
-    /// How many rows are concerned, if it is more than one.
+    /// The number of affected rows, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
     /// Where it begins, in bytes: from the start of a source, or of a blob in the lake.
@@ -99,7 +100,7 @@ pub struct Problem {
     pub field: Option<String>,
     /// What was found and what was expected.
     pub message: String,
-    /// The command that repairs it, or says what can't be repaired.
+    /// The command that repairs it, or reports what can't be repaired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<&'static str>,
 }
@@ -107,11 +108,11 @@ pub struct Problem {
 /// The command that repairs what is derived, and lists what isn't.
 pub(super) const REPAIR: &str = "gristmill repair";
 
-/// Columns that a problem names at most.
+/// Maximum number of columns that a problem names.
 const NAMED_COLUMNS: usize = 12;
 
 impl Problem {
-    /// A problem of part `ordinal` of `source`; the error's offset is taken as it is.
+    /// Returns a problem of part `ordinal` of `source`, with the error's offset.
     pub(super) fn new(source: &str, ordinal: i64, error: &GrainError) -> Problem {
         Problem {
             source: source.to_owned(),
@@ -124,13 +125,13 @@ impl Problem {
         }
     }
 
-    /// A segment, or a part of one, that can't be read.
+    /// Returns the problem of a segment, or a part of one, that can't be read.
     pub(super) fn unreadable(file: &str, row: i64, cause: &dyn std::fmt::Display) -> Problem {
         let message = format!("the segment can't be read: {cause}");
         Problem::new(file, row, &GrainError::new(ErrorCode::Corrupt, message)).of_grains()
     }
 
-    /// Cells of `columns` that aren't what the blob says.
+    /// Returns the problem of cells of `columns` that differ from the projection of the blob.
     pub(super) fn differs(file: &str, row: i64, columns: &[String]) -> Problem {
         let message = "the cells aren't what the row's blob says, which has the right hash";
         Problem::new(file, row, &GrainError::new(ErrorCode::Integrity, message))
@@ -138,7 +139,7 @@ impl Problem {
             .of_grains()
     }
 
-    /// The problem as one of the table `grains`.
+    /// Returns the problem with the table `grains`.
     pub(super) fn of_grains(self) -> Problem {
         Problem {
             table: Some(GRAINS),
@@ -147,7 +148,7 @@ impl Problem {
         }
     }
 
-    /// The problem as one of so many rows.
+    /// Returns the problem with so many rows.
     pub(super) fn spanning(self, rows: u64) -> Problem {
         Problem {
             rows: (rows > 1).then_some(rows),
@@ -155,7 +156,7 @@ impl Problem {
         }
     }
 
-    /// The problem as one of `columns`.
+    /// Returns the problem with `columns`.
     pub(super) fn of_columns<C: AsRef<str>>(self, columns: &[C]) -> Problem {
         let mut named: Vec<&str> = columns
             .iter()
@@ -172,7 +173,7 @@ impl Problem {
     }
 }
 
-/// What one job found.
+/// The findings of one job.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) ok: u64,
@@ -183,17 +184,17 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Counts an oddity.
+    /// Counts a mark.
     pub(super) fn mark(&mut self, name: &'static str, count: u64) {
         *self.marks.entry(name).or_default() += count;
     }
 
-    /// How many problems were counted.
+    /// Returns the number of problems.
     pub(super) fn bad_count(&self) -> u64 {
         self.bad.values().sum()
     }
 
-    /// Adds what another job found; at most `limit` problems are kept.
+    /// Adds the findings of another job. At most `limit` problems are kept.
     pub(super) fn merge(&mut self, other: Findings, limit: usize) {
         self.ok += other.ok;
         self.bytes += other.bytes;
@@ -214,7 +215,7 @@ impl Findings {
         self.bad_rows(problem, 1, limit);
     }
 
-    /// Counts a problem of so many rows, as [`Findings::bad`] does one.
+    /// Counts a problem of so many rows, as [`Findings::bad`] counts one.
     pub(super) fn bad_rows(&mut self, problem: Problem, rows: u64, limit: usize) {
         *self.bad.entry(problem.code).or_default() += rows;
         if self.problems.len() < limit {
@@ -223,15 +224,16 @@ impl Findings {
     }
 }
 
-/// Counted for a sidecar that isn't there.
+/// The count of missing sidecars.
 const MISSING: &str = "sidecar_missing";
 
-/// Counted for a whole sidecar that is read past because other rules or an earlier program made it.
+/// The count of sound sidecars that are ignored because other rules or an earlier version built
+/// them.
 const OUTDATED: &str = "sidecar_outdated";
 
 impl Findings {
-    /// Counts a sidecar of `segment`. One that is missing or outdated makes answers slower and is
-    /// no damage.
+    /// Counts a sidecar of `segment`. A missing or outdated sidecar makes queries slower and isn't
+    /// damage.
     pub(super) fn sidecar(&mut self, segment: &SegmentId, found: &CheckedSidecar, limit: usize) {
         let (code, message) = match (found.state.condition, found.is_foreign) {
             (SidecarCondition::Fresh, _) => return,
@@ -254,7 +256,7 @@ impl Findings {
 }
 
 impl Findings {
-    /// Counts a sidecar of `segment` that is whole and doesn't say what the rows say.
+    /// Counts a sound sidecar of `segment` that doesn't match the rows.
     pub(super) fn differing_sidecar(&mut self, segment: &SegmentId, file: &str, limit: usize) {
         let message = "the sidecar isn't what the rows of its segment say";
         let error = GrainError::new(ErrorCode::Integrity, message);
@@ -269,33 +271,33 @@ impl Findings {
     }
 }
 
-/// The command that makes whole sidecars again, too.
+/// The command that rebuilds sound sidecars, too.
 const REINDEX: &str = "gristmill reindex --all";
 
-/// Findings of jobs that end in any order, put together in the order of the jobs.
+/// The findings of jobs that end in any order, combined in the order of the jobs.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct FindingTally {
     report: VerifyReport,
     problems: BTreeMap<(u64, usize), Problem>,
     limit: usize,
 }
 
-impl Tally {
-    /// Nothing yet; at most `limit` problems will be listed.
+impl FindingTally {
+    /// Returns an empty tally that will list at most `limit` problems.
     pub(super) fn new(limit: usize) -> Self {
-        Tally {
+        FindingTally {
             limit,
-            ..Tally::default()
+            ..FindingTally::default()
         }
     }
 
-    /// The counts.
+    /// Returns the counts.
     pub(super) fn report(&mut self) -> &mut VerifyReport {
         &mut self.report
     }
 
-    /// Adds what job `number` found. Of too many problems, those of the first jobs stay, so what is
-    /// listed doesn't depend on which job ended first.
+    /// Adds the findings of job `number`. Of too many problems, those of the first jobs are kept,
+    /// so the list doesn't depend on which job ended first.
     pub(super) fn add(&mut self, number: u64, findings: Findings) {
         let report = &mut self.report;
         report.ok += findings.ok;
@@ -318,7 +320,7 @@ impl Tally {
         }
     }
 
-    /// The report of work that took so long.
+    /// Returns the report of work that took `elapsed`.
     pub(super) fn finish(self, elapsed: Duration) -> VerifyReport {
         let mut report = self.report;
         report.checked = report.ok + report.bad;

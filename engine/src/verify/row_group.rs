@@ -11,7 +11,7 @@ use gristmill_schemas::columns::{IdentityColumn, PROJECTION_VERSION};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::Marks;
 
-use super::compare::{Difference, Lacking, differences, texts_of};
+use super::compare::{AbsentColumn, Difference, differences, texts_of};
 use super::report::{Findings, Problem};
 use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
@@ -21,10 +21,11 @@ use crate::segment::SegmentReader;
 /// Rows that are read at a time.
 const BATCH_ROWS: usize = 8_192;
 
-/// Counted for a row that differs from its blob because another version of the projection made it.
+/// The count of rows that differ from their blobs because another version of the projection wrote
+/// them.
 const OTHER_PROJECTION: &str = "other_projection";
 
-/// A segment, and what opens its rows if they are sealed.
+/// A segment, and the keys to its rows if they are encrypted.
 #[derive(Clone)]
 pub(crate) struct OpenSegment {
     pub(crate) reader: SegmentReader,
@@ -33,16 +34,16 @@ pub(crate) struct OpenSegment {
     pub(crate) name: Arc<str>,
 }
 
-/// What a row group's check showed. Rows are counted from the start of the file.
+/// The result of checking a row group. Rows are counted from the start of the file.
 #[derive(Debug, Default)]
 pub(crate) struct RowGroupCheck {
     /// The rows of the group.
     pub(crate) rows: Range<u64>,
-    /// Rows whose cells differ from what their blobs say, with the columns.
+    /// Rows whose cells differ from the projection of their blobs, with the columns.
     pub(crate) differing: Vec<(Range<u64>, Vec<String>)>,
     /// Rows whose blob isn't the grain of their address.
     pub(crate) failed: Vec<FailedRow>,
-    /// Columns that can't be decoded, and why the first of them can't. Without columns, it isn't
+    /// Columns that can't be decoded, and the error of the first of them. Without columns, it isn't
     /// known which they are.
     pub(crate) undecodable: Option<(Vec<String>, String)>,
     good: u64,
@@ -59,8 +60,8 @@ pub(crate) struct FailedRow {
 }
 
 impl OpenSegment {
-    /// Checks all rows of row group `number`. Columns that can't be decoded are named, and the
-    /// others are checked as far as they go without them.
+    /// Checks all rows of row group `number`. Columns that can't be decoded are reported, and the
+    /// others are checked without them if possible.
     pub(crate) fn check(&self, number: usize, proof_options: ProofOptions<'_>) -> RowGroupCheck {
         let check = match self.check_columns(number, None, proof_options) {
             Ok(check) => check,
@@ -70,7 +71,7 @@ impl OpenSegment {
         check
     }
 
-    /// The rows of row group `number`, counted from the start of the file.
+    /// Returns the rows of row group `number`, counted from the start of the file.
     pub(crate) fn rows_of(&self, number: usize) -> Range<u64> {
         let first = self.reader.rows_before(number);
         first..first + self.reader.row_group_rows(number)
@@ -108,8 +109,8 @@ impl OpenSegment {
         }
     }
 
-    /// Checks the rows by `columns`; all if none are named. A damaged file must not end the check
-    /// of the others, whatever it does to the reader.
+    /// Checks the rows by `columns`, or by all. A damaged file must not end the check of the
+    /// others, whatever it causes in the reader.
     fn check_columns(
         &self,
         number: usize,
@@ -125,9 +126,9 @@ impl OpenSegment {
             let mut next = rows.start;
             let mut reprojector = Reprojector::new(proof_options, self.keys.as_deref());
             let lacking = if columns.is_some() {
-                Lacking::Unread
+                AbsentColumn::Unread
             } else {
-                Lacking::Null
+                AbsentColumn::Null
             };
             let batches: Box<dyn Iterator<Item = _>> = match columns {
                 None => Box::new(self.reader.read_row_group(number, BATCH_ROWS)?),
@@ -162,7 +163,7 @@ impl OpenSegment {
 }
 
 impl RowGroupCheck {
-    /// Adds the rows of `batch`, the first of which is row `first` of the file.
+    /// Adds the rows of `batch`, which begins at row `first` of the file.
     fn add(
         &mut self,
         first: u64,
@@ -201,7 +202,7 @@ impl RowGroupCheck {
             .for_each(|mark| *self.marks.entry(mark.name()).or_default() += 1);
     }
 
-    /// The check as findings of a verification of `segment`.
+    /// Converts the check to findings of a verification of `segment`.
     pub(super) fn into_findings(self, segment: &OpenSegment, limit: usize) -> Findings {
         let mut findings = Findings::default();
         findings.ok = self.good;
@@ -256,7 +257,7 @@ impl RowGroupCheck {
     }
 }
 
-/// True if the column `name` of row group `number` can be decoded to its end.
+/// Returns true if the column `name` of row group `number` can be decoded to its end.
 fn is_decodable(reader: &SegmentReader, number: usize, name: &str) -> bool {
     let read = || -> Result<u64, ArrowError> {
         let batches = reader.read(number..number + 1, Some(&[name]), BATCH_ROWS)?;

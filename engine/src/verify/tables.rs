@@ -1,8 +1,8 @@
 //! Verifying the tables of a lake: the ends of their logs, every entry, the lists of files, and the
-//! data files' digests.
+//! digests of data files.
 //!
-//! It works on the lake's place and not on an open lake, because what is damaged may keep the lake
-//! from being opened. Logs and small tables come first; the data files of `grains` are checked with
+//! It uses the lake's location instead of an open lake, because damage may prevent the lake from
+//! being opened. Logs and small tables come first; the data files of `grains` are checked with
 //! their row groups.
 
 use std::collections::BTreeMap;
@@ -19,33 +19,33 @@ use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
     ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_FILES,
-    SEALED, TABLES, Table, TableHead, fault_of, hint_path,
+    SEALED, TABLES, Table, TableHead, head_damage, hint_path,
 };
 
 /// Bytes that are read at a time to digest a file.
 const READ_BYTES: usize = 1 << 20;
 
-/// A verification of tables under way.
+/// A running verification of tables.
 pub(super) struct TablesCheck<'l> {
     location: &'l LakeLocation,
     heads: Option<Heads>,
     heads_damaged: bool,
-    /// Nothing new is begun after this.
+    /// Nothing new is started after this time.
     deadline: Option<Instant>,
     limit: usize,
     running: JobSet<Result<Findings>>,
-    /// What was found so far.
+    /// The findings so far.
     pub(super) findings: Findings,
     /// What was checked so far.
     pub(super) coverage: Vec<TableCoverage>,
 }
 
 impl<'l> TablesCheck<'l> {
-    /// Begins a check that lists `limit` problems, works on `threads` (0: one per core), and begins
-    /// nothing new after `deadline`.
+    /// Starts a check that lists at most `limit` problems, uses `threads` threads (0: one per
+    /// core), and starts nothing new after `deadline`.
     ///
     /// # Errors
-    /// What keeps `heads.json` from being read, unless that is damage, which is found.
+    /// Errors of reading `heads.json`, except damage, which is a finding.
     pub(super) async fn begin(
         location: &'l LakeLocation,
         deadline: Option<Instant>,
@@ -78,10 +78,10 @@ impl<'l> TablesCheck<'l> {
         self.findings.bad(problem, self.limit);
     }
 
-    /// Checks every table, but for the data files of `grains`.
+    /// Checks every table, except the data files of `grains`.
     ///
     /// # Errors
-    /// Whatever keeps a file from being read and isn't damage.
+    /// Errors of reading a file that aren't damage.
     pub(super) async fn run(&mut self) -> Result<()> {
         for name in TABLES {
             let mut coverage = TableCoverage {
@@ -102,7 +102,7 @@ impl<'l> TablesCheck<'l> {
             .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Checks one table; returns false if time ran out.
+    /// Checks one table. Returns false if time ran out.
     async fn table(&mut self, name: &'static str, coverage: &mut TableCoverage) -> Result<bool> {
         if self.is_over() {
             return Ok(false);
@@ -115,8 +115,8 @@ impl<'l> TablesCheck<'l> {
         coverage.log_entries = self.log(name, head.as_ref()).await?;
         let table = match Table::open(self.location, name).await {
             Ok(Some(table)) => table,
-            // One that no lake of its version had needn't be there; of those that every lake has
-            // the opening says it.
+            // A table that didn't exist in the lake's version may be missing. A missing table of
+            // any other lake is reported when the lake is opened.
             Ok(None) if head.is_none() => return Ok(true),
             Ok(None) => {
                 self.found(problem(name, name, "the table is missing", ACCEPT));
@@ -157,14 +157,14 @@ impl<'l> TablesCheck<'l> {
         Ok(true)
     }
 
-    /// Compares the table's list of files with its head, at the head's version if a log that goes
-    /// on beyond it still has that.
+    /// Compares the table's list of files with its head, at the head's version if a longer log
+    /// still contains that.
     async fn list_of_files(&mut self, table: &Table, head: &TableHead) -> Result<()> {
         let earlier = match table.version() > head.version {
             true => table.at_version(head.version).await.ok(),
             false => None,
         };
-        if let Some(fault) = fault_of(earlier.as_ref().unwrap_or(table), head)? {
+        if let Some(fault) = head_damage(earlier.as_ref().unwrap_or(table), head)? {
             self.found(problem(
                 table.name(),
                 &format!("{}/_delta_log", table.name()),
@@ -175,7 +175,7 @@ impl<'l> TablesCheck<'l> {
         Ok(())
     }
 
-    /// Checks the entries of a log; returns how many commits it has.
+    /// Checks the entries of a log. Returns the number of commits.
     async fn log(&mut self, name: &'static str, head: Option<&TableHead>) -> Result<u64> {
         let files = LogFile::list(self.location, name).await?;
         let mut known: BTreeMap<u64, (FileDigest, String)> = BTreeMap::new();
@@ -195,7 +195,7 @@ impl<'l> TablesCheck<'l> {
                 self.found(problem(name, file.path.as_ref(), &cause, ACCEPT));
             }
             previous = Some(file.version);
-            // It may have been cleaned away since it was listed.
+            // It may have been removed since it was listed.
             let Some(bytes) = self.location.read_small(&file.path).await? else {
                 continue;
             };
@@ -265,7 +265,7 @@ impl<'l> TablesCheck<'l> {
             }
         }
         let path = hint_path(name);
-        // One that names a later checkpoint was written after the heads.
+        // A hint of a later checkpoint was written after the heads.
         let is_later = newest.is_some_and(|newest| newest > expected.version);
         match self.location.read_small(&path).await? {
             None => self.found(problem(name, path.as_ref(), "it is missing", ACCEPT)),
@@ -282,12 +282,12 @@ impl<'l> TablesCheck<'l> {
         Ok(())
     }
 
-    /// Begins the check of a data file.
+    /// Starts the check of a data file.
     async fn data_file(&mut self, table: &'static str, file: DataFile) -> Result<()> {
         let (location, limit) = (self.location.clone(), self.limit);
         let bytes = match location.local_path(&Path::from(table)) {
             Some(_) => None,
-            // An object is fetched here: jobs don't wait for the network.
+            // An object is fetched here, because jobs must not wait for the network.
             None => Some(
                 location
                     .read(&Path::from(format!("{table}/{}", file.name)))
@@ -312,7 +312,7 @@ impl<'l> TablesCheck<'l> {
     }
 }
 
-/// Returns a problem of the file `source` of `table`; no table where the name is empty.
+/// Returns a problem of the file `source` of `table`, or of no table if the name is empty.
 pub(super) fn problem(
     table: &'static str,
     source: &str,
@@ -330,11 +330,11 @@ pub(super) fn problem(
     }
 }
 
-/// Compares the whole data file `file` of `table` with its digest, a piece at a time; `None` if it
-/// is sound or has no digest.
+/// Compares the whole data file `file` of `table` with its digest, piece by piece. Returns `None`
+/// if it is sound or has no digest.
 ///
 /// # Errors
-/// Whatever keeps it from being read and isn't damage.
+/// Errors of reading it that aren't damage.
 pub(super) fn check_local_file(
     location: &LakeLocation,
     table: &'static str,
@@ -343,7 +343,7 @@ pub(super) fn check_local_file(
     judge(table, file, digest_of_local(location, table, file))
 }
 
-/// Compares what was found with what the log says; what isn't damage stays an error.
+/// Compares what was found with the log. Errors that aren't damage stay errors.
 fn judge(
     table: &'static str,
     file: &DataFile,
@@ -394,7 +394,7 @@ fn digest_of_local(
     }
 }
 
-/// Returns the digests that the commit in `bytes` holds of commits before it.
+/// Returns the digests of earlier commits in the commit `bytes`.
 fn sealed_by(bytes: &[u8]) -> Result<BTreeMap<u64, FileDigest>, serde_json::Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -12,7 +12,7 @@ use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::{Change, DataFile, Lake};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::repair::{RepairOptions, RepairReport, repair};
-use gristmill_engine::verify::{Part, VerifyOptions, VerifyReport, verify_lake};
+use gristmill_engine::verify::{VerifyOptions, VerifyReport, VerifyScope, verify_lake};
 use gristmill_schemas::container::write_frame;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -83,7 +83,7 @@ impl Lab {
             .await
             .unwrap();
         if self.sealed {
-            lake.seal_from_now_on(Box::new(self.keys())).await.unwrap();
+            lake.enable_encryption(Box::new(self.keys())).await.unwrap();
         }
         lake
     }
@@ -123,7 +123,7 @@ impl Lab {
         };
         verify_lake(
             &self.lake().await,
-            Part::default(),
+            VerifyScope::default(),
             &options,
             Arc::new(WorkProgress::default()),
         )

@@ -13,7 +13,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use gristmill_engine::index::sidecar_states;
-use gristmill_engine::lake::{Lake, Ledger, Progress};
+use gristmill_engine::lake::{Lake, Ledger, ReadPosition};
 
 use super::external;
 
@@ -121,8 +121,8 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
     let mut sources: Vec<_> = ledger.iter().collect();
     sources.sort_by_key(|(source, _)| *source);
     let next = |progress: &Progress| match progress {
-        Progress::Next(ordinal) => Some(*ordinal as i64),
-        Progress::Complete => None,
+        ReadPosition::Next(ordinal) => Some(*ordinal as i64),
+        ReadPosition::Complete => None,
     };
     Ok(vec![
         Arc::new(StringArray::from_iter_values(
@@ -131,7 +131,7 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
         Arc::new(BooleanArray::from_iter(
             sources
                 .iter()
-                .map(|(_, progress)| Some(*progress == Progress::Complete)),
+                .map(|(_, progress)| Some(*progress == ReadPosition::Complete)),
         )),
         Arc::new(Int64Array::from_iter(
             sources.iter().map(|(_, progress)| next(progress)),

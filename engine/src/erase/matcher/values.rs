@@ -8,7 +8,7 @@ use crate::erase::field_roles::{FieldRole, role_of};
 use crate::erase::patterns::{Coverage, IdentifierPattern};
 use crate::erase::reason::Reason;
 use crate::erase::variations::{Variation, Variations};
-use crate::policy::{Mode, Policy};
+use crate::policy::{Policy, PolicyMode};
 use crate::text::confusables::LetterEquivalence;
 
 /// Bytes at the end of one block and at the beginning of the next that are matched together.
@@ -45,7 +45,7 @@ impl IdentifierMatcher {
             && self
                 .withdrawn
                 .contains(basis.strip_prefix("sha256:").unwrap_or(basis))
-            && Policy::of(grain).effective(self.now) == Mode::ConsentCascade
+            && Policy::of(grain).effective(self.now) == PolicyMode::ConsentCascade
         {
             hits.add(NO_PERSON, Reason::Consent);
         }

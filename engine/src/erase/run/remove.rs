@@ -52,7 +52,7 @@ impl Run<'_> {
         let addresses = self.journal.addresses();
         let now = Utc::now().timestamp_micros();
         self.lake
-            .refuse_from_now_on(&addresses, &self.journal.id, now)
+            .add_tombstones(&addresses, &self.journal.id, now)
             .await?;
         self.remove_rejects(&survey).await?;
         let erased: HashSet<ContentAddress> = addresses.into_iter().collect();

@@ -4,22 +4,22 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::super::terms::Scope;
+use super::super::terms::PolicyScope;
 use super::*;
 
 const NOW: u64 = 1_800_000_000;
 
 #[derive(Default)]
-struct Lake(HashMap<ContentAddress, Facts>);
+struct Lake(HashMap<ContentAddress, GrainFacts>);
 
-impl Known for Lake {
-    fn facts(&self, address: &ContentAddress) -> Option<&Facts> {
+impl FactSource for Lake {
+    fn facts(&self, address: &ContentAddress) -> Option<&GrainFacts> {
         self.0.get(address)
     }
 }
 
 impl Lake {
-    fn add(&mut self, name: &str, facts: Facts) -> ContentAddress {
+    fn add(&mut self, name: &str, facts: GrainFacts) -> ContentAddress {
         let address = ContentAddress::of(name.as_bytes());
         self.0.insert(address, facts);
         address
@@ -40,7 +40,7 @@ impl Lake {
     }
 }
 
-fn terms(mode: Mode) -> Policy {
+fn terms(mode: PolicyMode) -> Policy {
     Policy {
         mode,
         authorized: vec![
@@ -50,26 +50,26 @@ fn terms(mode: Mode) -> Policy {
         ],
         threshold: 2,
         locked_until: Some(NOW + 10),
-        fallback: Mode::Open,
-        scope: Scope::Grain,
+        fallback: PolicyMode::Open,
+        scope: PolicyScope::Grain,
     }
 }
 
-fn grain(policy: Policy) -> Facts {
-    Facts {
+fn grain(policy: Policy) -> GrainFacts {
+    GrainFacts {
         policy,
         author: Some("did:web:author".to_owned()),
         parents: vec![],
         supersedes: vec![],
-        kind: Kind::Other,
+        kind: GrainRole::Other,
     }
 }
 
-fn open() -> Facts {
+fn open() -> GrainFacts {
     grain(Policy::absent(false))
 }
 
-fn by(facts: Facts) -> Act {
+fn by(facts: GrainFacts) -> Act {
     Act::Supersede(Box::new(Successor {
         facts,
         has_own_policy: false,
@@ -120,21 +120,21 @@ fn each_mode_does_what_it_says() {
     let two = authorized(&["did:web:a", "did:web:b#key-1"]);
     let twice = authorized(&["did:web:a", "did:web:a#key-2"]);
     for (mode, requester, expected) in [
-        (Mode::Open, &nobody, FREE),
-        (Mode::ConsentCascade, &nobody, FREE),
-        (Mode::SoftLocked, &nobody, DENIED),
-        (Mode::SoftLocked, &blank, DENIED),
-        (Mode::SoftLocked, &justified, REVIEW),
-        (Mode::Locked, &two, DENIED),
-        (Mode::Unknown, &two, DENIED),
-        (Mode::Hold, &two, DENIED),
-        (Mode::Timed, &two, DENIED),
-        (Mode::Delegated, &nobody, DENIED),
-        (Mode::Delegated, &signed("did:web:x"), DENIED),
-        (Mode::Delegated, &signed("did:web:b#key-1"), FREE),
-        (Mode::Quorum, &signed("did:web:a"), DENIED),
-        (Mode::Quorum, &twice, DENIED),
-        (Mode::Quorum, &two, FREE),
+        (PolicyMode::Open, &nobody, FREE),
+        (PolicyMode::ConsentCascade, &nobody, FREE),
+        (PolicyMode::SoftLocked, &nobody, DENIED),
+        (PolicyMode::SoftLocked, &blank, DENIED),
+        (PolicyMode::SoftLocked, &justified, REVIEW),
+        (PolicyMode::Locked, &two, DENIED),
+        (PolicyMode::Unknown, &two, DENIED),
+        (PolicyMode::Hold, &two, DENIED),
+        (PolicyMode::Timed, &two, DENIED),
+        (PolicyMode::Delegated, &nobody, DENIED),
+        (PolicyMode::Delegated, &signed("did:web:x"), DENIED),
+        (PolicyMode::Delegated, &signed("did:web:b#key-1"), FREE),
+        (PolicyMode::Quorum, &signed("did:web:a"), DENIED),
+        (PolicyMode::Quorum, &twice, DENIED),
+        (PolicyMode::Quorum, &two, FREE),
     ] {
         let mut lake = Lake::default();
         let target = lake.add("target", grain(terms(mode)));
@@ -145,7 +145,11 @@ fn each_mode_does_what_it_says() {
                 "{mode:?} {act:?} {requester:?}"
             );
         }
-        let erasure = if mode == Mode::Hold { DENIED } else { FREE };
+        let erasure = if mode == PolicyMode::Hold {
+            DENIED
+        } else {
+            FREE
+        };
         assert_eq!(
             lake.judge(target, &Act::Erase, requester),
             erasure,
@@ -157,7 +161,7 @@ fn each_mode_does_what_it_says() {
 #[test]
 fn a_claim_is_no_signature() {
     let mut lake = Lake::default();
-    let target = lake.add("target", grain(terms(Mode::Delegated)));
+    let target = lake.add("target", grain(terms(PolicyMode::Delegated)));
     let claims = Requester {
         claimed: Some("did:web:a".to_owned()),
         ..Requester::default()
@@ -168,19 +172,19 @@ fn a_claim_is_no_signature() {
 #[test]
 fn a_timed_lock_opens_into_its_fallback() {
     for (until, fallback, expected) in [
-        (Some(NOW), Mode::Open, FREE),
-        (Some(NOW + 1), Mode::Open, DENIED),
-        (Some(NOW), Mode::Locked, DENIED),
-        (Some(NOW), Mode::Unknown, DENIED),
-        (Some(NOW), Mode::Timed, DENIED),
-        (Some(NOW), Mode::Hold, DENIED),
-        (None, Mode::Open, DENIED),
+        (Some(NOW), PolicyMode::Open, FREE),
+        (Some(NOW + 1), PolicyMode::Open, DENIED),
+        (Some(NOW), PolicyMode::Locked, DENIED),
+        (Some(NOW), PolicyMode::Unknown, DENIED),
+        (Some(NOW), PolicyMode::Timed, DENIED),
+        (Some(NOW), PolicyMode::Hold, DENIED),
+        (None, PolicyMode::Open, DENIED),
     ] {
         let mut lake = Lake::default();
         let policy = Policy {
             locked_until: until,
             fallback,
-            ..terms(Mode::Timed)
+            ..terms(PolicyMode::Timed)
         };
         let target = lake.add("target", grain(policy));
         assert_eq!(
@@ -198,14 +202,14 @@ fn a_quorum_without_a_threshold_cant_be_met_and_the_author_doesnt_count() {
         "zero",
         grain(Policy {
             threshold: 0,
-            ..terms(Mode::Quorum)
+            ..terms(PolicyMode::Quorum)
         }),
     );
     let all = authorized(&["did:web:a", "did:web:b", "did:web:c"]);
     assert_eq!(lake.judge(zero, &by(open()), &all), DENIED);
-    let own = Facts {
+    let own = GrainFacts {
         author: Some("did:web:a".to_owned()),
-        ..grain(terms(Mode::Quorum))
+        ..grain(terms(PolicyMode::Quorum))
     };
     let own = lake.add("own", own);
     assert_eq!(
@@ -223,14 +227,14 @@ fn a_quorum_without_a_threshold_cant_be_met_and_the_author_doesnt_count() {
     assert_eq!(lake.judge(own, &by(open()), &asks), DENIED);
 }
 
-fn goal(policy: Policy, state: &str) -> Facts {
+fn goal(policy: Policy, state: &str) -> GrainFacts {
     let allowed = vec!["satisfied".to_owned(), "suspended".to_owned()];
-    let kind = Kind::Goal {
+    let kind = GrainRole::Goal {
         state: state.to_owned(),
         allowed,
         evidence_required: 2,
     };
-    Facts {
+    GrainFacts {
         kind,
         ..grain(policy)
     }
@@ -249,7 +253,7 @@ fn transition(state: &str, evidence: Vec<ContentAddress>) -> Act {
 #[test]
 fn a_goal_permits_its_transitions_with_evidence() {
     let mut lake = Lake::default();
-    let target = lake.add("goal", goal(terms(Mode::Locked), "active"));
+    let target = lake.add("goal", goal(terms(PolicyMode::Locked), "active"));
     let (one, two) = (lake.add("one", open()), lake.add("two", open()));
     let nobody = Requester::default();
     assert_eq!(
@@ -278,10 +282,10 @@ fn a_goal_permits_its_transitions_with_evidence() {
         lake.judge(target, &transition("active", vec![one, two]), &nobody),
         DENIED
     );
-    let later = Facts {
+    let later = GrainFacts {
         parents: vec![target],
         supersedes: vec![target],
-        ..goal(terms(Mode::Locked), "suspended")
+        ..goal(terms(PolicyMode::Locked), "suspended")
     };
     let later = lake.add("later", later);
     for own in [later, target] {
@@ -294,7 +298,7 @@ fn a_goal_permits_its_transitions_with_evidence() {
     }
     assert_eq!(lake.judge(target, &by(open()), &nobody), DENIED);
     assert_eq!(lake.judge(target, &Act::Contradict, &nobody), DENIED);
-    let held = lake.add("held", goal(terms(Mode::Hold), "active"));
+    let held = lake.add("held", goal(terms(PolicyMode::Hold), "active"));
     assert_eq!(
         lake.judge(held, &transition("suspended", vec![]), &nobody),
         DENIED
@@ -304,8 +308,8 @@ fn a_goal_permits_its_transitions_with_evidence() {
 #[test]
 fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() {
     let mut lake = Lake::default();
-    let target = lake.add("goal", goal(terms(Mode::Locked), "active"));
-    let weaker = goal(terms(Mode::Open), "suspended");
+    let target = lake.add("goal", goal(terms(PolicyMode::Locked), "active"));
+    let weaker = goal(terms(PolicyMode::Open), "suspended");
     let act = Act::Supersede(Box::new(Successor {
         facts: weaker,
         has_own_policy: true,
@@ -314,7 +318,7 @@ fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() 
     }));
     assert_eq!(lake.judge(target, &act, &Requester::default()), DENIED);
     // Goal laundering: after a permitted transition a new goal without the constraints.
-    let suspended = Facts {
+    let suspended = GrainFacts {
         parents: vec![target],
         supersedes: vec![target],
         ..goal(Policy::absent(false), "suspended")
@@ -341,8 +345,8 @@ fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() 
 #[test]
 fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
     let mut lake = Lake::default();
-    let consent = |did: &str| Facts {
-        kind: Kind::Consent {
+    let consent = |did: &str| GrainFacts {
+        kind: GrainRole::Consent {
             subject: Some(did.to_owned()),
         },
         ..grain(Policy::absent(true))
@@ -384,8 +388,8 @@ fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
 
 #[test]
 fn only_a_hold_stands_above_the_withdrawal_of_a_consent_by_the_one_who_gave_it() {
-    let consent = |policy| Facts {
-        kind: Kind::Consent {
+    let consent = |policy| GrainFacts {
+        kind: GrainRole::Consent {
             subject: Some("did:web:s".to_owned()),
         },
         ..grain(policy)
@@ -400,11 +404,11 @@ fn only_a_hold_stands_above_the_withdrawal_of_a_consent_by_the_one_who_gave_it()
         }))
     };
     for (mode, expected) in [
-        (Mode::Locked, FREE),
-        (Mode::Quorum, FREE),
-        (Mode::Timed, FREE),
-        (Mode::Unknown, FREE),
-        (Mode::Hold, DENIED),
+        (PolicyMode::Locked, FREE),
+        (PolicyMode::Quorum, FREE),
+        (PolicyMode::Timed, FREE),
+        (PolicyMode::Unknown, FREE),
+        (PolicyMode::Hold, DENIED),
     ] {
         let mut lake = Lake::default();
         let first = lake.add("first", consent(terms(mode)));
@@ -413,7 +417,7 @@ fn only_a_hold_stands_above_the_withdrawal_of_a_consent_by_the_one_who_gave_it()
             expected,
             "{mode:?}"
         );
-        let narrower = Facts {
+        let narrower = GrainFacts {
             parents: vec![first],
             supersedes: vec![first],
             ..consent(Policy::absent(true))
@@ -434,7 +438,7 @@ fn chain(lake: &mut Lake, policy: Policy, length: usize, superseding: bool) -> C
         let supersedes = if superseding { vec![last] } else { vec![] };
         last = lake.add(
             &number.to_string(),
-            Facts {
+            GrainFacts {
                 parents: vec![last],
                 supersedes,
                 ..open()
@@ -448,28 +452,28 @@ fn chain(lake: &mut Lake, policy: Policy, length: usize, superseding: bool) -> C
 fn scopes_reach_as_far_as_they_say_and_no_further() {
     let nobody = Requester::default();
     for (scope, superseding, length, expected) in [
-        (Scope::Grain, false, 1, FREE),
-        (Scope::Grain, true, 1, DENIED),
-        (Scope::Grain, true, 15, DENIED),
-        (Scope::Lineage, false, 1, FREE),
-        (Scope::Lineage, true, 3, DENIED),
-        (Scope::Subtree, false, 1, DENIED),
-        (Scope::Subtree, false, 15, DENIED),
-        (Scope::Subtree, false, 16, DENIED),
-        (Scope::Subtree, false, 17, FREE),
-        (Scope::Unknown, false, 5, DENIED),
+        (PolicyScope::Grain, false, 1, FREE),
+        (PolicyScope::Grain, true, 1, DENIED),
+        (PolicyScope::Grain, true, 15, DENIED),
+        (PolicyScope::Lineage, false, 1, FREE),
+        (PolicyScope::Lineage, true, 3, DENIED),
+        (PolicyScope::Subtree, false, 1, DENIED),
+        (PolicyScope::Subtree, false, 15, DENIED),
+        (PolicyScope::Subtree, false, 16, DENIED),
+        (PolicyScope::Subtree, false, 17, FREE),
+        (PolicyScope::Unknown, false, 5, DENIED),
     ] {
         let mut lake = Lake::default();
         let head = chain(
             &mut lake,
             Policy {
                 scope,
-                ..terms(Mode::Locked)
+                ..terms(PolicyMode::Locked)
             },
             length,
             superseding,
         );
-        let successor = Facts {
+        let successor = GrainFacts {
             parents: vec![head],
             supersedes: vec![head],
             ..open()
@@ -489,11 +493,11 @@ fn a_successor_cant_come_from_a_protected_subtree_by_another_parent() {
     let protected = lake.add(
         "protected",
         grain(Policy {
-            scope: Scope::Subtree,
-            ..terms(Mode::Locked)
+            scope: PolicyScope::Subtree,
+            ..terms(PolicyMode::Locked)
         }),
     );
-    let successor = Facts {
+    let successor = GrainFacts {
         parents: vec![target, protected],
         supersedes: vec![target],
         ..open()
@@ -507,13 +511,13 @@ fn a_successor_cant_come_from_a_protected_subtree_by_another_parent() {
 #[test]
 fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
     for (first, expected) in [
-        (goal(terms(Mode::Locked), "active"), DENIED),
-        (grain(terms(Mode::Locked)), FREE),
+        (goal(terms(PolicyMode::Locked), "active"), DENIED),
+        (grain(terms(PolicyMode::Locked)), FREE),
     ] {
         let mut lake = Lake::default();
         let mut last = lake.add("0", first);
         for number in 1..=100 {
-            let next = Facts {
+            let next = GrainFacts {
                 parents: vec![last],
                 supersedes: vec![last],
                 ..goal(Policy::absent(false), "suspended")
@@ -521,7 +525,7 @@ fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
             last = lake.add(&number.to_string(), next);
         }
         let nobody = Requester::default();
-        let belief = Facts {
+        let belief = GrainFacts {
             parents: vec![last],
             supersedes: vec![last],
             ..open()
@@ -540,14 +544,14 @@ fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
 #[test]
 fn naming_an_earlier_version_as_one_more_parent_is_no_way_around_its_terms() {
     let mut lake = Lake::default();
-    let locked = lake.add("locked", goal(terms(Mode::Locked), "active"));
-    let next = Facts {
+    let locked = lake.add("locked", goal(terms(PolicyMode::Locked), "active"));
+    let next = GrainFacts {
         parents: vec![locked],
         supersedes: vec![locked],
         ..goal(Policy::absent(false), "suspended")
     };
     let next = lake.add("next", next);
-    let successor = Facts {
+    let successor = GrainFacts {
         parents: vec![next, locked],
         supersedes: vec![next],
         ..open()
@@ -564,7 +568,7 @@ fn circles_and_unknown_ancestors_end_the_walk() {
     let (a, b) = (ContentAddress::of(b"a"), ContentAddress::of(b"b"));
     lake.add(
         "a",
-        Facts {
+        GrainFacts {
             parents: vec![b, ContentAddress::of(b"gone")],
             supersedes: vec![b],
             ..open()
@@ -572,7 +576,7 @@ fn circles_and_unknown_ancestors_end_the_walk() {
     );
     lake.add(
         "b",
-        Facts {
+        GrainFacts {
             parents: vec![a],
             supersedes: vec![a],
             ..open()
@@ -589,26 +593,26 @@ fn circles_and_unknown_ancestors_end_the_walk() {
     );
 }
 
-fn modes() -> impl Strategy<Value = Mode> {
+fn modes() -> impl Strategy<Value = PolicyMode> {
     prop::sample::select(vec![
-        Mode::Open,
-        Mode::SoftLocked,
-        Mode::Locked,
-        Mode::Quorum,
-        Mode::Delegated,
-        Mode::Timed,
-        Mode::Hold,
-        Mode::ConsentCascade,
-        Mode::Unknown,
+        PolicyMode::Open,
+        PolicyMode::SoftLocked,
+        PolicyMode::Locked,
+        PolicyMode::Quorum,
+        PolicyMode::Delegated,
+        PolicyMode::Timed,
+        PolicyMode::Hold,
+        PolicyMode::ConsentCascade,
+        PolicyMode::Unknown,
     ])
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
     let scope = prop::sample::select(vec![
-        Scope::Grain,
-        Scope::Subtree,
-        Scope::Lineage,
-        Scope::Unknown,
+        PolicyScope::Grain,
+        PolicyScope::Subtree,
+        PolicyScope::Lineage,
+        PolicyScope::Unknown,
     ]);
     (
         modes(),
@@ -668,7 +672,7 @@ proptest! {
         let head = chain(&mut lake, policy.clone(), length, true);
         let first = ContentAddress::of(b"0");
         let direct = lake.judge(first, &by(open()), &requester);
-        let injected = Facts { parents: vec![head], supersedes: vec![head], ..open() };
+        let injected = GrainFacts { parents: vec![head], supersedes: vec![head], ..open() };
         prop_assert_eq!(lake.judge(head, &by(injected), &requester), direct);
     }
 
@@ -692,7 +696,7 @@ proptest! {
     fn without_proof_only_open_grains_yield(policy in policies()) {
         let mut lake = Lake::default();
         let target = lake.add("target", grain(policy.clone()));
-        let free = matches!(policy.effective(NOW), Mode::Open | Mode::ConsentCascade);
+        let free = matches!(policy.effective(NOW), PolicyMode::Open | PolicyMode::ConsentCascade);
         prop_assert_eq!(lake.judge(target, &by(open()), &Requester::default()).is_ok(), free);
     }
 }

@@ -77,7 +77,7 @@ impl LakeTable {
         store: ObjectStoreUrl,
     ) -> Result<LakeTable> {
         let mut files = table.files().map_err(external)?;
-        files.retain(|file| !lake.leaves_out(&file.name));
+        files.retain(|file| !lake.skips(&file.name));
         let keys = files
             .iter()
             .map(|file| lake.keys_to_read(&file.name))

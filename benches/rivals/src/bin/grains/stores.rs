@@ -15,7 +15,7 @@ use areev_store::{AddableDyn, Areev};
 use gristmill_connectors::source::discover;
 use gristmill_engine::ingest::{IngestOptions, ingest};
 use gristmill_engine::lake::Lake;
-use gristmill_engine::verify::{Part, VerifyOptions, verify_lake};
+use gristmill_engine::verify::{VerifyOptions, VerifyScope, verify_lake};
 use gristmill_rivals::timed;
 use gristmill_schemas::container::{ContainerOptions, ContainerWriter};
 use tokio::runtime::Runtime;
@@ -123,7 +123,7 @@ fn ours_stored(
                 threads: *threads,
                 ..VerifyOptions::default()
             };
-            let part = Part {
+            let part = VerifyScope {
                 subset: None,
                 max_duration: None,
             };

@@ -1,8 +1,7 @@
-//! The cheap checks that every opening of a lake makes, so that no answer comes from a table that
-//! lost its end.
+//! The checks of every opening of a lake, so that no query reads a table that lost its end.
 //!
-//! Versions and lists of files are compared with `heads.json`, and, where the lake is a folder, the
-//! sizes of data files with what the log says of them. Content digests are for `verify`.
+//! Versions and lists of files are compared with `heads.json`, and, if the lake is a folder, the
+//! sizes of data files with the log. Content digests are checked by `verify` only.
 
 use gristmill_schemas::columns::GRAINS;
 use object_store::path::Path;
@@ -16,20 +15,20 @@ use super::{FIRST_WITH_HEADS, Lake, TABLES};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 
-/// How often the files of a table that was just read are looked for again: an erasure removes files
-/// that this handle still names.
+/// How often the files of a table that was just read are checked again: an erasure removes files
+/// that this handle still lists.
 const ATTEMPTS: usize = 3;
 
-/// What is wrong with a table, and what to do about it.
+/// What is wrong with a table, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TableFault {
+pub(crate) struct TableDamage {
     /// What was found and what was expected.
     pub(crate) cause: String,
-    /// What to do about it.
+    /// What the user can do.
     pub(crate) remedy: &'static str,
 }
 
-impl TableFault {
+impl TableDamage {
     pub(crate) fn error(self, table: &str) -> EngineError {
         EngineError::Damaged {
             what: format!("the table `{table}`"),
@@ -39,13 +38,14 @@ impl TableFault {
     }
 }
 
-/// Compares the version that `table` sees, and its list of files, with `head`.
+/// Compares the version of `table`, and its list of files, with `head`. Returns `None` if it is
+/// sound.
 ///
 /// # Errors
 /// [`EngineError::Delta`].
-pub(crate) fn fault_of(table: &Table, head: &TableHead) -> Result<Option<TableFault>> {
+pub(crate) fn head_damage(table: &Table, head: &TableHead) -> Result<Option<TableDamage>> {
     let fault = |cause| {
-        Ok(Some(TableFault {
+        Ok(Some(TableDamage {
             cause,
             remedy: ACCEPT,
         }))
@@ -67,10 +67,10 @@ pub(crate) fn fault_of(table: &Table, head: &TableHead) -> Result<Option<TableFa
     Ok(None)
 }
 
-/// Checks the heads of a lake whose `grains` were opened.
+/// Checks that a lake whose `grains` were opened has heads.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] if they are missing from a lake whose format has them;
+/// [`EngineError::Damaged`] if its format requires them and they are missing;
 /// [`EngineError::File`].
 pub(super) async fn check_presence(
     location: &LakeLocation,
@@ -88,8 +88,8 @@ pub(super) async fn check_presence(
     }
 }
 
-/// True if `grains` is all that the lake has, and empty: what a process left that was killed while
-/// it made the lake.
+/// Returns true if the lake contains only an empty table `grains`, which a process leaves that is
+/// killed while it creates a lake.
 async fn is_begun(location: &LakeLocation, grains: &Table) -> Result<bool> {
     for name in TABLES.into_iter().filter(|name| *name != GRAINS) {
         if !LogFile::list(location, name).await?.is_empty() {
@@ -102,7 +102,7 @@ async fn is_begun(location: &LakeLocation, grains: &Table) -> Result<bool> {
 /// Compares `encryption.json` with its digest in `heads`.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] if it is gone or another; [`EngineError::File`].
+/// [`EngineError::Damaged`] if it is missing or differs; [`EngineError::File`].
 pub(super) async fn check_encryption(location: &LakeLocation, heads: &Heads) -> Result<()> {
     let Some(expected) = heads.encryption else {
         return Ok(());
@@ -122,14 +122,14 @@ pub(super) async fn check_encryption(location: &LakeLocation, heads: &Heads) -> 
 }
 
 impl Lake {
-    /// Compares `encryption.json` with its digest in the heads, if it has one.
+    /// Compares `encryption.json` with its digest in the heads, if they contain one.
     ///
     /// # Errors
     /// [`EngineError::Damaged`], also if the heads are; [`EngineError::File`].
     pub(crate) async fn check_encryption(&self) -> Result<()> {
         match Heads::load(self.location()).await {
             Ok(Some(heads)) => check_encryption(self.location(), &heads).await,
-            // Damaged heads are found by whatever compares the tables with them.
+            // Damaged heads are found by the comparison with the tables.
             Ok(None) | Err(EngineError::Damaged { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -138,7 +138,7 @@ impl Lake {
     /// Compares the logs of all tables with the lake's heads.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] names the first table that differs, or says that the heads are
+    /// [`EngineError::Damaged`] names the first table that differs, or states that the heads are
     /// damaged or missing; [`EngineError::Delta`].
     pub(crate) async fn check_heads(&self) -> Result<()> {
         let heads = Heads::load(self.location()).await?;
@@ -148,7 +148,7 @@ impl Lake {
                 .as_ref()
                 .and_then(|heads| heads.tables.get(table.name()));
             if let Some(fault) = head
-                .map(|head| fault_of(table, head))
+                .map(|head| head_damage(table, head))
                 .transpose()?
                 .flatten()
             {
@@ -166,7 +166,7 @@ impl Lake {
         for table in self.tables_mut() {
             let head = heads.and_then(|heads| heads.tables.get(table.name()));
             if let Some(fault) = head
-                .map(|head| fault_of(table, head))
+                .map(|head| head_damage(table, head))
                 .transpose()?
                 .flatten()
             {
@@ -178,8 +178,7 @@ impl Lake {
     }
 }
 
-/// Compares the sizes of the data files of `table` with what its log says, where the lake is a
-/// folder.
+/// Compares the sizes of the data files of `table` with its log, if the lake is a folder.
 async fn check_files(table: &mut Table) -> Result<()> {
     let mut attempt = 0;
     while let Some((name, cause)) = first_wrong_size(table)? {
@@ -197,7 +196,7 @@ async fn check_files(table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// What to do about a damaged data file.
+/// The remedy for a damaged data file.
 pub(crate) const REMEDY_OF_FILES: &str = "restore the file from a backup of the lake; `gristmill \
                                           verify` lists all that is damaged, `gristmill repair` \
                                           rebuilds what can be derived";
@@ -213,7 +212,7 @@ fn first_wrong_size(table: &Table) -> Result<Option<(String, String)>> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 "it is missing".to_owned()
             }
-            // Permissions and the like are for whatever reads it.
+            // Permissions and similar problems are reported by the reader of the file.
             Err(_) => continue,
         };
         return Ok(Some((file.name, cause)));

@@ -1,8 +1,8 @@
-//! Which part of the lake has its turn.
+//! Which part of the lake is checked.
 //!
-//! Parts are made of row groups. A share or an amount begins where the last check ended, and goes
-//! round: checks that are repeated cover the lake, whatever is added meanwhile. The place is kept
-//! in `index/verify-cursor.json`; if that is lost, checks begin at the first segment again.
+//! Parts consist of row groups. A share or an amount begins where the last check ended, and wraps
+//! around: repeated checks cover the lake, whatever is added meanwhile. The position is stored in
+//! `index/verify-cursor.json`; if that is lost, checks begin at the first segment again.
 
 use std::time::Duration;
 
@@ -17,37 +17,38 @@ use crate::segment::{SIDECARS, SegmentId};
 /// A part of the lake.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Subset {
-    /// So much of it, from 0 to 1, from where the last check ended.
+    /// A share, from 0 to 1, from where the last check ended.
     Share(f64),
-    /// Row groups of so many bytes in all, from where the last check ended.
+    /// Row groups of so many bytes in total, from where the last check ended.
     Bytes(u64),
-    /// One of several parts of about the same size that together are the whole, counted from 1. A
+    /// One of several parts of about the same size that together are the lake, counted from 1. A
     /// row group stays in its part as the lake grows.
     Group {
-        /// Which part.
+        /// The number of the part.
         number: u32,
-        /// Of how many.
+        /// The number of parts.
         of: u32,
     },
 }
 
-/// What to check, and for how long.
+/// What is checked, and for how long.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Part {
-    /// The part; all of the lake if none is named.
+pub struct VerifyScope {
+    /// The part, or `None` for the whole lake.
     pub subset: Option<Subset>,
-    /// The time after which nothing new is begun.
+    /// The time after which nothing new is started.
     pub max_duration: Option<Duration>,
 }
 
-impl Part {
-    /// True if this check goes on where the last one ended, and the next one where this one ends.
+impl VerifyScope {
+    /// Returns true if this check continues where the last one ended, and the next one where this
+    /// one ends.
     pub(super) fn rolls(&self) -> bool {
         let takes_turns = matches!(self.subset, Some(Subset::Share(_) | Subset::Bytes(_)));
         takes_turns || (self.max_duration.is_some() && self.subset.is_none())
     }
 
-    /// How many bytes of row groups are to be checked of `total`.
+    /// Returns how many bytes of row groups are checked of `total`.
     pub(super) fn budget(&self, total: u64) -> u64 {
         match self.subset {
             Some(Subset::Share(share)) => (total as f64 * share.clamp(0.0, 1.0)).ceil() as u64,
@@ -56,7 +57,7 @@ impl Part {
         }
     }
 
-    /// True if a row group belongs to the part.
+    /// Returns true if a row group belongs to the part.
     pub(super) fn has(&self, segment: &SegmentId, row_group: usize) -> bool {
         let Some(Subset::Group { number, of }) = self.subset else {
             return true;
@@ -70,17 +71,16 @@ impl Part {
     }
 }
 
-/// The row group that has its turn next.
+/// The row group that is checked next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cursor {
     pub(super) segment: String,
     pub(super) row_group: usize,
 }
 
-/// A segment, and which of its row groups to look at: from the first number on, up to before the
-/// second.
+/// A segment, and the range of its row groups to check.
 #[derive(Debug, Clone)]
-pub(super) struct Visit {
+pub(super) struct SegmentRange {
     pub(super) segment: Segment,
     pub(super) from: usize,
     pub(super) until: usize,
@@ -91,7 +91,7 @@ impl Cursor {
         Path::from(format!("{SIDECARS}/verify-cursor.json"))
     }
 
-    /// The cursor of `lake`, if it has one that can be read.
+    /// Reads the cursor of `lake`, if it has a readable one.
     pub(super) async fn load(lake: &Lake) -> Option<Cursor> {
         let found = lake
             .location()
@@ -105,7 +105,7 @@ impl Cursor {
         serde_json::from_slice(&found).ok()
     }
 
-    /// Keeps the cursor.
+    /// Stores the cursor.
     pub(super) async fn save(&self, lake: &Lake) -> Result<()> {
         let bytes = serde_json::to_vec(self).file("can't write", Self::path())?;
         lake.location()
@@ -117,9 +117,9 @@ impl Cursor {
     }
 }
 
-/// One round over `segments`, which are in the order of their names, from `cursor` on.
-pub(super) fn round(segments: Vec<Segment>, cursor: Option<&Cursor>) -> Vec<Visit> {
-    let whole = |segment: &Segment| Visit {
+/// Returns one round over `segments`, which are in the order of their names, from `cursor` on.
+pub(super) fn round(segments: Vec<Segment>, cursor: Option<&Cursor>) -> Vec<SegmentRange> {
+    let whole = |segment: &Segment| SegmentRange {
         segment: segment.clone(),
         from: 0,
         until: usize::MAX,
@@ -129,7 +129,7 @@ pub(super) fn round(segments: Vec<Segment>, cursor: Option<&Cursor>) -> Vec<Visi
     };
     let start = segments.partition_point(|segment| segment.id.as_str() < cursor.segment.as_str());
     let (before, after) = segments.split_at(start);
-    let mut visits: Vec<Visit> = after.iter().chain(before).map(whole).collect();
+    let mut visits: Vec<SegmentRange> = after.iter().chain(before).map(whole).collect();
     let split = cursor.row_group;
     match visits
         .first_mut()
@@ -137,7 +137,7 @@ pub(super) fn round(segments: Vec<Segment>, cursor: Option<&Cursor>) -> Vec<Visi
     {
         Some(first) => {
             first.from = split;
-            let rest = Visit {
+            let rest = SegmentRange {
                 segment: first.segment.clone(),
                 from: 0,
                 until: split,
@@ -170,8 +170,8 @@ mod tests {
         names.iter().map(segment).collect()
     }
 
-    fn visited(visits: &[Visit]) -> Vec<(String, usize, usize)> {
-        let place = |visit: &Visit| {
+    fn visited(visits: &[SegmentRange]) -> Vec<(String, usize, usize)> {
+        let place = |visit: &SegmentRange| {
             (
                 visit.segment.id.as_str().to_owned(),
                 visit.from,
@@ -220,7 +220,7 @@ mod tests {
         let all = segments(&["a", "b", "c", "d"]);
         for segment in &all {
             for row_group in 0..50 {
-                let part = |number| Part {
+                let part = |number| VerifyScope {
                     subset: Some(Subset::Group { number, of: 7 }),
                     max_duration: None,
                 };

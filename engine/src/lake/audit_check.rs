@@ -1,0 +1,282 @@
+//! Checking the audit log: the hash chain of its entries, and what the lake must have entries of.
+
+use std::collections::{BTreeMap, HashSet};
+
+use gristmill_schemas::columns::AuditRow;
+
+use super::heads::{HEADS, Heads, digest_of_files};
+use super::open_checks::head_damage;
+use super::{ERASURES, FIRST_WITH_HEADS, Lake, Segment};
+use crate::error::{EngineError, Result};
+use crate::file_digest::FileDigest;
+
+impl Lake {
+    /// Verifies the chain of the audit log: every entry must exist once, and contain its own hash
+    /// and that of the one before. The rest of a chain that was truncated is consistent, so the log
+    /// is also compared with the lake: every certificate has its entry, and a log without entries
+    /// isn't younger than the grains.
+    ///
+    /// # Errors
+    /// Errors of reading the rest of the lake. A broken chain or an unreadable log isn't an error
+    /// but a finding.
+    pub async fn verify_audit(&mut self) -> Result<AuditVerdict> {
+        self.audit.refresh().await?;
+        let entries = match self.audit_entries().await {
+            Err(
+                error @ (EngineError::File { .. }
+                | EngineError::Delta { .. }
+                | EngineError::Connector(_)),
+            ) => {
+                return Ok(AuditVerdict::of_unreadable(&error));
+            }
+            entries => entries?,
+        };
+        let mut verdict = AuditVerdict::of(&entries);
+        verdict.add_problems(self.unrecorded(&entries).await?);
+        verdict.add_problems(self.damaged_tables(&entries).await?);
+        Ok(verdict)
+    }
+
+    /// Returns how the tables differ from `heads.json` and from the last of `entries`.
+    async fn damaged_tables(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        let heads = match Heads::load(&self.location).await {
+            Ok(heads) => heads,
+            Err(error @ EngineError::Damaged { .. }) => {
+                problems.push(error.to_string());
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if heads.is_none()
+            && problems.is_empty()
+            && self.grains.format_version() >= FIRST_WITH_HEADS
+        {
+            problems.push(format!("`{HEADS}` is missing"));
+        }
+        let recorded = entries
+            .iter()
+            .rev()
+            .find_map(|entry| recorded_versions(&entry.details));
+        for table in self.tables() {
+            let head = heads
+                .as_ref()
+                .and_then(|heads| heads.tables.get(table.name()));
+            if let Some(fault) = head
+                .map(|head| head_damage(table, head))
+                .transpose()?
+                .flatten()
+            {
+                problems.push(format!("the table `{}`: {}", table.name(), fault.cause));
+            }
+            let Some(recorded) = recorded
+                .as_ref()
+                .and_then(|tables| tables.get(table.name()))
+            else {
+                continue;
+            };
+            let (found, expected) = (table.version(), recorded.version);
+            if found < expected {
+                let name = table.name();
+                problems.push(format!(
+                    "the log of `{name}` ends at version {found}, the audit log has seen version \
+                     {expected}"
+                ));
+            } else if found == expected && digest_of_files(&table.files()?) != recorded.files {
+                problems.push(format!(
+                    "the log of `{}` names other files than the audit log has seen",
+                    table.name()
+                ));
+            }
+        }
+        Ok(problems)
+    }
+
+    /// Returns what the lake contains for which `entries` are missing.
+    pub(crate) async fn unrecorded(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
+        let id_of = |entry: &AuditRow| {
+            let details: serde_json::Value = serde_json::from_str(&entry.details).ok()?;
+            details.get("id")?.as_str().map(str::to_owned)
+        };
+        let erasures = entries.iter().filter(|entry| entry.action == "erase");
+        let recorded: HashSet<String> = erasures.filter_map(id_of).collect();
+        let files = self.location.list(ERASURES).await?;
+        let names: Vec<&str> = files
+            .iter()
+            .filter_map(|file| file.location.filename())
+            .collect();
+        // An erasure that was killed has its journal and, at the very end, its certificate, but no
+        // entry yet.
+        let unfinished = names
+            .iter()
+            .filter(|name| name.ends_with(".journal"))
+            .count();
+        let certified = names.iter().filter_map(|name| name.strip_suffix(".cose"));
+        let unknown: Vec<&str> = certified.filter(|id| !recorded.contains(*id)).collect();
+        let mut problems = Vec::new();
+        if unknown.len() > unfinished {
+            problems.extend(
+                unknown
+                    .iter()
+                    .map(|id| format!("the erasure {id} has a certificate and no entry")),
+            );
+        }
+        // The tables of a lake are created together, before its first segment. A first command that
+        // was killed leaves no entry either.
+        let made = self.audit.made_at();
+        let older = |segment: &Segment| {
+            segment
+                .id
+                .made_at()
+                .zip(made)
+                .is_some_and(|(segment, log)| segment < log)
+        };
+        if entries.is_empty() && self.segments()?.iter().any(older) {
+            problems.push(
+                "the log has no entry and is younger than grains of the lake: it was made anew"
+                    .to_owned(),
+            );
+        }
+        Ok(problems)
+    }
+}
+
+/// The version of a table at the time of an entry.
+#[derive(serde::Deserialize)]
+struct RecordedVersion {
+    version: u64,
+    files: FileDigest,
+}
+
+fn recorded_versions(details: &str) -> Option<BTreeMap<String, RecordedVersion>> {
+    let mut details: serde_json::Value = serde_json::from_str(details).ok()?;
+    serde_json::from_value(details.get_mut("tables")?.take()).ok()
+}
+
+/// The result of verifying the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct AuditVerdict {
+    /// The number of entries.
+    pub entries: u64,
+    /// Entries without a problem.
+    pub ok: u64,
+    /// The other entries, and other problems: missing entries, an unreadable log.
+    pub bad: u64,
+    /// The first problem.
+    pub first_problem: Option<String>,
+    /// The hash of the last entry. Whoever keeps it can check later that nothing before it was
+    /// changed.
+    pub head: Option<String>,
+}
+
+impl AuditVerdict {
+    /// Returns the verdict on a log that can't be read because of `error`.
+    pub fn of_unreadable(error: &EngineError) -> AuditVerdict {
+        let mut verdict = AuditVerdict::of(&[]);
+        verdict.add_problems([format!("the log can't be read: {error}")]);
+        verdict
+    }
+
+    /// Adds problems that aren't of a single entry.
+    fn add_problems(&mut self, problems: impl IntoIterator<Item = String>) {
+        for problem in problems {
+            self.bad += 1;
+            self.first_problem.get_or_insert(problem);
+        }
+    }
+
+    /// Checks `entries`, which are in the order of their numbers.
+    pub(crate) fn of(entries: &[AuditRow]) -> AuditVerdict {
+        let mut previous = "0".repeat(64);
+        let mut problems = Vec::new();
+        for (expected, entry) in (0..).zip(entries) {
+            let problem = if entry.sequence != expected {
+                Some(format!(
+                    "entry {expected} is missing or there twice; {} follows",
+                    entry.sequence
+                ))
+            } else if entry.hash != entry.computed_hash() {
+                Some(format!(
+                    "entry {expected} was changed: its hash isn't that of its content"
+                ))
+            } else if entry.previous != previous {
+                Some(format!("entry {expected} doesn't follow the one before it"))
+            } else {
+                None
+            };
+            problems.extend(problem);
+            previous.clone_from(&entry.hash);
+        }
+        let bad = problems.len() as u64;
+        AuditVerdict {
+            entries: entries.len() as u64,
+            ok: entries.len() as u64 - bad,
+            bad,
+            first_problem: problems.into_iter().next(),
+            head: entries.last().map(|entry| entry.hash.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(count: i64) -> Vec<AuditRow> {
+        let mut previous = "0".repeat(64);
+        (0..count)
+            .map(|sequence| {
+                let mut entry = AuditRow {
+                    sequence,
+                    at: 1_000 * sequence,
+                    action: "ingest".to_owned(),
+                    actor: None,
+                    details: "{}".to_owned(),
+                    previous: previous.clone(),
+                    hash: String::new(),
+                };
+                entry.hash = entry.computed_hash();
+                previous.clone_from(&entry.hash);
+                entry
+            })
+            .collect()
+    }
+
+    #[test]
+    fn operators_are_told_apart_without_being_named() {
+        let alice = pseudonym("lake", "alice");
+        assert_eq!(alice, pseudonym("lake", "alice"));
+        assert_ne!(alice, pseudonym("lake", "bob"));
+        assert_ne!(alice, pseudonym("other lake", "alice"));
+        assert!(!alice.contains("alice") && alice.starts_with("operator:"));
+    }
+
+    #[test]
+    fn a_whole_chain_verifies_and_every_tampering_shows() {
+        assert_eq!(AuditVerdict::of(&chain(5)).bad, 0);
+        assert_eq!(AuditVerdict::of(&[]).head, None);
+        let mut changed = chain(5);
+        changed[2].details = "{\"grains\":0}".to_owned();
+        assert!(
+            AuditVerdict::of(&changed)
+                .first_problem
+                .unwrap()
+                .contains("entry 2 was changed")
+        );
+        changed[2].hash = changed[2].computed_hash();
+        assert!(
+            AuditVerdict::of(&changed)
+                .first_problem
+                .unwrap()
+                .contains("entry 3 doesn't follow")
+        );
+        let mut missing = chain(5);
+        missing.remove(1);
+        assert!(
+            AuditVerdict::of(&missing)
+                .first_problem
+                .unwrap()
+                .contains("entry 1 is missing")
+        );
+    }
+}

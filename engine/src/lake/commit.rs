@@ -1,0 +1,263 @@
+//! Commits to a Delta table, and the record of them in `heads.json`.
+//!
+//! ```text
+//! write data files ─▶ publish them ─▶ commit to `_delta_log` ─▶ merge the new version into heads.json
+//! ```
+//!
+//! A commit contains the digests of the commits before it. A process that is killed between the
+//! commit and the last step leaves a log that is ahead of its head, which is sound.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+
+use chrono::Utc;
+use deltalake::DeltaTableError;
+use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, TransactionError};
+use deltalake::kernel::{Action, Add, LogicalFileView, Remove, Transaction};
+use deltalake::protocol::{DeltaOperation, SaveMode};
+use serde_json::Value;
+
+use super::heads::{CheckpointHead, Heads, TableHead, digest_of_files};
+use super::log::{checkpoint_path, commit_path, hint_path};
+use super::table::{Change, DataFile, Table, delta_error};
+use crate::error::{EngineError, Result};
+use crate::file_digest::FileDigest;
+
+/// The tag of an `add` action with the digest of the data file.
+const DIGEST_TAG: &str = "gristmill.blake3";
+
+/// The key of a commit's information with digests of the commits before it, by their versions.
+pub(crate) const SEALED: &str = "gristmill.sealed";
+
+/// How many earlier commits a commit contains the digests of. More than one, because concurrent
+/// writers don't see each other's commits.
+const SEALED_ENTRIES: usize = 4;
+
+impl Table {
+    /// Commits `change` under the name `operation`, and updates the handle. Appends are retried
+    /// after other writers' commits up to `retries` times.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if another writer made a change that can't be combined with this
+    /// one; [`EngineError::Delta`].
+    pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
+        let only_adds = change.removed.is_empty() && retries > 0;
+        match self.try_commit(&change, operation, retries).await {
+            // The library can't rebase a commit on an erasure, which removes the log that it would
+            // read.
+            Err(EngineError::Conflict(_)) if only_adds => {
+                self.refresh().await?;
+                self.try_commit(&change, operation, retries).await
+            }
+            committed => committed,
+        }
+    }
+
+    async fn try_commit(
+        &mut self,
+        change: &Change,
+        operation: &str,
+        retries: usize,
+    ) -> Result<u64> {
+        let now = Utc::now().timestamp_millis();
+        let removed = change
+            .removed
+            .iter()
+            .map(|file| Action::Remove(remove_action(file, change.changes_rows, now)));
+        let added = change
+            .added
+            .iter()
+            .map(|file| Action::Add(add_action(file, change.changes_rows, now)));
+        let actions = removed.chain(added).collect();
+        let transaction = |(source, version): &(String, i64)| {
+            Transaction::new_with_last_update(source.clone(), *version, Some(now))
+        };
+        let transactions = change.progress.iter().map(transaction).collect();
+        let mut info = change.info.clone();
+        info.insert("gristmill".to_owned(), Value::from(operation));
+        info.insert(SEALED.to_owned(), self.sealed_entries().await?);
+        let properties = CommitProperties::default()
+            .with_application_transactions(transactions)
+            .with_metadata(info)
+            .with_max_retries(retries);
+        let state = self
+            .delta()
+            .snapshot()
+            .map_err(delta_error("can't read the log", self.name()))?;
+        let operation = delta_operation(change);
+        let committed = CommitBuilder::from(properties)
+            .with_actions(actions)
+            .build(Some(state), self.delta().log_store(), operation)
+            .await
+            .map_err(|error| commit_error(self.name(), error))?;
+        self.refresh().await?;
+        self.record_head(committed.version()).await?;
+        Ok(committed.version())
+    }
+
+    /// Returns the digests of the newest commits that this handle sees, for the next commit to
+    /// contain. This chain lets `verify` detect a changed entry of the log.
+    async fn sealed_entries(&self) -> Result<Value> {
+        let heads = Heads::load(self.location()).await?;
+        let head = heads
+            .as_ref()
+            .and_then(|heads| heads.tables.get(self.name()));
+        let seen = head
+            .into_iter()
+            .flat_map(|head| head.entries.range(..=self.version()));
+        let mut entries: BTreeMap<u64, FileDigest> =
+            seen.map(|(version, digest)| (*version, *digest)).collect();
+        self.digest_entry(self.version(), &mut entries).await?;
+        while entries.len() > SEALED_ENTRIES {
+            entries.pop_first();
+        }
+        Ok(serde_json::json!(entries))
+    }
+
+    /// Adds the digest of the commit of `version`, unless it is there already or the log doesn't
+    /// contain it any more.
+    async fn digest_entry(
+        &self,
+        version: u64,
+        entries: &mut BTreeMap<u64, FileDigest>,
+    ) -> Result<()> {
+        if let Entry::Vacant(entry) = entries.entry(version)
+            && let Some(bytes) = self
+                .location()
+                .read_small(&commit_path(self.name(), version))
+                .await?
+        {
+            entry.insert(FileDigest::of(&bytes));
+        }
+        Ok(())
+    }
+
+    /// Merges the version of this handle into the lake's heads, with the commits from `first` on.
+    ///
+    /// # Errors
+    /// As [`Heads::update`].
+    pub(super) async fn record_head(&self, first: u64) -> Result<()> {
+        let (name, head) = (self.name(), self.head(first).await?);
+        Heads::update(self.location(), move |heads| {
+            heads.merge(name, head.clone())
+        })
+        .await
+    }
+
+    /// Returns the head of the log, with the commits from `first` on.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], [`EngineError::Delta`].
+    pub(super) async fn head(&self, first: u64) -> Result<TableHead> {
+        let mut entries = BTreeMap::new();
+        // More than the newest few would be dropped.
+        let version = self.version();
+        for version in first.max(version.saturating_sub(SEALED_ENTRIES as u64))..=version {
+            self.digest_entry(version, &mut entries).await?;
+        }
+        let files = digest_of_files(&self.files()?);
+        let checkpoint = self.newest_checkpoint().await?;
+        Ok(TableHead {
+            version,
+            files,
+            entries,
+            checkpoint,
+        })
+    }
+
+    /// Returns the checkpoint that the log's hint names, or `None` if there is none or it consists
+    /// of several files.
+    async fn newest_checkpoint(&self) -> Result<Option<CheckpointHead>> {
+        #[derive(serde::Deserialize)]
+        struct Hint {
+            version: u64,
+        }
+        let Some(hint) = self.location().read_small(&hint_path(self.name())).await? else {
+            return Ok(None);
+        };
+        // An unreadable hint is reported by `verify`: the library doesn't need it.
+        let Ok(Hint { version }) = serde_json::from_slice(&hint) else {
+            return Ok(None);
+        };
+        let found = self
+            .location()
+            .read_small(&checkpoint_path(self.name(), version))
+            .await?;
+        let hint = FileDigest::of(&hint);
+        Ok(found.map(|bytes| CheckpointHead {
+            version,
+            file: FileDigest::of(&bytes),
+            hint,
+        }))
+    }
+}
+
+/// Returns the operation of Delta's log for `change`.
+fn delta_operation(change: &Change) -> DeltaOperation {
+    match (change.removed.is_empty(), change.changes_rows) {
+        (true, _) => DeltaOperation::Write {
+            mode: SaveMode::Append,
+            partition_by: None,
+            predicate: None,
+        },
+        (false, true) => DeltaOperation::Delete { predicate: None },
+        (false, false) => DeltaOperation::Optimize {
+            predicate: None,
+            target_size: 0,
+        },
+    }
+}
+
+fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
+    match &error {
+        DeltaTableError::Transaction {
+            source:
+                conflict @ (TransactionError::CommitConflict(_)
+                | TransactionError::VersionAlreadyExists(_)
+                | TransactionError::MaxCommitAttempts(_)),
+        } => EngineError::Conflict(conflict.to_string()),
+        // Or an erasure was, and removed the part of the log on which this handle is based.
+        DeltaTableError::VersionAlreadyExists(_) | DeltaTableError::InvalidVersion(_) => {
+            EngineError::Conflict(error.to_string())
+        }
+        _ => delta_error("can't commit to the log", table)(error),
+    }
+}
+
+/// Returns the digest of a data file from the tags of its `add` action.
+pub(super) fn digest_tag(file: &LogicalFileView) -> Option<FileDigest> {
+    // The library has no other access to the tags of a file.
+    #[expect(deprecated)]
+    let tags = file.add_action().tags;
+    tags?.remove(DIGEST_TAG)??.parse().ok()
+}
+
+fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
+    Add {
+        path: file.name.clone(),
+        size: file.size as i64,
+        modification_time: now,
+        data_change: changes_rows,
+        stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
+        partition_values: HashMap::new(),
+        tags: file
+            .digest
+            .map(|digest| HashMap::from([(DIGEST_TAG.to_owned(), Some(digest.to_string()))])),
+        deletion_vector: None,
+        base_row_id: None,
+        default_row_commit_version: None,
+        clustering_provider: None,
+    }
+}
+
+fn remove_action(file: &DataFile, changes_rows: bool, now: i64) -> Remove {
+    Remove {
+        path: file.name.clone(),
+        data_change: changes_rows,
+        deletion_timestamp: Some(now),
+        extended_file_metadata: Some(true),
+        partition_values: Some(HashMap::new()),
+        size: Some(file.size as i64),
+        ..Default::default()
+    }
+}
