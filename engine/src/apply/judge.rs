@@ -183,36 +183,61 @@ impl OperationJudge<'_> {
             });
         }
         let act = Act::Supersede(Box::new(successor));
-        let permit = self.gate().judge(target, &act, &requester)?;
-        outcome.needs_review = permit.needs_review;
-        let value = address.to_string();
-        match self.outcome.indexes.get(&address).copied() {
-            // A grain of this batch that supersedes another one too: a merge closes all parents.
-            Some(index) => {
-                if let Some(grain) = self.outcome.grains.get_mut(index) {
-                    grain.supersedes.push(*target);
-                }
-                self.facts.add_superseded(&address, *target);
-            }
-            // The row of a grain of the lake isn't changed, so an event closes the old grain.
-            None if exists => {
-                let actor = request.actor.clone().or(requester.claimed);
-                let reason = request.reason.clone().or(requester.justification);
-                self.event(target, LifecycleEvent::Superseded, &value, &actor, &reason);
-                self.facts.add_superseded(&address, *target);
-                return Ok(outcome);
-            }
-            None => self.add(
-                NewGrain {
-                    supersedes: vec![*target],
-                    ..new.grain.clone()
-                },
-                new.facts.clone(),
-            ),
+        outcome.needs_review = self.gate().judge(target, &act, &requester)?.needs_review;
+        if exists && !self.outcome.indexes.contains_key(&address) {
+            self.close_by_event(target, &address, request, requester);
+        } else {
+            self.close_by_grain(target, new);
+            self.note_request(target, &address, request, outcome.reason_in_grain);
         }
-        // Who requested it and why, unless the grain itself contains that.
-        let reason = request.reason.clone().filter(|_| !outcome.reason_in_grain);
-        if (request.actor.is_some() || reason.is_some()) && self.facts.add_note(*target, address) {
+        Ok(outcome)
+    }
+
+    /// Closes `target` by an event, because the superseding grain is in the lake already and its
+    /// row isn't changed.
+    fn close_by_event(
+        &mut self,
+        target: &ContentAddress,
+        successor: &ContentAddress,
+        request: &OperationRequest,
+        requester: Requester,
+    ) {
+        let actor = request.actor.clone().or(requester.claimed);
+        let reason = request.reason.clone().or(requester.justification);
+        let value = successor.to_string();
+        self.event(target, LifecycleEvent::Superseded, &value, &actor, &reason);
+        self.facts.add_superseded(successor, *target);
+    }
+
+    /// Adds the superseding grain, whose row closes `target`. If it is in the batch already, it
+    /// supersedes several grains: a merge closes all its parents.
+    fn close_by_grain(&mut self, target: &ContentAddress, new: &PreparedGrain) {
+        let address = new.grain.address;
+        let Some(index) = self.outcome.indexes.get(&address).copied() else {
+            let grain = NewGrain {
+                supersedes: vec![*target],
+                ..new.grain.clone()
+            };
+            return self.add(grain, new.facts.clone());
+        };
+        if let Some(grain) = self.outcome.grains.get_mut(index) {
+            grain.supersedes.push(*target);
+        }
+        self.facts.add_superseded(&address, *target);
+    }
+
+    /// Adds a note with the requester and reason of a supersession, unless the grain contains them.
+    fn note_request(
+        &mut self,
+        target: &ContentAddress,
+        successor: &ContentAddress,
+        request: &OperationRequest,
+        reason_in_grain: bool,
+    ) {
+        let reason = request.reason.clone().filter(|_| !reason_in_grain);
+        if (request.actor.is_some() || reason.is_some()) && self.facts.add_note(*target, *successor)
+        {
+            let value = successor.to_string();
             self.event(
                 target,
                 LifecycleEvent::Noted,
@@ -221,7 +246,6 @@ impl OperationJudge<'_> {
                 &reason,
             );
         }
-        Ok(outcome)
     }
 
     fn contradict(

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
     IdentityColumn, LifecycleEvent, RejectRow, StateRow, delivered_bytes,
@@ -60,45 +60,52 @@ pub(super) async fn judge(
         return Ok(judged);
     }
     judged.permitted.reserve(claims.len());
+    let acts = parse_acts(lake, known, &claims, batch, resolver).await?;
+    let facts = look_up_facts(lake, known, batch, &acts).await?;
+    let gate = Gate {
+        now: (now / 1_000_000).max(0) as u64,
+        known: &facts,
+    };
+    let is_unreadable =
+        |address: &ContentAddress| known.is_dry_run(address) && !batch.contains(address);
+    let judge = |claimed: ClaimedAct| match claimed.depends_on().any(is_unreadable) {
+        true => Ok(()),
+        false => gate
+            .judge(&claimed.target, &claimed.act, &claimed.requester)
+            .map(drop),
+    };
+    for (claim, act) in claims.into_iter().zip(acts) {
+        match act.and_then(judge) {
+            Ok(()) => judged.permitted.push(claim),
+            Err(error) => judged.denied.push((claim, error)),
+        }
+    }
+    Ok(judged)
+}
+
+/// Parses `claims` as acts. Superseding grains are read from the batch or the lake.
+async fn parse_acts(
+    lake: &Lake,
+    known: &KnownAddresses,
+    claims: &[StateRow],
+    batch: &ProvenBatch,
+    resolver: &dyn KeyResolver,
+) -> Result<Vec<Result<ClaimedAct, GrainError>>> {
     let successors: HashSet<ContentAddress> = claims.iter().filter_map(successor_of).collect();
-    let delivered = delivered(
-        lake,
-        known,
-        successors
-            .iter()
-            .filter(|address| batch.find(address).is_none()),
-    )
-    .await?;
+    let outside = successors
+        .iter()
+        .filter(|address| batch.find(address).is_none());
+    let delivered = read_delivered(lake, known, outside).await?;
     let bytes_of = |address: &ContentAddress| {
         let bytes = batch
             .find(address)
             .map(|(morsel, row)| morsel.morsel.item(row.item as usize));
         bytes.or_else(|| delivered.get(address).map(Vec::as_slice))
     };
-    let read: Vec<_> = claims
+    Ok(claims
         .iter()
         .map(|claim| ClaimedAct::read(claim, bytes_of, resolver))
-        .collect();
-    let ground = ground(lake, known, batch, &read).await?;
-    let gate = Gate {
-        now: (now / 1_000_000).max(0) as u64,
-        known: &ground,
-    };
-    let is_out_of_sight =
-        |address: &ContentAddress| known.is_dry_run(address) && !batch.contains(address);
-    let judge = |claimed: ClaimedAct| match claimed.rests_on().any(is_out_of_sight) {
-        true => Ok(()),
-        false => gate
-            .judge(&claimed.target, &claimed.act, &claimed.requester)
-            .map(drop),
-    };
-    for (claim, read) in claims.into_iter().zip(read) {
-        match read.and_then(judge) {
-            Ok(()) => judged.permitted.push(claim),
-            Err(error) => judged.denied.push((claim, error)),
-        }
-    }
-    Ok(judged)
+        .collect())
 }
 
 /// Returns true if the claim takes a grain out of what is current or trusted.
@@ -166,7 +173,7 @@ impl ClaimedAct {
     }
 
     /// Returns the grains without which the act can't be judged.
-    fn rests_on(&self) -> impl Iterator<Item = &ContentAddress> {
+    fn depends_on(&self) -> impl Iterator<Item = &ContentAddress> {
         let evidence = match &self.act {
             Act::Supersede(successor) => &*successor.evidence,
             _ => &[],
@@ -179,13 +186,13 @@ impl ClaimedAct {
 
 /// Looks up the facts about the targets, the grains that superseding grains name, and their
 /// ancestors: from the lake, or from the batch if the lake doesn't contain a grain.
-async fn ground(
+async fn look_up_facts(
     lake: &Lake,
     known: &KnownAddresses,
     batch: &ProvenBatch,
-    read: &[Result<ClaimedAct, GrainError>],
+    acts: &[Result<ClaimedAct, GrainError>],
 ) -> Result<FactCache> {
-    let acts = || read.iter().flatten();
+    let acts = || acts.iter().flatten();
     let targets: HashSet<ContentAddress> = acts().map(|claimed| claimed.target).collect();
     let named = acts().filter_map(|claimed| match &claimed.act {
         Act::Supersede(successor) => {
@@ -193,45 +200,51 @@ async fn ground(
         }
         _ => None,
     });
-    let mut ground = FactCache::with_capacity(targets.len());
+    let wanted = targets.iter().chain(named.flatten()).copied().collect();
+    let mut facts = FactCache::with_capacity(targets.len());
+    let outside = add_facts_of_batch(&mut facts, known, batch, wanted);
+    facts.look_up(lake, known, outside, &targets).await?;
+    // Claimed supersessions count for the grains that follow in the chain.
+    for claimed in acts() {
+        if let Some(successor) = &claimed.successor {
+            facts.add_superseded(successor, claimed.target);
+        }
+    }
+    Ok(facts)
+}
+
+/// Adds the facts about those of `wanted`, and of their ancestors, that only the batch contains.
+/// Returns the others.
+fn add_facts_of_batch(
+    facts: &mut FactCache,
+    known: &KnownAddresses,
+    batch: &ProvenBatch,
+    mut wanted: Vec<ContentAddress>,
+) -> HashSet<ContentAddress> {
     let mut outside = HashSet::new();
-    let mut wanted: Vec<ContentAddress> = targets.iter().chain(named.flatten()).copied().collect();
     for _ in 0..=HOPS {
         for address in std::mem::take(&mut wanted) {
-            if ground.facts(&address).is_some() || outside.contains(&address) {
+            if facts.facts(&address).is_some() || outside.contains(&address) {
                 continue;
             }
             // The lake has more facts about a grain than the grain itself.
-            let fresh = if known.find(&address).is_some() {
-                None
-            } else {
-                batch.find(&address)
+            let fresh = match known.find(&address) {
+                Some(_) => None,
+                None => batch.find(&address),
             };
-            match fresh.and_then(|(morsel, row)| facts(morsel.morsel.item(row.item as usize))) {
-                Some(facts) => {
-                    wanted.extend(&facts.parents);
-                    ground.add(address, facts);
+            match fresh.and_then(|(morsel, row)| facts_of(morsel.morsel.item(row.item as usize))) {
+                Some(new) => {
+                    wanted.extend(&new.parents);
+                    facts.add(address, new);
                 }
-                None => {
-                    outside.insert(address);
-                }
+                None => _ = outside.insert(address),
             }
         }
     }
-    ground.look_up(lake, known, outside, &targets).await?;
-    // Claimed supersessions count for the grains that follow in the chain.
-    for ClaimedAct {
-        target, successor, ..
-    } in acts()
-    {
-        successor
-            .iter()
-            .for_each(|successor| ground.add_superseded(successor, *target));
-    }
-    Ok(ground)
+    outside
 }
 
-fn facts(delivered: &[u8]) -> Option<GrainFacts> {
+fn facts_of(delivered: &[u8]) -> Option<GrainFacts> {
     let delivery = Delivery::open(delivered).ok()?;
     let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).ok()?;
     let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
@@ -239,7 +252,7 @@ fn facts(delivered: &[u8]) -> Option<GrainFacts> {
 }
 
 /// Returns the delivered bytes of those of `wanted` that the lake contains.
-async fn delivered(
+async fn read_delivered(
     lake: &Lake,
     known: &KnownAddresses,
     wanted: impl Iterator<Item = &ContentAddress>,
@@ -261,24 +274,33 @@ async fn delivered(
         rows.sort_unstable();
         let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         for batch in file.read_rows(&columns, rows)? {
-            let cells = |name| {
-                batch
-                    .column_by_name(name)
-                    .and_then(|column| column.as_binary_opt::<i32>())
-            };
-            let Some((blobs, envelopes)) = cells(columns[1]).zip(cells(columns[2])) else {
-                continue;
-            };
-            for (row, (blob, envelope)) in blobs.iter().zip(envelopes).enumerate() {
-                let address = address_at(texts(&batch, columns[0]), row);
-                let bytes = delivered_bytes(blob.unwrap_or_default(), envelope);
-                if let Some((address, bytes)) = address.zip(bytes.ok()) {
-                    out.insert(address, bytes.into_owned());
-                }
-            }
+            add_delivered(&batch, columns, &mut out);
         }
     }
     Ok(out)
+}
+
+/// Adds the delivered bytes of the grains in `batch`, by their addresses.
+fn add_delivered(
+    batch: &RecordBatch,
+    [address, blob, envelope]: [&str; 3],
+    out: &mut HashMap<ContentAddress, Vec<u8>>,
+) {
+    let cells = |name| {
+        batch
+            .column_by_name(name)
+            .and_then(|column| column.as_binary_opt::<i32>())
+    };
+    let Some((blobs, envelopes)) = cells(blob).zip(cells(envelope)) else {
+        return;
+    };
+    for (row, (blob, envelope)) in blobs.iter().zip(envelopes).enumerate() {
+        let address = address_at(texts(batch, address), row);
+        let bytes = delivered_bytes(blob.unwrap_or_default(), envelope);
+        if let Some((address, bytes)) = address.zip(bytes.ok()) {
+            out.insert(address, bytes.into_owned());
+        }
+    }
 }
 
 /// Returns the row of `rejects` for a claim of the source at `uri` that was denied at `now`.

@@ -51,24 +51,55 @@ pub(super) fn plan(
     pending: Option<&ProvenBatch>,
 ) -> SegmentPlan {
     let morsels = batch.morsels();
-    let outcome_of = |row: &ProvenRow| {
-        let address = &row.address;
-        let is_there =
-            || known.contains(address) || pending.is_some_and(|pending| pending.contains(address));
-        match () {
-            () if known.is_erased(address) => GrainOutcome::Erased,
-            () if row.is_repeated || is_there() => GrainOutcome::Duplicate,
-            () => GrainOutcome::New,
-        }
-    };
     let outcomes: Vec<Vec<GrainOutcome>> = morsels
         .par_iter()
-        .map(|morsel| morsel.rows.iter().map(outcome_of).collect())
+        .map(|morsel| {
+            let outcome_of = |row: &ProvenRow| outcome_of(row, known, pending);
+            morsel.rows.iter().map(outcome_of).collect()
+        })
         .collect();
-    let found: usize = outcomes.iter().map(Vec::len).sum();
-    let mut counted = Vec::with_capacity(morsels.len());
-    let mut sortable = Vec::with_capacity(found);
-    for (number, (morsel, outcomes)) in morsels.iter().zip(&outcomes).enumerate() {
+    let (mut rows, outcomes) = count(batch, &outcomes);
+    rows.par_sort_unstable_by(|left, right| {
+        let address = |row: &SortRow| {
+            row.place
+                .resolve(morsels)
+                .map(|(_, row)| row.address.as_bytes())
+        };
+        (left.prefix_rank, left.created)
+            .cmp(&(right.prefix_rank, right.created))
+            .then_with(|| address(left).cmp(&address(right)))
+    });
+    SegmentPlan {
+        order: rows.into_iter().map(|row| row.place).collect(),
+        outcomes,
+    }
+}
+
+fn outcome_of(
+    row: &ProvenRow,
+    known: &KnownAddresses,
+    pending: Option<&ProvenBatch>,
+) -> GrainOutcome {
+    let address = &row.address;
+    let exists =
+        || known.contains(address) || pending.is_some_and(|pending| pending.contains(address));
+    if known.is_erased(address) {
+        GrainOutcome::Erased
+    } else if row.is_repeated || exists() {
+        GrainOutcome::Duplicate
+    } else {
+        GrainOutcome::New
+    }
+}
+
+/// Returns the new grains of `batch`, unsorted, and the numbers of `outcomes` of each morsel.
+fn count(
+    batch: &ProvenBatch,
+    outcomes: &[Vec<GrainOutcome>],
+) -> (Vec<SortRow>, Vec<OutcomeCounts>) {
+    let mut rows = Vec::with_capacity(outcomes.iter().map(Vec::len).sum());
+    let mut counted = Vec::with_capacity(outcomes.len());
+    for (number, (morsel, outcomes)) in batch.morsels().iter().zip(outcomes).enumerate() {
         let mut counts = OutcomeCounts::default();
         for (at, (row, outcome)) in morsel.rows.iter().zip(outcomes).enumerate() {
             match outcome {
@@ -76,40 +107,24 @@ pub(super) fn plan(
                 GrainOutcome::Duplicate => counts.duplicates += 1,
                 GrainOutcome::New => {
                     counts.new += 1;
-                    let place = RowRef {
-                        morsel: number as u32,
-                        row: at as u32,
-                    };
-                    sortable.push(Sortable {
+                    rows.push(SortRow {
                         prefix_rank: batch.rank(number, row),
                         created: row.created,
-                        place,
+                        place: RowRef {
+                            morsel: number as u32,
+                            row: at as u32,
+                        },
                     });
                 }
             }
         }
         counted.push(counts);
     }
-    sortable.par_sort_unstable_by(|left, right| {
-        (left.prefix_rank, left.created)
-            .cmp(&(right.prefix_rank, right.created))
-            .then_with(|| {
-                let address = |row: &Sortable| {
-                    row.place
-                        .resolve(morsels)
-                        .map(|(_, row)| row.address.as_bytes())
-                };
-                address(left).cmp(&address(right))
-            })
-    });
-    SegmentPlan {
-        order: sortable.into_iter().map(|row| row.place).collect(),
-        outcomes: counted,
-    }
+    (rows, counted)
 }
 
 /// A row with its sort key as numbers: comparing them accesses no other memory.
-struct Sortable {
+struct SortRow {
     /// The rank of the key's first part.
     prefix_rank: u32,
     created: u64,

@@ -132,6 +132,55 @@ fn prove_chunk(
         marks,
         ..
     } = proven;
+    let (opened, next) = open_chunk(morsel, first, options, rejects);
+    let mut digests: Vec<Digest> = vec![Digest::default(); opened.len()];
+    sha256_each(&mut digests, |at| {
+        opened
+            .get(at)
+            .map_or(&[], |(_, found)| found.delivery.blob())
+    });
+    let mut decoder = GrainDecoder::new(options.mode);
+    let mut key = Vec::new();
+    for ((item, found), digest) in opened.iter().zip(digests) {
+        let grain = match decoder.decode(&found.payload) {
+            Ok(grain) => grain,
+            Err(error) => {
+                let error = error.shifted(found.delivery.blob_start());
+                let is_readable = options.mode == Mode::Strict
+                    && Grain::decode(&found.payload, Mode::Lenient).is_ok();
+                rejects.push(RejectedGrain {
+                    is_readable,
+                    ..rejected(morsel, *item, error, options.now)
+                });
+                continue;
+            }
+        };
+        key.clear();
+        write_sort_key(options.keys, grain, &mut key);
+        let (prefix, created) = split_sort_key(&key);
+        rows.push(ProvenRow {
+            address: ContentAddress::from_digest(digest),
+            created,
+            key_prefix: interner.intern(prefix),
+            item: *item as u32,
+            signature: found.signature,
+            opened: found.payload_length() as u32,
+            marks: grain.marks(),
+            is_repeated: false,
+        });
+        count(marks, grain.marks());
+    }
+    next
+}
+
+/// Opens grains of `morsel` from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open.
+/// Returns them with their indexes, and the index of the next grain.
+fn open_chunk<'m>(
+    morsel: &'m Morsel,
+    first: usize,
+    options: ProofOptions<'_>,
+    rejects: &mut Vec<RejectedGrain>,
+) -> (Vec<(usize, OpenedGrain<'m>)>, usize) {
     let end = morsel.len().min(first + OPENED_GRAINS);
     let mut opened = Vec::with_capacity(end - first);
     prefetch((first..end).map(|item| morsel.item(item)));
@@ -146,46 +195,7 @@ fn prove_chunk(
         }
         item += 1;
     }
-    let mut digests: Vec<Digest> = vec![Digest::default(); opened.len()];
-    sha256_each(&mut digests, |at| {
-        opened
-            .get(at)
-            .map_or(&[], |(_, found)| found.delivery.blob())
-    });
-    let mut decoder = GrainDecoder::new(options.mode);
-    let mut key = Vec::new();
-    for ((item, found), digest) in opened.iter().zip(digests) {
-        match decoder
-            .decode(&found.payload)
-            .map_err(|error| error.shifted(found.delivery.blob_start()))
-        {
-            Ok(grain) => {
-                key.clear();
-                write_sort_key(options.keys, grain, &mut key);
-                let (prefix, created) = split_sort_key(&key);
-                rows.push(ProvenRow {
-                    address: ContentAddress::from_digest(digest),
-                    created,
-                    key_prefix: interner.intern(prefix),
-                    item: *item as u32,
-                    signature: found.signature,
-                    opened: found.payload_length() as u32,
-                    marks: grain.marks(),
-                    is_repeated: false,
-                });
-                count(marks, grain.marks());
-            }
-            Err(error) => {
-                let is_readable = options.mode == Mode::Strict
-                    && Grain::decode(&found.payload, Mode::Lenient).is_ok();
-                rejects.push(RejectedGrain {
-                    is_readable,
-                    ..rejected(morsel, *item, error, options.now)
-                });
-            }
-        }
-    }
-    item
+    (opened, item)
 }
 
 /// A delivered grain whose envelope and payload were opened.

@@ -65,23 +65,7 @@ impl RetriedSources {
             return Ok(0);
         }
         for _ in 0..COMMIT_ATTEMPTS {
-            let (mut change, mut resolved) = (Change::default(), 0);
-            for file in lake.rejects.files()? {
-                let path = lake.rejects.path_of(&file.name);
-                let bytes = lake.location().read(&path).await?;
-                let rows = read_file(bytes, &REJECT_KEY).file("can't read", &path)?;
-                let rows: Vec<(&str, i64)> = rows.iter().flat_map(reject_keys).collect();
-                let gone: HashSet<u32> = (0..)
-                    .zip(rows)
-                    .filter(|(_, row)| self.is_resolved(*row))
-                    .map(|(at, _)| at)
-                    .collect();
-                if !gone.is_empty() {
-                    resolved += gone.len() as u64;
-                    let edit = |first, batch| drop_rows(first, &batch, |row| gone.contains(&row));
-                    edit_file(lake, &lake.rejects, &file, &mut change, edit).await?;
-                }
-            }
+            let (change, resolved) = self.change_of(lake).await?;
             if resolved == 0 {
                 return Ok(0);
             }
@@ -93,6 +77,28 @@ impl RetriedSources {
         Err(EngineError::Conflict(format!(
             "other writers were faster {COMMIT_ATTEMPTS} times"
         )))
+    }
+
+    /// Returns the change of `rejects` without resolved rows, and how many these are.
+    async fn change_of(&self, lake: &Lake) -> Result<(Change, u64)> {
+        let (mut change, mut resolved) = (Change::default(), 0);
+        for file in lake.rejects.files()? {
+            let path = lake.rejects.path_of(&file.name);
+            let bytes = lake.location().read(&path).await?;
+            let rows = read_file(bytes, &REJECT_KEY).file("can't read", &path)?;
+            let rows: Vec<(&str, i64)> = rows.iter().flat_map(reject_keys).collect();
+            let gone: HashSet<u32> = (0..)
+                .zip(rows)
+                .filter(|(_, row)| self.is_resolved(*row))
+                .map(|(at, _)| at)
+                .collect();
+            if !gone.is_empty() {
+                resolved += gone.len() as u64;
+                let edit = |first, batch| drop_rows(first, &batch, |row| gone.contains(&row));
+                edit_file(lake, &lake.rejects, &file, &mut change, edit).await?;
+            }
+        }
+        Ok((change, resolved))
     }
 
     fn is_resolved(&self, (source, ordinal): (&str, i64)) -> bool {

@@ -13,7 +13,7 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 
 use super::admit::{Admission, AdmissionUnit, Admitter};
-use super::morsel::{Morsel, MorselReader, NextMorsel};
+use super::morsel::{AdmittedSource, Morsel, MorselReader, NextMorsel};
 use super::prove::{ProofOptions, prove};
 use super::proven_batch::RowRef;
 use super::write::{RowContext, project};
@@ -57,45 +57,20 @@ impl FileScan {
     pub async fn open(source: Source, kind: Option<SourceKind>, mode: Mode) -> Result<FileScan> {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
-        let limits = ContainerLimits::default();
-        let admitter = Admitter {
-            ledger: Arc::default(),
-            retried: Arc::default(),
-            refused: Arc::default(),
-            again: false,
-            kind,
-            limits,
-            threads: 0,
-            spool: SpoolOptions::default(),
-            now,
-        };
-        let refused = |error| EngineError::Refused {
-            source_uri: uri.clone(),
-            error,
-        };
-        let admitted = match admitter
-            .admit(AdmissionUnit::Unlinked(vec![source]))
-            .await?
-            .pop()
-        {
-            Some(Admission::Accepted { source, .. }) => source,
-            Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
-            Some(Admission::Rejected { error, .. }) => return Err(refused(error)),
-            Some(Admission::Unsupported { reason, .. }) => {
-                return Err(refused(GrainError::corrupt(0, reason)));
-            }
-            Some(Admission::AlreadyIngested(_)) | None => {
-                return Err(refused(GrainError::corrupt(0, "there is nothing to read")));
-            }
-        };
+        let admitted = admit_alone(source, kind, now).await?;
         if let Some(first) = admitted.extras.rejected.first() {
-            let refused = admitted.extras.rejected.len();
-            tracing::warn!(file = uri, refused, first = first.message, "lines refused");
+            let rejected = admitted.extras.rejected.len();
+            tracing::warn!(
+                file = uri,
+                rejected,
+                first = first.message,
+                "lines rejected"
+            );
         }
-        let mut cut = MorselReader::new(admitted, 0);
+        let mut reader = MorselReader::new(admitted, 0);
         let (mut morsels, mut damage) = (Vec::new(), None);
         loop {
-            match cut.next(PART_GRAINS) {
+            match reader.next(PART_GRAINS) {
                 NextMorsel::Morsel(morsel) => morsels.push(morsel),
                 NextMorsel::Damage { error, .. } => damage = Some(error),
                 NextMorsel::End => break,
@@ -178,4 +153,38 @@ impl FileScan {
             first_refusal,
         }))
     }
+}
+
+/// Admits `source` without a lake.
+///
+/// # Errors
+/// As [`FileScan::open`].
+async fn admit_alone(
+    source: Source,
+    kind: Option<SourceKind>,
+    now: i64,
+) -> Result<Arc<AdmittedSource>> {
+    let source_uri = source.uri.clone();
+    let admitter = Admitter {
+        ledger: Arc::default(),
+        retried: Arc::default(),
+        refused: Arc::default(),
+        again: false,
+        kind,
+        limits: ContainerLimits::default(),
+        threads: 0,
+        spool: SpoolOptions::default(),
+        now,
+    };
+    let unit = AdmissionUnit::Unlinked(vec![source]);
+    let error = match admitter.admit(unit).await?.pop() {
+        Some(Admission::Accepted { source, .. }) => return Ok(source),
+        Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
+        Some(Admission::Rejected { error, .. }) => error,
+        Some(Admission::Unsupported { reason, .. }) => GrainError::corrupt(0, reason),
+        Some(Admission::AlreadyIngested(_)) | None => {
+            GrainError::corrupt(0, "there is nothing to read")
+        }
+    };
+    Err(EngineError::Refused { source_uri, error })
 }

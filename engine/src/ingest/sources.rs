@@ -216,76 +216,82 @@ impl SourceRegister {
     /// committed later. The register isn't changed before [`SourceRegister::committed`].
     pub(super) fn updates(
         &self,
-        (proven, outcomes): (&ProvenBatch, &[OutcomeCounts]),
+        proven: (&ProvenBatch, &[OutcomeCounts]),
         batch: &Batch,
         held: &BTreeSet<&str>,
     ) -> SourceUpdates {
-        let mut counts: HashMap<String, SourceCounts> = HashMap::new();
-        let mut tally = |uri: &str, add: &dyn Fn(&mut SourceCounts)| match counts.get_mut(uri) {
-            Some(tally) => add(tally),
-            None => {
-                let mut tally = self.counts.get(uri).copied().unwrap_or_default();
-                add(&mut tally);
-                counts.insert(uri.to_owned(), tally);
-            }
-        };
-        for (morsel, outcomes) in proven.morsels().iter().zip(outcomes) {
-            tally(&morsel.morsel.source.uri, &|tally| {
-                tally.outcomes.add(*outcomes)
-            });
-        }
-        batch
-            .rejects
-            .iter()
-            .for_each(|reject| tally(&reject.source, &|tally| tally.rejected += 1));
-        batch
-            .ended
-            .iter()
-            .for_each(|ended| tally(&ended.info.uri, &|_| ()));
-        let of = |ended: &FinishedSource| counts.get(&ended.info.uri).copied().unwrap_or_default();
+        let counts = self.count(proven, batch);
+        let counts_of =
+            |ended: &FinishedSource| counts.get(&ended.info.uri).copied().unwrap_or_default();
         let rows = batch
             .ended
             .iter()
-            .map(|ended| self.ended_row(ended, of(ended)))
+            .map(|ended| self.ended_row(ended, counts_of(ended)))
             .collect();
         let ends: HashMap<&str, &FinishedSource> = batch
             .ended
             .iter()
             .map(|ended| (ended.id(), ended))
             .collect();
-        let progress_of = |reached: &SourceProgress| {
+        let position_of = |reached: &SourceProgress| {
             let next = reached.next.map(ReadPosition::Next);
             match ends.get(reached.source_id.as_str()) {
                 None => next,
                 Some(ended) if ended.keeps_entry => None,
-                Some(ended) if of(ended).is_taken(ended) => {
-                    if held.contains(reached.source_id.as_str()) {
-                        next
-                    } else {
-                        Some(ReadPosition::Complete)
-                    }
-                }
-                // The source isn't complete. The progress that an earlier batch recorded is
-                // withdrawn.
-                Some(ended) => self
-                    .counts
-                    .contains_key(&ended.info.uri)
-                    .then_some(ReadPosition::Next(0)),
+                Some(ended) if !counts_of(ended).is_taken(ended) => self.withdrawn_position(ended),
+                Some(_) if held.contains(reached.source_id.as_str()) => next,
+                Some(_) => Some(ReadPosition::Complete),
             }
         };
         let taken = batch.progress.iter().filter_map(|reached| {
-            let taken = LedgerEntry {
-                progress: progress_of(reached)?,
+            let entry = LedgerEntry {
+                progress: position_of(reached)?,
                 kind: reached.kind,
             };
-            Some((reached.source_id.clone(), taken))
+            Some((reached.source_id.clone(), entry))
         });
-        let taken = taken.collect();
         SourceUpdates {
             rows,
-            taken,
+            taken: taken.collect(),
             counts,
         }
+    }
+
+    /// Returns the position of a source that isn't complete: the progress that an earlier batch
+    /// recorded is withdrawn.
+    fn withdrawn_position(&self, ended: &FinishedSource) -> Option<ReadPosition> {
+        self.counts
+            .contains_key(&ended.info.uri)
+            .then_some(ReadPosition::Next(0))
+    }
+
+    /// Returns the counts of the sources of `batch`, including those of earlier batches.
+    fn count(
+        &self,
+        (proven, outcomes): (&ProvenBatch, &[OutcomeCounts]),
+        batch: &Batch,
+    ) -> HashMap<String, SourceCounts> {
+        let mut counts: HashMap<String, SourceCounts> = HashMap::new();
+        let mut add = |uri: &str, add: &dyn Fn(&mut SourceCounts)| match counts.get_mut(uri) {
+            Some(counts) => add(counts),
+            None => {
+                let mut fresh = self.counts.get(uri).copied().unwrap_or_default();
+                add(&mut fresh);
+                counts.insert(uri.to_owned(), fresh);
+            }
+        };
+        for (morsel, outcomes) in proven.morsels().iter().zip(outcomes) {
+            add(&morsel.morsel.source.uri, &|counts| {
+                counts.outcomes.add(*outcomes);
+            });
+        }
+        for reject in &batch.rejects {
+            add(&reject.source, &|counts| counts.rejected += 1);
+        }
+        for ended in &batch.ended {
+            add(&ended.info.uri, &|_| ());
+        }
+        counts
     }
 
     fn ended_row(&self, ended: &FinishedSource, tally: SourceCounts) -> SourceRow {
@@ -295,7 +301,7 @@ impl SourceRegister {
                 let reason = ended.reason.clone();
                 let refused = || {
                     format!(
-                        "nothing of it could be taken in; the {} reject_keys are in `rejects`",
+                        "no grain of it could be ingested; its {} rejects are in `rejects`",
                         tally.rejected
                     )
                 };
@@ -329,26 +335,10 @@ impl SourceRegister {
             .collect();
         let withdrawn = self.withdrawn.take();
         for _ in 0..COMMIT_ATTEMPTS {
-            let mut change = Change {
-                added: vec![file.clone()],
-                changes_rows: true,
-                ..Change::default()
-            };
-            let sources = lake.sources_to_write().await?.clone();
-            let live = sources.files()?;
-            change
-                .removed
-                .extend(withdrawn.iter().filter(|file| live.contains(file)).cloned());
-            if !replaced.is_empty() {
-                let gone = change.removed.clone();
-                for data in live.iter().filter(|data| !gone.contains(data)) {
-                    replace(lake, data, &replaced, &mut change).await?;
-                }
-            }
-            let retries = if change.removed.is_empty() {
-                COMMIT_ATTEMPTS
-            } else {
-                0
+            let change = change_of(lake, &file, withdrawn.as_ref(), &replaced).await?;
+            let retries = match change.removed.is_empty() {
+                true => COMMIT_ATTEMPTS,
+                false => 0,
             };
             let sources = lake.sources_to_write().await?;
             match sources.commit(change, "ingest", retries).await {
@@ -374,6 +364,31 @@ impl SourceRegister {
             .iter()
             .for_each(|ended| _ = self.counts.remove(&ended.info.uri));
     }
+}
+
+/// Returns the change that adds `file` to `sources`, and removes the `withdrawn` file and the rows
+/// `replaced`.
+async fn change_of(
+    lake: &mut Lake,
+    file: &DataFile,
+    withdrawn: Option<&DataFile>,
+    replaced: &DanglingRows,
+) -> Result<Change> {
+    let mut change = Change {
+        added: vec![file.clone()],
+        changes_rows: true,
+        ..Change::default()
+    };
+    let live = lake.sources_to_write().await?.files()?;
+    let withdrawn = withdrawn.filter(|file| live.contains(file));
+    change.removed.extend(withdrawn.cloned());
+    if !replaced.is_empty() {
+        let gone = change.removed.clone();
+        for data in live.iter().filter(|data| !gone.contains(data)) {
+            replace(lake, data, replaced, &mut change).await?;
+        }
+    }
+    Ok(change)
 }
 
 /// The columns of a row's claim that a source was ingested.

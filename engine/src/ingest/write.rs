@@ -45,34 +45,8 @@ pub(super) fn write(
     let index = IndexBuilder::without_addresses(indexes.of_segment(&id));
     let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
     let row_groups = cut(morsels, &plan.order, ROW_GROUP_ROWS, ROW_GROUP_BYTES);
-    let encode = |(number, places): (usize, &&[RowRef])| -> Result<(), BoxError> {
-        let mut group = segment.file.row_group(number);
-        let mut part = segment.index.part()?;
-        let mut chunks = cut(morsels, places, CHUNK_ROWS, CHUNK_BYTES).into_iter();
-        let mut columns = GrainColumns::with_capacity(0, 0);
-        let mut project_next = || {
-            chunks
-                .next()
-                .map(|chunk| project(morsels, chunk, context, &mut columns))
-                .transpose()
-        };
-        let mut next = project_next()?;
-        // While one core encodes a chunk, another may index it, and a third project the next one.
-        while let Some(batch) = next {
-            let encode = || group.write(&batch);
-            let index = || part.add(&batch);
-            let ((encoded, indexed), projected) =
-                rayon::join(|| rayon::join(encode, index), &mut project_next);
-            encoded?;
-            indexed?;
-            next = projected?;
-        }
-        let (ended, indexed) = rayon::join(
-            || segment.file.close_row_group(group),
-            || segment.index.put(number, part),
-        );
-        indexed?;
-        Ok(ended?)
+    let encode = |(number, places): (usize, &&[RowRef])| {
+        encode_row_group(&segment, number, morsels, places, context)
     };
     // Started in the order of their numbers, which the writer prefers. The addresses are known
     // before the rows are written.
@@ -92,6 +66,43 @@ pub(super) fn write(
         .sidecars
         .push(SidecarFile::whole(ADDRESSES_FILE, addresses));
     Ok(written)
+}
+
+/// Projects, encodes and indexes the rows at `places` as row group `number`.
+fn encode_row_group(
+    segment: &SegmentBuilder,
+    number: usize,
+    morsels: &[ProvenMorsel],
+    places: &[RowRef],
+    context: RowContext<'_>,
+) -> Result<(), BoxError> {
+    let mut group = segment.file.row_group(number);
+    let mut part = segment.index.part()?;
+    let mut chunks = cut(morsels, places, CHUNK_ROWS, CHUNK_BYTES).into_iter();
+    let mut columns = GrainColumns::with_capacity(0, 0);
+    let mut project_next = || {
+        chunks
+            .next()
+            .map(|chunk| project(morsels, chunk, context, &mut columns))
+            .transpose()
+    };
+    let mut next = project_next()?;
+    // While one core encodes a chunk, another may index it, and a third project the next one.
+    while let Some(batch) = next {
+        let encode = || group.write(&batch);
+        let index = || part.add(&batch);
+        let ((encoded, indexed), projected) =
+            rayon::join(|| rayon::join(encode, index), &mut project_next);
+        encoded?;
+        indexed?;
+        next = projected?;
+    }
+    let (ended, indexed) = rayon::join(
+        || segment.file.close_row_group(group),
+        || segment.index.put(number, part),
+    );
+    indexed?;
+    Ok(ended?)
 }
 
 /// Returns the bytes of the address index of the segment of `plan`.

@@ -182,3 +182,17 @@ impl Lake {
         Ok(last)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_told_apart_without_being_named() {
+        let alice = pseudonym("lake", "alice");
+        assert_eq!(alice, pseudonym("lake", "alice"));
+        assert_ne!(alice, pseudonym("lake", "bob"));
+        assert_ne!(alice, pseudonym("other lake", "alice"));
+        assert!(!alice.contains("alice") && alice.starts_with("operator:"));
+    }
+}

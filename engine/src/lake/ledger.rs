@@ -114,7 +114,7 @@ impl Ledger {
 
     /// Returns how far `source_id` was read, or `None` if it has no entry.
     pub fn progress(&self, source_id: &str) -> Option<ReadPosition> {
-        self.taken(source_id).map(|taken| taken.progress)
+        self.entry(source_id).map(|entry| entry.progress)
     }
 
     /// Returns the entry of `source_id`.

@@ -87,7 +87,7 @@ impl Lake {
         for segment in self.segments()? {
             let path = self.grains.path_of(&segment.file.name);
             let file = LakeFile::open(self, &path).await?;
-            let told = tokio::task::spawn_blocking(move || own_words(&file))
+            let told = tokio::task::spawn_blocking(move || row_supersessions(&file))
                 .await
                 .file("can't read", &path)??;
             for (old, new, at) in told.into_iter().filter(|(old, ..)| wanted(old)) {
@@ -134,27 +134,18 @@ pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
 
 /// Returns the supersessions in the rows of `file`: the old grain, the new one, and when that was
 /// created.
-fn own_words(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
-    let supersedes = IdentityColumn::Supersedes.name();
-    let [address, created, ingested] = [
-        IdentityColumn::ContentAddress.name(),
-        Field::CreatedAt.name(),
-        IdentityColumn::IngestedAt.name(),
-    ];
-    // Most grains supersede nothing: other columns are read only for those that do.
-    let rows = file.map_batches(Some(&[supersedes]), |first, batch| {
-        let column = batch.column_by_name(supersedes);
-        let stated = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
-        Ok((0..batch.num_rows())
-            .filter(stated)
-            .map(|row| first + row as u32)
-            .collect::<Vec<_>>())
-    })?;
-    let rows = rows.concat();
+fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
+    let rows = superseding_rows(file)?;
     let mut out = Vec::new();
     if rows.is_empty() {
         return Ok(out);
     }
+    let [supersedes, address, created, ingested] = [
+        IdentityColumn::Supersedes.name(),
+        IdentityColumn::ContentAddress.name(),
+        Field::CreatedAt.name(),
+        IdentityColumn::IngestedAt.name(),
+    ];
     for batch in file.read_rows(&[supersedes, address, created, ingested], &rows)? {
         let instants = |name: &str| {
             batch
@@ -175,4 +166,19 @@ fn own_words(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
         });
     }
     Ok(out)
+}
+
+/// Returns the numbers of the rows of `file` that supersede others. Most grains supersede nothing:
+/// the other columns are read only for these rows.
+fn superseding_rows(file: &LakeFile) -> Result<Vec<u32>> {
+    let supersedes = IdentityColumn::Supersedes.name();
+    let rows = file.map_batches(Some(&[supersedes]), |first, batch| {
+        let column = batch.column_by_name(supersedes);
+        let is_superseding = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
+        Ok((0..batch.num_rows())
+            .filter(is_superseding)
+            .map(|row| first + row as u32)
+            .collect::<Vec<_>>())
+    })?;
+    Ok(rows.concat())
 }

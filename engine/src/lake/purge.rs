@@ -102,10 +102,10 @@ impl Lake {
             .filter_map(|(name, _)| SegmentId::of_file(name))
             .collect();
         let mut purged = Purged::default();
-        let touched = [&mut self.rejects, &mut self.state]
+        let tables = [&mut self.rejects, &mut self.state]
             .into_iter()
             .chain(self.sources.as_mut());
-        for table in touched.chain([&mut self.grains]) {
+        for table in tables.chain([&mut self.grains]) {
             let Purged { files, bytes } = table.purge(exclusive).await?;
             purged.files += files;
             purged.bytes += bytes;
@@ -116,30 +116,30 @@ impl Lake {
             .map(|segment| segment.id)
             .collect();
         for file in sidecars {
-            let parts: Vec<_> = file.location.parts().collect();
-            // Files outside of the segments' folders belong to the whole lake.
-            let [_, segment, _, ..] = parts.as_slice() else {
-                continue;
-            };
-            let segment = SegmentId::of_folder(segment.as_ref());
-            if !live.contains(&segment)
-                && (exclusive || retired.contains(&segment) || is_old(&file))
-            {
+            let is_garbage = segment_of(&file).is_some_and(|segment| {
+                !live.contains(&segment)
+                    && (exclusive || retired.contains(&segment) || is_old(&file))
+            });
+            if is_garbage {
                 purged.remove(self.location(), &file).await?;
                 self.location().remove_empty_folder(&file.location);
             }
         }
-        for file in self
-            .location()
-            .list(SCRATCH)
-            .await?
-            .into_iter()
-            .filter(|file| exclusive || is_old(file))
-        {
-            purged.remove(self.location(), &file).await?;
+        for file in self.location().list(SCRATCH).await? {
+            if exclusive || is_old(&file) {
+                purged.remove(self.location(), &file).await?;
+            }
         }
         Ok(purged)
     }
+}
+
+/// Returns the segment of a sidecar, or `None` for a file of the whole lake, which is outside of
+/// the segments' folders.
+fn segment_of(sidecar: &ObjectMeta) -> Option<SegmentId> {
+    let segment = sidecar.location.parts().nth(1)?;
+    sidecar.location.parts().nth(2)?;
+    Some(SegmentId::of_folder(segment.as_ref()))
 }
 
 fn is_old(file: &ObjectMeta) -> bool {

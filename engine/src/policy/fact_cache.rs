@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
@@ -36,7 +36,35 @@ struct OpenSegments<'l> {
     open: HashMap<usize, LakeFile>,
 }
 
+/// The columns from which facts are read.
+const FACT_COLUMNS: [&str; 3] = [
+    IdentityColumn::ContentAddress.name(),
+    IdentityColumn::Blob.name(),
+    IdentityColumn::Supersedes.name(),
+];
+
 impl OpenSegments<'_> {
+    /// Returns the rows of those of `wanted` that the lake contains, ascending, by the numbers of
+    /// their segments.
+    fn rows_of(
+        &self,
+        known: &KnownAddresses,
+        wanted: &HashSet<ContentAddress>,
+    ) -> Vec<(usize, Vec<u32>)> {
+        let mut by_segment: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for (segment, row) in wanted.iter().filter_map(|address| known.find(address)) {
+            by_segment.entry(segment.as_str()).or_default().push(row);
+        }
+        let segments = self.segments.iter().enumerate();
+        segments
+            .filter_map(|(number, segment)| {
+                let mut rows = by_segment.remove(segment.id.as_str())?;
+                rows.sort_unstable();
+                Some((number, rows))
+            })
+            .collect()
+    }
+
     async fn get(&mut self, number: usize) -> Result<Option<LakeFile>> {
         if let Some(file) = self.open.get(&number) {
             return Ok(Some(file.clone()));
@@ -164,59 +192,45 @@ impl FactCache {
         known: &KnownAddresses,
         wanted: &HashSet<ContentAddress>,
     ) -> Result<Vec<ContentAddress>> {
-        let mut by_segment: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for (segment, row) in wanted.iter().filter_map(|address| known.find(address)) {
-            by_segment.entry(segment.as_str()).or_default().push(row);
-        }
-        let rows: Vec<_> = (0..)
-            .zip(&segments.segments)
-            .map(|(number, segment)| (number, segment.id.as_str()))
-            .collect();
-        let rows: Vec<(usize, Vec<u32>)> = rows
-            .into_iter()
-            .filter_map(|(number, id)| Some((number, by_segment.remove(id)?)))
-            .collect();
-        let columns = [
-            IdentityColumn::ContentAddress.name(),
-            IdentityColumn::Blob.name(),
-            IdentityColumn::Supersedes.name(),
-        ];
         let mut fresh = Vec::new();
-        for (number, mut rows) in rows {
-            rows.sort_unstable();
+        for (number, rows) in segments.rows_of(known, wanted) {
             let Some(file) = segments.get(number).await? else {
                 continue;
             };
-            for batch in file.read_rows(&columns, &rows)? {
-                let mut supersedes: Vec<Vec<ContentAddress>> = vec![Vec::new(); batch.num_rows()];
-                links(&batch, |row, _, old| {
-                    supersedes
-                        .get_mut(row)
-                        .into_iter()
-                        .for_each(|all| all.push(old))
-                });
-                let blobs = batch
-                    .column_by_name(columns[1])
-                    .and_then(|column| column.as_binary_opt::<i32>());
-                for (row, supersedes) in supersedes.into_iter().enumerate() {
-                    let Some((address, blobs)) =
-                        address_at(texts(&batch, columns[0]), row).zip(blobs)
-                    else {
-                        continue;
-                    };
-                    let payload = Payload::open(blobs.value(row), DEFAULT_PAYLOAD_LIMIT);
-                    let grain = payload
-                        .as_ref()
-                        .ok()
-                        .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
-                    if let Some(grain) = grain {
-                        self.add(address, GrainFacts::of(&grain, supersedes));
-                        fresh.push(address);
-                    }
-                }
+            for batch in file.read_rows(&FACT_COLUMNS, &rows)? {
+                self.add_rows(&batch, &mut fresh);
             }
         }
         Ok(fresh)
+    }
+
+    /// Adds the facts of the grains in `batch`, and their addresses to `fresh`.
+    fn add_rows(&mut self, batch: &RecordBatch, fresh: &mut Vec<ContentAddress>) {
+        let mut supersedes: Vec<Vec<ContentAddress>> = vec![Vec::new(); batch.num_rows()];
+        links(batch, |row, _, old| {
+            if let Some(all) = supersedes.get_mut(row) {
+                all.push(old);
+            }
+        });
+        let [address, blob, _] = FACT_COLUMNS;
+        let addresses = texts(batch, address);
+        let blobs = batch
+            .column_by_name(blob)
+            .and_then(|column| column.as_binary_opt::<i32>());
+        for (row, supersedes) in supersedes.into_iter().enumerate() {
+            let Some((address, blobs)) = address_at(addresses, row).zip(blobs) else {
+                continue;
+            };
+            let payload = Payload::open(blobs.value(row), DEFAULT_PAYLOAD_LIMIT);
+            let grain = payload
+                .as_ref()
+                .ok()
+                .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+            if let Some(grain) = grain {
+                self.add(address, GrainFacts::of(&grain, supersedes));
+                fresh.push(address);
+            }
+        }
     }
 
     /// Reads the events of `targets`, and all supersessions, from `state`, a file at a time.
@@ -226,7 +240,7 @@ impl FactCache {
         lake: &Lake,
         targets: &HashSet<ContentAddress>,
     ) -> Result<Vec<ContentAddress>> {
-        let note = |batch: arrow::array::RecordBatch| {
+        let note = |batch: RecordBatch| {
             for row in events_of(&batch) {
                 let successor = || row.value.and_then(|value| value.parse().ok());
                 match row.event {
