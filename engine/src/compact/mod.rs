@@ -103,23 +103,12 @@ pub async fn compact(
         // One commit for each group: merged groups stay merged, and no file is unreferenced for
         // long.
         let change = merge_group(lake, group, options, &progress).await?;
-        let before = change.removed.iter().map(|file| file.rows).sum::<u64>();
-        report.rows += before;
-        report.erased_rows += before - change.added.iter().map(|file| file.rows).sum::<u64>();
-        report.bytes_before += change.removed.iter().map(|file| file.size).sum::<u64>();
-        report.bytes_after += change.added.iter().map(|file| file.size).sum::<u64>();
+        report.count(&change);
         lake.grains
             .commit(change, "compact", COMMIT_ATTEMPTS)
             .await?;
     }
-    let small = [&mut lake.state, &mut lake.rejects]
-        .into_iter()
-        .chain(lake.sources.as_mut());
-    for table in small.chain([&mut lake.audit]) {
-        if let Some(files) = records::merge(table, options.table_files).await? {
-            report.tables.insert(table.name(), files);
-        }
-    }
+    compact_tables(lake, options, &mut report).await?;
     report.segments_after = lake.segments()?.len() as u64;
     report.version = lake.grains.version();
     if report.rows > 0 || !report.tables.is_empty() {
@@ -136,6 +125,35 @@ pub async fn compact(
     Ok(report)
 }
 
+impl CompactReport {
+    /// Counts the exchange of segments.
+    fn count(&mut self, change: &Change) {
+        let before = change.removed.iter().map(|file| file.rows).sum::<u64>();
+        self.rows += before;
+        self.erased_rows += before - change.added.iter().map(|file| file.rows).sum::<u64>();
+        self.bytes_before += change.removed.iter().map(|file| file.size).sum::<u64>();
+        self.bytes_after += change.added.iter().map(|file| file.size).sum::<u64>();
+    }
+}
+
+/// Merges the files of the small tables.
+async fn compact_tables(
+    lake: &mut Lake,
+    options: &CompactOptions,
+    report: &mut CompactReport,
+) -> Result<()> {
+    let tables = [&mut lake.state, &mut lake.rejects]
+        .into_iter()
+        .chain(lake.sources.as_mut())
+        .chain([&mut lake.audit]);
+    for table in tables {
+        if let Some(files) = records::merge(table, options.table_files).await? {
+            report.tables.insert(table.name(), files);
+        }
+    }
+    Ok(())
+}
+
 /// Merges the segments of `group`, and publishes the new ones. Committing the returned change makes
 /// them part of the lake.
 async fn merge_group(
@@ -145,12 +163,7 @@ async fn merge_group(
     progress: &Arc<WorkProgress>,
 ) -> Result<Change> {
     let mut change = Change::default();
-    let mut readers = Vec::with_capacity(group.len());
-    for segment in &group {
-        let path = lake.grains.path_of(&segment.file.name);
-        let bytes = lake.location().read(&path).await?;
-        readers.push(SegmentReader::open(bytes).file("can't read", &path)?);
-    }
+    let readers = open_all(lake, &group).await?;
     let rows: u64 = group.iter().map(|segment| segment.file.rows).sum();
     let bytes: u64 = group.iter().map(|segment| segment.file.size).sum();
     let sealed = group.iter().any(|segment| segment.id.is_sealed());
@@ -179,17 +192,7 @@ async fn merge_group(
             return Err(EngineError::Interrupted);
         }
     }
-    if written + merge.dropped() != rows || !merge.is_done() {
-        let cause = format!(
-            "{written} rows came out of segments with {rows}; `gristmill verify` checks them"
-        )
-        .into();
-        return Err(EngineError::File {
-            what: "can't merge",
-            path: "segments".to_owned(),
-            cause,
-        });
-    }
+    check_rows(rows, written, &merge)?;
     // Rows that can't be decrypted any more don't count as rows, but the table has fewer than
     // before.
     change.changes_rows = merge.dropped() > 0;
@@ -197,4 +200,28 @@ async fn merge_group(
         .removed
         .extend(group.into_iter().map(|segment| segment.file));
     Ok(change)
+}
+
+async fn open_all(lake: &Lake, segments: &[Segment]) -> Result<Vec<SegmentReader>> {
+    let mut readers = Vec::with_capacity(segments.len());
+    for segment in segments {
+        let path = lake.grains.path_of(&segment.file.name);
+        let bytes = lake.location().read(&path).await?;
+        readers.push(SegmentReader::open(bytes).file("can't read", &path)?);
+    }
+    Ok(readers)
+}
+
+/// Checks that a merge of `rows` rows is complete, and that all rows were `written` or dropped.
+fn check_rows(rows: u64, written: u64, merge: &SegmentMerge) -> Result<()> {
+    if written + merge.dropped() == rows && merge.is_done() {
+        return Ok(());
+    }
+    let cause =
+        format!("{written} rows came out of segments with {rows}; `gristmill verify` checks them");
+    Err(EngineError::File {
+        what: "can't merge",
+        path: "segments".to_owned(),
+        cause: cause.into(),
+    })
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tempfile::NamedTempFile;
 
 use super::COMMIT_ATTEMPTS;
-use crate::error::{Context, Result};
+use crate::error::{BoxError, Context, Result};
 use crate::file_digest::WrittenFile;
 use crate::lake::{Change, DataFile, Table, is_sealed_file};
 use crate::segment::{RecordWriter, SegmentId, SegmentReader};
@@ -15,14 +15,7 @@ const BATCH_ROWS: usize = 1_024;
 
 /// Merges the files of `table`, if there are at least `least`. Returns how many there were.
 pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>> {
-    let mut removed = table.files()?;
-    // Encrypted files aren't merged with plain ones.
-    let sealed = removed
-        .iter()
-        .filter(|file| is_sealed_file(&file.name))
-        .count();
-    let most_are_sealed = 2 * sealed > removed.len();
-    removed.retain(|file| is_sealed_file(&file.name) == most_are_sealed);
+    let (removed, are_sealed) = mergeable_files(table)?;
     if removed.len() < least.max(2) {
         return Ok(None);
     }
@@ -30,11 +23,10 @@ pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>
     let mut readers = VecDeque::with_capacity(removed.len());
     for file in &removed {
         let path = table.path_of(&file.name);
-        readers.push_back(
-            SegmentReader::open(table.location().read(&path).await?).file("can't read", &path)?,
-        );
+        let bytes = table.location().read(&path).await?;
+        readers.push_back(SegmentReader::open(bytes).file("can't read", &path)?);
     }
-    let name = SegmentId::new_sealed(most_are_sealed).file_name();
+    let name = SegmentId::new_sealed(are_sealed).file_name();
     let path = table.path_of(&name);
     let scratch = table.location().scratch_file()?;
     let written = tokio::task::spawn_blocking(move || {
@@ -54,11 +46,21 @@ pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>
     Ok(Some(files))
 }
 
+/// Returns the encrypted or the plain files of `table`, whichever are more, and whether they are
+/// encrypted: the two aren't merged with each other.
+fn mergeable_files(table: &Table) -> Result<(Vec<DataFile>, bool)> {
+    let mut files = table.files()?;
+    let sealed = files
+        .iter()
+        .filter(|file| is_sealed_file(&file.name))
+        .count();
+    let most_are_sealed = 2 * sealed > files.len();
+    files.retain(|file| is_sealed_file(&file.name) == most_are_sealed);
+    Ok((files, most_are_sealed))
+}
+
 /// Copies all rows, in the order of the files.
-fn copy(
-    readers: VecDeque<SegmentReader>,
-    file: &NamedTempFile,
-) -> Result<WrittenFile, Box<dyn std::error::Error + Send + Sync>> {
+fn copy(readers: VecDeque<SegmentReader>, file: &NamedTempFile) -> Result<WrittenFile, BoxError> {
     let mut writer: Option<RecordWriter> = None;
     for reader in readers {
         for batch in reader.read(0..reader.row_groups(), None, BATCH_ROWS)? {

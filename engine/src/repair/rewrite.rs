@@ -62,26 +62,12 @@ impl SegmentRewrite<'_> {
     ) -> Result<()> {
         let name = &self.segment.name;
         let reader = &self.segment.reader;
-        let check = self.diagnosis.groups.get(number);
-        let damaged = check
-            .and_then(|check| check.undecodable.as_ref())
-            .map(|(columns, _)| columns);
-        let is_decodable = |column: &&str| {
-            damaged.is_none_or(|damaged| !damaged.iter().any(|name| name == column))
-        };
-        let columns: Vec<&str> = reader
-            .column_names()
-            .into_iter()
-            .filter(is_decodable)
-            .collect();
-        let is_address = |column: &String| column == IdentityColumn::ContentAddress.name();
-        let readdressed = check.is_some_and(|check| {
-            check
-                .differing
-                .iter()
-                .any(|(_, columns)| columns.iter().any(is_address))
-        });
-        let index = self.diagnosis.index.as_deref().filter(|_| readdressed);
+        let columns = self.decodable_columns(number);
+        let index = self
+            .diagnosis
+            .index
+            .as_deref()
+            .filter(|_| self.has_damaged_addresses(number));
         let mut reprojector =
             Reprojector::new(self.options.proof_options(), self.segment.keys.as_deref());
         let mut group = sink.row_group(number);
@@ -106,6 +92,34 @@ impl SegmentRewrite<'_> {
         reader.release(number);
         Ok(())
     }
+
+    /// Returns the columns of row group `number` that can be decoded.
+    fn decodable_columns(&self, number: usize) -> Vec<&str> {
+        let check = self.diagnosis.groups.get(number);
+        let damaged = check
+            .and_then(|check| check.undecodable.as_ref())
+            .map(|(columns, _)| columns);
+        let is_decodable = |column: &&str| {
+            damaged.is_none_or(|damaged| !damaged.iter().any(|name| name == column))
+        };
+        self.segment
+            .reader
+            .column_names()
+            .into_iter()
+            .filter(is_decodable)
+            .collect()
+    }
+
+    /// Returns true if addresses of row group `number` are damaged.
+    fn has_damaged_addresses(&self, number: usize) -> bool {
+        let is_address = |column: &String| column == IdentityColumn::ContentAddress.name();
+        self.diagnosis.groups.get(number).is_some_and(|check| {
+            check
+                .differing
+                .iter()
+                .any(|(_, columns)| columns.iter().any(is_address))
+        })
+    }
 }
 
 /// Returns the rows of `stored` with the cells of `made` that follow from blobs.
@@ -117,37 +131,45 @@ fn merged(stored: &RecordBatch, made: &Reprojected) -> Result<RecordBatch, Arrow
         .iter()
         .map(|state| Some(is_derived(state)))
         .collect();
-    let all = derived.true_count() == derived.len();
-    let cells =
-        |(place, (name, made_cells)): (usize, (&str, &ArrayRef))| -> Result<ArrayRef, ArrowError> {
-            let found = column_of(stored, name, place, made_cells)?;
-            let identity = IdentityColumn::ALL
-                .iter()
-                .find(|column| column.name() == name);
-            let is_copied = identity
-                .is_some_and(|column| !column.is_derived() || *column == IdentityColumn::Blob);
-            match found {
-                Some(found) if is_copied => Ok(found),
-                None if is_copied => Err(ArrowError::SchemaError(format!("no column `{name}`"))),
-                Some(found) if identity == Some(&IdentityColumn::Signature) => {
-                    // The validity of a signature that was determined with keys that aren't known
-                    // here is kept.
-                    let stays = |row: usize| {
-                        !derived.value(row) || is_allowed(name, &found, made_cells, made, row)
-                    };
-                    let changes: BooleanArray =
-                        (0..derived.len()).map(|row| Some(!stays(row))).collect();
-                    zip(&changes, made_cells, &found)
-                }
-                Some(found) if !all => zip(&derived, made_cells, &found),
-                _ => Ok(made_cells.clone()),
-            }
-        };
     let names = schema.fields().iter().map(|field| field.name().as_str());
     let columns = names
         .zip(made.batch.columns())
         .enumerate()
-        .map(cells)
+        .map(|(place, (name, cells))| {
+            let found = column_of(stored, name, place, cells)?;
+            merged_column(name, found, cells, made, &derived)
+        })
         .collect::<Result<Vec<_>, _>>()?;
     RecordBatch::try_new(schema, columns)
+}
+
+/// Returns the column `name`: the stored cells `found` if they don't follow from blobs, and the
+/// recomputed `cells` in the `derived` rows otherwise.
+fn merged_column(
+    name: &str,
+    found: Option<ArrayRef>,
+    cells: &ArrayRef,
+    made: &Reprojected,
+    derived: &BooleanArray,
+) -> Result<ArrayRef, ArrowError> {
+    let identity = IdentityColumn::ALL
+        .iter()
+        .find(|column| column.name() == name);
+    let is_copied =
+        identity.is_some_and(|column| !column.is_derived() || *column == IdentityColumn::Blob);
+    let has_all = derived.true_count() == derived.len();
+    match found {
+        Some(found) if is_copied => Ok(found),
+        None if is_copied => Err(ArrowError::SchemaError(format!("no column `{name}`"))),
+        Some(found) if identity == Some(&IdentityColumn::Signature) => {
+            // The validity of a signature that was determined with keys that aren't known here is
+            // kept.
+            let stays =
+                |row: usize| !derived.value(row) || is_allowed(name, &found, cells, made, row);
+            let changes: BooleanArray = (0..derived.len()).map(|row| Some(!stays(row))).collect();
+            zip(&changes, cells, &found)
+        }
+        Some(found) if !has_all => zip(derived, cells, &found),
+        _ => Ok(cells.clone()),
+    }
 }

@@ -162,84 +162,118 @@ impl SegmentDiagnosis {
     /// Lists what will be repaired and what can't be.
     fn list(&self, segment: &OpenSegment, report: &mut RepairReport) {
         let is_repairable = self.is_repairable();
-        let file = || segment.name.to_string();
         for (number, group) in self.groups.iter().enumerate() {
-            if let Some((columns, cause)) = group
-                .undecodable
-                .as_ref()
-                .filter(|_| !can_be_written(group))
-            {
-                let columns = if columns.is_empty() {
-                    "its columns".to_owned()
-                } else {
-                    columns.join(", ")
-                };
-                report.unrepaired(Unrepaired {
-                    table: GRAINS,
-                    file: file(),
-                    row: Some(group.rows.start),
-                    rows: Some(length(&group.rows)),
-                    content_address: None,
-                    source_id: sources_of(segment, number).and_then(|sources| only_value(&sources)),
-                    reason: format!("{columns} of row group {number} can't be decoded: {cause}"),
-                    remedy: RESTORE_CELLS,
-                });
-            }
-            let sources = if group.failed.is_empty() {
-                None
-            } else {
-                sources_of(segment, number)
-            };
-            for failed in &group.failed {
-                report.unrepaired(Unrepaired {
-                    table: GRAINS,
-                    file: file(),
-                    row: Some(failed.row),
-                    rows: None,
-                    content_address: failed.content_address.clone(),
-                    source_id: sources
-                        .as_ref()
-                        .and_then(|sources| value(sources, failed.row - group.rows.start)),
-                    reason: failed.error.to_string(),
-                    remedy: RESTORE_BLOB,
-                });
-            }
+            list_undecodable(segment, number, group, report);
+            list_failed(segment, number, group, report);
             for (rows, columns) in damaged_cells(group) {
-                let (row, count) = (Some(rows.start), Some(length(&rows)));
-                if is_repairable {
-                    report.rows += length(&rows);
-                    columns.iter().for_each(|column| {
-                        *report.columns.entry(column.clone()).or_default() += length(&rows);
-                    });
-                    let what = "columns were computed from the blobs";
-                    report.repaired(Repaired {
-                        table: GRAINS,
-                        file: file(),
-                        row,
-                        rows: count,
-                        columns,
-                        what,
-                    });
-                } else {
-                    let reason = format!(
-                        "{} differ from the blobs, and other rows of the file can't be read",
-                        columns.join(", ")
-                    );
-                    report.unrepaired(Unrepaired {
-                        table: GRAINS,
-                        file: file(),
-                        row,
-                        rows: count,
-                        content_address: None,
-                        source_id: None,
-                        reason,
-                        remedy: RESTORE_CELLS,
-                    });
+                match is_repairable {
+                    true => list_repaired(segment, &rows, columns, report),
+                    false => list_unrepaired(segment, &rows, &columns, report),
                 }
             }
         }
         report.segments_rewritten += u64::from(is_repairable);
     }
+}
+
+/// Returns the entry of a problem with the rows of `segment` from `row` on.
+fn unrepaired(segment: &OpenSegment, row: u64, reason: String, remedy: &'static str) -> Unrepaired {
+    Unrepaired {
+        table: GRAINS,
+        file: segment.name.to_string(),
+        row: Some(row),
+        rows: None,
+        content_address: None,
+        source_id: None,
+        reason,
+        remedy,
+    }
+}
+
+/// Lists the columns of a row group that can't be decoded, if that prevents its repair.
+fn list_undecodable(
+    segment: &OpenSegment,
+    number: usize,
+    group: &RowGroupCheck,
+    report: &mut RepairReport,
+) {
+    let undecodable = group
+        .undecodable
+        .as_ref()
+        .filter(|_| !can_be_written(group));
+    let Some((columns, cause)) = undecodable else {
+        return;
+    };
+    let columns = match columns.is_empty() {
+        true => "its columns".to_owned(),
+        false => columns.join(", "),
+    };
+    let reason = format!("{columns} of row group {number} can't be decoded: {cause}");
+    report.unrepaired(Unrepaired {
+        rows: Some(length(&group.rows)),
+        source_id: sources_of(segment, number).and_then(|sources| only_value(&sources)),
+        ..unrepaired(segment, group.rows.start, reason, RESTORE_CELLS)
+    });
+}
+
+/// Lists the rows of a row group whose blob isn't the grain of their address.
+fn list_failed(
+    segment: &OpenSegment,
+    number: usize,
+    group: &RowGroupCheck,
+    report: &mut RepairReport,
+) {
+    if group.failed.is_empty() {
+        return;
+    }
+    let sources = sources_of(segment, number);
+    for failed in &group.failed {
+        report.unrepaired(Unrepaired {
+            content_address: failed.content_address.clone(),
+            source_id: sources
+                .as_ref()
+                .and_then(|sources| value(sources, failed.row - group.rows.start)),
+            ..unrepaired(segment, failed.row, failed.error.to_string(), RESTORE_BLOB)
+        });
+    }
+}
+
+/// Lists cells that will be recomputed.
+fn list_repaired(
+    segment: &OpenSegment,
+    rows: &Range<u64>,
+    columns: Vec<String>,
+    report: &mut RepairReport,
+) {
+    report.rows += length(rows);
+    for column in &columns {
+        *report.columns.entry(column.clone()).or_default() += length(rows);
+    }
+    report.repaired(Repaired {
+        table: GRAINS,
+        file: segment.name.to_string(),
+        row: Some(rows.start),
+        rows: Some(length(rows)),
+        columns,
+        what: "columns were computed from the blobs",
+    });
+}
+
+/// Lists damaged cells of a segment that can't be rewritten.
+fn list_unrepaired(
+    segment: &OpenSegment,
+    rows: &Range<u64>,
+    columns: &[String],
+    report: &mut RepairReport,
+) {
+    let reason = format!(
+        "{} differ from the blobs, and other rows of the file can't be read",
+        columns.join(", ")
+    );
+    report.unrepaired(Unrepaired {
+        rows: Some(length(rows)),
+        ..unrepaired(segment, rows.start, reason, RESTORE_CELLS)
+    });
 }
 
 /// Returns the cells of a row group that follow from blobs and are damaged.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use bytes::Bytes;
 use gristmill_schemas::columns::AuditRow;
 use object_store::path::Path;
 
@@ -17,6 +18,9 @@ use crate::lake::{AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_
 /// The remedy for a damaged certificate.
 const FROM_BACKUP: &str =
     "restore the file from a backup of the lake, or from the copy that `erase --certificate` wrote";
+
+/// How the problems of a certificate begin that the erasure itself reported.
+const SELF_REPORTED: &str = "it says itself";
 
 /// The remedy for lost tombstones.
 const REPAIR: &str = "gristmill repair";
@@ -102,64 +106,73 @@ impl RecordedErasure {
         tombstones: Option<&HashSet<Tombstone>>,
         check: &mut TablesCheck<'_>,
     ) -> Result<()> {
-        let mut found = BTreeMap::new();
-        for (ending, _) in FILES {
-            let path = self.path(ending);
-            let Some(bytes) = lake.location().read_small(&path).await? else {
-                // Earlier versions wrote no copy of the tombstones.
-                if ending != "tombstones" || self.digests.contains_key(ending) {
-                    check.found(
-                        self.problem(ending, "it is missing, and the audit log has the erasure"),
-                    );
-                }
-                continue;
-            };
-            if self
-                .digests
-                .get(ending)
-                .is_some_and(|expected| FileDigest::of(&bytes) != *expected)
-            {
-                check.found(self.problem(
-                    ending,
-                    "its bytes haven't the digest that the audit log has",
-                ));
-                continue;
-            }
-            found.insert(ending, bytes);
-        }
-        if let Some(certificate) = found.get("cose") {
-            let leaves = found.get("leaves").map(|leaves| &**leaves);
+        let files = self.sound_files(lake, check).await?;
+        if let Some(certificate) = files.get("cose") {
+            let leaves = files.get("leaves").map(|leaves| &**leaves);
             let verified = verify_certificate(certificate, None, leaves, &[]);
             // Remains that an erasure itself reports are no damage.
-            let wrong = |problem: &&String| !problem.starts_with("it says itself");
+            let wrong = |problem: &&String| !problem.starts_with(SELF_REPORTED);
             if let Some(cause) = verified.problems.iter().find(wrong) {
                 check.found(self.problem(if leaves.is_some() { "leaves" } else { "cose" }, cause));
             }
         }
-        let Some((bytes, tombstones)) = found.get("tombstones").zip(tombstones) else {
-            return Ok(());
-        };
-        match tombstones_from_bytes(bytes, &self.path("tombstones")) {
-            Err(error) => check.found(self.problem("tombstones", &error.to_string())),
-            Ok(copied) => {
-                let lost = copied
-                    .iter()
-                    .filter(|copied| !tombstones.contains(copied))
-                    .count();
-                if lost > 0 {
-                    let id = &self.id;
-                    let cause = format!(
-                        "{lost} tombstones of the erasure {id} are missing: its grains could come \
-                         back"
-                    );
-                    check.found(Problem {
-                        rows: Some(lost as u64),
-                        ..problem(ERASED, ERASED, &cause, REPAIR)
-                    });
-                }
-            }
+        if let Some((bytes, tombstones)) = files.get("tombstones").zip(tombstones) {
+            self.check_tombstones(bytes, tombstones, check);
         }
         Ok(())
+    }
+
+    /// Returns the files of the erasure, by their endings, that have the digests in the audit log.
+    async fn sound_files(
+        &self,
+        lake: &Lake,
+        check: &mut TablesCheck<'_>,
+    ) -> Result<BTreeMap<&'static str, Bytes>> {
+        let mut sound = BTreeMap::new();
+        for (ending, _) in FILES {
+            let expected = self.digests.get(ending);
+            match lake.location().read_small(&self.path(ending)).await? {
+                // Earlier versions wrote no copy of the tombstones.
+                None if ending == "tombstones" && expected.is_none() => {}
+                None => {
+                    let cause = "it is missing, and the audit log has the erasure";
+                    check.found(self.problem(ending, cause));
+                }
+                Some(bytes) if expected.is_some_and(|digest| FileDigest::of(&bytes) != *digest) => {
+                    let cause = "its bytes haven't the digest that the audit log has";
+                    check.found(self.problem(ending, cause));
+                }
+                Some(bytes) => _ = sound.insert(ending, bytes),
+            }
+        }
+        Ok(sound)
+    }
+
+    /// Checks that all tombstones of the copy in `bytes` are in the table.
+    fn check_tombstones(
+        &self,
+        bytes: &[u8],
+        tombstones: &HashSet<Tombstone>,
+        check: &mut TablesCheck<'_>,
+    ) {
+        let copied = match tombstones_from_bytes(bytes, &self.path("tombstones")) {
+            Ok(copied) => copied,
+            Err(error) => return check.found(self.problem("tombstones", &error.to_string())),
+        };
+        let lost = copied
+            .iter()
+            .filter(|copied| !tombstones.contains(copied))
+            .count();
+        if lost > 0 {
+            let id = &self.id;
+            let cause = format!(
+                "{lost} tombstones of the erasure {id} are missing: its grains could come back"
+            );
+            check.found(Problem {
+                rows: Some(lost as u64),
+                ..problem(ERASED, ERASED, &cause, REPAIR)
+            });
+        }
     }
 
     fn path(&self, ending: &str) -> Path {

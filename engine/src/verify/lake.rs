@@ -8,7 +8,7 @@ use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::GRAINS;
 
 use super::job_set::JobSet;
-use super::report::{Coverage, FindingTally, Findings, Problem, VerifyReport};
+use super::report::{Coverage, FindingTally, Findings, Problem, TableCoverage, VerifyReport};
 use super::row_group::OpenSegment;
 use super::scope::{Cursor, SegmentRange, VerifyScope, round};
 use super::tables::{TablesCheck, check_local_file, problem};
@@ -19,18 +19,18 @@ use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
 
-/// Checks the grains of `part` of `lake`. A segment that can't be read is a finding.
+/// Checks the grains of `scope` of `lake`. A segment that can't be read is a finding.
 ///
 /// # Errors
 /// [`EngineError::Interrupted`], and errors of reading the lake's log.
 pub async fn verify_lake(
     lake: &Lake,
-    part: VerifyScope,
+    scope: VerifyScope,
     options: &VerifyOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport> {
     let started = Instant::now();
-    let deadline = part.max_duration.map(|limit| started + limit);
+    let deadline = scope.max_duration.map(|limit| started + limit);
     let mut tables =
         TablesCheck::begin(lake.location(), deadline, options.problems, options.threads).await?;
     tables.run().await?;
@@ -44,35 +44,27 @@ pub async fn verify_lake(
     let lake_bytes = segments.iter().map(|segment| segment.file.size).sum();
     progress
         .total_bytes
-        .store(part.budget(lake_bytes).min(lake_bytes), Ordering::Relaxed);
-    let cursor = if part.rolls() {
-        Cursor::load(lake).await
-    } else {
-        None
+        .store(scope.budget(lake_bytes).min(lake_bytes), Ordering::Relaxed);
+    let cursor = match scope.rolls() {
+        true => Cursor::load(lake).await,
+        false => None,
     };
     let mut check = LakeCheck {
         lake,
-        part,
+        scope,
         options: Arc::new(options.clone()),
         progress,
         running: JobSet::new(options.threads),
         tally: FindingTally::new(options.problems),
         started,
-        budget: part.budget(lake_bytes),
-        coverage: Coverage {
-            tables,
-            certificates,
-            row_groups: 0,
-            complete: false,
-            file_bytes: 0,
-            lake_bytes,
-        },
+        budget: scope.budget(lake_bytes),
+        coverage: coverage(tables, certificates, lake_bytes),
         jobs: 0,
         vectors: vector_files(lake).await?,
     };
     check.tally.add(0, findings);
     let next = check.go(round(segments, cursor.as_ref())).await?;
-    if part.rolls() {
+    if scope.rolls() {
         // After a whole round, the next one begins where this one began.
         let start = cursor.unwrap_or(Cursor {
             segment: String::new(),
@@ -87,6 +79,18 @@ pub async fn verify_lake(
     Ok(check.tally.finish(started.elapsed()))
 }
 
+/// Returns the coverage of a check whose row groups haven't been checked yet.
+fn coverage(tables: Vec<TableCoverage>, certificates: u64, lake_bytes: u64) -> Coverage {
+    Coverage {
+        tables,
+        certificates,
+        row_groups: 0,
+        complete: false,
+        file_bytes: 0,
+        lake_bytes,
+    }
+}
+
 /// Checks the tables of a lake that can't be opened because of `cause`, which is reported as a
 /// problem if nothing else is.
 ///
@@ -94,12 +98,12 @@ pub async fn verify_lake(
 /// As [`verify_lake`].
 pub async fn verify_unopened(
     location: &LakeLocation,
-    part: VerifyScope,
+    scope: VerifyScope,
     options: &VerifyOptions,
     cause: &EngineError,
 ) -> Result<VerifyReport> {
     let started = Instant::now();
-    let deadline = part.max_duration.map(|limit| started + limit);
+    let deadline = scope.max_duration.map(|limit| started + limit);
     let mut check =
         TablesCheck::begin(location, deadline, options.problems, options.threads).await?;
     check.run().await?;
@@ -113,22 +117,14 @@ pub async fn verify_unopened(
     } = check;
     let mut tally = FindingTally::new(options.problems);
     tally.add(0, findings);
-    let coverage = Coverage {
-        tables,
-        certificates: 0,
-        row_groups: 0,
-        complete: false,
-        file_bytes: 0,
-        lake_bytes: 0,
-    };
-    tally.report().coverage = Some(coverage);
+    tally.report().coverage = Some(coverage(tables, 0, 0));
     Ok(tally.finish(started.elapsed()))
 }
 
 /// A running check.
 struct LakeCheck<'l> {
     lake: &'l Lake,
-    part: VerifyScope,
+    scope: VerifyScope,
     options: Arc<VerifyOptions>,
     progress: Arc<WorkProgress>,
     running: JobSet<(u64, Findings)>,
@@ -185,7 +181,7 @@ impl LakeCheck<'_> {
                 return Ok(None);
             }
         };
-        if visit.from == 0 && self.part.has(&segment.id, 0) {
+        if visit.from == 0 && self.scope.has(&segment.id, 0) {
             self.digest(visit).await?;
             self.check_sidecars(segment).await?;
         }
@@ -195,7 +191,7 @@ impl LakeCheck<'_> {
             if self.is_over() {
                 return Ok(at(row_group));
             }
-            if self.part.has(&segment.id, row_group) {
+            if self.scope.has(&segment.id, row_group) {
                 self.begin(opened.clone(), row_group).await?;
             }
         }
@@ -204,7 +200,7 @@ impl LakeCheck<'_> {
 
     fn is_over(&self) -> bool {
         let late = self
-            .part
+            .scope
             .max_duration
             .is_some_and(|limit| self.started.elapsed() >= limit);
         late || self.budget == 0 || self.progress.is_stopped()

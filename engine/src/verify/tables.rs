@@ -25,6 +25,12 @@ use crate::lake::{
 /// Bytes that are read at a time to digest a file.
 const READ_BYTES: usize = 1 << 20;
 
+/// The commits of a log by their versions.
+type Found = BTreeMap<u64, (FileDigest, Path)>;
+
+/// The expected digests of commits by their versions, with the name of what contains them.
+type Known = BTreeMap<u64, (FileDigest, String)>;
+
 /// A running verification of tables.
 pub(super) struct TablesCheck<'l> {
     location: &'l LakeLocation,
@@ -178,14 +184,30 @@ impl<'l> TablesCheck<'l> {
     /// Checks the entries of a log. Returns the number of commits.
     async fn log(&mut self, name: &'static str, head: Option<&TableHead>) -> Result<u64> {
         let files = LogFile::list(self.location, name).await?;
-        let mut known: BTreeMap<u64, (FileDigest, String)> = BTreeMap::new();
+        let (found, mut known) = self.entries(name, &files).await?;
         if let Some(head) = head {
             let of_heads =
                 |(version, digest): (&u64, &FileDigest)| (*version, (*digest, HEADS.to_owned()));
             known.extend(head.entries.iter().map(of_heads));
         }
+        for (version, (digest, path)) in &found {
+            if let Some((_, witness)) = known
+                .get(version)
+                .filter(|(expected, _)| expected != digest)
+            {
+                let cause = format!("it differs from its digest in {witness}: one was changed");
+                self.found(problem(name, path.as_ref(), &cause, ACCEPT));
+            }
+        }
+        self.checkpoint(name, head, &files).await?;
+        Ok(found.len() as u64)
+    }
+
+    /// Reads the commits of a log, and checks that none is missing. Returns their digests, and the
+    /// digests of commits that later commits contain, each with the name of the first witness.
+    async fn entries(&mut self, name: &'static str, files: &[LogFile]) -> Result<(Found, Known)> {
+        let (mut found, mut known) = (Found::new(), Known::new());
         let mut previous: Option<u64> = None;
-        let mut found: BTreeMap<u64, (FileDigest, Path)> = BTreeMap::new();
         for file in files.iter().filter(|file| !file.is_checkpoint) {
             if let Some(previous) = previous.filter(|previous| previous + 1 != file.version) {
                 let cause = format!(
@@ -202,11 +224,9 @@ impl<'l> TablesCheck<'l> {
             found.insert(file.version, (FileDigest::of(&bytes), file.path.clone()));
             match sealed_by(&bytes) {
                 Ok(sealed) => {
-                    let of_entry = |(version, digest)| {
-                        (version, (digest, format!("version {}", file.version)))
-                    };
-                    for (version, seal) in sealed.into_iter().map(of_entry) {
-                        known.entry(version).or_insert(seal);
+                    for (version, digest) in sealed {
+                        let witness = || (digest, format!("version {}", file.version));
+                        known.entry(version).or_insert_with(witness);
                     }
                 }
                 Err(error) => self.found(problem(
@@ -217,19 +237,7 @@ impl<'l> TablesCheck<'l> {
                 )),
             }
         }
-        for (version, (digest, path)) in &found {
-            if let Some((_, witness)) = known
-                .get(version)
-                .filter(|(expected, _)| expected != digest)
-            {
-                let cause = format!(
-                    "its content isn't what {witness} says of it: one of the two was changed"
-                );
-                self.found(problem(name, path.as_ref(), &cause, ACCEPT));
-            }
-        }
-        self.checkpoint(name, head, &files).await?;
-        Ok(found.len() as u64)
+        Ok((found, known))
     }
 
     async fn checkpoint(
