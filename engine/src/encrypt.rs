@@ -17,10 +17,10 @@ use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
-use crate::index::{IndexBuilder, IndexKinds};
+use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
 use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
 use crate::lake::{Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, is_sealed_file};
-use crate::segment::{ROW_GROUP_ROWS, SegmentId, SegmentWriter, WrittenSegment, grains_properties};
+use crate::segment::{ROW_GROUP_ROWS, SegmentId, WrittenSegment};
 
 /// Result of sealing.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -238,24 +238,13 @@ fn seal(
 ) -> Result<WrittenSegment> {
     let sealed = sealed_rows(file, groups, keys)?;
     let id = SegmentId::new_sealed(true);
-    let fault = "can't write";
-    let data = location.scratch_file()?;
-    let sink = SegmentWriter::create(&data, grains_schema(), grains_properties())
-        .file(fault, id.as_str())?;
-    let builder = IndexBuilder::new(IndexKinds::NONE);
+    let index = IndexBuilder::new(IndexKinds::NONE);
+    let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
     for (number, first) in (0..sealed.num_rows()).step_by(ROW_GROUP_ROWS).enumerate() {
-        let group = sealed.slice(first, ROW_GROUP_ROWS.min(sealed.num_rows() - first));
-        builder.add(number, &group)?;
-        sink.write_row_group(number, &[group])
-            .file(fault, id.as_str())?;
+        let rows = ROW_GROUP_ROWS.min(sealed.num_rows() - first);
+        segment.write_row_group(number, sealed.slice(first, rows))?;
     }
-    let file = sink.finish().file(fault, id.as_str())?;
-    Ok(WrittenSegment {
-        id,
-        data,
-        file,
-        sidecars: builder.finish(),
-    })
+    segment.finish()
 }
 
 /// Reads the rows of some row groups, opens them if they are sealed, and seals them with current

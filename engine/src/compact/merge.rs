@@ -11,13 +11,11 @@ use gristmill_schemas::columns::{IdentityColumn, RowKeys, grains_schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
 use crate::error::{BoxError, Context, EngineError, Result};
-use crate::index::{IndexBuilder, IndexKinds};
+use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::progress::WorkProgress;
-use crate::segment::{
-    ROW_GROUP_ROWS, SegmentId, SegmentReader, SegmentWriter, WrittenSegment, grains_properties,
-};
+use crate::segment::{ROW_GROUP_ROWS, SegmentId, SegmentReader, WrittenSegment};
 
 /// Rows of an input's batch.
 const BATCH_ROWS: usize = 2_048;
@@ -159,23 +157,14 @@ impl SegmentMerge {
     /// Writes the next `rows` rows to a new segment, encoding on several threads.
     pub(super) fn write(&mut self, location: &LakeLocation, rows: u64) -> Result<WrittenSegment> {
         let id = SegmentId::new_sealed(self.sealed);
-        let data = location.scratch_file()?;
-        let fault = |error: BoxError| -> Result<()> {
-            Err(error).file("can't write the segment", id.as_str())
-        };
-        let file = SegmentWriter::create(&data, grains_schema(), grains_properties())
-            .file("can't write the segment", id.as_str())?;
-        let indexes = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
+        let index = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
+        let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
         let threads = self.threads;
         std::thread::scope(|scope| -> Result<()> {
             // A channel without capacity: a row group waits in the merge until a thread is free.
             let (sender, receiver) = crossbeam_channel::bounded::<(usize, Vec<RecordBatch>)>(0);
-            let encode = |(number, batches): (usize, Vec<RecordBatch>)| -> Result<(), BoxError> {
-                // One part for each row group: an erasure reuses the full text of whole row groups.
-                let mut part = indexes.part()?;
-                batches.iter().try_for_each(|batch| part.add(batch))?;
-                indexes.put(number, part)?;
-                Ok(file.write_row_group(number, &batches)?)
+            let encode = |(number, batches): (usize, Vec<RecordBatch>)| {
+                encode_row_group(&segment, number, &batches)
             };
             let encoder = || {
                 let receiver = receiver.clone();
@@ -189,20 +178,14 @@ impl SegmentMerge {
             });
             drop(sender);
             for encoder in encoders {
-                let encoded = encoder
+                encoder
                     .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                encoded.or_else(fault)?;
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    .file("can't write the segment", segment.id().as_str())?;
             }
             merged
         })?;
-        let file = file.finish().file("can't write the segment", id.as_str())?;
-        Ok(WrittenSegment {
-            id,
-            data,
-            file,
-            sidecars: indexes.finish(),
-        })
+        segment.finish()
     }
 
     /// Passes the next `rows` rows to `take` as row groups, until that returns false.
@@ -289,6 +272,19 @@ impl SegmentMerge {
         self.held = kept;
         self.heads = heads.into();
     }
+}
+
+/// Encodes and indexes `batches` as row group `number`. Each row group is one part of the index: an
+/// erasure reuses the full text of whole row groups.
+fn encode_row_group(
+    segment: &SegmentBuilder,
+    number: usize,
+    batches: &[RecordBatch],
+) -> Result<(), BoxError> {
+    let mut part = segment.index.part()?;
+    batches.iter().try_for_each(|batch| part.add(batch))?;
+    segment.index.put(number, part)?;
+    Ok(segment.file.write_row_group(number, batches)?)
 }
 
 fn blob_length(batch: &RecordBatch, row: usize) -> usize {

@@ -12,14 +12,13 @@ use arrow::compute::filter_record_batch;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
 use rayon::prelude::*;
-use tempfile::NamedTempFile;
 
 use super::row_findings::{RowFindings, RowScanner, ScanMode, ScannedColumns};
 use crate::error::{Context, Result, required};
 use crate::index::fulltext::{SegmentTextIndex, TextPiece};
-use crate::index::{IndexBuilder, IndexKinds, IndexPart, RowObserver};
+use crate::index::{IndexBuilder, IndexKinds, IndexPart, RowObserver, SegmentBuilder};
 use crate::lake::{LakeFile, LakeLocation};
-use crate::segment::{CopySource, SegmentId, SegmentWriter, WrittenSegment, grains_properties};
+use crate::segment::{CopySource, SegmentId, WrittenSegment};
 
 /// A row group of the old file that keeps some of its rows.
 struct RowGroupPart {
@@ -36,10 +35,7 @@ struct RowGroupPart {
 
 /// A segment of which all row groups were rewritten; the file isn't finished yet.
 pub(super) struct RewrittenSegment {
-    id: SegmentId,
-    data: NamedTempFile,
-    sink: SegmentWriter,
-    builder: IndexBuilder,
+    segment: SegmentBuilder,
     /// Bytes of row groups that were copied unchanged.
     pub(super) copied: u64,
     /// Findings in its rows, if there was a scanner.
@@ -49,25 +45,12 @@ pub(super) struct RewrittenSegment {
 impl RewrittenSegment {
     /// Returns the name of its file.
     pub(super) fn file_name(&self) -> String {
-        self.id.file_name()
+        self.segment.id().file_name()
     }
 
     /// Finishes the file and builds the sidecars, on all threads of the current pool.
     pub(super) fn finish(self) -> Result<WrittenSegment> {
-        let RewrittenSegment {
-            id,
-            data,
-            sink,
-            builder,
-            ..
-        } = self;
-        let file = sink.finish().file("can't write", id.as_str())?;
-        Ok(WrittenSegment {
-            id,
-            data,
-            file,
-            sidecars: builder.finish(),
-        })
+        self.segment.finish()
     }
 }
 
@@ -87,17 +70,12 @@ pub(super) fn rewrite_without(
         return Ok(None);
     }
     let id = SegmentId::new_sealed(file.is_sealed());
-    let data = location.scratch_file()?;
-    let sink = SegmentWriter::create(&data, file.schema(), grains_properties())
-        .file("can't write", id.as_str())?;
     let kinds = IndexKinds::ALL.of_segment(&id);
     let rewrite = Rewrite {
-        id: &id,
         file,
         source: file.copy_source()?,
-        sink: &sink,
+        segment: SegmentBuilder::create(location, id, file.schema(), IndexBuilder::new(kinds))?,
         kinds,
-        builder: IndexBuilder::new(kinds),
         text,
         erased,
         scanner: scanner.filter(|_| !file.is_sealed()),
@@ -111,13 +89,9 @@ pub(super) fn rewrite_without(
     let findings = rewrite
         .scanner
         .map(|_| findings.into_iter().map(|(_, found)| found).collect());
-    let (builder, copied) = (rewrite.builder, rewrite.copied.into_inner());
     Ok(Some(RewrittenSegment {
-        id,
-        data,
-        sink,
-        builder,
-        copied,
+        segment: rewrite.segment,
+        copied: rewrite.copied.into_inner(),
         findings,
     }))
 }
@@ -147,12 +121,10 @@ fn remaining_groups(file: &LakeFile, erased: &[u32]) -> Vec<RowGroupPart> {
 
 /// What the threads that rewrite row groups share.
 struct Rewrite<'a> {
-    id: &'a SegmentId,
     file: &'a LakeFile,
     source: CopySource,
-    sink: &'a SegmentWriter,
+    segment: SegmentBuilder,
     kinds: IndexKinds,
-    builder: IndexBuilder,
     text: Option<&'a Arc<SegmentTextIndex>>,
     erased: &'a [u32],
     scanner: Option<&'a RowScanner>,
@@ -162,9 +134,10 @@ struct Rewrite<'a> {
 impl Rewrite<'_> {
     /// Writes `group` as the row group `number` of the new file, and indexes its rows.
     fn row_group(&self, number: usize, group: &RowGroupPart) -> Result<(usize, RowFindings)> {
-        let mut index = self
-            .builder
-            .part_reusing(self.text, group.first, group.rows as u32)?;
+        let mut index =
+            self.segment
+                .index
+                .part_reusing(self.text, group.first, group.rows as u32)?;
         let mut rows = KeptRows {
             index: &mut index,
             scanner: self.scanner,
@@ -175,26 +148,28 @@ impl Rewrite<'_> {
         if erased.is_empty() {
             self.index_unchanged(group, &mut rows)?;
             let findings = rows.findings;
-            self.sink
+            self.segment
+                .file
                 .copy_row_group(number, &self.source, group.number)
-                .file("can't write", self.id.as_str())?;
-            self.builder.put(number, index)?;
+                .file("can't write", self.segment.id().as_str())?;
+            self.segment.index.put(number, index)?;
             return Ok((number, findings));
         }
-        let fault = self.id.as_str();
+        let fault = self.segment.id().as_str();
         let at: Vec<u32> = erased.iter().map(|row| row - group.first).collect();
         let blob = IdentityColumn::Blob.name();
-        let written = self
-            .sink
-            .row_group_without(number, &self.source, group.number, &at, blob);
+        let written =
+            self.segment
+                .file
+                .row_group_without(number, &self.source, group.number, &at, blob);
         let mut written = written.file("can't write", fault)?;
         group.filter(self.file, erased, &mut rows, |kept| {
             written.write(kept).file("can't write", fault)
         })?;
         let findings = rows.findings;
         let (ended, indexed) = rayon::join(
-            || self.sink.close_row_group(written),
-            || self.builder.put(number, index),
+            || self.segment.file.close_row_group(written),
+            || self.segment.index.put(number, index),
         );
         ended.file("can't write", fault)?;
         indexed?;
@@ -206,7 +181,7 @@ impl Rewrite<'_> {
         self.copied.fetch_add(group.stored, Ordering::Relaxed);
         let columns = self.kinds.columns();
         for batch in self.file.stored_row_group(group.number, Some(&columns))? {
-            rows.add(&batch.file("can't read", self.id.as_str())?)?;
+            rows.add(&batch.file("can't read", self.segment.id().as_str())?)?;
         }
         Ok(())
     }

@@ -13,10 +13,10 @@ use super::RepairOptions;
 use super::cells::with_proven_addresses;
 use super::rows::SegmentDiagnosis;
 use crate::error::{Context, Result};
-use crate::index::{IndexBuilder, IndexKinds};
+use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
 use crate::lake::LakeLocation;
 use crate::reproject::{Reprojected, Reprojector, RowState};
-use crate::segment::{SegmentId, SegmentWriter, WrittenSegment, grains_properties};
+use crate::segment::{SegmentId, WrittenSegment};
 use crate::verify::compare::{column_of, is_allowed};
 use crate::verify::row_group::OpenSegment;
 
@@ -38,28 +38,15 @@ impl SegmentRewrite<'_> {
     /// [`EngineError::File`](crate::error::EngineError::File) if the rows can't be read or written.
     pub(super) fn write(&self, location: &LakeLocation) -> Result<WrittenSegment> {
         let id = SegmentId::new_sealed(self.segment.keys.is_some());
-        let data = location.scratch_file()?;
-        let sink = SegmentWriter::create(&data, grains_schema(), grains_properties())
-            .file("can't write", id.as_str())?;
-        let builder = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
+        let index = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
+        let new = SegmentBuilder::create(location, id, grains_schema(), index)?;
         for number in 0..self.diagnosis.groups.len() {
-            self.write_group(number, &sink, &builder)?;
+            self.write_row_group(number, &new)?;
         }
-        let file = sink.finish().file("can't write", id.as_str())?;
-        Ok(WrittenSegment {
-            id,
-            data,
-            file,
-            sidecars: builder.finish(),
-        })
+        new.finish()
     }
 
-    fn write_group(
-        &self,
-        number: usize,
-        sink: &SegmentWriter,
-        builder: &IndexBuilder,
-    ) -> Result<()> {
+    fn write_row_group(&self, number: usize, new: &SegmentBuilder) -> Result<()> {
         let name = &self.segment.name;
         let reader = &self.segment.reader;
         let columns = self.decodable_columns(number);
@@ -70,8 +57,8 @@ impl SegmentRewrite<'_> {
             .filter(|_| self.has_damaged_addresses(number));
         let mut reprojector =
             Reprojector::new(self.options.proof_options(), self.segment.keys.as_deref());
-        let mut group = sink.row_group(number);
-        let mut part = builder.part()?;
+        let mut group = new.file.row_group(number);
+        let mut part = new.index.part()?;
         let mut first = self.segment.rows_of(number).start;
         let batches = reader
             .read(number..number + 1, Some(&columns), BATCH_ROWS)
@@ -87,8 +74,8 @@ impl SegmentRewrite<'_> {
             part.add(&rows)?;
             first += rows.num_rows() as u64;
         }
-        sink.close_row_group(group).file("can't write", name)?;
-        builder.put(number, part)?;
+        new.file.close_row_group(group).file("can't write", name)?;
+        new.index.put(number, part)?;
         reader.release(number);
         Ok(())
     }
