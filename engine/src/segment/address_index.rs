@@ -66,14 +66,8 @@ impl AddressIndex {
         let directory = directory_of(addresses(), bits);
         let mut out = vec![0; length(count, bits)];
         let (content, checksum) = out.split_at_mut(length(count, bits) - CHECKSUM);
-        let (head, rest) = content.split_at_mut(HEADER);
-        head[..8].copy_from_slice(MAGIC);
-        head[8..16].copy_from_slice(&(count as u64).to_le_bytes());
-        head[16..20].copy_from_slice(&bits.to_le_bytes());
-        let (written, rest) = rest.split_at_mut(4 * directory.len());
-        for (cell, first) in written.as_chunks_mut::<4>().0.iter_mut().zip(&directory) {
-            *cell = first.to_le_bytes();
-        }
+        let (head, rest) = content.split_at_mut(HEADER + 4 * directory.len());
+        write_head(head, count, bits, &directory);
         let (prefixes, rest) = rest.split_at_mut(8 * count);
         let (tails, rows) = rest.split_at_mut(TAIL * count);
         let mut entries = Entries {
@@ -202,6 +196,17 @@ impl AddressIndex {
                     .is_some_and(|tail| tail.starts_with(&address.as_bytes()[8..]))
             })
             .and_then(|place| read_u32(&self.bytes, rows + 4 * place))
+    }
+}
+
+/// Writes the header and the directory of an index to `head`.
+fn write_head(head: &mut [u8], count: usize, bits: u32, directory: &[u32]) {
+    let (header, cells) = head.split_at_mut(HEADER);
+    header[..8].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&(count as u64).to_le_bytes());
+    header[16..20].copy_from_slice(&bits.to_le_bytes());
+    for (cell, first) in cells.as_chunks_mut::<4>().0.iter_mut().zip(directory) {
+        *cell = first.to_le_bytes();
     }
 }
 

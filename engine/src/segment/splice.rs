@@ -127,42 +127,25 @@ impl CopySource {
         gone: &[u32],
         properties: &WriterPropertiesPtr,
     ) -> Result<Option<SplicedChunk>> {
-        let Some(group) = self.metadata.row_groups().get(number) else {
+        let Some((leaf, locations)) = self.spliceable_leaf(number, name, properties) else {
             return Ok(None);
         };
-        let named = |column: &ColumnChunkMetaData| column.column_path().string() == name;
-        let Some(leaf) = group.columns().iter().position(named) else {
-            return Ok(None);
-        };
-        let column = group.column(leaf);
-        let index = self
-            .metadata
-            .offset_index()
-            .and_then(|index| index.get(number)?.get(leaf));
-        let shall_have_filter = properties
-            .bloom_filter_properties(column.column_path())
-            .is_some();
-        let Some(index) = index.filter(|_| has_self_contained_pages(column) && !shall_have_filter)
-        else {
-            return Ok(None);
-        };
-        let rows = group.num_rows().max(0) as usize;
-        let pages = StoredPage::all(index.page_locations(), rows, gone);
+        let group = self.metadata.row_group(number);
+        let (column, rows) = (group.column(leaf), group.num_rows().max(0) as usize);
+        let pages = StoredPage::all(locations, rows, gone);
         if !pages.iter().any(StoredPage::stays)
             || !pages.iter().all(|page| page.stored(&self.bytes).is_some())
         {
             return Ok(None);
         }
         let reader = Arc::new(self.bytes.clone());
-        let reader =
-            SerializedPageReader::new(reader, column, rows, Some(index.page_locations().clone()))?;
+        let reader = SerializedPageReader::new(reader, column, rows, Some(locations.to_vec()))?;
         let values = get_column_reader(column.column_descr_ptr(), Box::new(reader));
         let ColumnReader::ByteArrayColumnReader(mut values) = values else {
             return Ok(None);
         };
-        let stored = column.compressed_size().max(0) as usize;
-        let mut splice = ChunkBuilder {
-            bytes: Vec::with_capacity(stored),
+        let mut chunk = ChunkBuilder {
+            bytes: Vec::with_capacity(column.compressed_size().max(0) as usize),
             ..ChunkBuilder::default()
         };
         for run in pages.chunk_by(|left, right| left.stays() == right.stays()) {
@@ -172,33 +155,63 @@ impl CopySource {
                     let Some((bytes, header)) = page.stored(&self.bytes) else {
                         return Ok(None);
                     };
-                    splice.copy(&bytes, header, page.rows);
+                    chunk.copy(&bytes, header, page.rows);
                 }
-                continue;
-            }
-            let mut sink = TrackedWrite::new(Vec::new());
-            let writer = Box::new(SerializedPageWriter::new(&mut sink));
-            let close = match get_column_writer(
-                column.column_descr_ptr(),
-                Arc::clone(properties),
-                writer,
-            ) {
-                ColumnWriter::ByteArrayColumnWriter(mut writer) => {
-                    for page in run {
-                        writer.write_batch(&page.kept(&mut values)?, None, None)?;
-                    }
-                    writer.close()?
-                }
-                _ => return Ok(None),
-            };
-            if close.metadata.compression_codec() != column.compression_codec()
-                || !has_self_contained_pages(&close.metadata)
-            {
+            } else if let Some((bytes, close)) = encode(run, &mut values, column, properties)? {
+                chunk.append(&bytes, &close)?;
+            } else {
                 return Ok(None);
             }
-            splice.append(&sink.into_inner()?, &close)?;
         }
-        splice.close(leaf, column).map(Some)
+        chunk.close(leaf, column).map(Some)
+    }
+
+    /// Returns the index of the column `name` among the leaves of row group `number`, and its
+    /// pages, if these can be combined with pages that are encoded with `properties`.
+    fn spliceable_leaf(
+        &self,
+        number: usize,
+        name: &str,
+        properties: &WriterPropertiesPtr,
+    ) -> Option<(usize, &[PageLocation])> {
+        let group = self.metadata.row_groups().get(number)?;
+        let is_named = |column: &ColumnChunkMetaData| column.column_path().string() == name;
+        let leaf = group.columns().iter().position(is_named)?;
+        let column = group.column(leaf);
+        let needs_filter = properties
+            .bloom_filter_properties(column.column_path())
+            .is_some();
+        if needs_filter || !has_self_contained_pages(column) {
+            return None;
+        }
+        let index = self.metadata.offset_index()?.get(number)?.get(leaf)?;
+        Some((leaf, index.page_locations()))
+    }
+}
+
+/// Encodes the remaining rows of `pages`, at whose first row `values` is positioned, as pages of
+/// their own. Returns `None` if they can't be combined with pages of `column`.
+fn encode(
+    pages: &[StoredPage<'_>],
+    values: &mut ColumnReaderImpl<ByteArrayType>,
+    column: &ColumnChunkMetaData,
+    properties: &WriterPropertiesPtr,
+) -> Result<Option<(Vec<u8>, ColumnCloseResult)>> {
+    let mut sink = TrackedWrite::new(Vec::new());
+    let writer = Box::new(SerializedPageWriter::new(&mut sink));
+    let writer = get_column_writer(column.column_descr_ptr(), Arc::clone(properties), writer);
+    let ColumnWriter::ByteArrayColumnWriter(mut writer) = writer else {
+        return Ok(None);
+    };
+    for page in pages {
+        writer.write_batch(&page.kept(values)?, None, None)?;
+    }
+    let close = writer.close()?;
+    let fits = close.metadata.compression_codec() == column.compression_codec()
+        && has_self_contained_pages(&close.metadata);
+    match fits {
+        true => Ok(Some((sink.into_inner()?, close))),
+        false => Ok(None),
     }
 }
 
