@@ -13,8 +13,8 @@ pub enum EngineError {
     NoLake(String),
     /// A new lake was to be created where something else is.
     #[error(
-        "`{uri}` isn't a lake and isn't empty (it holds {holds}): name a new or an empty folder \
-         with --lake; nothing was made there"
+        "`{uri}` isn't a lake and isn't empty (it contains {holds}): name a new or an empty folder \
+         with --lake; nothing was created there"
     )]
     NotALake {
         /// The location.
@@ -35,7 +35,7 @@ pub enum EngineError {
     /// A table of the lake is missing.
     #[error(
         "the lake at `{uri}` has lost its table `{table}`: restore the folder from a backup; \
-         without it, grains that were erased or superseded would be taken for new"
+         without it, erased or superseded grains would be ingested again as new"
     )]
     TableLost {
         /// The location of the lake.
@@ -46,8 +46,8 @@ pub enum EngineError {
     /// A requested earlier version of a table can't be read.
     #[error(
         "the log of the table `{table}` has no version {version}: it was never written, or an \
-         erasure or the cleaning of the log took it away; the newest version can be read, and a \
-         scan without --since looks at all of it"
+         erasure or a clean-up of the log removed it; the newest version can be read, and a scan \
+         without --since reads all of it"
     )]
     NoVersion {
         /// The name of the table.
@@ -115,8 +115,8 @@ pub enum EngineError {
     },
     /// The vectors of the lake can't be searched.
     #[error(
-        "no vectors to search: {0}; `gristmill reindex --embed` makes them, or `--vectors FILE` \
-         takes them in"
+        "no vectors to search: {0}; `gristmill reindex --embed` computes them, or `--vectors FILE` \
+         imports them"
     )]
     Vectors(String),
     /// Input was refused, and the caller asked to stop in that case.
@@ -144,7 +144,7 @@ pub enum EngineError {
     #[error("{0}")]
     NotAbsent(String),
     /// The reader of the output has closed it.
-    #[error("nobody reads the output any more")]
+    #[error("the output was closed by its reader")]
     OutputClosed,
     /// The user asked to stop.
     #[error("interrupted; the lake is as it was at the last commit")]

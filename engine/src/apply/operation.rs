@@ -120,7 +120,8 @@ impl OperationRequest {
             "retract" => Operation::Retract(address(object)?),
             other => {
                 let message = format!(
-                    "`{other}` is no operation; put, supersede, contradict, verify and retract are"
+                    "`{other}` isn't an operation: use put, supersede, contradict, verify or \
+                     retract"
                 );
                 return Err(schema(message));
             }
@@ -183,7 +184,7 @@ fn delivered<'a>(
             hex::decode(digits).map_err(|error| schema(format!("`blob_hex`: {error}")))
         }
         (None, Some(grain)) => Ok(encode_json(&complete(grain)?, options(object)?)?.blob),
-        _ => Err(schema("exactly one of `grain` and `blob_hex` is needed")),
+        _ => Err(schema("exactly one of `grain` and `blob_hex` is required")),
     }
 }
 
@@ -232,7 +233,7 @@ fn options(object: &Object<'_>) -> Result<EncodeOptions, GrainError> {
         Some("cbor") => Encoding::Cbor,
         Some(other) => {
             return Err(schema(format!(
-                "`{other}` is no encoding; msgpack and cbor are"
+                "`{other}` isn't an encoding: use msgpack or cbor"
             )));
         }
     };

@@ -88,7 +88,7 @@ impl Lake {
         };
         if entries.is_empty() && self.segments()?.iter().any(is_older) {
             problems.push(
-                "the log has no entry and is younger than grains of the lake: it was made anew"
+                "the log has no entry and is younger than grains of the lake: it was recreated"
                     .to_owned(),
             );
         }
@@ -139,12 +139,12 @@ impl RecordedVersion {
         let (name, found, expected) = (table.name(), table.version(), self.version);
         Ok(if found < expected {
             Some(format!(
-                "the log of `{name}` ends at version {found}, the audit log has seen version \
+                "the log of `{name}` ends at version {found}, the audit log recorded version \
                  {expected}"
             ))
         } else if found == expected && digest_of_files(&table.files()?) != self.files {
             Some(format!(
-                "the log of `{name}` names other files than the audit log has seen"
+                "the log of `{name}` lists other files than the audit log recorded"
             ))
         } else {
             None
@@ -196,7 +196,7 @@ impl AuditVerdict {
         for (expected, entry) in (0..).zip(entries) {
             let problem = if entry.sequence != expected {
                 Some(format!(
-                    "entry {expected} is missing or there twice; {} follows",
+                    "entry {expected} is missing or duplicated; {} follows",
                     entry.sequence
                 ))
             } else if entry.hash != entry.computed_hash() {

@@ -72,7 +72,7 @@ impl Encryption {
                 ..Encryption::default()
             }),
             false => Err(EngineError::Key(format!(
-                "the lake is encrypted as `{}`; `{FORMAT}` is known",
+                "the lake is encrypted in the format `{}`; this program reads `{FORMAT}`",
                 marker.format
             ))),
         }
@@ -110,7 +110,7 @@ impl Lake {
         {
             return Err(self.foreign_keyring(
                 &name,
-                "has none of the keys of people that the lake is sealed with",
+                "has none of the personal keys with which the lake is encrypted",
             ));
         }
         self.encryption.keys = Some(Arc::new(keys));

@@ -157,7 +157,7 @@ impl Heads {
             serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
         if heads.format != FORMAT {
             return Err(damaged(format!(
-                "its form is `{}`, and `{FORMAT}` is known",
+                "its format is `{}`, but this program reads `{FORMAT}`",
                 heads.format
             )));
         }

@@ -116,8 +116,8 @@ pub(super) async fn check_encryption(location: &LakeLocation, heads: &Heads) -> 
     Err(EngineError::Damaged {
         what: format!("`{}/{ENCRYPTION}`", location.name()),
         cause: cause.to_owned(),
-        remedy: "restore the file from a backup of the lake: without it sealed rows can't be \
-                 opened",
+        remedy: "restore the file from a backup of the lake: without it encrypted rows can't be \
+                 read",
     })
 }
 

@@ -110,7 +110,7 @@ impl Table {
         {
             return Err(EngineError::Damaged {
                 what: format!("`{path}`"),
-                cause: "its bytes haven't the digest that its log says".to_owned(),
+                cause: "its bytes don't have the digest in its log".to_owned(),
                 remedy: REMEDY_OF_FILES,
             });
         }

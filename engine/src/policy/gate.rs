@@ -305,8 +305,8 @@ impl Gate<'_> {
             }
             PolicyMode::SoftLocked if matches!(act, Act::Supersede(_)) => Err(denied(
                 policy,
-                "the superseding grain must say why in `supersession_justification`; a reason that \
-                 is given beside the bytes of a grain, or beside `supersession_auth`, isn't part \
+                "the superseding grain must contain a `supersession_justification`; a reason that \
+                 is given next to the bytes of a grain, or next to `supersession_auth`, isn't part \
                  of it",
             )),
             PolicyMode::SoftLocked => {
@@ -434,7 +434,7 @@ fn delegated(policy: &Policy, requester: &Requester) -> Result<(), GrainError> {
         true => Ok(()),
         false => Err(denied(
             policy,
-            "it must be signed by one of the authorized DIDs, and isn't",
+            "it isn't signed by one of the authorized DIDs",
         )),
     }
 }
@@ -449,7 +449,7 @@ fn quorum(policy: &Policy, facts: &GrainFacts, requester: &Requester) -> Result<
     if author.is_some() && asks == author {
         return Err(denied(
             policy,
-            "the one who asks is the author of the protected grain (§23.8)",
+            "the requester is the author of the protected grain (§23.8)",
         ));
     }
     let signers: HashSet<&str> = requester
@@ -461,12 +461,12 @@ fn quorum(policy: &Policy, facts: &GrainFacts, requester: &Requester) -> Result<
     if policy.threshold == 0 {
         return Err(denied(
             policy,
-            "its quorum names no threshold, which nobody can meet",
+            "its quorum has no threshold, so it can't be reached",
         ));
     }
     if (signers.len() as u64) < policy.threshold {
         let message = format!(
-            "{} of {} authorized signatures are there",
+            "{} of {} authorized signatures are present",
             signers.len(),
             policy.threshold
         );

@@ -24,7 +24,7 @@ use crate::verify::row_group::{OpenSegment, RowGroupCheck};
 
 /// The remedy for a file that can't be read.
 const RESTORE_FILE: &str =
-    "restore the file from a backup, or take the sources of its rows in again in a new lake";
+    "restore the file from a backup, or ingest the sources of its rows again into a new lake";
 
 /// The remedy for a blob that isn't the grain of its address.
 const RESTORE_BLOB: &str =
@@ -402,7 +402,7 @@ async fn restore(
     if Some(written.file.digest) != segment.file.digest {
         let reason = "the file's digest isn't that in the log, and all cells that follow from \
                       blobs are right: what differs is `source_id`, `ingested_at`, `supersedes`, \
-                      or bytes that hold no cell";
+                      or bytes that contain no cell";
         report.unrepaired(Unrepaired {
             table: GRAINS,
             file,

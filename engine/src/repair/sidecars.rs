@@ -16,8 +16,8 @@ use crate::lake::{Lake, Segment};
 use crate::segment::SidecarFile;
 
 /// The remedy for vectors: the lake doesn't contain what they were made from.
-const VECTORS: &str = "`gristmill reindex --embed` makes vectors, and `gristmill reindex --vectors \
-                       FILE` takes them in";
+const VECTORS: &str = "`gristmill reindex --embed` computes vectors, and `gristmill reindex \
+                       --vectors FILE` imports them";
 
 /// The remedy for a segment that can't be read.
 const SEGMENT: &str =
@@ -76,7 +76,7 @@ pub(super) async fn repair(
             match &made {
                 Ok(_) => {
                     report.sidecars += 1;
-                    let what = "the sidecar was made from the rows of its segment";
+                    let what = "the sidecar was rebuilt from the rows of its segment";
                     let (row, rows, columns) = (None, None, Vec::new());
                     report.repaired(Repaired {
                         table: GRAINS,

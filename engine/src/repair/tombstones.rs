@@ -51,7 +51,7 @@ pub(super) async fn repair(
         row: None,
         rows: Some(restored),
         columns: Vec::new(),
-        what: "tombstones were put back from the copies that stand with the certificates",
+        what: "tombstones were restored from the copies next to the certificates",
     });
     match dry_run {
         true => Ok(()),

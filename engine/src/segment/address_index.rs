@@ -96,7 +96,7 @@ impl AddressIndex {
     pub fn open(bytes: SourceBytes) -> Result<AddressIndex, DamagedIndex> {
         let head = bytes
             .first_chunk::<HEADER>()
-            .ok_or(DamagedIndex("shorter than its head"))?;
+            .ok_or(DamagedIndex("shorter than its header"))?;
         if !head.starts_with(MAGIC) {
             return Err(DamagedIndex("other magic"));
         }

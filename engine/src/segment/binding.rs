@@ -37,13 +37,13 @@ pub(crate) const PARQUET_END: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BindingError {
     /// It has no trailer.
-    #[error("it names no segment: it was made by a program before sidecars did, or it was cut off")]
+    #[error("it names no segment: it was written by an early version, or it is truncated")]
     Unnamed,
     /// The trailer is damaged.
     #[error("its trailer is damaged")]
     Damaged,
     /// It belongs to another data file.
-    #[error("it is of another segment")]
+    #[error("it belongs to another segment")]
     Other,
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn footer_length(end: &[u8], size: u64) -> std::io::Result<u64> {
     let not_parquet = || {
         std::io::Error::new(
             std::io::ErrorKind::InvalidData,
-            "it doesn't end as a Parquet file does",
+            "it doesn't end like a Parquet file",
         )
     };
     let metadata = end

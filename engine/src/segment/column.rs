@@ -180,7 +180,7 @@ impl ColumnEncoder {
         let leaves = compute_leaves(&self.layout.field, cells)?;
         if leaves.len() != self.encoders.len() {
             return Err(ParquetError::General(format!(
-                "`{}` isn't what its column is",
+                "`{}` doesn't have the type of its column",
                 self.layout.field.name()
             )));
         }

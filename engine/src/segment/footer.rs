@@ -53,7 +53,7 @@ pub(crate) fn read_footer(file: &MappedFile) -> Result<ArrowReaderMetadata> {
     {
         true => Ok(footer),
         false => Err(ParquetError::General(
-            "its columns stand in another order than they should".into(),
+            "its columns are in another order than they should be".into(),
         )),
     }
 }

@@ -38,7 +38,7 @@ impl ChunkReader for MappedFile {
             .checked_add(length)
             .filter(|end| *end <= self.0.len());
         let end = end.ok_or_else(|| {
-            ParquetError::EOF(format!("{length} bytes at {start} reach beyond the file"))
+            ParquetError::EOF(format!("{length} bytes at {start} exceed the file"))
         })?;
         Ok(Bytes::from_owner(self.clone()).slice(start as usize..end))
     }

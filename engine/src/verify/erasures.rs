@@ -139,7 +139,7 @@ impl RecordedErasure {
                     check.found(self.problem(ending, cause));
                 }
                 Some(bytes) if expected.is_some_and(|digest| FileDigest::of(&bytes) != *digest) => {
-                    let cause = "its bytes haven't the digest that the audit log has";
+                    let cause = "its bytes don't have the digest in the audit log";
                     check.found(self.problem(ending, cause));
                 }
                 Some(bytes) => _ = sound.insert(ending, bytes),
@@ -219,7 +219,7 @@ async fn journals(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<()> {
     if unfinished.len() > journals {
         for id in unfinished {
             let cause =
-                format!("the erasure {id} has tombstones, and neither a certificate nor a journal");
+                format!("the erasure {id} has tombstones, but neither a certificate nor a journal");
             check.found(problem("", ERASURES, &cause, FROM_BACKUP));
         }
     }

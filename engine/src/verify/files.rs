@@ -138,7 +138,7 @@ fn jobs_of(
             FetchedSource::Unsupported { uri } => {
                 tracing::warn!(
                     source = uri,
-                    "passed over: it is neither a container, frames nor a grain"
+                    "skipped: it is neither a container, frames nor a grain"
                 );
                 report.skipped_files += 1;
             }

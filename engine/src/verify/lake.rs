@@ -268,7 +268,7 @@ impl LakeCheck<'_> {
                 Err(error) if error.is_environment() => return Err(error),
                 Err(error) => {
                     tracing::warn!(segment = segment.id.as_str(), %error, "its sidecars can't be \
-                        made again")
+                        rebuilt")
                 }
             }
         }

@@ -133,7 +133,7 @@ impl Problem {
 
     /// Returns the problem of cells of `columns` that differ from the projection of the blob.
     pub(super) fn differs(file: &str, row: i64, columns: &[String]) -> Problem {
-        let message = "the cells aren't what the row's blob says, which has the right hash";
+        let message = "the cells differ from the row's blob, which has the right hash";
         Problem::new(file, row, &GrainError::new(ErrorCode::Integrity, message))
             .of_columns(columns)
             .of_grains()
@@ -241,7 +241,7 @@ impl Findings {
             (SidecarCondition::Stale, false) => return self.mark(OUTDATED, 1),
             (SidecarCondition::Stale, true) => (
                 ErrorCode::Integrity,
-                "the sidecar is of another segment and isn't used",
+                "the sidecar belongs to another segment and isn't used",
             ),
             (SidecarCondition::Damaged, _) => {
                 (ErrorCode::Corrupt, "the sidecar is damaged and isn't used")
@@ -258,7 +258,7 @@ impl Findings {
 impl Findings {
     /// Counts a sound sidecar of `segment` that doesn't match the rows.
     pub(super) fn differing_sidecar(&mut self, segment: &SegmentId, file: &str, limit: usize) {
-        let message = "the sidecar isn't what the rows of its segment say";
+        let message = "the sidecar doesn't match the rows of its segment";
         let error = GrainError::new(ErrorCode::Integrity, message);
         let problem = Problem::new(segment.sidecar(file).as_ref(), -1, &error).of_grains();
         self.bad(

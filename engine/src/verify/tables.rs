@@ -144,7 +144,7 @@ impl<'l> TablesCheck<'l> {
             && !self.heads_damaged
             && table.format_version() >= FIRST_WITH_HEADS
         {
-            let cause = "it is missing: nothing says where the logs of the tables end";
+            let cause = "it is missing: nothing states where the logs of the tables end";
             self.found(problem("", HEADS, cause, ACCEPT));
         }
         if let Some(head) = &head {
@@ -365,7 +365,7 @@ fn judge(
             let Some(expected) = file.digest.filter(|expected| *expected != digest) else {
                 return Ok(None);
             };
-            format!("its bytes have the digest {digest}, its log says {expected}")
+            format!("its bytes have the digest {digest}, not {expected} as in its log")
         }
         Err(error) if error.is_environment() => return Err(error),
         Err(error) => error.to_string(),
