@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_refuses_is_no_damage_and_what_is_gone_is() {
+    fn refusals_of_the_system_are_no_damage_but_missing_files_are() {
         let file = |cause: Error| Err::<(), _>(cause).file("can't read", "x").unwrap_err();
         for refused in [
             ErrorKind::PermissionDenied,

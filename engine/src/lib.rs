@@ -28,7 +28,7 @@
 //! Query languages are in `gristmill-queries`, the meaning of bytes is in `gristmill-schemas`, and
 //! the sources of bytes are in `gristmill-connectors`.
 
-// Input never ends the program: what can fail answers an error.
+// No input may end the program: what can fail returns an error.
 #![cfg_attr(
     not(test),
     warn(

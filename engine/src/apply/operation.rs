@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_operation_says_why() {
+    fn an_invalid_operation_is_refused_with_the_reason() {
         for (line, expected) in [
             ("{", "isn't JSON"),
             ("[]", "isn't a JSON object"),

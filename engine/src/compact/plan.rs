@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn small_segments_are_grouped_and_large_ones_left() {
+    fn only_small_segments_are_grouped() {
         let grouped = |rows: &[u64]| -> Vec<Vec<u64>> {
             let groups = groups(&segments(rows), 100);
             groups
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_spread_evenly_over_as_few_segments_as_will_do() {
+    fn rows_are_spread_evenly_over_the_fewest_segments() {
         let group = ROW_GROUP_ROWS as u64;
         assert_eq!(sizes(10, 2 * group), [10]);
         assert_eq!(sizes(3 * group, 2 * group), [2 * group, group]);

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_of_a_source_is_that_of_blake3_on_any_number_of_threads() {
+    fn the_hash_of_a_source_does_not_depend_on_the_number_of_threads() {
         let bytes: Vec<u8> = (0..5 * ALONE_BYTES as u32 + 777)
             .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_footers_of_several_containers_are_those_of_each() {
+    fn footers_of_several_containers_equal_those_of_each() {
         let content: Vec<u8> = (0..300_000_u32).map(|at| (at >> 3) as u8).collect();
         let sources: Vec<SourceBytes> = [300_000, 31, 32, 0, 1_000]
             .into_iter()

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_are_told_apart_without_being_named() {
+    fn pseudonyms_distinguish_operators_without_their_names() {
         let alice = pseudonym("lake", "alice");
         assert_eq!(alice, pseudonym("lake", "alice"));
         assert_ne!(alice, pseudonym("lake", "bob"));

@@ -168,7 +168,7 @@ pub struct AuditVerdict {
     pub bad: u64,
     /// The first problem.
     pub first_problem: Option<String>,
-    /// The hash of the last entry. Whoever keeps it can check later that nothing before it was
+    /// The hash of the last entry. A stored copy of it proves later that no entry before it was
     /// changed.
     pub head: Option<String>,
 }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_chain_verifies_and_every_tampering_shows() {
+    fn an_intact_chain_verifies_and_every_change_is_detected() {
         assert_eq!(AuditVerdict::of(&chain(5)).bad, 0);
         assert_eq!(AuditVerdict::of(&[]).head, None);
         let mut changed = chain(5);

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_flipped_bit_of_the_heads_is_noticed() {
+    async fn every_flipped_bit_of_the_heads_is_detected() {
         let (folder, location) = lake().await;
         Heads::update(&location, |heads| heads.merge("state", head(7, "x")))
             .await

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_and_kind_are_one_number_and_those_of_earlier_versions_are_read() {
+    fn ledger_entries_round_trip_and_those_of_earlier_versions_are_read() {
         for kind in SourceKind::all().map(Some).chain([None]) {
             for progress in [
                 ReadPosition::Next(0),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_of_a_checkpoint_are_read_whatever_types_its_writer_chose() {
+    fn transactions_of_a_checkpoint_are_read_with_any_arrow_types() {
         let names = ["gristmill:source:a", "someone else's"];
         let texts: [ArrayRef; 2] = [
             Arc::new(LargeStringArray::from(names.to_vec())),

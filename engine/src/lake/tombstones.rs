@@ -41,7 +41,7 @@ fn tombstones_of_rows(batch: &RecordBatch) -> impl Iterator<Item = Tombstone> + 
 
 /// Returns the rows of `tombstones`.
 fn rows_of(mut tombstones: Vec<Tombstone>, erasure_id: &str, now: i64) -> Result<RecordBatch> {
-    // In the order of the tokens, which says nothing about the order of what was erased.
+    // In the order of the tokens, which reveals nothing about the order of the erased grains.
     tombstones.sort_unstable();
     let texts = |part: fn(&Tombstone) -> &[u8; 32]| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(
@@ -92,8 +92,7 @@ impl Lake {
         Ok(rows.iter().flat_map(tombstones_of_rows).collect())
     }
 
-    /// Writes `lost`, tombstones by their erasures, and takes `damaged` out of the table, in one
-    /// commit.
+    /// Writes `lost`, tombstones by their erasures, and removes `damaged` from the table, in one commit.
     ///
     /// # Errors
     /// As [`Lake::add_tombstones`].
@@ -118,7 +117,7 @@ impl Lake {
         self.erased.commit(change, "repair", 0).await.map(drop)
     }
 
-    /// Returns the tombstones that refuse `addresses`, as far as there are any.
+    /// Returns the tombstones of those of `addresses` that were erased.
     ///
     /// # Errors
     /// As [`Lake::tombstone_set`].
@@ -160,7 +159,8 @@ impl Lake {
         Ok(ids)
     }
 
-    /// Refuses `addresses` from now on. Those that are refused already aren't added again.
+    /// Adds tombstones of `addresses`, which the lake refuses from now on. Existing tombstones aren't
+    /// added again. Returns how many were added.
     ///
     /// # Errors
     /// [`EngineError::Conflict`](crate::error::EngineError::Conflict),

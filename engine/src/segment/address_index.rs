@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_share_their_first_bytes_are_told_apart() {
+    fn addresses_with_equal_first_bytes_are_distinguished() {
         let all: Vec<_> = (0..50)
             .map(|number| {
                 let mut digest = [0xff; 32];

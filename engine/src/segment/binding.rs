@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_is_of_one_segment_and_one_data_file() {
+    fn a_sidecar_belongs_to_one_segment_and_one_data_file() {
         let id = |name: &str| SegmentId::of_folder(name);
         let of = |name: &str, metadata: &[u8]| {
             SidecarBinding::of_file(&id(name), parquet(metadata).as_file()).unwrap()

@@ -279,7 +279,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn rows_come_back_wherever_the_first_value_of_a_column_stands(
+        fn rows_round_trip_wherever_the_first_value_of_a_column_is(
             // Batches with whole columns of nulls, and with single null cells.
             batches in prop::collection::vec((any::<[bool; 3]>(), prop::collection::vec(any::<[bool; 3]>(), 1..40)), 1..6)
         ) {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_alone_are_one_page_as_it_is_and_values_behind_many_nulls_stand_in_their_rows() {
+    fn a_column_of_nulls_is_one_page_and_values_after_many_nulls_keep_their_rows() {
         let mut has = vec![[false; 3]; 2 * NULL_ROWS + 10];
         let empty = rows(&has);
         has[0] = [true, false, false];
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_with_another_column_is_an_error_and_no_panic() {
+    fn a_batch_with_another_column_is_an_error() {
         let file = NamedTempFile::new().unwrap();
         let segment = SegmentWriter::create(&file, schema(), unsorted_grains_properties()).unwrap();
         let few = rows(&[[true; 3]]).project(&[0, 1]).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bloom_filters_stand_on_the_columns_that_are_looked_up_and_on_no_other() {
+    fn only_columns_that_are_looked_up_have_bloom_filters() {
         let properties = grains_properties();
         let leaves = parquet::arrow::ArrowSchemaConverter::new()
             .convert(&grains_schema())
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_stored_as_differences_and_what_a_few_bits_tell_as_it_is() {
+    fn timestamps_are_delta_encoded_and_small_columns_uncompressed() {
         let properties = grains_properties();
         let created = column(Field::CreatedAt.name());
         assert_eq!(

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_read_as_far_as_it_matters_and_nothing_else_is_one() {
+    fn page_headers_are_parsed_and_other_bytes_are_not() {
         for bytes in [
             &b""[..],
             b"\x15",

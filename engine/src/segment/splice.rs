@@ -360,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rows_that_stay_are_read_as_if_all_had_been_written_again(
+        fn spliced_rows_are_read_like_rewritten_ones(
             blobs in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..120), any::<u8>()), 2..200),
             share: u8,
         ) {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bloom_filter_of_the_column_is_left_behind_where_it_shall_have_none() {
+    fn a_spliced_column_loses_its_bloom_filter() {
         let with_filter = || {
             properties()
                 .into_builder()
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_with_levels_or_without_a_whole_page_are_left_to_the_encoder() {
+    fn columns_with_levels_or_without_a_full_page_are_not_spliced() {
         let before = written(&vec![b"alike".to_vec(); 40]);
         let properties = Arc::new(properties());
         let splice =

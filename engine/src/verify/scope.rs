@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_of_a_lake_have_every_row_group_once() {
+    fn each_row_group_is_in_one_part_of_a_lake() {
         let all = segments(&["a", "b", "c", "d"]);
         for segment in &all {
             for row_group in 0..50 {

@@ -107,7 +107,7 @@ const AUTONOMOUS: Result<Permit, ErrorCode> = Ok(Permit {
 });
 
 #[test]
-fn each_mode_does_what_it_says() {
+fn each_mode_permits_what_its_definition_permits() {
     let nobody = Requester::default();
     let justified = Requester {
         justification: Some("a typo".to_owned()),
@@ -159,7 +159,7 @@ fn each_mode_does_what_it_says() {
 }
 
 #[test]
-fn a_claim_is_no_signature() {
+fn a_claimed_author_does_not_count_as_a_signature() {
     let mut lake = Lake::default();
     let target = lake.add("target", grain(terms(PolicyMode::Delegated)));
     let claims = Requester {
@@ -196,7 +196,7 @@ fn a_timed_lock_opens_into_its_fallback() {
 }
 
 #[test]
-fn a_quorum_without_a_threshold_cant_be_met_and_the_author_doesnt_count() {
+fn a_quorum_without_a_threshold_cannot_be_reached_and_the_author_does_not_count() {
     let mut lake = Lake::default();
     let zero = lake.add(
         "zero",
@@ -306,7 +306,7 @@ fn a_goal_permits_its_transitions_with_evidence() {
 }
 
 #[test]
-fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() {
+fn a_transition_cannot_weaken_terms_and_those_of_the_goal_bind_successors() {
     let mut lake = Lake::default();
     let target = lake.add("goal", goal(terms(PolicyMode::Locked), "active"));
     let weaker = goal(terms(PolicyMode::Open), "suspended");
@@ -343,7 +343,7 @@ fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() 
 }
 
 #[test]
-fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
+fn a_withdrawal_by_the_giver_of_a_consent_needs_no_justification() {
     let mut lake = Lake::default();
     let consent = |did: &str| GrainFacts {
         kind: GrainRole::Consent {
@@ -387,7 +387,7 @@ fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
 }
 
 #[test]
-fn only_a_hold_stands_above_the_withdrawal_of_a_consent_by_the_one_who_gave_it() {
+fn only_a_hold_blocks_the_withdrawal_of_a_consent_by_its_giver() {
     let consent = |policy| GrainFacts {
         kind: GrainRole::Consent {
             subject: Some("did:web:s".to_owned()),
@@ -449,7 +449,7 @@ fn chain(lake: &mut Lake, policy: Policy, length: usize, superseding: bool) -> C
 }
 
 #[test]
-fn scopes_reach_as_far_as_they_say_and_no_further() {
+fn each_scope_applies_to_its_grains_only() {
     let nobody = Requester::default();
     for (scope, superseding, length, expected) in [
         (PolicyScope::Grain, false, 1, FREE),
@@ -509,7 +509,7 @@ fn a_successor_cant_come_from_a_protected_subtree_by_another_parent() {
 }
 
 #[test]
-fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
+fn a_protected_goal_binds_all_later_versions() {
     for (first, expected) in [
         (goal(terms(PolicyMode::Locked), "active"), DENIED),
         (grain(terms(PolicyMode::Locked)), FREE),
@@ -542,7 +542,7 @@ fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
 }
 
 #[test]
-fn naming_an_earlier_version_as_one_more_parent_is_no_way_around_its_terms() {
+fn an_earlier_version_as_an_additional_parent_does_not_bypass_its_terms() {
     let mut lake = Lake::default();
     let locked = lake.add("locked", goal(terms(PolicyMode::Locked), "active"));
     let next = GrainFacts {
@@ -563,7 +563,7 @@ fn naming_an_earlier_version_as_one_more_parent_is_no_way_around_its_terms() {
 }
 
 #[test]
-fn circles_and_unknown_ancestors_end_the_walk() {
+fn cycles_and_unknown_ancestors_end_the_walk() {
     let mut lake = Lake::default();
     let (a, b) = (ContentAddress::of(b"a"), ContentAddress::of(b"b"));
     lake.add(
@@ -657,7 +657,7 @@ proptest! {
     /// Contradicting, retracting and superseding by an ordinary grain are one and the same (bypass
     /// 1).
     #[test]
-    fn no_act_is_a_way_around_another(policy in policies(), requester in requesters()) {
+    fn no_act_bypasses_another(policy in policies(), requester in requesters()) {
         let mut lake = Lake::default();
         let target = lake.add("target", grain(policy));
         let superseded = lake.judge(target, &by(open()), &requester);
@@ -667,7 +667,7 @@ proptest! {
 
     /// Superseding a successor needs whatever superseding the first one needs (bypass 3).
     #[test]
-    fn a_chain_is_as_strong_as_its_first_link(policy in policies(), requester in requesters(), length in 1..14_usize) {
+    fn a_chain_is_protected_like_its_first_version(policy in policies(), requester in requesters(), length in 1..14_usize) {
         let mut lake = Lake::default();
         let head = chain(&mut lake, policy.clone(), length, true);
         let first = ContentAddress::of(b"0");
@@ -693,7 +693,7 @@ proptest! {
     /// Whoever has nothing to show gets at protected grains only by what their mode leaves open to
     /// all.
     #[test]
-    fn without_proof_only_open_grains_yield(policy in policies()) {
+    fn without_proof_only_open_grains_can_be_invalidated(policy in policies()) {
         let mut lake = Lake::default();
         let target = lake.add("target", grain(policy.clone()));
         let free = matches!(policy.effective(NOW), PolicyMode::Open | PolicyMode::ConsentCascade);
