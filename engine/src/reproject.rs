@@ -90,7 +90,7 @@ impl<'k> Reprojector<'k> {
     /// type.
     pub(crate) fn reproject(&mut self, stored: &RecordBatch) -> Result<Reprojected> {
         let (opened, faults) = self.opened(stored).file("can't open", "rows")?;
-        let cells = Cells::of(&opened).file("can't read", "rows")?;
+        let cells = OriginCells::of(&opened).file("can't read", "rows")?;
         let mut states: Vec<Option<RowState>> = faults
             .into_iter()
             .map(|fault| fault.map(RowState::Failed))
@@ -130,7 +130,7 @@ impl<'k> Reprojector<'k> {
             return None;
         }
         let mut rows = StoredRows::of(stored)?;
-        let cells = Cells::of(stored).ok()?;
+        let cells = OriginCells::of(stored).ok()?;
         let mut states = vec![None; cells.len()];
         let digests = cells.digests();
         let delivered = cells.all_delivered(&digests, None, &mut states);
@@ -231,15 +231,15 @@ impl<'k> Reprojector<'k> {
 }
 
 /// The decrypted cells from which rows are recomputed.
-struct Cells<'b> {
+struct OriginCells<'b> {
     addresses: &'b StringArray,
     blobs: &'b BinaryArray,
     envelopes: &'b BinaryArray,
     marks: Option<&'b ListArray>,
 }
 
-impl<'b> Cells<'b> {
-    fn of(batch: &'b RecordBatch) -> Result<Cells<'b>, ArrowError> {
+impl<'b> OriginCells<'b> {
+    fn of(batch: &'b RecordBatch) -> Result<OriginCells<'b>, ArrowError> {
         let column = |column: IdentityColumn| batch.column_by_name(column.name());
         let missing =
             || ArrowError::SchemaError("a column is missing or of another type".to_owned());
@@ -250,7 +250,7 @@ impl<'b> Cells<'b> {
         };
         let addresses =
             column(IdentityColumn::ContentAddress).and_then(|cells| cells.as_string_opt::<i32>());
-        Ok(Cells {
+        Ok(OriginCells {
             addresses: addresses.ok_or_else(missing)?,
             blobs: bytes(IdentityColumn::Blob)?,
             envelopes: bytes(IdentityColumn::Envelope)?,
@@ -275,7 +275,7 @@ impl<'b> Cells<'b> {
         digests
     }
 
-    /// Returns the bytes in which each grain was delivered, as [`Cells::delivered`].
+    /// Returns the bytes in which each grain was delivered, as [`OriginCells::delivered`].
     fn all_delivered(
         &self,
         digests: &[Digest],
@@ -345,7 +345,7 @@ fn address_of(digest: Option<&Digest>) -> ContentAddress {
 /// Calls `take` with each row in order, and with its grain, the error of reading it, or `None` if
 /// it has no bytes. Stops when `take` returns false.
 fn each_grain(
-    cells: &Cells<'_>,
+    cells: &OriginCells<'_>,
     delivered: &[Option<Cow<'_, [u8]>>],
     options: ProofOptions<'_>,
     mut take: impl FnMut(usize, Option<Result<(&OpenedGrain<'_>, &Grain<'_>), GrainError>>) -> bool,

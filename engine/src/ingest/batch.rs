@@ -20,7 +20,7 @@ pub(super) struct BatchLimits {
 
 /// Input that becomes one segment, and what else is committed with it.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct IngestBatch {
     pub(super) morsels: Vec<Morsel>,
     grains: usize,
     bytes: usize,
@@ -51,7 +51,7 @@ pub(super) struct SourceProgress {
 /// Maximum number of unread sources that a batch lists.
 const LISTED_SOURCES: usize = 1 << 13;
 
-impl Batch {
+impl IngestBatch {
     /// Returns true if there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
         let is_listed = self.listed.is_empty() && self.ended.is_empty();

@@ -10,7 +10,7 @@ use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 
-use super::batch::Batch;
+use super::batch::IngestBatch;
 use super::claims;
 use super::plan::OutcomeCounts;
 use super::proven_batch::ProvenBatch;
@@ -43,7 +43,7 @@ impl<'b> StateSplit<'b> {
     /// Splits the state of `batch`, whose grains are `proven`.
     pub(super) fn of(
         known: &KnownAddresses,
-        batch: &'b Batch,
+        batch: &'b IngestBatch,
         proven: &ProvenBatch,
     ) -> StateSplit<'b> {
         let is_late = |row: &&StateRow| {
@@ -76,7 +76,7 @@ impl IngestRun<'_> {
     /// to `grains`.
     pub(super) async fn commit(
         &mut self,
-        batch: &Batch,
+        batch: &IngestBatch,
         proven: (&ProvenBatch, &[OutcomeCounts]),
         segment: Option<WrittenSegment>,
         states: &StateSplit<'_>,
@@ -137,7 +137,7 @@ impl IngestRun<'_> {
     /// again, and the claims with them. Returns the version of `grains` after it.
     pub(super) async fn commit_late(
         &mut self,
-        batch: &Batch,
+        batch: &IngestBatch,
         late: &[&StateRow],
         version: u64,
     ) -> Result<u64> {
@@ -179,7 +179,7 @@ impl IngestRun<'_> {
     }
 
     /// Returns the rejects of `batch` that aren't in the lake in any form.
-    fn new_rejects(&self, batch: &Batch) -> Vec<RejectRow> {
+    fn new_rejects(&self, batch: &IngestBatch) -> Vec<RejectRow> {
         let is_known = |reject: &RejectRow| {
             self.known_rejects
                 .contains(&(reject.source_id.clone(), reject.ordinal))

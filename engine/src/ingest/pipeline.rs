@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use gristmill_schemas::columns::RejectRow;
 
-use super::batch::Batch;
+use super::batch::IngestBatch;
 use super::claims;
 use super::commit::{CommitResult, StateSplit};
 use super::jobs::{BatchJob, DryRun, WrittenBatch};
@@ -23,13 +23,13 @@ use crate::progress::WorkProgress;
 
 /// A batch whose segment is being written.
 pub(super) struct PendingWrite {
-    batch: Batch,
+    batch: IngestBatch,
     segment: BoxFuture<'static, Result<WrittenBatch>>,
 }
 
 /// A batch whose segment is written and not committed yet.
 pub(super) struct UnsettledBatch {
-    batch: Batch,
+    batch: IngestBatch,
     written: WrittenBatch,
 }
 
@@ -151,7 +151,7 @@ impl IngestRun<'_> {
 
     /// Moves the claims of manifests that the lifecycle gate denies from `batch.states` to
     /// `batch.rejects`.
-    async fn judge_claims(&mut self, batch: &mut Batch, proven: &ProvenBatch) -> Result<()> {
+    async fn judge_claims(&mut self, batch: &mut IngestBatch, proven: &ProvenBatch) -> Result<()> {
         let claims = std::mem::take(&mut batch.states)
             .into_iter()
             .filter_map(|claim| self.known.permitted(claim));

@@ -17,7 +17,7 @@ use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 
 use super::admit::{Admission, Admitter, RetryMode, admission_units};
-use super::batch::{Batch, BatchLimits};
+use super::batch::{BatchLimits, IngestBatch};
 use super::digests::sources_per_thread;
 use super::linked_sources::arrange;
 use super::morsel::{AdmittedSource, MorselReader, NextMorsel};
@@ -89,7 +89,7 @@ pub(super) struct IngestRun<'l> {
     pub(super) known_rejects: RejectKeys,
     pub(super) retried: RetriedSources,
     /// The batch that is being filled.
-    pub(super) batch: Batch,
+    pub(super) batch: IngestBatch,
     /// The batch before it, whose segment is being written.
     pub(super) writing: Option<PendingWrite>,
     limits: BatchLimits,
@@ -128,7 +128,7 @@ impl<'l> IngestRun<'l> {
             keys,
             known_rejects: HashSet::new(),
             retried: RetriedSources::default(),
-            batch: Batch::default(),
+            batch: IngestBatch::default(),
             writing: None,
             limits: BatchLimits {
                 grains: SEGMENT_GRAINS,

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use gristmill_connectors::source::SourceKind;
 use gristmill_schemas::columns::{SourceOutcome, SourceRow};
 
-use super::batch::{Batch, SourceProgress};
+use super::batch::{IngestBatch, SourceProgress};
 use super::morsel::AdmittedSource;
 use super::plan::OutcomeCounts;
 use super::proven_batch::ProvenBatch;
@@ -217,7 +217,7 @@ impl SourceRegister {
     pub(super) fn updates(
         &self,
         proven: (&ProvenBatch, &[OutcomeCounts]),
-        batch: &Batch,
+        batch: &IngestBatch,
         held: &BTreeSet<&str>,
     ) -> SourceUpdates {
         let counts = self.count(proven, batch);
@@ -269,7 +269,7 @@ impl SourceRegister {
     fn count(
         &self,
         (proven, outcomes): (&ProvenBatch, &[OutcomeCounts]),
-        batch: &Batch,
+        batch: &IngestBatch,
     ) -> HashMap<String, SourceCounts> {
         let mut counts: HashMap<String, SourceCounts> = HashMap::new();
         let mut add = |uri: &str, add: &dyn Fn(&mut SourceCounts)| match counts.get_mut(uri) {

@@ -70,7 +70,7 @@ impl AddressIndex {
         write_head(head, count, bits, &directory);
         let (prefixes, rest) = rest.split_at_mut(8 * count);
         let (tails, rows) = rest.split_at_mut(TAIL * count);
-        let mut entries = Entries {
+        let mut entries = EntryArrays {
             prefixes: prefixes.as_chunks_mut().0,
             tails: tails.as_chunks_mut().0,
             rows: rows.as_chunks_mut().0,
@@ -225,16 +225,16 @@ fn directory_of<'a>(addresses: impl Iterator<Item = &'a [u8; 32]>, bits: u32) ->
 }
 
 /// The arrays of an index that is being built, in the order of its file.
-struct Entries<'b> {
+struct EntryArrays<'b> {
     prefixes: &'b mut [[u8; 8]],
     tails: &'b mut [[u8; TAIL]],
     rows: &'b mut [[u8; 4]],
 }
 
 /// An entry that is being sorted: its prefix, its tail and its row.
-type Entry = (u64, [u8; TAIL], [u8; 4]);
+type IndexEntry = (u64, [u8; TAIL], [u8; 4]);
 
-impl Entries<'_> {
+impl EntryArrays<'_> {
     fn set(&mut self, place: usize, address: &[u8; 32], row: u32) {
         self.prefixes[place] = prefix_of(address).to_le_bytes();
         self.tails[place].copy_from_slice(&address[32 - TAIL..]);
@@ -242,7 +242,7 @@ impl Entries<'_> {
     }
 
     /// Sorts the entries at `places`, with `sorted` as scratch memory.
-    fn sort(&mut self, places: Range<usize>, sorted: &mut Vec<Entry>) {
+    fn sort(&mut self, places: Range<usize>, sorted: &mut Vec<IndexEntry>) {
         sorted.clear();
         sorted.extend(places.clone().map(|place| {
             let prefix = u64::from_le_bytes(self.prefixes[place]);

@@ -16,7 +16,7 @@ use crate::reproject::{Reprojected, RowState};
 
 /// Adjacent rows of a batch in which the same cells differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct CellDifference {
     /// The rows of the batch.
     pub(crate) rows: Range<usize>,
     /// The columns whose cells differ, in the order of the table.
@@ -41,7 +41,7 @@ pub(crate) fn differences(
     stored: &RecordBatch,
     made: &Reprojected,
     lacking: AbsentColumn,
-) -> Result<Vec<Difference>, ArrowError> {
+) -> Result<Vec<CellDifference>, ArrowError> {
     let is_known = |state: &RowState| matches!(state, RowState::Derived { .. });
     let known: Option<BooleanArray> = match made.states.iter().all(is_known) {
         true => None,
@@ -52,19 +52,12 @@ pub(crate) fn differences(
                 .collect(),
         ),
     };
+    let schema = made.batch.schema();
+    let columns = schema.fields().iter().zip(made.batch.columns()).enumerate();
     let mut cells: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (place, (field, expected)) in made
-        .batch
-        .schema()
-        .fields()
-        .iter()
-        .zip(made.batch.columns())
-        .enumerate()
-    {
-        if !is_compared(field.name()) {
-            continue;
-        }
-        let found = match column_of(stored, field.name(), place, expected)? {
+    for (place, (field, expected)) in columns.filter(|(_, (field, _))| is_compared(field.name())) {
+        let name = field.name();
+        let found = match column_of(stored, name, place, expected)? {
             Some(found) => found,
             None if lacking == AbsentColumn::Null => {
                 new_null_array(expected.data_type(), expected.len())
@@ -74,12 +67,12 @@ pub(crate) fn differences(
         if are_equal(&found, expected, known.as_ref())? {
             continue;
         }
-        for row in (0..stored.num_rows()).filter(|row| made.states.get(*row).is_some_and(is_known))
-        {
+        let is_recomputed = |row: &usize| made.states.get(*row).is_some_and(is_known);
+        for row in (0..stored.num_rows()).filter(is_recomputed) {
             if found.slice(row, 1) != expected.slice(row, 1)
-                && !is_allowed(field.name(), &found, expected, made, row)
+                && !is_allowed(name, &found, expected, made, row)
             {
-                cells.entry(row).or_default().push(field.name().clone());
+                cells.entry(row).or_default().push(name.clone());
             }
         }
     }
@@ -177,15 +170,15 @@ pub(super) fn texts_of<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b Str
     batch.column_by_name(name)?.as_string_opt::<i32>()
 }
 
-fn grouped(cells: BTreeMap<usize, Vec<String>>) -> Vec<Difference> {
-    let mut differences: Vec<Difference> = Vec::new();
+fn grouped(cells: BTreeMap<usize, Vec<String>>) -> Vec<CellDifference> {
+    let mut differences: Vec<CellDifference> = Vec::new();
     for (row, columns) in cells {
         match differences
             .last_mut()
             .filter(|last| last.rows.end == row && last.columns == columns)
         {
             Some(last) => last.rows.end += 1,
-            None => differences.push(Difference {
+            None => differences.push(CellDifference {
                 rows: row..row + 1,
                 columns,
             }),

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures::{StreamExt, stream};
-use gristmill_connectors::source::{Source, SourceKind, fetch};
+use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_schemas::container::{Container, ContainerLimits};
 use gristmill_schemas::error::GrainError;
 
@@ -89,41 +89,35 @@ enum FetchedSource {
 
 async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<FetchedSource> {
     let bytes = fetch(&source).await?;
-    let open = move || {
-        let uri = source.uri;
-        let as_grain = || options.named.contains(&uri).then_some(SourceKind::Blob);
-        let Some(kind) = options
-            .kind
-            .or_else(|| SourceKind::detect(&bytes, &uri))
-            .or_else(as_grain)
-        else {
-            return FetchedSource::Unsupported { uri };
-        };
-        let length = bytes.len() as u64;
-        let limits = ContainerLimits {
-            region: options.memory / 2,
-            ..ContainerLimits::default()
-        };
-        let content = match kind {
-            SourceKind::Container => match Container::open(bytes, limits) {
-                Ok(container) => SourceContent::Container(container),
-                Err(error) => return FetchedSource::Damaged { uri, length, error },
-            },
-            SourceKind::Frames => SourceContent::Frames(bytes),
-            SourceKind::Blob => SourceContent::Blob(bytes),
-            // Transcripts contain no grains yet, so there is nothing to prove.
-            SourceKind::Transcript(_) => return FetchedSource::Unsupported { uri },
-        };
-        let admitted = AdmittedSource::new(
-            SourceInfo::of_file(uri),
-            content,
-            TranscriptExtras::default(),
-        );
-        FetchedSource::Sound(Arc::new(admitted))
-    };
-    tokio::task::spawn_blocking(open)
+    tokio::task::spawn_blocking(move || open_fetched(source.uri, bytes, &options))
         .await
         .file("can't read", "a source")
+}
+
+fn open_fetched(uri: String, bytes: SourceBytes, options: &VerifyOptions) -> FetchedSource {
+    let as_grain = || options.named.contains(&uri).then_some(SourceKind::Blob);
+    let kind = options
+        .kind
+        .or_else(|| SourceKind::detect(&bytes, &uri))
+        .or_else(as_grain);
+    let length = bytes.len() as u64;
+    let limits = ContainerLimits {
+        region: options.memory / 2,
+        ..ContainerLimits::default()
+    };
+    let content = match kind {
+        Some(SourceKind::Container) => match Container::open(bytes, limits) {
+            Ok(container) => SourceContent::Container(container),
+            Err(error) => return FetchedSource::Damaged { uri, length, error },
+        },
+        Some(SourceKind::Frames) => SourceContent::Frames(bytes),
+        Some(SourceKind::Blob) => SourceContent::Blob(bytes),
+        // Transcripts contain no grains yet, so there is nothing to prove.
+        Some(SourceKind::Transcript(_)) | None => return FetchedSource::Unsupported { uri },
+    };
+    let info = SourceInfo::of_file(uri);
+    let source = AdmittedSource::new(info, content, TranscriptExtras::default());
+    FetchedSource::Sound(Arc::new(source))
 }
 
 /// Returns the jobs for `sources`, whose footers are hashed together.
@@ -132,7 +126,7 @@ fn jobs_of(
     tally: &mut FindingTally,
 ) -> impl Iterator<Item = CheckJob> + use<> {
     let report = tally.report();
-    let (mut told, mut containers, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut problems, mut containers, mut sound) = (Vec::new(), Vec::new(), Vec::new());
     for source in sources {
         match source {
             FetchedSource::Unsupported { uri } => {
@@ -145,21 +139,21 @@ fn jobs_of(
             FetchedSource::Damaged { uri, length, error } => {
                 report.files += 1;
                 report.bytes += length;
-                told.push(CheckJob::Report(Problem::new(&uri, -1, &error)));
+                problems.push(CheckJob::Report(Problem::new(&uri, -1, &error)));
             }
             FetchedSource::Sound(source) => {
                 report.files += 1;
                 report.bytes += source.length();
                 containers.extend(source.container().is_some().then(|| Arc::clone(&source)));
-                whole.push(source);
+                sound.push(source);
             }
         }
     }
     let footers = (!containers.is_empty()).then_some(CheckJob::Footers(containers));
-    let parts = whole
+    let morsels = sound
         .into_iter()
         .flat_map(|source| MorselIter(MorselReader::new(source, 0)));
-    told.into_iter().chain(footers).chain(parts)
+    problems.into_iter().chain(footers).chain(morsels)
 }
 
 /// The grains of a source, part by part.

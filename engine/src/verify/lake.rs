@@ -10,7 +10,7 @@ use gristmill_schemas::columns::GRAINS;
 use super::job_set::JobSet;
 use super::report::{Coverage, FindingTally, Findings, Problem, TableCoverage, VerifyReport};
 use super::row_group::OpenSegment;
-use super::scope::{Cursor, SegmentRange, VerifyScope, round};
+use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::tables::{TablesCheck, check_local_file, problem};
 use super::{VerifyOptions, erasures};
 use crate::error::{EngineError, Result};
@@ -46,7 +46,7 @@ pub async fn verify_lake(
         .total_bytes
         .store(scope.budget(lake_bytes).min(lake_bytes), Ordering::Relaxed);
     let cursor = match scope.rolls() {
-        true => Cursor::load(lake).await,
+        true => VerifyCursor::load(lake).await,
         false => None,
     };
     let mut check = LakeCheck {
@@ -66,7 +66,7 @@ pub async fn verify_lake(
     let next = check.go(round(segments, cursor.as_ref())).await?;
     if scope.rolls() {
         // After a whole round, the next one begins where this one began.
-        let start = cursor.unwrap_or(Cursor {
+        let start = cursor.unwrap_or(VerifyCursor {
             segment: String::new(),
             row_group: 0,
         });
@@ -141,7 +141,7 @@ struct LakeCheck<'l> {
 impl LakeCheck<'_> {
     /// Checks the segments of `visits` until the budget or the time is used up. Returns where the
     /// next check begins, or `None` after a whole round.
-    async fn go(&mut self, visits: Vec<SegmentRange>) -> Result<Option<Cursor>> {
+    async fn go(&mut self, visits: Vec<SegmentRange>) -> Result<Option<VerifyCursor>> {
         let mut stopped_at = None;
         for visit in visits {
             stopped_at = self.visit(&visit).await?;
@@ -157,10 +157,10 @@ impl LakeCheck<'_> {
     }
 
     /// Checks the row groups of one segment. Returns where it stopped, if it did.
-    async fn visit(&mut self, visit: &SegmentRange) -> Result<Option<Cursor>> {
+    async fn visit(&mut self, visit: &SegmentRange) -> Result<Option<VerifyCursor>> {
         let segment = &visit.segment;
         let at = |row_group| {
-            Some(Cursor {
+            Some(VerifyCursor {
                 segment: segment.id.as_str().to_owned(),
                 row_group,
             })
@@ -168,16 +168,11 @@ impl LakeCheck<'_> {
         if self.is_over() {
             return Ok(at(visit.from));
         }
-        let name: Arc<str> = format!("{GRAINS}/{}", segment.file.name).into();
         self.tally.report().files += u64::from(visit.until == usize::MAX);
         let reader = match self.open(visit).await? {
             Ok(reader) => reader,
             Err(problem) => {
-                self.jobs += 1;
-                let mut findings = Findings::default();
-                findings.bad(problem, 1);
-                self.tally.add(self.jobs, findings);
-                self.budget = self.budget.saturating_sub(segment.file.size);
+                self.add_unreadable(problem, segment.file.size);
                 return Ok(None);
             }
         };
@@ -185,8 +180,11 @@ impl LakeCheck<'_> {
             self.digest(visit).await?;
             self.check_sidecars(segment).await?;
         }
-        let keys = self.lake.keys_to_check(&segment.file.name)?;
-        let opened = OpenSegment { reader, keys, name };
+        let opened = OpenSegment {
+            reader,
+            keys: self.lake.keys_to_check(&segment.file.name)?,
+            name: format!("{GRAINS}/{}", segment.file.name).into(),
+        };
         for row_group in visit.from..visit.until.min(opened.reader.row_groups()) {
             if self.is_over() {
                 return Ok(at(row_group));
@@ -196,6 +194,15 @@ impl LakeCheck<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Adds the problem of a segment of `size` bytes that can't be read.
+    fn add_unreadable(&mut self, problem: Problem, size: u64) {
+        self.jobs += 1;
+        let mut findings = Findings::default();
+        findings.bad(problem, 1);
+        self.tally.add(self.jobs, findings);
+        self.budget = self.budget.saturating_sub(size);
     }
 
     fn is_over(&self) -> bool {

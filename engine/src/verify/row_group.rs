@@ -11,7 +11,7 @@ use gristmill_schemas::columns::{IdentityColumn, PROJECTION_VERSION};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::Marks;
 
-use super::compare::{AbsentColumn, Difference, differences, texts_of};
+use super::compare::{AbsentColumn, CellDifference, differences, texts_of};
 use super::report::{Findings, Problem};
 use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
@@ -169,11 +169,11 @@ impl RowGroupCheck {
         first: u64,
         batch: &RecordBatch,
         made: &Reprojected,
-        differing: Vec<Difference>,
+        differing: Vec<CellDifference>,
     ) {
         self.blob_bytes += made.blob_bytes;
         let mut differs = vec![false; batch.num_rows()];
-        for Difference { rows, columns } in differing {
+        for CellDifference { rows, columns } in differing {
             differs
                 .get_mut(rows.clone())
                 .into_iter()
@@ -207,53 +207,51 @@ impl RowGroupCheck {
         let mut findings = Findings::default();
         findings.ok = self.good;
         findings.bytes = self.blob_bytes;
-        self.marks
-            .into_iter()
-            .for_each(|(mark, count)| findings.mark(mark, count));
-        let is_current = segment.reader.projection_version() == PROJECTION_VERSION;
-        let mut problems = Vec::new();
-        for (rows, columns) in self.differing {
-            let count = rows.end - rows.start;
-            if is_current {
-                let problem = Problem::differs(&segment.name, rows.start as i64, &columns);
-                problems.push((problem.spanning(count), count));
-            } else {
+        for (mark, count) in &self.marks {
+            findings.mark(mark, *count);
+        }
+        if segment.reader.projection_version() != PROJECTION_VERSION {
+            for (rows, _) in &self.differing {
+                let count = rows.end - rows.start;
                 findings.mark(OTHER_PROJECTION, count);
                 findings.ok += count;
             }
         }
-        for FailedRow {
-            row,
-            content_address,
-            error,
-        } in self.failed
-        {
-            let problem = Problem::new(&segment.name, row as i64, &error).of_grains();
-            problems.push((
-                Problem {
-                    content_address,
-                    ..problem
-                },
-                1,
-            ));
+        let mut problems = self.into_problems(segment);
+        problems.sort_by_key(|(problem, _)| problem.ordinal);
+        for (problem, count) in problems {
+            findings.bad_rows(problem, count, limit);
+        }
+        findings
+    }
+
+    /// Returns the problems of the check, each with the number of rows that count as bad.
+    fn into_problems(self, segment: &OpenSegment) -> Vec<(Problem, u64)> {
+        let is_current = segment.reader.projection_version() == PROJECTION_VERSION;
+        let mut problems = Vec::new();
+        for (rows, columns) in self.differing.into_iter().filter(|_| is_current) {
+            let count = rows.end - rows.start;
+            let problem = Problem::differs(&segment.name, rows.start as i64, &columns);
+            problems.push((problem.spanning(count), count));
+        }
+        for failed in self.failed {
+            let problem = Problem::new(&segment.name, failed.row as i64, &failed.error).of_grains();
+            let problem = Problem {
+                content_address: failed.content_address,
+                ..problem
+            };
+            problems.push((problem, 1));
         }
         if let Some((columns, cause)) = self.undecodable {
-            let problem = Problem::unreadable(&segment.name, self.rows.start as i64, &cause);
-            let problem = problem.spanning(self.rows.end - self.rows.start);
-            problems.push((
-                if columns.is_empty() {
-                    problem
-                } else {
-                    problem.of_columns(&columns)
-                },
-                1,
-            ));
+            let problem = Problem::unreadable(&segment.name, self.rows.start as i64, &cause)
+                .spanning(self.rows.end - self.rows.start);
+            let problem = match columns.is_empty() {
+                true => problem,
+                false => problem.of_columns(&columns),
+            };
+            problems.push((problem, 1));
         }
-        problems.sort_by_key(|(problem, _)| problem.ordinal);
         problems
-            .into_iter()
-            .for_each(|(problem, count)| findings.bad_rows(problem, count, limit));
-        findings
     }
 }
 

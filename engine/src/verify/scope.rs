@@ -73,7 +73,7 @@ impl VerifyScope {
 
 /// The row group that is checked next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Cursor {
+pub(super) struct VerifyCursor {
     pub(super) segment: String,
     pub(super) row_group: usize,
 }
@@ -86,13 +86,13 @@ pub(super) struct SegmentRange {
     pub(super) until: usize,
 }
 
-impl Cursor {
+impl VerifyCursor {
     fn path() -> Path {
         Path::from(format!("{SIDECARS}/verify-cursor.json"))
     }
 
     /// Reads the cursor of `lake`, if it has a readable one.
-    pub(super) async fn load(lake: &Lake) -> Option<Cursor> {
+    pub(super) async fn load(lake: &Lake) -> Option<VerifyCursor> {
         let found = lake
             .location()
             .store()
@@ -118,7 +118,7 @@ impl Cursor {
 }
 
 /// Returns one round over `segments`, which are in the order of their names, from `cursor` on.
-pub(super) fn round(segments: Vec<Segment>, cursor: Option<&Cursor>) -> Vec<SegmentRange> {
+pub(super) fn round(segments: Vec<Segment>, cursor: Option<&VerifyCursor>) -> Vec<SegmentRange> {
     let whole = |segment: &Segment| SegmentRange {
         segment: segment.clone(),
         from: 0,
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_round_begins_at_the_cursor_and_ends_before_it() {
         let all = || segments(&["a", "b", "c"]);
-        let at = |segment: &str, row_group| Cursor {
+        let at = |segment: &str, row_group| VerifyCursor {
             segment: segment.to_owned(),
             row_group,
         };

@@ -26,10 +26,10 @@ use crate::lake::{
 const READ_BYTES: usize = 1 << 20;
 
 /// The commits of a log by their versions.
-type Found = BTreeMap<u64, (FileDigest, Path)>;
+type LogCommits = BTreeMap<u64, (FileDigest, Path)>;
 
 /// The expected digests of commits by their versions, with the name of what contains them.
-type Known = BTreeMap<u64, (FileDigest, String)>;
+type ExpectedDigests = BTreeMap<u64, (FileDigest, String)>;
 
 /// A running verification of tables.
 pub(super) struct TablesCheck<'l> {
@@ -119,25 +119,8 @@ impl<'l> TablesCheck<'l> {
             .and_then(|heads| heads.tables.get(name))
             .cloned();
         coverage.log_entries = self.log(name, head.as_ref()).await?;
-        let table = match Table::open(self.location, name).await {
-            Ok(Some(table)) => table,
-            // A table that didn't exist in the lake's version may be missing. A missing table of
-            // any other lake is reported when the lake is opened.
-            Ok(None) if head.is_none() => return Ok(true),
-            Ok(None) => {
-                self.found(problem(name, name, "the table is missing", ACCEPT));
-                return Ok(true);
-            }
-            Err(error) if !error.is_environment() => {
-                self.found(problem(
-                    name,
-                    &format!("{name}/_delta_log"),
-                    &error.to_string(),
-                    ACCEPT,
-                ));
-                return Ok(true);
-            }
-            Err(error) => return Err(error),
+        let Some(table) = self.open(name, head.is_some()).await? else {
+            return Ok(true);
         };
         if name == GRAINS
             && self.heads.is_none()
@@ -150,17 +133,36 @@ impl<'l> TablesCheck<'l> {
         if let Some(head) = &head {
             self.list_of_files(&table, head).await?;
         }
-        if name != GRAINS {
-            for file in table.files()? {
-                if self.is_over() {
-                    return Ok(false);
-                }
-                coverage.files += u64::from(file.digest.is_some());
-                coverage.without_digest += u64::from(file.digest.is_none());
-                self.data_file(name, file).await?;
+        if name == GRAINS {
+            return Ok(true);
+        }
+        for file in table.files()? {
+            if self.is_over() {
+                return Ok(false);
             }
+            coverage.files += u64::from(file.digest.is_some());
+            coverage.without_digest += u64::from(file.digest.is_none());
+            self.data_file(name, file).await?;
         }
         Ok(true)
+    }
+
+    /// Opens a table. Returns `None`, with a problem if it `has_head`, if there is none, or if it is
+    /// damaged. A table without a head didn't exist in the lake's version; if it should exist, that
+    /// is reported when the lake is opened.
+    async fn open(&mut self, name: &'static str, has_head: bool) -> Result<Option<Table>> {
+        match Table::open(self.location, name).await {
+            Ok(None) if has_head => {
+                self.found(problem(name, name, "the table is missing", ACCEPT));
+                Ok(None)
+            }
+            Err(error) if !error.is_environment() => {
+                let log = format!("{name}/_delta_log");
+                self.found(problem(name, &log, &error.to_string(), ACCEPT));
+                Ok(None)
+            }
+            opened => opened,
+        }
     }
 
     /// Compares the table's list of files with its head, at the head's version if a longer log
@@ -205,8 +207,12 @@ impl<'l> TablesCheck<'l> {
 
     /// Reads the commits of a log, and checks that none is missing. Returns their digests, and the
     /// digests of commits that later commits contain, each with the name of the first witness.
-    async fn entries(&mut self, name: &'static str, files: &[LogFile]) -> Result<(Found, Known)> {
-        let (mut found, mut known) = (Found::new(), Known::new());
+    async fn entries(
+        &mut self,
+        name: &'static str,
+        files: &[LogFile],
+    ) -> Result<(LogCommits, ExpectedDigests)> {
+        let (mut found, mut known) = (LogCommits::new(), ExpectedDigests::new());
         let mut previous: Option<u64> = None;
         for file in files.iter().filter(|file| !file.is_checkpoint) {
             if let Some(previous) = previous.filter(|previous| previous + 1 != file.version) {
@@ -258,35 +264,25 @@ impl<'l> TablesCheck<'l> {
             let cause = format!("the checkpoint of version {} is missing", expected.version);
             self.found(problem(name, &format!("{name}/_delta_log"), &cause, ACCEPT));
         }
-        for file in files
-            .iter()
-            .filter(|file| file.is_checkpoint && file.version == expected.version)
-        {
+        let of_expected = |file: &&LogFile| file.is_checkpoint && file.version == expected.version;
+        for file in files.iter().filter(of_expected) {
             let bytes = self.location.read_small(&file.path).await?;
             if bytes.is_some_and(|bytes| FileDigest::of(&bytes) != expected.file) {
-                self.found(problem(
-                    name,
-                    file.path.as_ref(),
-                    "the checkpoint isn't what was written",
-                    ACCEPT,
-                ));
+                let cause = "the checkpoint isn't what was written";
+                self.found(problem(name, file.path.as_ref(), cause, ACCEPT));
             }
         }
-        let path = hint_path(name);
         // A hint of a later checkpoint was written after the heads.
         let is_later = newest.is_some_and(|newest| newest > expected.version);
-        match self.location.read_small(&path).await? {
-            None => self.found(problem(name, path.as_ref(), "it is missing", ACCEPT)),
+        let path = hint_path(name);
+        let cause = match self.location.read_small(&path).await? {
+            None => "it is missing",
             Some(bytes) if FileDigest::of(&bytes) != expected.hint && !is_later => {
-                self.found(problem(
-                    name,
-                    path.as_ref(),
-                    "it isn't what was written",
-                    ACCEPT,
-                ));
+                "it isn't what was written"
             }
-            Some(_) => {}
-        }
+            Some(_) => return Ok(()),
+        };
+        self.found(problem(name, path.as_ref(), cause, ACCEPT));
         Ok(())
     }
 
@@ -406,7 +402,7 @@ fn digest_of_local(
 fn sealed_by(bytes: &[u8]) -> Result<BTreeMap<u64, FileDigest>, serde_json::Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Line {
+    struct CommitLine {
         commit_info: Option<BTreeMap<String, serde_json::Value>>,
     }
     let mut sealed = BTreeMap::new();
@@ -414,7 +410,7 @@ fn sealed_by(bytes: &[u8]) -> Result<BTreeMap<u64, FileDigest>, serde_json::Erro
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
     {
-        let line: Line = serde_json::from_slice(line)?;
+        let line: CommitLine = serde_json::from_slice(line)?;
         if let Some(seals) = line.commit_info.and_then(|mut info| info.remove(SEALED)) {
             sealed.extend(serde_json::from_value::<BTreeMap<u64, FileDigest>>(seals)?);
         }

@@ -431,7 +431,8 @@ fn only_a_hold_blocks_the_withdrawal_of_a_consent_by_its_giver() {
     }
 }
 
-/// A chain of grains, each derived from the one before; the first has `policy`. Answers the last.
+/// Adds a chain of grains, each derived from the one before; the first has `policy`. Returns the
+/// last.
 fn chain(lake: &mut Lake, policy: Policy, length: usize, superseding: bool) -> ContentAddress {
     let mut last = lake.add("0", grain(policy));
     for number in 1..=length {
@@ -690,7 +691,7 @@ proptest! {
         }
     }
 
-    /// Whoever has nothing to show gets at protected grains only by what their mode leaves open to
+    /// Without proof, a requester can invalidate a protected grain only if its mode permits it to
     /// all.
     #[test]
     fn without_proof_only_open_grains_can_be_invalidated(policy in policies()) {
