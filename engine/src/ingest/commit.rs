@@ -15,6 +15,7 @@ use super::claims;
 use super::plan::OutcomeCounts;
 use super::proven_batch::ProvenBatch;
 use super::run::{COMMIT_ATTEMPTS, IngestRun};
+use super::sources::SourceUpdates;
 use crate::error::{Context, Result};
 use crate::lake::{Change, KnownAddresses, Lake, LedgerEntry, ReadPosition, transaction_name};
 use crate::segment::WrittenSegment;
@@ -96,40 +97,39 @@ impl IngestRun<'_> {
         self.register.append(self.lake, &rows).await?;
         let mut change = Change {
             changes_rows: true,
+            progress: self.ledger_entries(&updates),
             ..Change::default()
         };
-        // The ledger keeps its entry of a source that is read again, so that a killed run has no
-        // effect.
-        let taken = updates
-            .taken
-            .iter()
-            .filter(|(id, _)| !self.retried.keeps_entry(id));
-        change.progress = taken
-            .map(|(id, taken)| (transaction_name(id), taken.to_version()))
-            .collect();
-        let mut committed = CommitResult {
-            grains: 0,
-            version: self.lake.grains.version(),
-        };
-        let mut index = None;
+        let (mut grains, mut index) = (0, None);
         if let Some((id, published)) = publishing {
             let (file, addresses) = published.await.task("a batch")??;
-            committed.grains = file.rows;
+            grains = file.rows;
             change.added.push(file);
             index = Some((id, addresses));
         }
-        if !change.added.is_empty() || !change.progress.is_empty() {
-            committed.version = self.lake.grains.commit(change, "ingest", 0).await?;
-        }
+        let version = match change.added.is_empty() && change.progress.is_empty() {
+            true => self.lake.grains.version(),
+            false => self.lake.grains.commit(change, "ingest", 0).await?,
+        };
         if let Some((id, index)) = index {
             self.known.add(id, index);
         }
-        batch
-            .rejects
-            .iter()
-            .for_each(|reject| self.retried.note(reject));
+        for reject in &batch.rejects {
+            self.retried.note(reject);
+        }
         self.register.committed(updates, &batch.ended);
-        Ok(committed)
+        Ok(CommitResult { grains, version })
+    }
+
+    /// Returns the entries of the ledger that a commit changes, as application transactions. The
+    /// ledger keeps its entry of a source that is read again, so that a killed run has no effect.
+    fn ledger_entries(&self, updates: &SourceUpdates) -> Vec<(String, i64)> {
+        updates
+            .taken
+            .iter()
+            .filter(|(id, _)| !self.retried.keeps_entry(id))
+            .map(|(id, entry)| (transaction_name(id), entry.to_version()))
+            .collect()
     }
 
     /// Commits `late` claims, whose successors are in `grains` since `version`, and then that their

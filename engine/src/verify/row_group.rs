@@ -207,8 +207,8 @@ impl RowGroupCheck {
         let mut findings = Findings::default();
         findings.ok = self.good;
         findings.bytes = self.blob_bytes;
-        for (mark, count) in &self.marks {
-            findings.mark(mark, *count);
+        for (&mark, &count) in &self.marks {
+            findings.mark(mark, count);
         }
         if segment.reader.projection_version() != PROJECTION_VERSION {
             for (rows, _) in &self.differing {
