@@ -25,7 +25,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A lake of `segments` segments of `rows` rows each.
+    /// Creates a lake of `segments` segments with `rows` rows each.
     pub async fn new(segments: u64, rows: usize, sealed: bool) -> Lab {
         let lab = Lab {
             folder: tempfile::tempdir().unwrap(),
@@ -38,7 +38,7 @@ impl Lab {
         lab
     }
 
-    /// The blobs of the segment `number`.
+    /// Returns the blobs of the segment `number`.
     pub fn blobs(&self, number: u64, rows: usize) -> Vec<Vec<u8>> {
         let grains = Corpus {
             seed: 11,
@@ -77,7 +77,7 @@ impl Lab {
         .unwrap();
     }
 
-    /// A fresh handle, which has nothing open.
+    /// Returns a new handle with empty caches.
     pub async fn lake(&self) -> Lake {
         let mut lake = Lake::open_or_create(&self.path("").display().to_string())
             .await
@@ -94,12 +94,12 @@ impl Lab {
         FileKeys::next_to(keyring).unwrap()
     }
 
-    /// The file or folder `name` of the lake.
+    /// Returns the path of the file or folder `name` of the lake.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join("lake").join(name)
     }
 
-    /// The data files of `grains`, in the order of their names.
+    /// Returns the data files of `grains`, in the order of their names.
     pub async fn segments(&self) -> Vec<PathBuf> {
         let segments = self.lake().await.segments().unwrap();
         segments
@@ -108,12 +108,12 @@ impl Lab {
             .collect()
     }
 
-    /// Checks the lake, listing up to 10,000 problems.
+    /// Verifies the lake, listing up to 10,000 problems.
     pub async fn verify(&self) -> VerifyReport {
         self.verify_with(false).await
     }
 
-    /// [`Lab::verify`], which also makes sidecars again if `sidecars` says so.
+    /// Verifies as [`Lab::verify`] does, and also rebuilds sidecars with `sidecars`.
     pub async fn verify_with(&self, sidecars: bool) -> VerifyReport {
         let options = VerifyOptions {
             threads: 2,
@@ -146,8 +146,7 @@ impl Lab {
         .unwrap()
     }
 
-    /// All rows of the lake by their addresses, so that lakes can be compared whose files are
-    /// others.
+    /// Returns all rows of the lake by their addresses, to compare lakes with different files.
     pub async fn rows(&self) -> Vec<RecordBatch> {
         let mut rows: Vec<RecordBatch> = Vec::new();
         for path in self.segments().await {
@@ -158,8 +157,8 @@ impl Lab {
         rows
     }
 
-    /// Puts `rows`, as Arrow's own writer writes them, in the place of the data file `path`, as
-    /// another engine would: by a commit.
+    /// Replaces the data file `path` by `rows`, written by Arrow's own writer and committed, as
+    /// another engine would.
     pub async fn replace(&self, path: &Path, rows: &RecordBatch) {
         let mut lake = self.lake().await;
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -197,7 +196,7 @@ impl Lab {
     }
 }
 
-/// The rows of the Parquet file `path`.
+/// Returns the rows of the Parquet file `path`.
 pub fn read(path: &Path) -> Result<RecordBatch, ParquetError> {
     let bytes = std::fs::read(path).unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))?
@@ -208,7 +207,7 @@ pub fn read(path: &Path) -> Result<RecordBatch, ParquetError> {
     Ok(arrow::compute::concat_batches(&schema, &batches)?)
 }
 
-/// `column` with `cell`, a column of one row, in the place of row `row`.
+/// Returns `column` with `cell`, a column of one row, in row `row`.
 pub fn with_cell(column: &ArrayRef, row: usize, cell: &ArrayRef) -> ArrayRef {
     let (before, after) = (
         column.slice(0, row),

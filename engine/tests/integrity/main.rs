@@ -1,4 +1,4 @@
-//! What protects the answers of a lake: rows are what their blobs say, sidecars are of their
+//! Integrity of the lake: rows equal the projection of their blobs, sidecars belong to their
 //! segments, and both can be repaired.
 
 mod lab;

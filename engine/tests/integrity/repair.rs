@@ -1,4 +1,4 @@
-//! What is derived comes back as it was; what isn't is listed and stays.
+//! Repair restores derived data, and lists other damage without changing it.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use gristmill_schemas::columns::grains_schema;
 use crate::lab::{Lab, read};
 use crate::rows::{changed, kept};
 
-/// Writes the first segment again with another cell in each column that can be repaired, each in a
-/// row of its own; `also` are more.
+/// Rewrites the first segment with a changed cell in each column that can be repaired and in the
+/// columns `also`, each in a row of its own.
 async fn damage(lab: &Lab, also: &[&str]) {
     let path = lab.segments().await.remove(0);
     let rows = read(&path).unwrap();
@@ -34,7 +34,7 @@ async fn damage(lab: &Lab, also: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_cells_are_computed_from_the_blobs_again_and_every_row_is_as_it_was() {
+async fn damaged_cells_are_recomputed_and_every_row_is_restored() {
     for sealed in [false, true] {
         let lab = Lab::new(2, 220, sealed).await;
         let before = lab.rows().await;
@@ -71,7 +71,7 @@ async fn damaged_cells_are_computed_from_the_blobs_again_and_every_row_is_as_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_whose_blob_is_damaged_is_listed_with_its_source_and_stays() {
+async fn a_row_with_a_damaged_blob_is_listed_with_its_source_and_kept() {
     let lab = Lab::new(1, 220, false).await;
     let before = lab.rows().await;
     damage(&lab, &["blob"]).await;
@@ -118,7 +118,7 @@ async fn a_row_whose_blob_is_damaged_is_listed_with_its_source_and_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_column_that_cant_be_decoded_is_made_again_if_it_follows_from_blobs() {
+async fn an_undecodable_column_is_recomputed_if_it_follows_from_blobs() {
     for name in ["subject", "created_at", "marks", "source_id"] {
         let lab = Lab::new(1, 200, false).await;
         let before = lab.rows().await;
@@ -167,7 +167,7 @@ async fn a_column_that_cant_be_decoded_is_made_again_if_it_follows_from_blobs() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_address_comes_back_where_the_address_index_says_so() {
+async fn a_damaged_address_is_restored_by_the_address_index() {
     let lab = Lab::new(1, 200, false).await;
     let before = lab.rows().await;
     let path = lab.segments().await.remove(0);
@@ -195,7 +195,7 @@ async fn a_damaged_address_comes_back_where_the_address_index_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repair_that_was_stopped_half_way_ends_the_same_when_it_runs_again() {
+async fn an_interrupted_repair_is_completed_by_the_next_run() {
     let lab = Lab::new(3, 210, false).await;
     let before = lab.rows().await;
     for path in lab.segments().await {
@@ -211,7 +211,7 @@ async fn a_repair_that_was_stopped_half_way_ends_the_same_when_it_runs_again() {
     }
     let progress = Arc::new(WorkProgress::default());
     let watched = Arc::clone(&progress);
-    // Stops as soon as the first segment has been looked at.
+    // Stops as soon as the first segment has been checked.
     let stop = tokio::spawn(async move {
         while watched.grains.load(std::sync::atomic::Ordering::Relaxed) == 0 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -228,7 +228,7 @@ async fn a_repair_that_was_stopped_half_way_ends_the_same_when_it_runs_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sidecars_that_are_missing_damaged_or_swapped_are_made_again() {
+async fn missing_damaged_and_swapped_sidecars_are_rebuilt() {
     let lab = Lab::new(2, 80, false).await;
     let segments = lab.lake().await.segments().unwrap();
     let file = |number: usize, name: &str| {
@@ -265,8 +265,8 @@ async fn a_file_with_another_digest_is_restored_only_if_its_rows_encode_to_the_d
     let bytes = std::fs::read(&path).unwrap();
     let reader = gristmill_engine::segment::SegmentReader::open(bytes.clone().into()).unwrap();
     let (start, length) = reader.column_range(0, "source_id").unwrap();
-    // The source's dictionary: a letter of it changes all cells, and nothing else in the lake says
-    // what it was.
+    // The source's dictionary: a changed letter changes all cells, and nothing else in the lake
+    // contains the original.
     let sources = |rows: &RecordBatch| rows.column_by_name("source_id").unwrap().clone();
     let original = sources(&read(&path).unwrap());
     let is_changed = (start..start + length).any(|at| {
@@ -279,8 +279,8 @@ async fn a_file_with_another_digest_is_restored_only_if_its_rows_encode_to_the_d
     let report = lab.repair(false).await;
     assert_eq!((report.repaired, report.unrepaired), (0, 1), "{report:#?}");
     assert!(report.problems[0].reason.contains("digest"), "{report:#?}");
-    // A byte behind the pages that no row is read from: between them and the footer stand filters
-    // and indexes.
+    // A byte after the pages that belongs to no row: filters and indexes are between the pages and
+    // the footer.
     let length =
         u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
     let mut damaged = bytes.clone();

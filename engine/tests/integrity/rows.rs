@@ -1,4 +1,4 @@
-//! Every cell that follows from a blob is compared with it.
+//! Verification compares every cell that follows from a blob.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 
 use crate::lab::{Lab, read, with_cell};
 
-/// A column of one row that isn't null and hardly equal to any cell of ours.
+/// Returns a column of one row that isn't null and equals no cell of the corpus.
 fn some_cell(kind: &DataType) -> ArrayRef {
     match kind {
         DataType::Utf8 => Arc::new(StringArray::from(vec!["another word"])),
@@ -48,7 +48,8 @@ fn some_cell(kind: &DataType) -> ArrayRef {
     }
 }
 
-/// `column` with another cell in `row`: null where it had a value and may be null, else a value.
+/// Returns `column` with a changed cell in `row`: null if it had a value and is nullable, else a
+/// value.
 pub fn changed(column: &ArrayRef, row: usize, nullable: bool) -> ArrayRef {
     let cell = match column.is_valid(row) && nullable {
         true => new_null_array(column.data_type(), 1),
@@ -59,8 +60,8 @@ pub fn changed(column: &ArrayRef, row: usize, nullable: bool) -> ArrayRef {
     changed
 }
 
-/// Row `n` gets another cell in column `n`, in a file that Arrow's writer makes; answers what
-/// `verify` says of which column.
+/// Changes the cell of row `n` in column `n`, in a file of Arrow's writer. Returns the rows that
+/// `verify` reports for each column.
 async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
     let lab = Lab::new(1, 260, sealed).await;
     let report = lab.verify().await;
@@ -103,7 +104,7 @@ async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
     found
 }
 
-/// The columns that don't follow from the blob.
+/// Returns the columns that don't follow from the blob.
 pub fn kept() -> Vec<&'static str> {
     IdentityColumn::ALL
         .iter()
@@ -113,16 +114,15 @@ pub fn kept() -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_cell_of_each_column_that_another_writer_changed_is_found_with_its_row_and_its_column()
-{
+async fn one_changed_cell_of_each_column_is_reported_with_row_and_column() {
     let found = found_in_each_column(false).await;
     assert_eq!(kept(), ["source_id", "ingested_at", "supersedes"]);
     for (row, field) in grains_schema().fields().iter().enumerate() {
         let rows = found.get(field.name());
         match field.name().as_str() {
             name if kept().contains(&name) => assert_eq!(rows, None, "{name}"),
-            // The hash tells these two from each other no better than any other pair; the envelope
-            // stands around a blob that isn't one's.
+            // A hash can't tell a changed blob from a changed address; the envelope covers a blob
+            // that isn't its own.
             "content_address" | "blob" | "envelope" => {
                 let all: Vec<i64> = found.values().flatten().copied().collect();
                 assert!(
@@ -136,7 +136,7 @@ async fn one_cell_of_each_column_that_another_writer_changed_is_found_with_its_r
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_cell_of_each_column_of_an_encrypted_lake_is_found_too() {
+async fn one_changed_cell_of_each_column_of_an_encrypted_lake_is_reported() {
     let found = found_in_each_column(true).await;
     for (row, field) in grains_schema().fields().iter().enumerate() {
         let all: Vec<i64> = found.values().flatten().copied().collect();
@@ -194,7 +194,7 @@ async fn a_grain_matches_its_stored_row_and_no_row_with_another_cell() {
     }
 }
 
-/// A small generator of places, the same in every run.
+/// A small generator of positions that is the same in every run.
 fn places(seed: u64, below: usize) -> impl Iterator<Item = usize> {
     let mut state = seed;
     std::iter::from_fn(move || {
@@ -206,7 +206,7 @@ fn places(seed: u64, below: usize) -> impl Iterator<Item = usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_in_a_column_is_found_or_changes_no_row() {
+async fn a_flipped_bit_in_a_column_is_reported_or_changes_no_row() {
     let lab = Lab::new(1, 120, false).await;
     let path = lab.segments().await.remove(0);
     let bytes = std::fs::read(&path).unwrap();
@@ -222,7 +222,7 @@ async fn a_flipped_bit_in_a_column_is_found_or_changes_no_row() {
         let same = seen.is_ok_and(|read| read.is_ok_and(|rows| derived(&rows) == derived(&before)));
         let report = lab.verify().await;
         changes += usize::from(!same);
-        // The digest of the file finds every flip; these are found without it.
+        // The digest of the file detects every flip; these are detected without it.
         let is_found = report.problems.iter().any(|problem| problem.ordinal >= 0);
         assert!(
             same || is_found,
@@ -233,7 +233,7 @@ async fn a_flipped_bit_in_a_column_is_found_or_changes_no_row() {
     assert!(changes > 10, "{changes} flips changed rows");
 }
 
-/// The columns that follow from the blob.
+/// Returns the columns that follow from the blob.
 fn derived(rows: &RecordBatch) -> RecordBatch {
     let places: Vec<usize> = (0..rows.num_columns())
         .filter(|place| !kept().contains(&rows.schema_ref().field(*place).name().as_str()))

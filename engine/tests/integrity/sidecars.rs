@@ -1,4 +1,4 @@
-//! A sidecar answers for its own segment only.
+//! A sidecar is used for its own segment only.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const FILES: [&str; 4] = [
     "words.bin",
 ];
 
-/// The sidecars `name` of two segments.
+/// Returns the sidecars `name` of two segments.
 async fn pair(lab: &Lab, name: &str) -> [PathBuf; 2] {
     let segments = lab.lake().await.segments().unwrap();
     let path = |number: usize| {
@@ -48,7 +48,7 @@ async fn conditions(lab: &Lab, index: &str) -> Vec<SidecarCondition> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sidecar_of_another_segment_with_as_many_rows_is_never_used_and_verify_reports_it() {
+async fn a_sidecar_of_another_segment_is_never_used_and_verify_reports_it() {
     let lab = Lab::new(2, 60, false).await;
     let report = lab.verify().await;
     assert_eq!(
@@ -96,7 +96,7 @@ async fn a_sidecar_of_another_segment_with_as_many_rows_is_never_used_and_verify
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
+async fn grains_are_ingested_once_with_swapped_or_old_address_indexes() {
     let lab = Lab::new(2, 60, false).await;
     let blobs = lab.blobs(0, 60);
     let rows = || async {
@@ -116,7 +116,7 @@ async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
     )
     .await;
     assert_eq!(rows().await, 120);
-    // As a program before sidecars named their segment left it: without the trailer.
+    // Without the trailer, as a version of the program before sidecars had one left it.
     swap(&files);
     for file in &files {
         let bytes = std::fs::read(file).unwrap();
@@ -153,7 +153,7 @@ async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sidecars_that_are_whole_and_lie_are_found_by_making_them_again() {
+async fn valid_sidecars_with_wrong_content_are_detected_by_rebuilding() {
     let lab = Lab::new(2, 60, false).await;
     let merged = Lab::new(3, 60, false).await;
     compact(
@@ -170,7 +170,7 @@ async fn sidecars_that_are_whole_and_lie_are_found_by_making_them_again() {
     for name in FILES {
         let [own, other] = pair(&lab, name).await;
         let (before, foreign) = (std::fs::read(&own).unwrap(), std::fs::read(&other).unwrap());
-        // The content of another segment under the trailer of this one, with the right checksum.
+        // The content of another segment with the trailer of this one, and the right checksum.
         let (content, signed) = (
             &foreign[..foreign.len() - 112],
             &before[before.len() - 112..before.len() - 32],
