@@ -203,13 +203,7 @@ impl Admitter {
         let decide = |((source, bytes), digests): ((Source, Result<SourceBytes, _>), _)| {
             let bytes = match bytes {
                 Ok(bytes) => bytes,
-                Err(cause) => {
-                    let info = SourceInfo {
-                        size: source.length.unwrap_or_default(),
-                        ..SourceInfo::of_file(source.uri)
-                    };
-                    return Ok(Admission::Unreadable { info, cause });
-                }
+                Err(cause) => return Ok(unreadable(source, cause)),
             };
             match digests {
                 Some((Some(kind), digests)) => self.decide(source, bytes, kind, digests),
@@ -458,6 +452,14 @@ impl Admitter {
             error,
         }
     }
+}
+
+fn unreadable(source: Source, cause: ConnectorError) -> Admission {
+    let info = SourceInfo {
+        size: source.length.unwrap_or_default(),
+        ..SourceInfo::of_file(source.uri)
+    };
+    Admission::Unreadable { info, cause }
 }
 
 /// A fetched file that is read together with others.

@@ -24,13 +24,32 @@ use crate::progress::WorkProgress;
 /// A batch whose segment is being written.
 pub(super) struct PendingWrite {
     batch: IngestBatch,
-    segment: BoxFuture<'static, Result<WrittenBatch>>,
+    segment: SegmentWrite,
 }
 
 /// A batch whose segment is written and not committed yet.
 pub(super) struct UnsettledBatch {
     batch: IngestBatch,
     written: WrittenBatch,
+}
+
+/// A segment that is being written.
+type SegmentWrite = BoxFuture<'static, Result<WrittenBatch>>;
+
+/// Waits for the proof of a batch, and starts to write its segment. There is no segment in a dry
+/// run, or if the run stops because a grain was rejected.
+async fn start_write(
+    job: BatchJob,
+    proving: impl Future<Output = Result<ProvenBatch>>,
+) -> Result<(Arc<ProvenBatch>, Option<SegmentWrite>)> {
+    let proven = Arc::new(proving.await?);
+    let stops = job.options.on_error == OnError::Fail && proven.has_rejects();
+    if job.options.dry_run || stops {
+        return Ok((proven, None));
+    }
+    let grains = Arc::clone(&proven);
+    let segment = job.start(move |job| job.write(grains)).boxed();
+    Ok((proven, Some(segment)))
 }
 
 impl IngestRun<'_> {
@@ -57,15 +76,7 @@ impl IngestRun<'_> {
             pending,
             ..self.job()
         };
-        let begin = async move {
-            let proven = Arc::new(proving.await?);
-            let (dry_run, on_error) = (job.options.dry_run, job.options.on_error);
-            let ends_here = dry_run || on_error == OnError::Fail && proven.has_rejects();
-            let grains = Arc::clone(&proven);
-            let segment = (!ends_here).then(|| job.start(move |job| job.write(grains)).boxed());
-            Ok::<_, EngineError>((proven, segment))
-        };
-        let (overtaken, begun) = tokio::join!(self.settle(before), begin);
+        let (overtaken, begun) = tokio::join!(self.settle(before), start_write(job, proving));
         let (overtaken, (proven, segment)) = (overtaken?, begun?);
         let rejects = self.count(&proven)?;
         batch.rejects.extend(rejects);
@@ -74,10 +85,9 @@ impl IngestRun<'_> {
             return self.dry_run(proven).await;
         };
         let grains = Arc::clone(&proven);
-        let segment = if overtaken {
-            self.job().start(move |job| job.write(grains)).boxed()
-        } else {
-            segment
+        let segment = match overtaken {
+            true => self.job().start(move |job| job.write(grains)).boxed(),
+            false => segment,
         };
         // This takes one core, while the others write.
         self.judge_claims(&mut batch, &proven).await?;
