@@ -199,14 +199,15 @@ fn encode(
 ) -> Result<Option<(Vec<u8>, ColumnCloseResult)>> {
     let mut sink = TrackedWrite::new(Vec::new());
     let writer = Box::new(SerializedPageWriter::new(&mut sink));
-    let writer = get_column_writer(column.column_descr_ptr(), Arc::clone(properties), writer);
-    let ColumnWriter::ByteArrayColumnWriter(mut writer) = writer else {
-        return Ok(None);
+    let close = match get_column_writer(column.column_descr_ptr(), Arc::clone(properties), writer) {
+        ColumnWriter::ByteArrayColumnWriter(mut writer) => {
+            for page in pages {
+                writer.write_batch(&page.kept(values)?, None, None)?;
+            }
+            writer.close()?
+        }
+        _ => return Ok(None),
     };
-    for page in pages {
-        writer.write_batch(&page.kept(values)?, None, None)?;
-    }
-    let close = writer.close()?;
     let fits = close.metadata.compression_codec() == column.compression_codec()
         && has_self_contained_pages(&close.metadata);
     match fits {
