@@ -193,41 +193,47 @@ impl<'k> Reprojector<'k> {
             .filter_map(|name| schema.index_of(name).ok())
             .collect();
         let origins = stored.project(&places)?;
-        let nothing = || vec![None; stored.num_rows()];
+        let no_faults = || vec![None; stored.num_rows()];
         let Some(keys) = self.keys else {
-            return Ok((origins, nothing()));
+            return Ok((origins, no_faults()));
         };
         let wanted: Vec<&str> = ORIGINS
             .into_iter()
             .filter(|name| schema.index_of(name).is_ok())
             .collect();
         if let Ok(opened) = keys.open_rows(&origins, Some(&wanted), ErasedRows::Kept) {
-            return Ok((opened, nothing()));
+            return Ok((opened, no_faults()));
         }
-        // One envelope that can't be opened must not hide the others.
-        let mut faults = nothing();
-        let mut rows = Vec::with_capacity(stored.num_rows());
-        for (row, fault) in faults.iter_mut().enumerate() {
-            let closed = origins.slice(row, 1);
-            rows.push(
-                keys.open_rows(&closed, Some(&wanted), ErasedRows::Kept)
-                    .unwrap_or_else(|error| {
-                        *fault = Some(
-                            GrainError::new(ErrorCode::Integrity, error.to_string()).field("blob"),
-                        );
-                        closed
-                    }),
-            );
-        }
-        let schema = rows
-            .first()
-            .map_or_else(|| origins.schema(), RecordBatch::schema);
-        let rows: Vec<RecordBatch> = rows
-            .into_iter()
-            .map(|row| row.with_schema(schema.clone()))
-            .collect::<Result<_, _>>()?;
-        Ok((concat_batches(&schema, &rows)?, faults))
+        open_each(&origins, &wanted, keys)
     }
+}
+
+/// Decrypts the rows of `origins` one by one, because one envelope that can't be opened must not
+/// hide the others. Returns the rows, and for each why it can't be decrypted.
+fn open_each(
+    origins: &RecordBatch,
+    wanted: &[&str],
+    keys: &LakeKeys,
+) -> Result<(RecordBatch, Vec<Option<GrainError>>), ArrowError> {
+    let mut faults = vec![None; origins.num_rows()];
+    let mut rows = Vec::with_capacity(origins.num_rows());
+    for (row, fault) in faults.iter_mut().enumerate() {
+        let closed = origins.slice(row, 1);
+        let opened = keys.open_rows(&closed, Some(wanted), ErasedRows::Kept);
+        rows.push(opened.unwrap_or_else(|error| {
+            let error = GrainError::new(ErrorCode::Integrity, error.to_string()).field("blob");
+            *fault = Some(error);
+            closed
+        }));
+    }
+    let schema = rows
+        .first()
+        .map_or_else(|| origins.schema(), RecordBatch::schema);
+    let rows: Vec<RecordBatch> = rows
+        .into_iter()
+        .map(|row| row.with_schema(schema.clone()))
+        .collect::<Result<_, _>>()?;
+    Ok((concat_batches(&schema, &rows)?, faults))
 }
 
 /// The decrypted cells from which rows are recomputed.

@@ -96,25 +96,37 @@ impl OperationRequest {
             .as_object()
             .ok_or_else(|| schema("the line isn't a JSON object"))?;
         let reason = text(object, "reason")?;
-        let operation = match text(object, "op")?.ok_or_else(|| schema("`op` is missing"))? {
+        Ok(OperationRequest {
+            operation: operation(object, reason)?,
+            actor: text(object, "actor")?.map(str::to_owned),
+            reason: reason.map(str::to_owned),
+            authorization: authorization(object)?,
+        })
+    }
+}
+
+/// Parses the operation of a line with `reason`.
+fn operation<'j>(object: &'j Object<'j>, reason: Option<&'j str>) -> Result<Operation, GrainError> {
+    Ok(
+        match text(object, "op")?.ok_or_else(|| schema("`op` is missing"))? {
             "put" => Operation::Put(delivered(object, |grain| Ok(grain.clone()))?),
             "supersede" => {
                 let target = address(object)?;
-                Operation::Supersede(
-                    target,
-                    delivered(object, |grain| superseding(grain, &target, reason))?,
-                )
+                let complete = |grain| superseding(grain, &target, reason);
+                Operation::Supersede(target, delivered(object, complete)?)
             }
             "contradict" => {
                 Operation::Contradict(address(object)?, flag(object, "value")?.unwrap_or(true))
             }
             "verify" => {
                 let status = text(object, "status")?.and_then(VerificationStatus::from_name);
-                let status = status
-                    .ok_or_else(|| schema("`status` must be unverified, verified or contested"))?;
                 match status {
-                    VerificationStatus::Retracted => Operation::Retract(address(object)?),
-                    status => Operation::Verify(address(object)?, status),
+                    Some(VerificationStatus::Retracted) => Operation::Retract(address(object)?),
+                    Some(status) => Operation::Verify(address(object)?, status),
+                    None => {
+                        let message = "`status` must be unverified, verified or contested";
+                        return Err(schema(message));
+                    }
                 }
             }
             "retract" => Operation::Retract(address(object)?),
@@ -125,25 +137,23 @@ impl OperationRequest {
                 );
                 return Err(schema(message));
             }
-        };
-        let owned = |name| Ok::<_, GrainError>(text(object, name)?.map(str::to_owned));
-        let authorization = object
-            .get("authorization_hex")
-            .and_then(Json::as_array)
-            .unwrap_or_default();
-        let authorization = authorization.iter().map(|entry| {
-            let digits = entry
-                .as_str()
-                .ok_or_else(|| schema("`authorization_hex` must be a list of strings"))?;
-            hex::decode(digits).map_err(|error| schema(format!("`authorization_hex`: {error}")))
-        });
-        Ok(OperationRequest {
-            operation,
-            actor: owned("actor")?,
-            reason: reason.map(str::to_owned),
-            authorization: authorization.collect::<Result<_, _>>()?,
-        })
-    }
+        },
+    )
+}
+
+/// Parses the envelopes that authorize an act without a grain.
+fn authorization(object: &Object<'_>) -> Result<Vec<Vec<u8>>, GrainError> {
+    let entries = object
+        .get("authorization_hex")
+        .and_then(Json::as_array)
+        .unwrap_or_default();
+    let decode = |entry: &Json<'_>| {
+        let digits = entry
+            .as_str()
+            .ok_or_else(|| schema("`authorization_hex` must be a list of strings"))?;
+        hex::decode(digits).map_err(|error| schema(format!("`authorization_hex`: {error}")))
+    };
+    entries.iter().map(decode).collect()
 }
 
 fn schema(message: impl Into<Cow<'static, str>>) -> GrainError {

@@ -78,11 +78,11 @@ impl Lake {
         let mut problems = self.unrecorded_erasures(entries).await?;
         // The tables of a lake are created together, before its first segment. A first command that
         // was killed leaves no entry either.
-        let made = self.audit.made_at();
+        let made = self.audit.created_at();
         let is_older = |segment: &Segment| {
             segment
                 .id
-                .made_at()
+                .created_at()
                 .zip(made)
                 .is_some_and(|(segment, log)| segment < log)
         };

@@ -160,7 +160,9 @@ impl Lake {
         let heads = Heads::load(&location).await?;
         let grains = match Table::open(&location, GRAINS).await? {
             Some(grains) => grains,
-            None => return Err(lost(&location, GRAINS, heads.as_ref()).unwrap_or_else(absent)),
+            None => {
+                return Err(table_lost(&location, GRAINS, heads.as_ref()).unwrap_or_else(absent));
+            }
         };
         Self::with_grains(location, grains, heads).await
     }
@@ -237,18 +239,18 @@ impl Lake {
         // All futures are awaited: `deltalake` doesn't support cancelling the reading of a log
         // because another one failed.
         let (state, rejects, sources, audit, erased, encryption) = tokio::join!(
-            beside(&location, is_new, STATE, state_schema(), "at"),
-            beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at"),
-            sources_of(&location, is_new, heads),
+            open_table(&location, is_new, STATE, state_schema(), "at"),
+            open_table(&location, is_new, REJECTS, rejects_schema(), "rejected_at"),
+            open_sources(&location, is_new, heads),
             // A lake without heads may be older than the audit log.
-            beside(
+            open_table(
                 &location,
-                lost(&location, AUDIT, heads).is_none(),
+                table_lost(&location, AUDIT, heads).is_none(),
                 AUDIT,
                 audit_schema(),
                 "at"
             ),
-            beside(&location, is_new, ERASED, erased_schema(), "at"),
+            open_table(&location, is_new, ERASED, erased_schema(), "at"),
             encryption::Encryption::load(&location),
         );
         let (state, rejects, sources, audit, erased, encryption) =
@@ -405,7 +407,7 @@ async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>
     if let Some(table) = Table::open(location, GRAINS).await? {
         return Ok(table);
     }
-    if let Some(lost) = lost(location, GRAINS, heads) {
+    if let Some(lost) = table_lost(location, GRAINS, heads) {
         return Err(lost);
     }
     match empty_location::check(location).await {
@@ -419,7 +421,11 @@ async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>
 }
 
 /// Returns the error of a lake whose table `name` is missing although `heads` contains it.
-fn lost(location: &LakeLocation, name: &'static str, heads: Option<&Heads>) -> Option<EngineError> {
+fn table_lost(
+    location: &LakeLocation,
+    name: &'static str,
+    heads: Option<&Heads>,
+) -> Option<EngineError> {
     let known = heads.is_some_and(|heads| heads.tables.contains_key(name));
     known.then(|| EngineError::TableLost {
         uri: location.name(),
@@ -430,7 +436,7 @@ fn lost(location: &LakeLocation, name: &'static str, heads: Option<&Heads>) -> O
 /// Opens the table `name`. A process that was killed while it created the lake may not have created
 /// it. If anything was written to the lake, a missing table was lost, and without it erased grains
 /// would come back.
-async fn beside(
+async fn open_table(
     location: &LakeLocation,
     is_new: bool,
     name: &'static str,
@@ -450,7 +456,7 @@ async fn beside(
 }
 
 /// Opens the table `sources`. Lakes of earlier formats have none until something is ingested.
-async fn sources_of(
+async fn open_sources(
     location: &LakeLocation,
     is_new: bool,
     heads: Option<&Heads>,
@@ -461,7 +467,7 @@ async fn sources_of(
             .map(Some);
     }
     let table = Table::open(location, SOURCES).await?;
-    match lost(location, SOURCES, heads).filter(|_| table.is_none()) {
+    match table_lost(location, SOURCES, heads).filter(|_| table.is_none()) {
         Some(lost) => Err(lost),
         None => Ok(table),
     }

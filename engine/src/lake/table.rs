@@ -188,7 +188,7 @@ impl Table {
     }
 
     /// Returns when the table was created, in milliseconds since 1970, if its log states it.
-    pub fn made_at(&self) -> Option<u64> {
+    pub fn created_at(&self) -> Option<u64> {
         let state = self.delta.snapshot().ok()?;
         state
             .metadata()

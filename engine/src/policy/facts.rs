@@ -57,25 +57,6 @@ impl Proposal {
         target: &ContentAddress,
         resolver: &dyn KeyResolver,
     ) -> Result<Proposal, GrainError> {
-        let signer = match delivery {
-            Delivery::Signed(signed) if signed.verify(resolver) == SignatureStatus::Valid => {
-                signed.signer().map(str::to_owned)
-            }
-            _ => None,
-        };
-        let auth = grain.get(Field::SupersessionAuth);
-        let signatures: Vec<&[u8]> = auth
-            .iter()
-            .filter_map(|auth| auth.as_array())
-            .flatten()
-            .filter_map(bytes_of)
-            .collect();
-        let authorizing = match signatures.is_empty() {
-            true => Vec::new(),
-            false => {
-                authorizing_signers(signatures, &authorization_message(target, grain)?, resolver)
-            }
-        };
         let withdrawal = grain
             .get(Field::IsWithdrawal)
             .and_then(|value| value.as_bool())
@@ -83,23 +64,55 @@ impl Proposal {
         let prior = grain
             .text(Field::PriorConsent)
             .and_then(ContentAddress::of_reference);
+        let successor = Successor {
+            facts: GrainFacts::of(grain, vec![*target]),
+            has_own_policy: grain.get(Field::InvalidationPolicy).is_some(),
+            evidence: addresses(grain, Field::SatisfactionEvidence),
+            withdraws: prior.filter(|_| withdrawal),
+        };
+        let requester = Requester {
+            signer: verified_signer(delivery, resolver),
+            claimed: grain.text(Field::AuthorDid).map(str::to_owned),
+            authorizing: authorizers(grain, target, resolver)?,
+            justification: grain
+                .text(Field::SupersessionJustification)
+                .map(str::to_owned),
+        };
         Ok(Proposal {
-            successor: Successor {
-                facts: GrainFacts::of(grain, vec![*target]),
-                has_own_policy: grain.get(Field::InvalidationPolicy).is_some(),
-                evidence: addresses(grain, Field::SatisfactionEvidence),
-                withdraws: prior.filter(|_| withdrawal),
-            },
-            requester: Requester {
-                signer,
-                claimed: grain.text(Field::AuthorDid).map(str::to_owned),
-                authorizing,
-                justification: grain
-                    .text(Field::SupersessionJustification)
-                    .map(str::to_owned),
-            },
+            successor,
+            requester,
         })
     }
+}
+
+/// Returns the signer of a delivered grain, if the signature is valid.
+fn verified_signer(delivery: &Delivery<'_>, resolver: &dyn KeyResolver) -> Option<String> {
+    match delivery {
+        Delivery::Signed(signed) if signed.verify(resolver) == SignatureStatus::Valid => {
+            signed.signer().map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the signers in `supersession_auth` that authorize the supersession of `target`.
+fn authorizers(
+    grain: &Grain<'_>,
+    target: &ContentAddress,
+    resolver: &dyn KeyResolver,
+) -> Result<Vec<String>, GrainError> {
+    let auth = grain.get(Field::SupersessionAuth);
+    let signatures: Vec<&[u8]> = auth
+        .iter()
+        .filter_map(|auth| auth.as_array())
+        .flatten()
+        .filter_map(bytes_of)
+        .collect();
+    if signatures.is_empty() {
+        return Ok(Vec::new());
+    }
+    let message = authorization_message(target, grain)?;
+    Ok(authorizing_signers(signatures, &message, resolver))
 }
 
 /// Returns the signers of `message`, each once: those of `signatures` that are COSE envelopes

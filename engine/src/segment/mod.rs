@@ -74,7 +74,7 @@ impl SegmentId {
 
     /// Returns when the name was made, in milliseconds since 1970, or `None` for a name of another
     /// engine.
-    pub fn made_at(&self) -> Option<u64> {
+    pub fn created_at(&self) -> Option<u64> {
         let id = self.0.strip_suffix(SEALED).unwrap_or(&self.0);
         ulid::Ulid::from_string(id).ok().map(|id| id.timestamp_ms())
     }

@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use parquet::errors::Result;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaDataReader};
+use parquet::file::page_index::offset_index::PageLocation;
 
 use super::mapped_file::MappedFile;
 
@@ -79,30 +80,34 @@ pub(crate) fn page_bodies(file: &MappedFile) -> Result<Vec<Range<usize>>> {
     let mut bodies = Vec::new();
     for (group, indexes) in metadata.row_groups().iter().zip(indexes) {
         for (column, index) in group.columns().iter().zip(indexes) {
-            let (start, length) = column.byte_range();
-            let first = column.data_page_offset();
-            let mut end = first;
-            let mut found = Vec::with_capacity(index.page_locations().len());
-            let mut add = |offset: i64, size: i32| {
-                let page = usize::try_from(offset).ok()?
-                    ..usize::try_from(offset + i64::from(size)).ok()?;
-                let header =
-                    PageHeader::of(file.as_ref().get(page.clone()).filter(|_| offset == end)?)?;
-                end = page.end as i64;
-                found.push(page.start + header.length..page.end);
-                Some(())
-            };
-            let all = index
-                .page_locations()
-                .iter()
-                .all(|page| add(page.offset, page.compressed_page_size).is_some());
-            if all && end as u64 == start + length {
-                bodies.extend(found);
-            }
+            let found = chunk_bodies(file, column, index.page_locations());
+            bodies.extend(found.into_iter().flatten());
         }
     }
     bodies.sort_unstable_by_key(|body| body.start);
     Ok(bodies)
+}
+
+/// Returns the contents of the pages at `locations`, or `None` if these aren't all data pages of
+/// the chunk `column`, one after another.
+fn chunk_bodies(
+    file: &MappedFile,
+    column: &ColumnChunkMetaData,
+    locations: &[PageLocation],
+) -> Option<Vec<Range<usize>>> {
+    let (start, length) = column.byte_range();
+    let mut end = column.data_page_offset();
+    let mut bodies = Vec::with_capacity(locations.len());
+    for location in locations.iter() {
+        if location.offset != end {
+            return None;
+        }
+        end += i64::from(location.compressed_page_size);
+        let page = usize::try_from(location.offset).ok()?..usize::try_from(end).ok()?;
+        let header = PageHeader::of(file.as_ref().get(page.clone())?)?;
+        bodies.push(page.start + header.length..page.end);
+    }
+    (end as u64 == start + length).then_some(bodies)
 }
 
 #[cfg(test)]

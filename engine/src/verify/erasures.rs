@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use gristmill_schemas::columns::AuditRow;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::report::Problem;
@@ -44,22 +45,7 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
             false => check.found(problem("", ENCRYPTION, &error.to_string(), FROM_BACKUP)),
         }
     }
-    let entries = match lake.audit_entries().await {
-        Ok(entries) => entries,
-        Err(error) if error.is_environment() => return Err(error),
-        // The unreadable data file was found by its digest.
-        Err(error) => {
-            check.found(problem(AUDIT, AUDIT, &error.to_string(), FROM_BACKUP));
-            Vec::new()
-        }
-    };
-    let verdict = AuditVerdict::of(&entries);
-    if let Some(first) = verdict.first_problem {
-        check.found(problem(AUDIT, AUDIT, &first, FROM_BACKUP));
-    }
-    for cause in lake.unrecorded(&entries).await? {
-        check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
-    }
+    let entries = check_audit_log(lake, check).await?;
     let erasures: Vec<RecordedErasure> = entries.iter().filter_map(RecordedErasure::of).collect();
     let tombstones = match lake.tombstones().await {
         Ok(tombstones) => Some(tombstones),
@@ -74,6 +60,26 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     }
     journals(lake, check).await?;
     Ok(erasures.len() as u64)
+}
+
+/// Checks the audit log. Returns its entries, or none if they can't be read.
+async fn check_audit_log(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<Vec<AuditRow>> {
+    let entries = match lake.audit_entries().await {
+        Ok(entries) => entries,
+        Err(error) if error.is_environment() => return Err(error),
+        // The unreadable data file was found by its digest.
+        Err(error) => {
+            check.found(problem(AUDIT, AUDIT, &error.to_string(), FROM_BACKUP));
+            Vec::new()
+        }
+    };
+    if let Some(first) = AuditVerdict::of(&entries).first_problem {
+        check.found(problem(AUDIT, AUDIT, &first, FROM_BACKUP));
+    }
+    for cause in lake.unrecorded(&entries).await? {
+        check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
+    }
+    Ok(entries)
 }
 
 /// An erasure with an entry in the audit log.
@@ -196,21 +202,7 @@ async fn journals(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<()> {
             .filter_map(|name| name.strip_suffix(ending).map(str::to_owned))
             .collect::<HashSet<_>>()
     };
-    let mut journals = 0;
-    for file in files
-        .iter()
-        .filter(|file| file.location.as_ref().ends_with(".journal"))
-    {
-        journals += 1;
-        let Some(bytes) = lake.location().read_small(&file.location).await? else {
-            continue;
-        };
-        if lake.grains.format_version() >= FIRST_WITH_HEADS && !Journal::is_sound(&bytes) {
-            let cause =
-                "its checksum isn't that of its content: the erasure can't be finished from it";
-            check.found(problem("", file.location.as_ref(), cause, FROM_BACKUP));
-        }
-    }
+    let journals = check_journals(lake, &files, check).await?;
     let certified = named(".cose");
     let Ok(begun) = lake.erasure_ids().await else {
         return Ok(());
@@ -224,4 +216,29 @@ async fn journals(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks the checksums of the journals among `files`. Returns how many there are.
+async fn check_journals(
+    lake: &Lake,
+    files: &[ObjectMeta],
+    check: &mut TablesCheck<'_>,
+) -> Result<usize> {
+    let mut journals = 0;
+    for file in files {
+        let path = &file.location;
+        if !path.as_ref().ends_with(".journal") {
+            continue;
+        }
+        journals += 1;
+        let Some(bytes) = lake.location().read_small(path).await? else {
+            continue;
+        };
+        if lake.grains.format_version() >= FIRST_WITH_HEADS && !Journal::is_sound(&bytes) {
+            let cause =
+                "its checksum isn't that of its content: the erasure can't be finished from it";
+            check.found(problem("", path.as_ref(), cause, FROM_BACKUP));
+        }
+    }
+    Ok(journals)
 }

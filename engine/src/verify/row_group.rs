@@ -117,47 +117,53 @@ impl OpenSegment {
         columns: Option<&[&str]>,
         proof_options: ProofOptions<'_>,
     ) -> Result<RowGroupCheck, String> {
-        let check = || -> Result<RowGroupCheck, ArrowError> {
-            let rows = self.rows_of(number);
-            let mut check = RowGroupCheck {
-                rows: rows.clone(),
-                ..RowGroupCheck::default()
-            };
-            let mut next = rows.start;
-            let mut reprojector = Reprojector::new(proof_options, self.keys.as_deref());
-            let lacking = if columns.is_some() {
-                AbsentColumn::Unread
-            } else {
-                AbsentColumn::Null
-            };
-            let batches: Box<dyn Iterator<Item = _>> = match columns {
-                None => Box::new(self.reader.read_row_group(number, BATCH_ROWS)?),
-                columns => Box::new(self.reader.read(number..number + 1, columns, BATCH_ROWS)?),
-            };
-            for batch in batches {
-                let batch = batch?;
-                let first = next;
-                next += batch.num_rows() as u64;
-                if let Some((marks, blob_bytes)) = reprojector.all_equal(&batch) {
-                    check.blob_bytes += blob_bytes;
-                    marks.into_iter().for_each(|marks| check.add_good(marks));
-                    continue;
-                }
-                let made = reprojector.reproject(&batch);
-                let made = made.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
-                check.add(first, &batch, &made, differences(&batch, &made, lacking)?);
-            }
-            match next == rows.end {
-                true => Ok(check),
-                false => Err(ArrowError::ParquetError(format!(
-                    "it ends at row {next}, not at {}",
-                    rows.end
-                ))),
-            }
-        };
+        let check = || self.check_batches(number, columns, proof_options);
         match catch_unwind(AssertUnwindSafe(check)) {
             Ok(checked) => checked.map_err(|error| error.to_string()),
             Err(_) => Err("its bytes can't be decoded".to_owned()),
+        }
+    }
+
+    fn check_batches(
+        &self,
+        number: usize,
+        columns: Option<&[&str]>,
+        proof_options: ProofOptions<'_>,
+    ) -> Result<RowGroupCheck, ArrowError> {
+        let rows = self.rows_of(number);
+        let mut check = RowGroupCheck {
+            rows: rows.clone(),
+            ..RowGroupCheck::default()
+        };
+        let mut next = rows.start;
+        let mut reprojector = Reprojector::new(proof_options, self.keys.as_deref());
+        let lacking = match columns {
+            Some(_) => AbsentColumn::Unread,
+            None => AbsentColumn::Null,
+        };
+        let batches: Box<dyn Iterator<Item = _>> = match columns {
+            None => Box::new(self.reader.read_row_group(number, BATCH_ROWS)?),
+            columns => Box::new(self.reader.read(number..number + 1, columns, BATCH_ROWS)?),
+        };
+        for batch in batches {
+            let batch = batch?;
+            let first = next;
+            next += batch.num_rows() as u64;
+            if let Some((marks, blob_bytes)) = reprojector.all_equal(&batch) {
+                check.blob_bytes += blob_bytes;
+                marks.into_iter().for_each(|marks| check.add_good(marks));
+                continue;
+            }
+            let made = reprojector.reproject(&batch);
+            let made = made.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
+            check.add(first, &batch, &made, differences(&batch, &made, lacking)?);
+        }
+        match next == rows.end {
+            true => Ok(check),
+            false => Err(ArrowError::ParquetError(format!(
+                "it ends at row {next}, not at {}",
+                rows.end
+            ))),
         }
     }
 }
