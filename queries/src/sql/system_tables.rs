@@ -120,7 +120,7 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
     let ledger = Ledger::load(&lake.grains).await?;
     let mut sources: Vec<_> = ledger.iter().collect();
     sources.sort_by_key(|(source, _)| *source);
-    let next = |progress: &Progress| match progress {
+    let next = |position: &ReadPosition| match position {
         ReadPosition::Next(ordinal) => Some(*ordinal as i64),
         ReadPosition::Complete => None,
     };
@@ -131,10 +131,10 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
         Arc::new(BooleanArray::from_iter(
             sources
                 .iter()
-                .map(|(_, progress)| Some(*progress == ReadPosition::Complete)),
+                .map(|(_, position)| Some(*position == ReadPosition::Complete)),
         )),
         Arc::new(Int64Array::from_iter(
-            sources.iter().map(|(_, progress)| next(progress)),
+            sources.iter().map(|(_, position)| next(position)),
         )),
     ])
 }
