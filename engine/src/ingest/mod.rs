@@ -10,7 +10,7 @@
 //! | `options`, `report` | what can a user choose, and what does the run report? |
 //! | `run` | how do admitted sources become batches? |
 //! | `linked_sources` | which files of API traffic are read together, and in which order? |
-//! | `admit`, `digests` | is this source new, whole, and of a supported kind? |
+//! | `admission`, `admit`, `digests` | is this source new, whole, and of a supported kind? |
 //! | `morsel`, `batch` | how is a source cut into work for the cores, and what does a batch contain? |
 //! | `pipeline`, `jobs` | how do the steps of consecutive batches overlap? |
 //! | `prove` | what is the address of a grain, and is it a valid grain? |
@@ -42,6 +42,7 @@
 //! segment nor their order depend on the number of threads. A process that is killed leaves the
 //! lake at its last commit, and the next run continues there.
 
+mod admission;
 pub(crate) mod admit;
 mod batch;
 mod claims;

@@ -16,7 +16,8 @@ use gristmill_schemas::columns::SourceOutcome;
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 
-use super::admit::{Admission, Admitter, RetryMode, admission_units};
+use super::admission::{Admission, RetryMode, admission_units};
+use super::admit::Admitter;
 use super::batch::{BatchLimits, IngestBatch};
 use super::digests::sources_per_thread;
 use super::linked_sources::arrange;
@@ -147,7 +148,7 @@ impl<'l> IngestRun<'l> {
         let retries = self.options.retry_refused || again;
         let (known_rejects, retried) = known_rejects(self.lake, &ledger, retries).await?;
         self.register.load(self.lake, &ledger).await?;
-        let refused = known_rejects
+        let rejected_sources = known_rejects
             .iter()
             .map(|(source, _)| source.clone())
             .collect();
@@ -163,7 +164,7 @@ impl<'l> IngestRun<'l> {
         Ok(Admitter {
             ledger: Arc::new(ledger),
             retried: Arc::new(retried),
-            refused: Arc::new(refused),
+            rejected_sources: Arc::new(rejected_sources),
             again,
             kind: self.options.kind,
             limits,

@@ -12,7 +12,8 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 
-use super::admit::{Admission, AdmissionUnit, Admitter};
+use super::admission::{Admission, AdmissionUnit};
+use super::admit::Admitter;
 use super::morsel::{AdmittedSource, Morsel, MorselReader, NextMorsel};
 use super::prove::{ProofOptions, prove};
 use super::proven_batch::RowRef;
@@ -168,7 +169,7 @@ async fn admit_alone(
     let admitter = Admitter {
         ledger: Arc::default(),
         retried: Arc::default(),
-        refused: Arc::default(),
+        rejected_sources: Arc::default(),
         again: false,
         kind,
         limits: ContainerLimits::default(),
