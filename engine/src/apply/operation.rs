@@ -208,15 +208,6 @@ fn superseding<'j>(
     let object = grain
         .as_object()
         .ok_or_else(|| schema("`grain` must be an object"))?;
-    let text = parent.to_string();
-    let mut parents = match object.get(DERIVED_FROM) {
-        None | Some(Json::Null) => Vec::new(),
-        Some(Json::Array(parents)) => parents.clone(),
-        Some(alone) => vec![alone.clone()],
-    };
-    if !parents.iter().any(|parent| parent.as_str() == Some(&text)) {
-        parents.push(Json::from(text));
-    }
     let is_absent = |name: &str| object.get(name).is_none_or(|value| *value == Json::Null);
     let own = is_absent(JUSTIFICATION) && is_absent(Field::SupersessionAuth.name());
     let reason = reason.filter(|reason| own && !reason.trim().is_empty());
@@ -224,10 +215,25 @@ fn superseding<'j>(
     let others = object.iter().filter(|(name, _)| !replaced(name));
     let others = others.map(|(name, value)| (Cow::Owned(name.to_owned()), value.clone()));
     let reason = reason.map(|reason| (Cow::Borrowed(JUSTIFICATION), Json::from(reason.to_owned())));
-    let parents = (Cow::Borrowed(DERIVED_FROM), Json::Array(parents));
+    let parents = Json::Array(parents_with(object, parent));
+    let parents = (Cow::Borrowed(DERIVED_FROM), parents);
     Ok(Json::Object(
         others.chain([parents]).chain(reason).collect(),
     ))
+}
+
+/// Returns the parents that `grain` names, with `parent` among them.
+fn parents_with<'j>(grain: &Object<'j>, parent: &ContentAddress) -> Vec<Json<'j>> {
+    let text = parent.to_string();
+    let mut parents = match grain.get(DERIVED_FROM) {
+        None | Some(Json::Null) => Vec::new(),
+        Some(Json::Array(parents)) => parents.clone(),
+        Some(alone) => vec![alone.clone()],
+    };
+    if !parents.iter().any(|parent| parent.as_str() == Some(&text)) {
+        parents.push(Json::from(text));
+    }
+    parents
 }
 
 const DERIVED_FROM: &str = Field::DerivedFrom.name();

@@ -22,9 +22,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, Lake, Segment};
+use crate::lake::{Change, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
-use crate::segment::{ROW_GROUP_ROWS, SegmentReader};
+use crate::segment::{ROW_GROUP_ROWS, SegmentReader, WrittenSegment};
 use merge::SegmentMerge;
 
 /// The options of a compaction.
@@ -172,14 +172,8 @@ async fn merge_group(
         .file("can't merge", "segments")?;
     let mut written = 0;
     for wanted in plan::sizes(rows, options.target_rows) {
-        let location = lake.location().clone();
-        let job = tokio::task::spawn_blocking(move || {
-            merge
-                .write(&location, wanted)
-                .map(|segment| (merge, segment))
-        });
-        let (back, segment) = job.await.task("a merge")??;
-        merge = back;
+        let segment;
+        (merge, segment) = write_next(merge, lake.location(), wanted).await?;
         written += segment.file.rows;
         if segment.file.rows > 0 {
             lake.publish_segment(&mut change, segment).await?;
@@ -200,6 +194,19 @@ async fn merge_group(
         .removed
         .extend(group.into_iter().map(|segment| segment.file));
     Ok(change)
+}
+
+/// Writes the next segment of `merge`, with `rows` rows.
+async fn write_next(
+    mut merge: SegmentMerge,
+    location: &LakeLocation,
+    rows: u64,
+) -> Result<(SegmentMerge, WrittenSegment)> {
+    let location = location.clone();
+    let job = tokio::task::spawn_blocking(move || {
+        merge.write(&location, rows).map(|segment| (merge, segment))
+    });
+    job.await.task("a merge")?
 }
 
 async fn open_all(lake: &Lake, segments: &[Segment]) -> Result<Vec<SegmentReader>> {

@@ -145,13 +145,7 @@ fn prove_chunk(
         let grain = match decoder.decode(&found.payload) {
             Ok(grain) => grain,
             Err(error) => {
-                let error = error.shifted(found.delivery.blob_start());
-                let is_readable = options.mode == Mode::Strict
-                    && Grain::decode(&found.payload, Mode::Lenient).is_ok();
-                rejects.push(RejectedGrain {
-                    is_readable,
-                    ..rejected(morsel, *item, error, options.now)
-                });
+                rejects.push(undecodable(morsel, *item, found, error, options));
                 continue;
             }
         };
@@ -171,6 +165,23 @@ fn prove_chunk(
         count(marks, grain.marks());
     }
     next
+}
+
+/// Returns the reject of the grain `item`, which was opened as `found` but can't be decoded.
+fn undecodable(
+    morsel: &Morsel,
+    item: usize,
+    found: &OpenedGrain<'_>,
+    error: GrainError,
+    options: ProofOptions<'_>,
+) -> RejectedGrain {
+    let is_readable =
+        options.mode == Mode::Strict && Grain::decode(&found.payload, Mode::Lenient).is_ok();
+    let error = error.shifted(found.delivery.blob_start());
+    RejectedGrain {
+        is_readable,
+        ..rejected(morsel, item, error, options.now)
+    }
 }
 
 /// Opens grains of `morsel` from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open.

@@ -47,17 +47,11 @@ impl Table {
     /// [`EngineError::Delta`](crate::error::EngineError::Delta),
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
-        let fault = delta_error("can't write a checkpoint", self.name());
         // Listed before the log is read, so that files of commits in between aren't removed.
         let files = self.location().list(self.name()).await?;
         self.refresh().await?;
         let version = self.version();
-        let has = |path| files.iter().any(|file| file.location == path);
-        // A second checkpoint of the same version could have other bytes, and `heads.json` contains
-        // their digest.
-        if !has(checkpoint_path(self.name(), version)) || !has(hint_path(self.name())) {
-            create_checkpoint(self.delta(), None).await.map_err(fault)?;
-        }
+        self.ensure_checkpoint(&files).await?;
         self.record_head(version).await?;
         let live: HashSet<Path> = self
             .files()?
@@ -86,6 +80,18 @@ impl Table {
         }
         Ok(purged)
     }
+
+    /// Writes a checkpoint of the newest version, unless it is among `files`. A second checkpoint of
+    /// the same version could have other bytes, and `heads.json` contains their digest.
+    async fn ensure_checkpoint(&self, files: &[ObjectMeta]) -> Result<()> {
+        let has = |path| files.iter().any(|file| file.location == path);
+        if has(checkpoint_path(self.name(), self.version())) && has(hint_path(self.name())) {
+            return Ok(());
+        }
+        create_checkpoint(self.delta(), None)
+            .await
+            .map_err(delta_error("can't write a checkpoint", self.name()))
+    }
 }
 
 impl Lake {
@@ -110,6 +116,25 @@ impl Lake {
             purged.files += files;
             purged.bytes += bytes;
         }
+        self.purge_sidecars(sidecars, &retired, exclusive, &mut purged)
+            .await?;
+        for file in self.location().list(SCRATCH).await? {
+            if exclusive || is_old(&file) {
+                purged.remove(self.location(), &file).await?;
+            }
+        }
+        Ok(purged)
+    }
+
+    /// Removes those of `sidecars` whose segments were removed from the lake. The files of the
+    /// segments `retired` are removed whatever their age.
+    async fn purge_sidecars(
+        &self,
+        sidecars: Vec<ObjectMeta>,
+        retired: &HashSet<SegmentId>,
+        exclusive: bool,
+        purged: &mut Purged,
+    ) -> Result<()> {
         let live: HashSet<SegmentId> = self
             .segments()?
             .into_iter()
@@ -125,12 +150,7 @@ impl Lake {
                 self.location().remove_empty_folder(&file.location);
             }
         }
-        for file in self.location().list(SCRATCH).await? {
-            if exclusive || is_old(&file) {
-                purged.remove(self.location(), &file).await?;
-            }
-        }
-        Ok(purged)
+        Ok(())
     }
 }
 

@@ -75,16 +75,7 @@ impl AddressIndex {
             tails: tails.as_chunks_mut().0,
             rows: rows.as_chunks_mut().0,
         };
-        let mut next = directory.clone();
-        for (address, row) in addresses().zip(0_u32..) {
-            let place = &mut next[bucket_of(prefix_of(address), bits)];
-            entries.set(*place as usize, address, row);
-            *place += 1;
-        }
-        let mut sorted = Vec::new();
-        directory
-            .windows(2)
-            .for_each(|bucket| entries.sort(bucket[0] as usize..bucket[1] as usize, &mut sorted));
+        entries.fill(addresses(), &directory, bits);
         checksum.copy_from_slice(blake3::hash(content).as_bytes());
         out
     }
@@ -235,6 +226,26 @@ struct EntryArrays<'b> {
 type IndexEntry = (u64, [u8; TAIL], [u8; 4]);
 
 impl EntryArrays<'_> {
+    /// Sorts in `addresses`, which belong to the rows in their order. `directory` says where the
+    /// entries of each bucket begin.
+    fn fill<'a>(
+        &mut self,
+        addresses: impl Iterator<Item = &'a [u8; 32]>,
+        directory: &[u32],
+        bits: u32,
+    ) {
+        let mut next = directory.to_vec();
+        for (address, row) in addresses.zip(0_u32..) {
+            let place = &mut next[bucket_of(prefix_of(address), bits)];
+            self.set(*place as usize, address, row);
+            *place += 1;
+        }
+        let mut sorted = Vec::new();
+        directory
+            .windows(2)
+            .for_each(|bucket| self.sort(bucket[0] as usize..bucket[1] as usize, &mut sorted));
+    }
+
     fn set(&mut self, place: usize, address: &[u8; 32], row: u32) {
         self.prefixes[place] = prefix_of(address).to_le_bytes();
         self.tails[place].copy_from_slice(&address[32 - TAIL..]);

@@ -141,9 +141,24 @@ impl CopySource {
         let reader = Arc::new(self.bytes.clone());
         let reader = SerializedPageReader::new(reader, column, rows, Some(locations.to_vec()))?;
         let values = get_column_reader(column.column_descr_ptr(), Box::new(reader));
-        let ColumnReader::ByteArrayColumnReader(mut values) = values else {
+        let ColumnReader::ByteArrayColumnReader(values) = values else {
             return Ok(None);
         };
+        match self.combine(&pages, values, column, properties)? {
+            Some(chunk) => chunk.close(leaf, column).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns a chunk of `column` with those of `pages` that keep all their rows, and the rest of
+    /// the others encoded again from `values`. Returns `None` if that isn't possible.
+    fn combine(
+        &self,
+        pages: &[StoredPage<'_>],
+        mut values: ColumnReaderImpl<ByteArrayType>,
+        column: &ColumnChunkMetaData,
+        properties: &WriterPropertiesPtr,
+    ) -> Result<Option<ChunkBuilder>> {
         let mut chunk = ChunkBuilder {
             bytes: Vec::with_capacity(column.compressed_size().max(0) as usize),
             ..ChunkBuilder::default()
@@ -163,7 +178,7 @@ impl CopySource {
                 return Ok(None);
             }
         }
-        chunk.close(leaf, column).map(Some)
+        Ok(Some(chunk))
     }
 
     /// Returns the index of the column `name` among the leaves of row group `number`, and its

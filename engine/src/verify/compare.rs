@@ -43,26 +43,19 @@ pub(crate) fn differences(
     lacking: AbsentColumn,
 ) -> Result<Vec<CellDifference>, ArrowError> {
     let is_known = |state: &RowState| matches!(state, RowState::Derived { .. });
-    let known: Option<BooleanArray> = match made.states.iter().all(is_known) {
+    let known = match made.states.iter().all(is_known) {
         true => None,
-        false => Some(
-            made.states
-                .iter()
-                .map(|state| Some(is_known(state)))
-                .collect(),
-        ),
+        false => Some(made.states.iter().map(is_known).map(Some).collect()),
     };
     let schema = made.batch.schema();
     let columns = schema.fields().iter().zip(made.batch.columns()).enumerate();
     let mut cells: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for (place, (field, expected)) in columns.filter(|(_, (field, _))| is_compared(field.name())) {
         let name = field.name();
-        let found = match column_of(stored, name, place, expected)? {
-            Some(found) => found,
-            None if lacking == AbsentColumn::Null => {
-                new_null_array(expected.data_type(), expected.len())
-            }
-            None => continue,
+        let found = match (column_of(stored, name, place, expected)?, lacking) {
+            (Some(found), _) => found,
+            (None, AbsentColumn::Null) => new_null_array(expected.data_type(), expected.len()),
+            (None, AbsentColumn::Unread) => continue,
         };
         if are_equal(&found, expected, known.as_ref())? {
             continue;

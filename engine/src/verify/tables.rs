@@ -255,17 +255,13 @@ impl<'l> TablesCheck<'l> {
         let Some(expected) = head.and_then(|head| head.checkpoint.as_ref()) else {
             return Ok(());
         };
-        let newest = files
-            .iter()
-            .filter(|file| file.is_checkpoint)
-            .map(|file| file.version)
-            .max();
+        let checkpoints = || files.iter().filter(|file| file.is_checkpoint);
+        let newest = checkpoints().map(|file| file.version).max();
         if newest.is_none_or(|newest| newest < expected.version) {
             let cause = format!("the checkpoint of version {} is missing", expected.version);
             self.found(problem(name, &format!("{name}/_delta_log"), &cause, ACCEPT));
         }
-        let of_expected = |file: &&LogFile| file.is_checkpoint && file.version == expected.version;
-        for file in files.iter().filter(of_expected) {
+        for file in checkpoints().filter(|file| file.version == expected.version) {
             let bytes = self.location.read_small(&file.path).await?;
             if bytes.is_some_and(|bytes| FileDigest::of(&bytes) != expected.file) {
                 let cause = "the checkpoint isn't what was written";
@@ -274,10 +270,21 @@ impl<'l> TablesCheck<'l> {
         }
         // A hint of a later checkpoint was written after the heads.
         let is_later = newest.is_some_and(|newest| newest > expected.version);
+        self.checkpoint_hint(name, &expected.hint, is_later).await
+    }
+
+    /// Checks the file that names the newest checkpoint. It may differ from what the heads say if
+    /// it names a later one (`is_later`).
+    async fn checkpoint_hint(
+        &mut self,
+        name: &'static str,
+        expected: &FileDigest,
+        is_later: bool,
+    ) -> Result<()> {
         let path = hint_path(name);
         let cause = match self.location.read_small(&path).await? {
             None => "it is missing",
-            Some(bytes) if FileDigest::of(&bytes) != expected.hint && !is_later => {
+            Some(bytes) if FileDigest::of(&bytes) != *expected && !is_later => {
                 "it isn't what was written"
             }
             Some(_) => return Ok(()),
