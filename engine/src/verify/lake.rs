@@ -63,7 +63,7 @@ pub async fn verify_lake(
         vectors: vector_files(lake).await?,
     };
     check.tally.add(0, findings);
-    let next = check.go(round(segments, cursor.as_ref())).await?;
+    let next = check.run(round(segments, cursor.as_ref())).await?;
     if scope.rolls() {
         // After a whole round, the next one begins where this one began.
         let start = cursor.unwrap_or(VerifyCursor {
@@ -139,12 +139,12 @@ struct LakeCheck<'l> {
 }
 
 impl LakeCheck<'_> {
-    /// Checks the segments of `visits` until the budget or the time is used up. Returns where the
+    /// Checks the segments of `ranges` until the budget or the time is used up. Returns where the
     /// next check begins, or `None` after a whole round.
-    async fn go(&mut self, visits: Vec<SegmentRange>) -> Result<Option<VerifyCursor>> {
+    async fn run(&mut self, ranges: Vec<SegmentRange>) -> Result<Option<VerifyCursor>> {
         let mut stopped_at = None;
-        for visit in visits {
-            stopped_at = self.visit(&visit).await?;
+        for range in ranges {
+            stopped_at = self.check_range(&range).await?;
             if stopped_at.is_some() {
                 break;
             }
@@ -157,8 +157,8 @@ impl LakeCheck<'_> {
     }
 
     /// Checks the row groups of one segment. Returns where it stopped, if it did.
-    async fn visit(&mut self, visit: &SegmentRange) -> Result<Option<VerifyCursor>> {
-        let segment = &visit.segment;
+    async fn check_range(&mut self, range: &SegmentRange) -> Result<Option<VerifyCursor>> {
+        let segment = &range.segment;
         let at = |row_group| {
             Some(VerifyCursor {
                 segment: segment.id.as_str().to_owned(),
@@ -166,18 +166,18 @@ impl LakeCheck<'_> {
             })
         };
         if self.is_over() {
-            return Ok(at(visit.from));
+            return Ok(at(range.from));
         }
-        self.tally.report().files += u64::from(visit.until == usize::MAX);
-        let reader = match self.open(visit).await? {
+        self.tally.report().files += u64::from(range.until == usize::MAX);
+        let reader = match self.open(range).await? {
             Ok(reader) => reader,
             Err(problem) => {
                 self.add_unreadable(problem, segment.file.size);
                 return Ok(None);
             }
         };
-        if visit.from == 0 && self.scope.has(&segment.id, 0) {
-            self.digest(visit).await?;
+        if range.from == 0 && self.scope.has(&segment.id, 0) {
+            self.start_digest(range).await?;
             self.check_sidecars(segment).await?;
         }
         let opened = OpenSegment {
@@ -185,12 +185,12 @@ impl LakeCheck<'_> {
             keys: self.lake.keys_to_check(&segment.file.name)?,
             name: format!("{GRAINS}/{}", segment.file.name).into(),
         };
-        for row_group in visit.from..visit.until.min(opened.reader.row_groups()) {
+        for row_group in range.from..range.until.min(opened.reader.row_groups()) {
             if self.is_over() {
                 return Ok(at(row_group));
             }
             if self.scope.has(&segment.id, row_group) {
-                self.begin(opened.clone(), row_group).await?;
+                self.start_row_group(opened.clone(), row_group).await?;
             }
         }
         Ok(None)
@@ -217,9 +217,9 @@ impl LakeCheck<'_> {
     /// error.
     async fn open(
         &self,
-        visit: &SegmentRange,
+        range: &SegmentRange,
     ) -> Result<std::result::Result<SegmentReader, Problem>> {
-        let path = self.lake.grains.path_of(&visit.segment.file.name);
+        let path = self.lake.grains.path_of(&range.segment.file.name);
         let bytes = match self.lake.location().read(&path).await {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => {
@@ -227,14 +227,14 @@ impl LakeCheck<'_> {
             }
             Err(error) => return Err(error),
         };
-        let opened = open_segment(bytes, &visit.segment);
+        let opened = open_segment(bytes, &range.segment);
         Ok(opened.map_err(|cause| Problem::unreadable(path.as_ref(), -1, &cause)))
     }
 
     /// Starts the comparison of a data file with its digest, together with its first row group: a
     /// file is digested as a whole.
-    async fn digest(&mut self, visit: &SegmentRange) -> Result<()> {
-        let (location, file) = (self.lake.location().clone(), visit.segment.file.clone());
+    async fn start_digest(&mut self, range: &SegmentRange) -> Result<()> {
+        let (location, file) = (self.lake.location().clone(), range.segment.file.clone());
         if file.digest.is_none()
             || location
                 .local_path(&self.lake.grains.path_of(&file.name))
@@ -242,20 +242,16 @@ impl LakeCheck<'_> {
         {
             return Ok(());
         }
-        self.jobs += 1;
-        let (number, limit) = (self.jobs, self.options.problems);
-        let job = move || {
+        let limit = self.options.problems;
+        self.start(move || {
             let mut findings = Findings::default();
             // Reasons why a file can't be read are reported when its rows are read.
             if let Ok(Some(problem)) = check_local_file(&location, GRAINS, &file) {
                 findings.bad(problem, limit);
             }
-            (number, findings)
-        };
-        if let Some((number, findings)) = self.running.spawn(job).await? {
-            self.tally.add(number, findings);
-        }
-        Ok(())
+            findings
+        })
+        .await
     }
 
     /// Checks the checksums of the sidecars of `segment`, and their bindings.
@@ -284,24 +280,30 @@ impl LakeCheck<'_> {
         Ok(())
     }
 
-    async fn begin(&mut self, segment: OpenSegment, row_group: usize) -> Result<()> {
+    /// Starts the check of a row group.
+    async fn start_row_group(&mut self, segment: OpenSegment, row_group: usize) -> Result<()> {
         let bytes = segment.reader.row_group_bytes(row_group);
         self.budget = self.budget.saturating_sub(bytes);
         self.coverage.row_groups += 1;
         self.coverage.file_bytes += bytes;
-        self.jobs += 1;
-        let number = self.jobs;
         let (options, progress) = (Arc::clone(&self.options), Arc::clone(&self.progress));
-        let job = move || {
+        self.start(move || {
             let findings = segment
                 .check(row_group, options.proof_options())
                 .into_findings(&segment, options.problems);
             WorkProgress::add(&progress.bytes, bytes);
             WorkProgress::add(&progress.grains, findings.ok);
             WorkProgress::add(&progress.rejected, findings.bad_count());
-            (number, findings)
-        };
-        if let Some((number, findings)) = self.running.spawn(job).await? {
+            findings
+        })
+        .await
+    }
+
+    /// Starts `job`, and adds the findings of a job that has ended, if there is one.
+    async fn start(&mut self, job: impl FnOnce() -> Findings + Send + 'static) -> Result<()> {
+        self.jobs += 1;
+        let number = self.jobs;
+        if let Some((number, findings)) = self.running.spawn(move || (number, job())).await? {
             self.tally.add(number, findings);
         }
         Ok(())

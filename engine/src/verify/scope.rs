@@ -129,9 +129,9 @@ pub(super) fn round(segments: Vec<Segment>, cursor: Option<&VerifyCursor>) -> Ve
     };
     let start = segments.partition_point(|segment| segment.id.as_str() < cursor.segment.as_str());
     let (before, after) = segments.split_at(start);
-    let mut visits: Vec<SegmentRange> = after.iter().chain(before).map(whole).collect();
+    let mut ranges: Vec<SegmentRange> = after.iter().chain(before).map(whole).collect();
     let split = cursor.row_group;
-    match visits
+    match ranges
         .first_mut()
         .filter(|first| first.segment.id.as_str() == cursor.segment && split > 0)
     {
@@ -142,10 +142,10 @@ pub(super) fn round(segments: Vec<Segment>, cursor: Option<&VerifyCursor>) -> Ve
                 from: 0,
                 until: split,
             };
-            visits.push(rest);
-            visits
+            ranges.push(rest);
+            ranges
         }
-        None => visits,
+        None => ranges,
     }
 }
 
@@ -170,15 +170,15 @@ mod tests {
         names.iter().map(segment).collect()
     }
 
-    fn visited(visits: &[SegmentRange]) -> Vec<(String, usize, usize)> {
-        let place = |visit: &SegmentRange| {
+    fn bounds(ranges: &[SegmentRange]) -> Vec<(String, usize, usize)> {
+        let place = |range: &SegmentRange| {
             (
-                visit.segment.id.as_str().to_owned(),
-                visit.from,
-                visit.until,
+                range.segment.id.as_str().to_owned(),
+                range.from,
+                range.until,
             )
         };
-        visits.iter().map(place).collect()
+        ranges.iter().map(place).collect()
     }
 
     #[test]
@@ -196,19 +196,19 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            visited(&round(all(), None)),
+            bounds(&round(all(), None)),
             expected(&[("a", 0, end), ("b", 0, end), ("c", 0, end)])
         );
         assert_eq!(
-            visited(&round(all(), Some(&at("b", 3)))),
+            bounds(&round(all(), Some(&at("b", 3)))),
             expected(&[("b", 3, end), ("c", 0, end), ("a", 0, end), ("b", 0, 3)])
         );
-        let gone = visited(&round(all(), Some(&at("aa", 3))));
+        let gone = bounds(&round(all(), Some(&at("aa", 3))));
         assert_eq!(
             gone,
             expected(&[("b", 0, end), ("c", 0, end), ("a", 0, end)])
         );
-        let beyond = visited(&round(all(), Some(&at("d", 3))));
+        let beyond = bounds(&round(all(), Some(&at("d", 3))));
         assert_eq!(
             beyond,
             expected(&[("a", 0, end), ("b", 0, end), ("c", 0, end)])
