@@ -91,25 +91,32 @@ pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcR
     }
     sweep.sidecars(sidecars, &kept_segments);
     sweep.scratch(scratch);
-    let mut report = sweep.report;
+    let Sweep {
+        mut report,
+        garbage,
+        ..
+    } = sweep;
     report.dry_run = options.dry_run;
-    match options.dry_run {
-        true => {
-            report.files = sweep
-                .garbage
-                .iter()
-                .map(|file| file.location.to_string())
-                .collect()
-        }
-        false => remove(lake, &sweep.garbage).await?,
-    }
-    if report.removed_files > 0 && !options.dry_run {
-        let details =
-            serde_json::json!({ "files": report.removed_files, "bytes": report.removed_bytes });
-        lake.record("gc", details).await?;
+    if options.dry_run {
+        let names = garbage.iter().map(|file| file.location.to_string());
+        report.files = names.collect();
+    } else {
+        remove(lake, &garbage).await?;
+        record(lake, &report).await?;
     }
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Records in the audit log that files were removed, if any were.
+async fn record(lake: &mut Lake, report: &GcReport) -> Result<()> {
+    if report.removed_files == 0 {
+        return Ok(());
+    }
+    let details =
+        serde_json::json!({ "files": report.removed_files, "bytes": report.removed_bytes });
+    lake.record("gc", details).await?;
+    Ok(())
 }
 
 async fn remove(lake: &Lake, garbage: &[ObjectMeta]) -> Result<()> {

@@ -211,19 +211,8 @@ impl Heads {
     }
 
     fn update_local(location: &LakeLocation, change: impl Fn(&mut Heads)) -> Result<()> {
-        let place = |name: &str| location.local_path(&Path::from(name)).unwrap_or_default();
-        let lock = std::fs::File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(place(LOCK));
-        let lock = lock.file("can't open", place(LOCK).display())?;
-        match lock.lock() {
-            // A file system without locks has one writer, or none that would wait.
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {}
-            locked => locked.file("can't lock", place(LOCK).display())?,
-        }
-        let path = place(HEADS);
+        let _lock = lock(location)?;
+        let path = location.local_path(&Path::from(HEADS)).unwrap_or_default();
         let found = match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             found => Some(Heads::parse(
@@ -247,51 +236,75 @@ impl Heads {
     async fn update_object(location: &LakeLocation, change: impl Fn(&mut Heads)) -> Result<()> {
         let path = Path::from(HEADS);
         for _ in 0..ATTEMPTS {
-            let (found, mode) = match location.store().get(&path).await {
-                Err(object_store::Error::NotFound { .. }) => (None, PutMode::Create),
-                found => {
-                    let found = found.file("can't read", &path)?;
-                    let version = UpdateVersion {
-                        e_tag: found.meta.e_tag.clone(),
-                        version: found.meta.version.clone(),
-                    };
-                    let bytes = found.bytes().await.file("can't read", &path)?;
-                    (
-                        Some(Heads::parse(&bytes, location)?),
-                        PutMode::Update(version),
-                    )
-                }
-            };
+            let (found, mode) = read_object(location, &path).await?;
             let Some(bytes) = changed(found.as_ref(), &change)? else {
                 return Ok(());
             };
-            let payload = PutPayload::from(bytes);
-            let put = location
-                .store()
-                .put_opts(&path, payload.clone(), PutOptions::from(mode))
-                .await;
-            match put {
-                Err(
-                    object_store::Error::AlreadyExists { .. }
-                    | object_store::Error::Precondition { .. },
-                ) => {}
-                // A store without conditional puts: the last of two concurrent writers wins, and
-                // the next commit corrects it.
-                Err(object_store::Error::NotImplemented { .. }) => {
-                    location
-                        .store()
-                        .put(&path, payload)
-                        .await
-                        .file("can't write", &path)?;
-                    return Ok(());
-                }
-                put => return put.map(drop).file("can't write", &path),
+            if replace_object(location, &path, bytes, mode).await? {
+                return Ok(());
             }
         }
         Err(EngineError::Conflict(format!(
             "`{HEADS}` was busy {ATTEMPTS} times"
         )))
     }
+}
+
+/// Locks the heads of a local lake for other writers, until the file is closed.
+fn lock(location: &LakeLocation) -> Result<std::fs::File> {
+    let path = location.local_path(&Path::from(LOCK)).unwrap_or_default();
+    let file = std::fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .file("can't open", path.display())?;
+    match file.lock() {
+        // A file system without locks has one writer, or none that would wait.
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {}
+        locked => locked.file("can't lock", path.display())?,
+    }
+    Ok(file)
+}
+
+/// Reads the heads at `path`. Returns also how they are replaced if nobody changes them meanwhile.
+async fn read_object(location: &LakeLocation, path: &Path) -> Result<(Option<Heads>, PutMode)> {
+    let found = match location.store().get(path).await {
+        Err(object_store::Error::NotFound { .. }) => return Ok((None, PutMode::Create)),
+        found => found.file("can't read", path)?,
+    };
+    let version = UpdateVersion {
+        e_tag: found.meta.e_tag.clone(),
+        version: found.meta.version.clone(),
+    };
+    let bytes = found.bytes().await.file("can't read", path)?;
+    Ok((
+        Some(Heads::parse(&bytes, location)?),
+        PutMode::Update(version),
+    ))
+}
+
+/// Writes the heads at `path`. Returns false if another writer changed them meanwhile.
+async fn replace_object(
+    location: &LakeLocation,
+    path: &Path,
+    bytes: Vec<u8>,
+    mode: PutMode,
+) -> Result<bool> {
+    let (store, payload) = (location.store(), PutPayload::from(bytes));
+    let put = store
+        .put_opts(path, payload.clone(), PutOptions::from(mode))
+        .await;
+    let put = match put {
+        Err(
+            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
+        ) => return Ok(false),
+        // A store without conditional puts: the last of two concurrent writers wins, and the next
+        // commit corrects it.
+        Err(object_store::Error::NotImplemented { .. }) => store.put(path, payload).await,
+        put => put,
+    };
+    put.map(|_| true).file("can't write", path)
 }
 
 /// Returns the bytes of the result of `change` on `found`, or `None` if it changes nothing.

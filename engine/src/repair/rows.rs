@@ -15,6 +15,7 @@ use super::rewrite::SegmentRewrite;
 use super::{RepairOptions, sidecars};
 use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
+use crate::index::SidecarCache;
 use crate::lake::{Change, Lake, Segment};
 use crate::progress::WorkProgress;
 use crate::reproject::ORIGINS;
@@ -48,14 +49,7 @@ pub(super) async fn repair(
         let Some((opened, digest)) = open(lake, &segment, report).await? else {
             continue;
         };
-        let index = crate::index::SidecarCache::of(lake)
-            .addresses(lake.location(), &segment)
-            .await;
-        let (checked, own) = (opened.clone(), options.clone());
-        let diagnose = move || SegmentDiagnosis::of(&checked, index, &own);
-        let diagnosis = tokio::task::spawn_blocking(diagnose)
-            .await
-            .task(&segment.file.name)?;
+        let diagnosis = diagnose(lake, &segment, &opened, options).await?;
         WorkProgress::add(&progress.grains, segment.file.rows);
         WorkProgress::add(&progress.bytes, segment.file.size);
         diagnosis.list(&opened, report);
@@ -77,6 +71,21 @@ pub(super) async fn repair(
         }
     }
     Ok(())
+}
+
+async fn diagnose(
+    lake: &Lake,
+    segment: &Segment,
+    opened: &OpenSegment,
+    options: &RepairOptions,
+) -> Result<SegmentDiagnosis> {
+    let index = SidecarCache::of(lake)
+        .addresses(lake.location(), segment)
+        .await;
+    let (opened, options) = (opened.clone(), options.clone());
+    tokio::task::spawn_blocking(move || SegmentDiagnosis::of(&opened, index, &options))
+        .await
+        .task(&segment.file.name)
 }
 
 /// Opens the data file of `segment` and computes its digest. Returns `None`, with an entry in
