@@ -12,7 +12,9 @@ use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, inge
 use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::{Lake, LakeLocation};
 use gristmill_engine::progress::WorkProgress;
-use gristmill_engine::verify::{Part, VerifyOptions, VerifyReport, verify_lake, verify_unopened};
+use gristmill_engine::verify::{
+    VerifyOptions, VerifyReport, VerifyScope, verify_lake, verify_unopened,
+};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{
     ContainerOptions, ContainerWriter, IndexState, Manifest, write_frame,
@@ -253,7 +255,7 @@ impl SampleLake {
                 }
                 verify_lake(
                     &lake,
-                    Part::default(),
+                    VerifyScope::default(),
                     &options,
                     Arc::new(WorkProgress::default()),
                 )
@@ -261,7 +263,13 @@ impl SampleLake {
             }
             Err(cause) if cause.is_environment() => Err(cause),
             Err(cause) => {
-                verify_unopened(&LakeLocation::new(&uri)?, Part::default(), &options, &cause).await
+                verify_unopened(
+                    &LakeLocation::new(&uri)?,
+                    VerifyScope::default(),
+                    &options,
+                    &cause,
+                )
+                .await
             }
         }
     }
