@@ -132,7 +132,7 @@ pub fn report(outcome: Result<CommandOutcome, Failure>) -> ExitCode {
         Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
         Ok(CommandOutcome::Problems) => ExitCode::from(DATA),
         Err(failure) => {
-            crate::output::note(&failure);
+            crate::log::note(&failure);
             ExitCode::from(failure.code)
         }
     }

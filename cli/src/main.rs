@@ -22,6 +22,7 @@ mod duration_arg;
 mod exit;
 mod human_readable;
 mod json_lines;
+mod log;
 mod output;
 mod progress;
 mod shell;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(failure) => return exit::report(Err(failure)),
     };
-    output::start_log(&arguments.common);
+    log::start_log(&arguments.common);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -1,4 +1,4 @@
-//! Writes results to standard output, and everything else to standard error.
+//! Writes results to standard output or to a file.
 //!
 //! A closed standard output (`gristmill … | head`) ends the output and is not an error.
 
@@ -13,57 +13,12 @@ use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema}
 use gristmill_engine::destination::{Destination, PendingFile};
 use gristmill_queries::render::escape_control;
 use serde::Serialize;
-use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::fmt::format::debug_fn;
 
-use crate::args::{CommonArgs, LogFormat, OutputFormat, ResultArgs};
+use crate::args::{OutputFormat, ResultArgs};
 use crate::cell_text::{binary_as_hex, csv_batch};
 use crate::exit::Failure;
 use crate::human_readable::human_readable;
 use crate::table::{self, TableLayout};
-
-/// Default log filter. The Delta libraries log tables that don't exist yet, and commits that are
-/// retried after another writer's, as errors.
-const NORMAL_LOG: &str =
-    "warn,buoyant_kernel=off,deltalake_core=error,deltalake_core::kernel::transaction=off";
-
-/// Log filter with `--quiet`.
-const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transaction=off";
-
-/// Starts logging to standard error: warnings and errors, or what `RUST_LOG` selects.
-pub fn start_log(common: &CommonArgs) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
-    });
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_target(false);
-    match common.log_format {
-        LogFormat::Text => {
-            // Fields can contain untrusted text and are escaped; the colour codes of the level are
-            // our own.
-            let fields = debug_fn(|out, field, value| match field.name() {
-                "message" => write!(out, "{}", escape_control(&format!("{value:?}"))),
-                name => write!(out, "{name}={}", escape_control(&format!("{value:?}"))),
-            });
-            log.with_ansi(wants_colour())
-                .without_time()
-                .fmt_fields(fields.delimited(" "))
-                .init();
-        }
-        LogFormat::Json => log.json().init(),
-    }
-}
-
-fn wants_colour() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Prints a line on standard error.
-pub fn note(line: impl std::fmt::Display) {
-    eprintln!("{}", escape_control(&line.to_string()));
-}
 
 /// Prints results in the selected format.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,7 @@
 //! | module | question |
 //! |---|---|
 //! | [`cal`] | What does a CAL statement mean, and is it allowed? |
+//! | [`detect`] | Which personal data does a text contain? |
 //! | [`exec`] | What does a CAL statement return? |
 //! | [`packs`] | Which grains violate which rule of which regulation? |
 //! | [`render`] | How are grains rendered for a language model or a person? |
@@ -89,6 +90,7 @@
 )]
 
 pub mod cal;
+pub mod detect;
 pub mod exec;
 pub mod packs;
 pub mod render;

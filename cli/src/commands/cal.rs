@@ -18,7 +18,7 @@ use super::CommandContext;
 use super::cal_output::{Printing, print, show};
 use crate::args::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::note;
+use crate::log::note;
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 use crate::{diagnostic, output};
 

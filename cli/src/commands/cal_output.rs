@@ -8,7 +8,8 @@ use gristmill_schemas::json::{Json, Object};
 
 use crate::args::OutputFormat;
 use crate::exit::Failure;
-use crate::output::{Printer, note, write_stdout};
+use crate::log::note;
+use crate::output::{Printer, write_stdout};
 
 /// Form of printed responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,8 @@ use serde::Serialize;
 use super::CommandContext;
 use crate::args::ConvertArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::{note, stdout_failure};
+use crate::log::note;
+use crate::output::stdout_failure;
 
 /// Number of unreadable lines of a source that are reported individually; further ones are counted.
 const REPORTED_FAULTS: u64 = 5;

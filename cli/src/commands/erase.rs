@@ -7,7 +7,8 @@ use super::keys::keyring;
 use super::subject_selector::request_of;
 use crate::args::governance::EraseArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::{note, write_file};
+use crate::log::note;
+use crate::output::write_file;
 
 /// Plans an erasure and carries it out with `--execute`.
 pub async fn run(

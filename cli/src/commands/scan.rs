@@ -16,7 +16,8 @@ use super::sql::{self, options};
 use crate::args::{self, ScanFormat};
 use crate::exit::{CommandOutcome, Failure};
 use crate::human_readable::with_separators;
-use crate::output::{begin_file, finish_file, note, write_file, write_stdout};
+use crate::log::note;
+use crate::output::{begin_file, finish_file, write_file, write_stdout};
 use crate::table::new_table;
 
 /// Scans the lake; the outcome is `Problems` if a finding reaches the severity of `--fail-on`, or a

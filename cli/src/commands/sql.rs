@@ -15,7 +15,8 @@ use gristmill_queries::sql::{
 use super::CommandContext;
 use crate::args::SqlArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::{Printer, note, read_stdin};
+use crate::log::note;
+use crate::output::{Printer, read_stdin};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 
 /// Runs the command.

@@ -21,7 +21,6 @@
 //! |---|---|
 //! | `pack`, `message_template` | How is a pack file parsed and validated? |
 //! | `shipped` | Which packs are part of the program? |
-//! | [`detect`] | Which personal data does a text contain? |
 //! | `row_rules` | Which grains match the condition of a rule? |
 //! | `rule_query` | Which grains does the query of a rule return? |
 //! | `rego_policies`, `grain_messages`, `rego_value` | Which message views violate a Rego policy? |
@@ -37,7 +36,6 @@
 //! Not in this module: the rules (`queries/packs/*.toml`) and the description of their format for
 //! users (`docs/packs.md`).
 
-pub mod detect;
 mod error;
 mod examples;
 mod finding;

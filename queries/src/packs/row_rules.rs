@@ -26,11 +26,11 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use gristmill_schemas::grain::Field;
 
-use super::detect::{self, PersonalDataKinds};
 use super::error::PackError;
 use super::finding::Finding;
 use super::pack::{Check, Rule};
 use super::scan::SCANNED;
+use crate::detect::{self, PersonalDataKinds};
 use crate::sql::user_message;
 
 /// Computed column: kinds of personal data.

@@ -31,7 +31,7 @@ use gristmill_schemas::grain::{
 use gristmill_schemas::json::Json;
 
 use super::scalar_functions::{blobs, function, nth, strings, texts};
-use crate::packs::detect;
+use crate::detect;
 
 /// Registers all of them.
 pub(super) fn register(context: &SessionContext) {
