@@ -4,6 +4,7 @@
 //! those of [`crate::text::encodings`] and [`crate::text::fold`]; base64 and hex are decoded by
 //! different code.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use base64::Engine;
@@ -176,9 +177,17 @@ fn entity(bytes: &[u8]) -> Option<(char, usize)> {
     char::from_u32(letter).map(|letter| (letter, end + 1))
 }
 
-fn is_of_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
-}
+/// For each byte whether it is in one of the alphabets of base64.
+static IN_BASE64: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        let is_joint = matches!(byte as u8, b'+' | b'/' | b'-' | b'_');
+        table[byte] = is_joint || (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    table
+};
 
 /// Calls `found` for the runs of `bytes` that may be base64 or hex.
 fn each_run(bytes: &[u8], mut found: impl FnMut(Range<usize>)) {
@@ -189,7 +198,7 @@ fn each_run(bytes: &[u8], mut found: impl FnMut(Range<usize>)) {
             at += LONG_WORD;
             continue;
         }
-        let of_run = |byte: &&u8| is_of_base64(**byte);
+        let of_run = |byte: &&u8| IN_BASE64[usize::from(**byte)];
         let start = at
             - bytes
                 .get(..at)
@@ -236,7 +245,8 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
         .take(2)
         .take_while(|byte| **byte == b'=')
         .count();
-    let standard = standard_alphabet(bytes.get(run).unwrap_or_default());
+    let written = bytes.get(run).unwrap_or_default();
+    let standard = standard_alphabet(written);
     let joints = standard
         .iter()
         .enumerate()
@@ -250,10 +260,7 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
         else {
             continue;
         };
-        let is_text = |plain: &Vec<u8>| plain.len() >= 10;
-        if base64_text(&from[..from.len().min(PROBE)])
-            .as_ref()
-            .is_some_and(is_text)
+        if begins_with_base64_text(from)
             && let Some(plain) = base64_text(from)
         {
             done = start + plain.len() * 4 / 3;
@@ -263,13 +270,26 @@ fn base64_texts(bytes: &[u8], run: Range<usize>, mut found: impl FnMut(&[u8])) {
 }
 
 /// Converts URL-safe base64 to the standard alphabet.
-fn standard_alphabet(written: &[u8]) -> Vec<u8> {
+fn standard_alphabet(written: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'-', b'_', written).is_none() {
+        return written.into();
+    }
     let standard = written.iter().map(|byte| match byte {
         b'-' => b'+',
         b'_' => b'/',
         byte => *byte,
     });
     standard.collect()
+}
+
+/// Returns whether the first [`PROBE`] characters of `written` decode to ten bytes of text: most
+/// runs, addresses above all, are no text and needn't be decoded whole.
+fn begins_with_base64_text(written: &[u8]) -> bool {
+    let mut plain = [0; PROBE];
+    let probe = written.get(..written.len().min(PROBE)).unwrap_or_default();
+    let whole = probe.len() - usize::from(probe.len() % 4 == 1);
+    let decoded = BASE64.decode_slice(probe.get(..whole).unwrap_or_default(), &mut plain);
+    decoded.is_ok_and(|length| text_length(plain.get(..length).unwrap_or_default()) >= 10)
 }
 
 /// Decodes base64 and returns the text at the beginning of the result.
@@ -288,14 +308,30 @@ fn hex_texts(run: &[u8], mut found: impl FnMut(&[u8])) {
         for start in 0..4 {
             let digits = digits.get(start..).unwrap_or_default();
             let even = digits.get(..digits.len() & !1).unwrap_or_default();
+            let least = 8 - start.min(1);
+            if !begins_with_hex_text(even, least) {
+                continue;
+            }
             let plain = hex::decode(even).unwrap_or_default();
             let length = text_length(&plain);
-            if length >= 8 - start.min(1) {
+            if length >= least {
                 found(&plain[..length]);
                 break;
             }
         }
     }
+}
+
+/// Returns whether the first bytes that `digits` encode are text of at least `least` bytes, as far
+/// as a probe shows: hashes are no text and needn't be decoded whole. The probe is longer than
+/// `least` by a letter, which its end may cut.
+fn begins_with_hex_text(digits: &[u8], least: usize) -> bool {
+    let mut plain = [0; 12];
+    let length = digits.len().min(2 * plain.len());
+    let (Some(probe), Some(plain)) = (digits.get(..length), plain.get_mut(..length / 2)) else {
+        return false;
+    };
+    hex::decode_to_slice(probe, plain).is_ok() && text_length(plain) >= least
 }
 
 /// Returns the length of the text at the beginning of `plain`.
