@@ -1,4 +1,6 @@
 //! A lake with every kind of file, and ways to damage them.
+//!
+//! Above 500 lines: the sample lake and the damage to its files share its layout.
 
 use std::collections::HashSet;
 use std::fs;

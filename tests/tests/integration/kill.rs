@@ -2,6 +2,8 @@
 //! ends with the result of an undisturbed run.
 //!
 //! The environment variable `GRISTMILL_KILLS` asks for more kills.
+//!
+//! Above 500 lines: one file for all kills of commands other than erasures.
 
 #![cfg(unix)]
 
