@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use gristmill_schemas::cmf::view::{DictOptions, JsonText, JsonTree};
-use gristmill_schemas::cmf::{Access, CapabilitySet, Envelope, UriPattern, views};
+use gristmill_schemas::cmf::{CapabilitySet, Envelope, ExtensionAccess, UriPattern, views};
 use gristmill_schemas::json::Json;
 
 const MESSAGES: usize = 1000;
@@ -44,7 +44,7 @@ fn parse(line: &str) -> Envelope {
 fn message_views(criterion: &mut Criterion) {
     let lines = lines();
     let envelopes: Vec<Envelope> = lines.iter().map(|line| parse(line)).collect();
-    let access = |envelope| Access::new(Option::as_ref(envelope), CapabilitySet::all());
+    let access = |envelope| ExtensionAccess::new(Option::as_ref(envelope), CapabilitySet::all());
     let count: usize = envelopes
         .iter()
         .map(|envelope| envelope.message.content.len())
@@ -56,7 +56,7 @@ fn message_views(criterion: &mut Criterion) {
             let mut counts = HashMap::new();
             for line in &lines {
                 let envelope = parse(line);
-                for view in views(&envelope.message, Access::NONE) {
+                for view in views(&envelope.message, ExtensionAccess::NONE) {
                     *counts.entry((view.kind(), view.action())).or_insert(0_u64) += 1;
                 }
             }
@@ -80,7 +80,7 @@ fn message_views(criterion: &mut Criterion) {
         let all = || {
             envelopes
                 .iter()
-                .flat_map(|envelope| views(&envelope.message, Access::NONE))
+                .flat_map(|envelope| views(&envelope.message, ExtensionAccess::NONE))
         };
         bencher.iter(|| {
             all()

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_schemas::columns::{SystemColumn, grains_schema};
 use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
@@ -164,7 +164,7 @@ async fn holds_outdated(lake: &Lake, segment: &Segment, keys: &Arc<LakeKeys>) ->
     let path = lake.grains.path_of(&segment.file.name);
     let (file, keys) = (LakeFile::open(lake, &path).await?, Arc::clone(keys));
     let look = move || -> Result<bool> {
-        for batch in file.stored_rows(Some(&[IdentityColumn::Blob.name()]))? {
+        for batch in file.stored_rows(Some(&[SystemColumn::Blob.name()]))? {
             let batch = batch.file("can't read", "a segment")?;
             let blobs = batch
                 .column(0)

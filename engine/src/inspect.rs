@@ -8,10 +8,10 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{Container, ContainerLimits, Manifest, Oddity};
+use gristmill_schemas::container::{Container, ContainerAnomaly, ContainerLimits, Manifest};
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Header, Mode, Payload};
-use gristmill_schemas::sign::Delivery;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, GrainHeader, Payload};
+use gristmill_schemas::sign::DeliveredGrain;
 use serde::Serialize;
 
 use crate::error::{Context, Result};
@@ -197,7 +197,8 @@ impl Inspection {
             self.sample.push(show(self.grains, delivered));
         }
         self.grains += 1;
-        let opened = Delivery::open(delivered).and_then(|delivery| Header::read(delivery.blob()));
+        let opened =
+            DeliveredGrain::open(delivered).and_then(|delivery| GrainHeader::read(delivery.blob()));
         match opened {
             Ok(header) => {
                 self.count_header(&header);
@@ -210,7 +211,7 @@ impl Inspection {
         }
     }
 
-    fn count_header(&mut self, header: &Header) {
+    fn count_header(&mut self, header: &GrainHeader) {
         *self.types.entry(header.type_byte.to_string()).or_default() += 1;
         let flags = header.flags;
         let set = [
@@ -243,11 +244,11 @@ fn inspect_container(container: &Container<SourceBytes>) -> ContainerInspection 
         field_map_version: header.field_map_version,
         footer: if is_whole { "valid" } else { "invalid" },
         oddities: container
-            .oddities()
+            .anomalies()
             .iter()
             .copied()
-            .chain(container.broken_promises())
-            .map(Oddity::name)
+            .chain(container.violated_flags())
+            .map(ContainerAnomaly::name)
             .collect(),
         manifest: container.manifest().map(inspect_manifest),
     }
@@ -279,11 +280,11 @@ fn show(ordinal: u64, delivered: &[u8]) -> GrainSample {
         error: None,
     };
     let mut read = || -> Result<(), GrainError> {
-        let delivery = Delivery::open(delivered)?;
+        let delivery = DeliveredGrain::open(delivered)?;
         sample.content_address = Some(ContentAddress::of(delivery.blob()).to_string());
         let shifted = |error: GrainError| error.shifted(delivery.blob_start());
         let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
-        let grain = Grain::decode(&payload, Mode::Lenient).map_err(shifted)?;
+        let grain = Grain::decode(&payload, DecodeMode::Lenient).map_err(shifted)?;
         if !grain.is_encrypted() {
             let shown = serde_json::from_str(&grain.to_json().to_string());
             sample.grain =

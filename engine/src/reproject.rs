@@ -11,10 +11,10 @@ use arrow::compute::concat_batches;
 use arrow::error::ArrowError;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    GrainColumns, IdentityColumn, SEALED_MAGIC, StoredRows, delivered_bytes,
+    GrainBatchBuilder, SEALED_MAGIC, StoredRows, SystemColumn, delivered_bytes,
 };
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{Field, Grain, Mark, Marks, Mode};
+use gristmill_schemas::grain::{DecodeMode, Field, Grain, Mark, Marks};
 
 use crate::error::{Context, Result};
 use crate::hash::{Digest, sha256_each};
@@ -24,10 +24,10 @@ use crate::keys::{ErasedRows, LakeKeys};
 
 /// The columns from which a row is recomputed.
 pub(crate) const ORIGINS: [&str; 4] = [
-    IdentityColumn::ContentAddress.name(),
-    IdentityColumn::Blob.name(),
-    IdentityColumn::Envelope.name(),
-    IdentityColumn::Marks.name(),
+    SystemColumn::ContentAddress.name(),
+    SystemColumn::Blob.name(),
+    SystemColumn::Envelope.name(),
+    SystemColumn::Marks.name(),
 ];
 
 /// Marks of grains that only a lenient reader accepts.
@@ -68,7 +68,7 @@ pub(crate) struct Reprojected {
 pub(crate) struct Reprojector<'k> {
     options: ProofOptions<'k>,
     keys: Option<&'k LakeKeys>,
-    columns: GrainColumns,
+    columns: GrainBatchBuilder,
 }
 
 impl<'k> Reprojector<'k> {
@@ -78,7 +78,7 @@ impl<'k> Reprojector<'k> {
         Reprojector {
             options,
             keys,
-            columns: GrainColumns::with_capacity(0, 0),
+            columns: GrainBatchBuilder::with_capacity(0, 0),
         }
     }
 
@@ -103,7 +103,7 @@ impl<'k> Reprojector<'k> {
                 Err(error) => RowState::Failed(error),
             });
             if !matches!(state, Some(RowState::Derived { .. })) {
-                self.columns.append_unreadable();
+                self.columns.append_shredded();
             }
             if let Some((place, state)) = states.get_mut(row).zip(state) {
                 *place = Some(state);
@@ -246,7 +246,7 @@ struct OriginCells<'b> {
 
 impl<'b> OriginCells<'b> {
     fn of(batch: &'b RecordBatch) -> Result<OriginCells<'b>, ArrowError> {
-        let column = |column: IdentityColumn| batch.column_by_name(column.name());
+        let column = |column: SystemColumn| batch.column_by_name(column.name());
         let missing =
             || ArrowError::SchemaError("a column is missing or of another type".to_owned());
         let bytes = |name| {
@@ -255,12 +255,12 @@ impl<'b> OriginCells<'b> {
                 .ok_or_else(missing)
         };
         let addresses =
-            column(IdentityColumn::ContentAddress).and_then(|cells| cells.as_string_opt::<i32>());
+            column(SystemColumn::ContentAddress).and_then(|cells| cells.as_string_opt::<i32>());
         Ok(OriginCells {
             addresses: addresses.ok_or_else(missing)?,
-            blobs: bytes(IdentityColumn::Blob)?,
-            envelopes: bytes(IdentityColumn::Envelope)?,
-            marks: column(IdentityColumn::Marks).and_then(|cells| cells.as_list_opt::<i32>()),
+            blobs: bytes(SystemColumn::Blob)?,
+            envelopes: bytes(SystemColumn::Envelope)?,
+            marks: column(SystemColumn::Marks).and_then(|cells| cells.as_list_opt::<i32>()),
         })
     }
 
@@ -364,7 +364,7 @@ fn each_grain(
             let read = found.as_ref().map(|found| {
                 let found = found.as_ref().map_err(Clone::clone)?;
                 let mode = match cells.is_lenient(row) {
-                    true => Mode::Lenient,
+                    true => DecodeMode::Lenient,
                     false => options.mode,
                 };
                 Ok((found, decode(&mut decoder, found, mode)?))
@@ -383,11 +383,11 @@ fn each_grain(
 fn decode<'c, 'p>(
     decoder: &'c mut GrainDecoder<'p>,
     found: &'p OpenedGrain<'p>,
-    mode: Mode,
+    mode: DecodeMode,
 ) -> Result<&'c Grain<'p>, GrainError> {
     if let Some(error) = decoder.decode_as(&found.payload, mode).err() {
         let marks = decoder
-            .decode_as(&found.payload, Mode::Lenient)
+            .decode_as(&found.payload, DecodeMode::Lenient)
             .map_or(Marks::default(), Grain::marks);
         if !LENIENT.iter().any(|mark| marks.contains(*mark)) {
             return Err(error);

@@ -1,5 +1,4 @@
-//! `cargo run --example seeds`: writes the conformance cases as the corpus that the targets begin
-//! with.
+//! `cargo run --example seeds` writes the conformance cases as the initial corpus of the targets.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (number, blob) in blobs.iter().enumerate() {
         let name = format!("case-{number:04}");
         fs::write(root.join("corpus/blob").join(&name), blob)?;
-        // A payload alone is a map, as a manifest is.
+        // A payload without header is a map, as a manifest is.
         fs::write(root.join("corpus/manifest").join(&name), blob.get(9..).unwrap_or_default())?;
         let mut frame = Vec::new();
         if write_frame(blob, &mut frame).is_ok() {
@@ -47,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Writes every exchange of a file for every adapter, and answers how many there are.
+/// Writes every exchange of a file for every adapter; returns their number.
 fn exchanges(file: &Path, folder: &Path) -> Result<usize, Box<dyn std::error::Error>> {
     let text = fs::read(file)?;
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -66,7 +65,7 @@ fn exchanges(file: &Path, folder: &Path) -> Result<usize, Box<dyn std::error::Er
     Ok(count)
 }
 
-/// Every string below a key that ends in `hex`, as bytes.
+/// Returns all strings below keys that end in `hex`, decoded.
 fn collect(json: &Json<'_>, blobs: &mut Vec<Vec<u8>>) {
     match json {
         Json::Array(items) => items.iter().for_each(|item| collect(item, blobs)),

@@ -1,4 +1,4 @@
-//! A container, with all that is in it.
+//! Fuzzes a container with its grains.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gristmill_fuzz::read_container(bytes));

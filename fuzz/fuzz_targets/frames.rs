@@ -1,18 +1,18 @@
-//! A stream of frames: the frames that were read, written again, are the stream.
+//! Fuzzes a stream of frames: writing the frames that were read yields the same stream.
 #![no_main]
 
-use gristmill_schemas::container::{FRAME_END, Frame, next_frame, write_frame};
+use gristmill_schemas::container::{FRAME_END, GrainFrame, next_frame, write_frame};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (mut rest, mut again) = (bytes, Vec::new());
     while let Ok(frame) = next_frame(rest) {
         match frame {
-            Frame::Grain(grain) => {
+            GrainFrame::Grain(grain) => {
                 write_frame(grain, &mut again).expect("a frame that was read can be written");
                 gristmill_fuzz::read_grain(grain);
             }
-            Frame::End => again.extend(FRAME_END),
-            Frame::Incomplete(needed) => {
+            GrainFrame::End => again.extend(FRAME_END),
+            GrainFrame::Incomplete(needed) => {
                 assert!(needed > rest.len());
                 break;
             }

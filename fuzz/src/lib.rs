@@ -1,37 +1,38 @@
-//! What the fuzz targets have in common: the properties that hold for any bytes.
+//! The properties that all fuzz targets check.
 //!
-//! A target that only looks for crashes finds few bugs. These functions state what must be true of
+//! A target that only detects crashes finds few bugs. These functions therefore check properties of
 //! whatever was read: a strict reader accepts no more than a lenient one, what was read can be
-//! written and read again, and no place lies outside of its file. They panic where it isn't so.
+//! written and read again, and every range lies within the file. They panic on a violation.
 
 use gristmill_connectors::wire::registry::adapters;
 use gristmill_connectors::wire::exchange::Exchange;
 use gristmill_connectors::wire::round_trip::{RoundTripOutcome, check};
 use gristmill_schemas::container::{Codec, Container, ContainerLimits, ContainerOptions, ContainerWriter, Manifest};
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, Grain, Key, Mode, Payload, encode};
+use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, Grain, Key, DecodeMode, Payload, encode};
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::sign::Delivery;
+use gristmill_schemas::sign::DeliveredGrain;
 
-/// Bytes of a decompressed payload or region: small, so that a bomb shows as time, not as memory.
+/// The limit for decompressed payloads and regions: small, so that a bomb shows as time, not as
+/// memory.
 pub const LIMIT: usize = 1 << 20;
 
-/// The limits of containers here.
+/// The limits for containers.
 pub const LIMITS: ContainerLimits = ContainerLimits { region: LIMIT, grain: LIMIT };
 
-/// Reads `bytes` as one delivered grain, in both modes.
+/// Reads `bytes` as a delivered grain in both modes.
 pub fn read_grain(bytes: &[u8]) {
-    let Ok(delivery) = Delivery::open(bytes) else { return };
-    if let Delivery::Signed(signed) = &delivery {
-        let _ = signed.verify(&gristmill_schemas::sign::SelfContained);
+    let Ok(delivery) = DeliveredGrain::open(bytes) else { return };
+    if let DeliveredGrain::Signed(signed) = &delivery {
+        let _ = signed.verify(&gristmill_schemas::sign::DidKeyResolver);
         let parts = signed.parts();
         assert_eq!([&parts.before, signed.blob(), &parts.after].concat(), bytes, "an envelope is \
             its parts");
     }
     let blob = delivery.blob();
     let Ok(payload) = Payload::open(blob, LIMIT) else { return };
-    let strict = Grain::decode(&payload, Mode::Strict);
-    let lenient = Grain::decode(&payload, Mode::Lenient);
+    let strict = Grain::decode(&payload, DecodeMode::Strict);
+    let lenient = Grain::decode(&payload, DecodeMode::Lenient);
     match (&strict, &lenient) {
         (Ok(strict), Ok(lenient)) => {
             assert_eq!((strict.known(), strict.unknown()), (lenient.known(), lenient.unknown()));
@@ -50,19 +51,19 @@ pub fn read_grain(bytes: &[u8]) {
     }
 }
 
-/// An error's place lies in the blob, or in what its payload decompresses to.
+/// Checks that the offset of an error lies within the blob or the decompressed payload.
 fn told(error: &GrainError, blob: &[u8]) {
     assert!(error.offset.is_none_or(|offset| offset <= (blob.len() + LIMIT) as u64), "{error}");
 }
 
-/// A grain with nothing odd about it, written again by our own rules, is the same bytes: there is
-/// one canonical form.
+/// Checks that a grain without marks is encoded to the same bytes, since the canonical form is
+/// unique.
 fn written_again(grain: &Grain<'_>, blob: &[u8]) {
     let flags = grain.header().flags;
     let text = grain.to_json().to_string();
     Json::parse(text.as_bytes()).expect("what is shown is JSON");
-    // Compressors may differ, and only the original of a disclosure knows the hash of a namespace
-    // that was hidden.
+    // Compressors may differ, and the namespace hash of a disclosure can't be computed without the
+    // hidden namespace.
     let open = !grain.is_encrypted() && !grain.is_elided(Field::Namespace);
     if !grain.marks().is_empty() || !open || flags.compressed() {
         return;
@@ -74,21 +75,21 @@ fn written_again(grain: &Grain<'_>, blob: &[u8]) {
         compressed: false,
     };
     let known = grain.known().iter().map(|(field, value)| (Key::Field(*field), value.to_value()));
-    let own = grain.unknown().iter().map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
+    let own = grain.unknown().iter().map(|(key, value)| (Key::Custom((*key).to_owned().into()), value.to_value()));
     // The rules for writers are stricter than those for readers.
     if let Ok(again) = encode(known.chain(own).collect(), options) {
         assert_eq!(again.blob, blob, "{text}");
     }
 }
 
-/// Reads `bytes` as a container, and writes what it holds in every form.
+/// Reads `bytes` as a container, and writes its grains in every form.
 pub fn read_container(bytes: &[u8]) {
     let Ok(container) = Container::open(bytes, LIMITS) else { return };
     let mut grains = Vec::new();
     let mut end = 0;
     for at in 0..container.len() {
         let grain = container.grain(at).expect("a grain that was counted is there");
-        let extent = container.extent(at).expect("a grain that was counted has a place");
+        let extent = container.grain_range(at).expect("a grain that was counted has a place");
         assert!(!grain.is_empty() && extent.len() == grain.len() && extent.start >= end, "grains \
             follow each other");
         end = extent.end;
@@ -102,7 +103,7 @@ pub fn read_container(bytes: &[u8]) {
 }
 
 fn rewritten(grains: &[&[u8]], manifest: Option<&Manifest>, codec: Codec) {
-    // Where an uncompressed region ends can only be told of grains that are whole.
+    // The end of an uncompressed region can only be found after complete grains.
     let manifest = manifest.filter(|_| codec != Codec::None);
     let options = ContainerOptions { codec, with_manifest: manifest.is_some(), ..ContainerOptions::default() };
     let lengths = grains.iter().map(|grain| grain.len() as u32).collect();
@@ -125,12 +126,12 @@ pub fn read_manifest(bytes: &[u8]) {
     }
 }
 
-/// What parts a request from its response.
+/// The separator between a request and its response.
 pub const BETWEEN_BODIES: u8 = 0;
 
-/// Reads `bytes` as an exchange with the provider whose number comes first: the request,
-/// [`BETWEEN_BODIES`], and the response, which is a stream if it isn't JSON. What the provider's
-/// adapter takes comes back as it was.
+/// Reads `bytes` as an exchange with the provider whose index is the first byte: the request,
+/// [`BETWEEN_BODIES`], and the response, which is a stream if it is not JSON. Whatever the
+/// provider's adapter accepts must round-trip.
 pub fn read_exchange(bytes: &[u8]) {
     let Some((number, bodies)) = bytes.split_first() else { return };
     let all: Vec<_> = adapters().collect();

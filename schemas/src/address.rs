@@ -10,35 +10,34 @@ use crate::error::{ErrorCode, GrainError};
 
 /// The identity of a grain: SHA-256 over its complete blob, written as 64 lowercase hex digits.
 ///
-/// `==` takes the same time wherever two addresses first differ (§20.4). Ordering and hashing
-/// don't: they serve sorting and look-up of addresses that are no secret, never the proof that a
-/// blob is intact.
+/// `==` runs in constant time (§20.4). Ordering and hashing don't: they serve sorting and lookup of
+/// addresses, which are not secret, and never the integrity check of a blob.
 #[derive(Clone, Copy, Eq, PartialOrd, Ord)]
 pub struct ContentAddress([u8; 32]);
 
 impl ContentAddress {
-    /// The length of the written form in characters.
+    /// The length of the text form in characters.
     pub const TEXT_LENGTH: usize = 64;
 
-    /// The address of `blob`.
+    /// Computes the address of `blob`.
     pub fn of(blob: &[u8]) -> Self {
         ContentAddress(Sha256::digest(blob).into())
     }
 
-    /// Wraps a digest that was computed elsewhere.
+    /// Wraps a digest that the caller has computed.
     pub const fn from_digest(digest: [u8; 32]) -> Self {
         ContentAddress(digest)
     }
 
-    /// The digest.
+    /// Returns the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Proves that `blob` is what this address names.
+    /// Checks that `blob` hashes to this address.
     ///
     /// # Errors
-    /// [`ErrorCode::Integrity`] if it isn't.
+    /// [`ErrorCode::Integrity`] if it does not.
     pub fn verify(&self, blob: &[u8]) -> Result<(), GrainError> {
         let found = ContentAddress::of(blob);
         if *self == found {
@@ -50,7 +49,7 @@ impl ContentAddress {
         ))
     }
 
-    /// Writes the 64 hex digits into `text` and answers them as a string, without allocating.
+    /// Writes the 64 hex digits into `text` and returns them as a string, without allocating.
     pub fn write_hex<'a>(&self, text: &'a mut [u8; Self::TEXT_LENGTH]) -> &'a str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
@@ -61,19 +60,19 @@ impl ContentAddress {
     }
 }
 
-/// The address of a blob whose end isn't known yet.
+/// Computes the address of a blob in two steps: the hash of a prefix first, the rest later.
 #[derive(Debug, Clone)]
-pub(crate) struct BlobHash(Sha256);
+pub(crate) struct BlobHasher(Sha256);
 
-impl BlobHash {
-    /// Of a blob that begins so.
-    pub(crate) fn of(begin: &[u8]) -> Self {
-        BlobHash(Sha256::new_with_prefix(begin))
+impl BlobHasher {
+    /// Hashes the first bytes of a blob.
+    pub(crate) fn with_prefix(prefix: &[u8]) -> Self {
+        BlobHasher(Sha256::new_with_prefix(prefix))
     }
 
-    /// The address of the blob that ends so.
-    pub(crate) fn end(self, end: &[u8]) -> ContentAddress {
-        ContentAddress(self.0.chain_update(end).finalize().into())
+    /// Hashes the remaining bytes of the blob and returns its address.
+    pub(crate) fn finish(self, rest: &[u8]) -> ContentAddress {
+        ContentAddress(self.0.chain_update(rest).finalize().into())
     }
 }
 
@@ -100,26 +99,26 @@ impl std::hash::Hash for ContentAddress {
 impl FromStr for ContentAddress {
     type Err = GrainError;
 
-    /// Exactly 64 lowercase hex digits; upper case is refused (§5).
+    /// Parses exactly 64 lowercase hex digits; uppercase is an error (§5).
     fn from_str(text: &str) -> Result<Self, GrainError> {
-        digest_of(text.as_bytes())
+        decode_hex(text.as_bytes())
             .map(ContentAddress)
-            .ok_or_else(|| fault(text))
+            .ok_or_else(|| parse_error(text))
     }
 }
 
 impl ContentAddress {
-    /// The address that `text` names, as grains refer to each other: with or without `sha256:`
-    /// before it.
-    pub fn of_reference(text: &str) -> Option<ContentAddress> {
+    /// Parses an address as it appears in references between grains: with or without the prefix
+    /// `sha256:`.
+    pub fn from_reference(text: &str) -> Option<ContentAddress> {
         text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
     }
 }
 
-/// The bytes that 64 lowercase hex digits stand for; `None` if `text` is anything else. Looks at
-/// all digits whatever they are, which is what makes it fast.
-fn digest_of(text: &[u8]) -> Option<[u8; 32]> {
-    /// No digit: its upper half is set, as in no value of one.
+/// Decodes 64 lowercase hex digits; `None` for any other text. The loop has no early exit, so that
+/// the compiler can vectorise it.
+fn decode_hex(text: &[u8]) -> Option<[u8; 32]> {
+    /// Marks a byte that is no hex digit: its upper half is set, unlike that of any digit value.
     const NONE: u8 = 0xff;
     const VALUES: [u8; 256] = {
         let mut values = [NONE; 256];
@@ -140,8 +139,8 @@ fn digest_of(text: &[u8]) -> Option<[u8; 32]> {
     (seen < 16).then_some(digest)
 }
 
-/// What is wrong with `text`, which is no address.
-fn fault(text: &str) -> GrainError {
+/// Returns the error for `text`, which is not a valid address.
+fn parse_error(text: &str) -> GrainError {
     let characters = text.chars().count();
     if characters != ContentAddress::TEXT_LENGTH {
         let message =
@@ -182,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_reads_back_as_it_is_written() {
+    fn an_address_round_trips_through_text() {
         let address: ContentAddress = TEXT.parse().unwrap();
         assert_eq!(address.to_string(), TEXT);
         assert_eq!(ContentAddress::from_digest(*address.as_bytes()), address);
     }
 
     #[test]
-    fn anything_but_64_lowercase_hex_digits_is_refused_with_its_code() {
+    fn text_other_than_64_lowercase_hex_digits_is_an_error() {
         assert_eq!(code(&TEXT[1..]), ErrorCode::HashLength);
         assert_eq!(code(&format!("{TEXT}0")), ErrorCode::HashLength);
         assert_eq!(code(""), ErrorCode::HashLength);
@@ -200,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_may_say_what_hash_it_is() {
+    fn a_reference_may_have_the_prefix_sha256() {
         let address = ContentAddress::of(b"grain");
         assert_eq!(
-            ContentAddress::of_reference(&address.to_string()),
+            ContentAddress::from_reference(&address.to_string()),
             Some(address)
         );
         assert_eq!(
-            ContentAddress::of_reference(&format!("sha256:{address}")),
+            ContentAddress::from_reference(&format!("sha256:{address}")),
             Some(address)
         );
         for other in [
@@ -217,12 +216,12 @@ mod tests {
             &format!("sha512:{address}"),
             &format!("sha256:sha256:{address}"),
         ] {
-            assert_eq!(ContentAddress::of_reference(other), None, "{other}");
+            assert_eq!(ContentAddress::from_reference(other), None, "{other}");
         }
     }
 
     #[test]
-    fn a_blob_is_proven_by_its_address_alone() {
+    fn verify_accepts_only_the_addressed_blob() {
         let address = ContentAddress::of(b"grain");
         assert!(address.verify(b"grain").is_ok());
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Decompression that can't be bombed: one frame, nothing after it, never more than a limit.
+//! Bounded decompression of zstd and lz4: a single frame, no trailing bytes, and never more output
+//! than the given limit.
 
 use std::io::Read;
 
@@ -6,22 +7,22 @@ use zstd::zstd_safe;
 
 use crate::error::GrainError;
 
-/// How zstd frames begin.
+/// The magic number of a zstd frame.
 pub(crate) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// How lz4 frames begin.
+/// The magic number of an lz4 frame.
 pub(crate) const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
-/// How many of the first bytes are the zstd frame that begins there.
+/// Returns the length in bytes of the zstd frame at the start of `bytes`.
 pub(crate) fn zstd_frame_length(bytes: &[u8]) -> Result<usize, GrainError> {
     match zstd_safe::find_frame_compressed_size(bytes) {
         Ok(length) if length <= bytes.len() => Ok(length),
-        _ => Err(GrainError::corrupt(0, "not a whole zstd frame")),
+        _ => Err(GrainError::corrupt(0, "an incomplete zstd frame")),
     }
 }
 
-/// Decompresses the one zstd frame that `bytes` are, to at most `limit` bytes. Bytes after the
-/// frame are refused: they would give the same content another address.
+/// Decompresses `bytes`, which must be exactly one zstd frame, to at most `limit` bytes. Trailing
+/// bytes are an error because they would give the same content another address.
 pub(crate) fn decompress_zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, GrainError> {
     if zstd_frame_length(bytes)? != bytes.len() {
         return Err(GrainError::corrupt(0, "bytes follow the zstd frame"));
@@ -29,29 +30,28 @@ pub(crate) fn decompress_zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Gra
     let declared = zstd_safe::get_frame_content_size(bytes).ok().flatten();
     match declared {
         Some(size) if size > limit as u64 => Err(too_large(limit)),
-        Some(size) => {
-            zstd::bulk::decompress(bytes, size as usize).map_err(|error| damaged("zstd", error))
-        }
+        Some(size) => zstd::bulk::decompress(bytes, size as usize)
+            .map_err(|error| decompression_error("zstd", error)),
         None => {
             let decoder = zstd::stream::read::Decoder::with_buffer(bytes)
-                .map_err(|error| damaged("zstd", error))?;
+                .map_err(|error| decompression_error("zstd", error))?;
             read_bounded(decoder.single_frame(), limit, "zstd")
         }
     }
 }
 
-/// How many of the first bytes are the lz4 frame that begins there, by its own block sizes. A frame
-/// without its end mark was cut; a decoder doesn't tell.
+/// Returns the length of the lz4 frame at the start of `bytes`, computed from its block sizes;
+/// `None` if its end mark is missing. `lz4_flex` does not report such a truncated frame.
 fn lz4_frame_length(bytes: &[u8]) -> Option<usize> {
     const BLOCK_CHECKSUM: u8 = 1 << 4;
     const CONTENT_SIZE: u8 = 1 << 3;
     const CONTENT_CHECKSUM: u8 = 1 << 2;
     const DICTIONARY: u8 = 1;
-    // In a block's size: its content isn't compressed.
+    // This bit of a block's size marks an uncompressed block.
     const STORED: u32 = 1 << 31;
     let flags = *bytes.strip_prefix(&LZ4_MAGIC)?.first()?;
     let extra = |flag: u8, length: usize| if flags & flag != 0 { length } else { 0 };
-    // Magic, flags, block size, header checksum, and what the flags promise.
+    // Magic, flags, block size, header checksum, and the optional header fields.
     let mut at = 7 + extra(CONTENT_SIZE, 8) + extra(DICTIONARY, 4);
     loop {
         let size = u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
@@ -66,11 +66,11 @@ fn lz4_frame_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Decompresses the lz4 frame that `bytes` begin with, to at most `limit` bytes; answers how many
-/// bytes the frame has too.
+/// Decompresses the lz4 frame at the start of `bytes` to at most `limit` bytes; returns the content
+/// and the length of the frame.
 pub(crate) fn decompress_lz4(bytes: &[u8], limit: usize) -> Result<(Vec<u8>, usize), GrainError> {
     let length =
-        lz4_frame_length(bytes).ok_or_else(|| GrainError::corrupt(0, "not a whole lz4 frame"))?;
+        lz4_frame_length(bytes).ok_or_else(|| GrainError::corrupt(0, "an incomplete lz4 frame"))?;
     let frame = bytes.get(..length).unwrap_or_default();
     Ok((
         read_bounded(lz4_flex::frame::FrameDecoder::new(frame), limit, "lz4")?,
@@ -83,14 +83,14 @@ fn read_bounded(reader: impl Read, limit: usize, codec: &str) -> Result<Vec<u8>,
     reader
         .take(limit as u64 + 1)
         .read_to_end(&mut content)
-        .map_err(|error| damaged(codec, error))?;
+        .map_err(|error| decompression_error(codec, error))?;
     if content.len() > limit {
         return Err(too_large(limit));
     }
     Ok(content)
 }
 
-fn damaged(codec: &str, error: std::io::Error) -> GrainError {
+fn decompression_error(codec: &str, error: std::io::Error) -> GrainError {
     GrainError::corrupt(0, format!("damaged {codec} data: {error}"))
 }
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_at_below_and_above() {
+    fn the_limit_is_exact() {
         let content = vec![7; 10_000];
         let sized = zstd::bulk::compress(&content, 3).unwrap();
         let mut unsized_frame = Vec::new();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_after_a_frame_are_refused_or_left() {
+    fn trailing_bytes_are_an_error_for_zstd_and_left_for_lz4() {
         let mut frame = zstd::bulk::compress(b"grain", 3).unwrap();
         let length = frame.len();
         frame.extend(b"tail");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_lz4_frame_cut_anywhere_is_refused_even_between_its_blocks() {
+    fn an_lz4_frame_truncated_at_any_byte_is_an_error() {
         let content: Vec<u8> = (0..200_000_u32)
             .flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_le_bytes())
             .collect();

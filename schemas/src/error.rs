@@ -1,54 +1,55 @@
-//! What can be wrong with a grain or a container, in the words of the specification (§19).
+//! Errors of grains and containers, with the codes of the specification (§19).
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The error codes of §19, and [`ErrorCode::Unsupported`] for the one part of a container that has
-/// no layout.
+/// The error codes of §19, plus [`ErrorCode::Unsupported`] for the custom field map of a container,
+/// which the specification names without a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ErrorCode {
-    /// `ERR_TOO_SHORT`: a blob shorter than ten bytes.
+    /// `ERR_TOO_SHORT`: a blob is shorter than ten bytes.
     TooShort,
-    /// `ERR_VERSION`: a version byte other than 1.
+    /// `ERR_VERSION`: the version byte is not 1.
     Version,
-    /// `ERR_CORRUPT`: bytes that aren't what the format allows.
+    /// `ERR_CORRUPT`: the bytes violate the format.
     Corrupt,
-    /// `ERR_NOT_MAP`: a payload that isn't a map.
+    /// `ERR_NOT_MAP`: the payload is not a map.
     NotMap,
-    /// `ERR_NO_TYPE`: no `type` field.
+    /// `ERR_NO_TYPE`: the `type` field is missing.
     NoType,
-    /// `ERR_UNKNOWN_TYPE`: a type that this version doesn't know, where it must be known.
+    /// `ERR_UNKNOWN_TYPE`: the type is unknown in this version, in a place that requires a known
+    /// type.
     UnknownType,
-    /// `ERR_SCHEMA`: a field missing, forbidden or of the wrong type.
+    /// `ERR_SCHEMA`: a field is missing, forbidden or of the wrong type.
     Schema,
-    /// `ERR_INTEGRITY`: a hash or a signature that doesn't match.
+    /// `ERR_INTEGRITY`: a hash or a signature does not match.
     Integrity,
-    /// `ERR_HASH_FORMAT`: a content address with something else than lowercase hex digits.
+    /// `ERR_HASH_FORMAT`: a content address contains a character other than a lowercase hex digit.
     HashFormat,
-    /// `ERR_HASH_LENGTH`: a content address that isn't 64 digits long.
+    /// `ERR_HASH_LENGTH`: a content address is not 64 digits long.
     HashLength,
-    /// `ERR_RANGE`: a number out of its range.
+    /// `ERR_RANGE`: a number is out of its range.
     Range,
-    /// `ERR_EMPTY`: a required string or list without content.
+    /// `ERR_EMPTY`: a required string or list is empty.
     Empty,
-    /// `ERR_FLOAT_INVALID`: NaN or an infinity.
+    /// `ERR_FLOAT_INVALID`: a number is NaN or infinite.
     FloatInvalid,
-    /// `ERR_SIGNED_MISMATCH`: the signed flag and the signature's wrapper disagree.
+    /// `ERR_SIGNED_MISMATCH`: the signed flag and the presence of a signature envelope disagree.
     SignedMismatch,
-    /// `ERR_SENSITIVITY_MISMATCH`: header bits lower than the tags demand.
+    /// `ERR_SENSITIVITY_MISMATCH`: the sensitivity bits of the header are below the class that the
+    /// tags require.
     SensitivityMismatch,
-    /// `ERR_INVALIDATION_DENIED`: the policy of a grain forbids to supersede, contradict or delete
-    /// it.
+    /// `ERR_INVALIDATION_DENIED`: the policy of a grain forbids superseding, contradicting or
+    /// deleting it.
     InvalidationDenied,
-    /// `ERR_EVIDENCE_REQUIRED`: a protected goal was satisfied without the evidence that it asks
-    /// for.
+    /// `ERR_EVIDENCE_REQUIRED`: a protected goal was satisfied without the required evidence.
     EvidenceRequired,
-    /// `ERR_UNSUPPORTED` (ours): a part that the specification names but gives no layout for.
+    /// `ERR_UNSUPPORTED` (not in §19): the specification names a part but defines no layout for it.
     Unsupported,
 }
 
 impl ErrorCode {
-    /// Every code, for look-ups by name.
+    /// All codes.
     pub const ALL: [ErrorCode; 18] = [
         ErrorCode::TooShort,
         ErrorCode::Version,
@@ -70,7 +71,7 @@ impl ErrorCode {
         ErrorCode::Unsupported,
     ];
 
-    /// The code as the specification spells it.
+    /// Returns the name in the specification, such as `ERR_CORRUPT`.
     pub const fn name(self) -> &'static str {
         match self {
             ErrorCode::TooShort => "ERR_TOO_SHORT",
@@ -94,7 +95,7 @@ impl ErrorCode {
         }
     }
 
-    /// The code of that name.
+    /// Returns the code with the given name, or `None` if there is none.
     pub fn from_name(name: &str) -> Option<ErrorCode> {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
@@ -106,21 +107,21 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// One thing wrong with a grain or a container: the code, what it is about, and where.
+/// An error in a grain or a container: its code, the field and the byte offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrainError {
-    /// The specification's code.
+    /// The error code of the specification.
     pub code: ErrorCode,
-    /// The field that caused it, by its full name, with the path inside it (`related_to[2].hash`).
+    /// The full name of the affected field, with the path inside it (`related_to[2].hash`).
     pub field: Option<Cow<'static, str>>,
-    /// The byte that caused it, counted from the start of the blob or file.
+    /// The offset of the error in bytes from the start of the blob or file.
     pub offset: Option<u64>,
-    /// What was found and what was expected.
+    /// A description of what was found and what was expected.
     pub message: Cow<'static, str>,
 }
 
 impl GrainError {
-    /// An error with neither field nor offset yet.
+    /// Creates an error without field and offset.
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         GrainError {
             code,
@@ -130,41 +131,41 @@ impl GrainError {
         }
     }
 
-    /// [`ErrorCode::Corrupt`] at `offset`.
+    /// Creates an [`ErrorCode::Corrupt`] error at `offset`.
     pub fn corrupt(offset: usize, message: impl Into<Cow<'static, str>>) -> Self {
         GrainError::new(ErrorCode::Corrupt, message).at(offset)
     }
 
-    /// The same error about `field`.
+    /// Sets the field.
     pub fn field(mut self, field: impl Into<Cow<'static, str>>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// The same error at `offset`.
+    /// Sets the offset.
     pub fn at(mut self, offset: usize) -> Self {
         self.offset = Some(offset as u64);
         self
     }
 
-    /// What is wrong and in which field, without code and byte: for those who wrote the fields and
-    /// not the bytes.
-    pub fn told(&self) -> String {
+    /// Returns the message and the field, without code and offset: for callers that wrote fields
+    /// rather than bytes.
+    pub fn summary(&self) -> String {
         match &self.field {
             Some(field) => format!("{} (field `{field}`)", self.message),
             None => self.message.to_string(),
         }
     }
 
-    /// What is wrong, in which field and at which byte, without the code.
+    /// Returns the message, the field and the offset, without the code.
     pub fn detail(&self) -> String {
         match self.offset {
-            Some(offset) => format!("{} at byte {offset}", self.told()),
-            None => self.told(),
+            Some(offset) => format!("{} at byte {offset}", self.summary()),
+            None => self.summary(),
         }
     }
 
-    /// The same error `base` bytes further on: an error inside a part becomes one of the whole.
+    /// Adds `base` to the offset, which turns the offset within a part into one within the whole.
     pub fn shifted(mut self, base: usize) -> Self {
         self.offset = self.offset.map(|offset| offset + base as u64);
         self

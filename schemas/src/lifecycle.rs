@@ -1,8 +1,7 @@
-//! The fold of a grain's lifecycle events (§15.1, §28.3): what became of a grain, given all that
-//! happened to it.
+//! The lifecycle state of a grain, computed as a fold over its lifecycle events (§15.1, §28.3).
 //!
-//! The policy gate, `apply`, exports and manifests use this fold. The views of SQL compute the same
-//! in SQL; a property test in `tests/` compares the two over random histories.
+//! The policy gate, `apply`, exports and manifests use this fold. The SQL views compute the same in
+//! SQL; a property test in `tests/` compares the two over random histories.
 //!
 //! | part of the state | events | which of them counts |
 //! |---|---|---|
@@ -14,55 +13,102 @@
 //! | `last_accessed_at` | `accessed` | the last |
 //! | nothing | `noted` | none |
 //!
-//! So the order in which events are read never matters, and of two events at one instant the
-//! greater value counts where the last event does, the lesser where the first does. An event with
-//! another value than the table asks for changes nothing; only `superseded` ends a grain whatever
-//! its value is, because an erasure of the successor removes the value.
+//! The order of the events never matters. Of two events at the same instant, the greater value wins
+//! where the last event wins, and the lesser value where the first does. An event whose value is
+//! not listed in the table changes nothing. Only `superseded` ends a grain whatever its value is,
+//! because the erasure of the successor removes the value.
 //!
 //! `system_valid_to` is the earlier of the end and of the instant since which the grain has been
-//! contradicted without interruption. A grain is current as long as it has none and its status
-//! isn't `retracted`.
+//! contradicted without interruption. A grain is current while it has no `system_valid_to` and its
+//! status is not `retracted`.
 
 use std::collections::BTreeSet;
 
 use crate::address::ContentAddress;
-use crate::columns::LifecycleEvent;
 use crate::container::{IndexState, VerificationStatus};
 
-/// The values of `contradicted`.
+/// The values of a `contradicted` event.
 const TRUE: &str = "true";
 const FALSE: &str = "false";
 
-/// Microseconds of a millisecond, the unit of manifests.
+/// Microseconds per millisecond; manifests use milliseconds.
 const MILLISECOND: i64 = 1_000;
 
-/// The lifecycle of one grain, as far as its events were added. Instants are in microseconds since
+/// The kind of a lifecycle event. The state of a grain is the fold of its events
+/// ([`LifecycleState`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LifecycleEvent {
+    /// The grain was superseded; the value is the address of its successor.
+    Superseded,
+    /// The grain was contradicted (`true`), or a contradiction was withdrawn (`false`).
+    Contradicted,
+    /// A reviewer set the verification status, which is the value.
+    Verification,
+    /// The grain ceased to be valid in the system, without a successor.
+    Expired,
+    /// The grain was retrieved; the value is the total number of retrievals.
+    Accessed,
+    /// Records who requested the supersession of the grain, and why; the value is the address of
+    /// the successor, whose own row performs the supersession. Changes no state by itself.
+    Noted,
+}
+
+impl LifecycleEvent {
+    /// All kinds.
+    pub const ALL: [LifecycleEvent; 6] = [
+        LifecycleEvent::Superseded,
+        LifecycleEvent::Contradicted,
+        LifecycleEvent::Verification,
+        LifecycleEvent::Expired,
+        LifecycleEvent::Accessed,
+        LifecycleEvent::Noted,
+    ];
+
+    /// Returns the kind with the given name; `None` for one that this version does not know.
+    pub fn from_name(name: &str) -> Option<LifecycleEvent> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+
+    /// Returns the value in the column `event` of the table `state`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LifecycleEvent::Superseded => "superseded",
+            LifecycleEvent::Contradicted => "contradicted",
+            LifecycleEvent::Verification => "verification",
+            LifecycleEvent::Expired => "expired",
+            LifecycleEvent::Accessed => "accessed",
+            LifecycleEvent::Noted => "noted",
+        }
+    }
+}
+
+/// The lifecycle of one grain after the events added so far. Instants are in microseconds since
 /// 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LifecycleFold {
+pub struct LifecycleState {
     superseded: Option<(i64, ContentAddress)>,
     ended: Option<i64>,
-    /// Every contradiction since the last withdrawal of one.
+    /// The instants of all contradictions since the last withdrawal.
     contradictions: BTreeSet<i64>,
-    /// The last withdrawal of a contradiction.
+    /// The instant of the last withdrawal of a contradiction.
     uncontradicted: Option<i64>,
     verification: Option<(i64, VerificationStatus)>,
     access_count: Option<i64>,
     last_accessed: Option<i64>,
 }
 
-impl LifecycleFold {
-    /// Adds one event. Events may come in any order, and twice.
+impl LifecycleState {
+    /// Adds one event. Events may be added in any order and more than once.
     pub fn add(&mut self, event: LifecycleEvent, value: Option<&str>, at: i64) {
         match event {
             LifecycleEvent::Superseded => {
                 let successor = value
                     .and_then(|value| value.parse().ok())
                     .map(|successor| (at, successor));
-                self.superseded = first(self.superseded, successor);
-                self.ended = first(self.ended, Some(at));
+                self.superseded = earliest(self.superseded, successor);
+                self.ended = earliest(self.ended, Some(at));
             }
-            LifecycleEvent::Expired => self.ended = first(self.ended, Some(at)),
+            LifecycleEvent::Expired => self.ended = earliest(self.ended, Some(at)),
             LifecycleEvent::Contradicted => self.add_contradiction(value, at),
             LifecycleEvent::Verification => {
                 let status = value
@@ -97,57 +143,58 @@ impl LifecycleFold {
         }
     }
 
-    /// The grain that took its place.
+    /// Returns the address of the superseding grain.
     pub fn superseded_by(&self) -> Option<ContentAddress> {
         self.superseded.map(|(_, successor)| successor)
     }
 
-    /// When another grain took its place or it expired, whichever came first.
+    /// Returns the instant at which the grain was superseded or expired, whichever came first.
     pub fn ended(&self) -> Option<i64> {
         self.ended
     }
 
-    /// Since when it has been contradicted; `None` if it isn't.
+    /// Returns the instant since which the grain has been contradicted; `None` if it is not
+    /// contradicted.
     pub fn contradicted_since(&self) -> Option<i64> {
         self.contradictions.first().copied()
     }
 
-    /// True if it is contradicted.
+    /// Returns true if the grain is contradicted.
     pub fn is_contradicted(&self) -> bool {
         !self.contradictions.is_empty()
     }
 
-    /// When its validity in the system ended (§15.1): it was superseded, it expired, or it was
-    /// contradicted and still is.
+    /// Returns the end of the grain's validity in the system (§15.1): the instant at which it was
+    /// superseded, expired, or contradicted without a later withdrawal.
     pub fn system_valid_to(&self) -> Option<i64> {
-        first(self.ended, self.contradicted_since())
+        earliest(self.ended, self.contradicted_since())
     }
 
-    /// What a reviewer found last; `None` if it was never reviewed.
+    /// Returns the latest verification status; `None` if the grain was never reviewed.
     pub fn verification(&self) -> Option<VerificationStatus> {
         self.verification.map(|(_, status)| status)
     }
 
-    /// How often it was retrieved.
+    /// Returns the number of retrievals.
     pub fn access_count(&self) -> Option<i64> {
         self.access_count
     }
 
-    /// When it was retrieved last.
+    /// Returns the instant of the last retrieval.
     pub fn last_accessed_at(&self) -> Option<i64> {
         self.last_accessed
     }
 
-    /// True if it is neither ended, contradicted nor retracted.
+    /// Returns true if the grain is neither ended, contradicted nor retracted.
     pub fn is_current(&self) -> bool {
         self.system_valid_to().is_none()
             && self.verification() != Some(VerificationStatus::Retracted)
     }
 
-    /// The earliest instant at which an event of this kind becomes the last one, if there are
-    /// others of its kind. An operation that is dated earlier, because a clock went back or an
-    /// import is dated later, would be added without effect.
-    pub fn next_instant(&self, event: LifecycleEvent) -> Option<i64> {
+    /// Returns the earliest instant at which a new event of this kind takes effect, if earlier
+    /// events of its kind exist. An operation with an earlier date (after the clock went back, or
+    /// after an import with later dates) would be recorded without effect.
+    pub fn next_effective_at(&self, event: LifecycleEvent) -> Option<i64> {
         let last = match event {
             LifecycleEvent::Contradicted => {
                 self.uncontradicted.max(self.contradictions.last().copied())
@@ -161,9 +208,9 @@ impl LifecycleFold {
         last.map(|last| last.saturating_add(1))
     }
 
-    /// The fields that a manifest carries to other stores (§11.7); `None` if all are at their
-    /// defaults. Counts of accesses stay in the store that counted.
-    pub fn portable(&self) -> Option<IndexState> {
+    /// Returns the portable fields for a manifest (§11.7); `None` if all have their default values.
+    /// Access counts are local to a store and are not included.
+    pub fn to_index_state(&self) -> Option<IndexState> {
         let milliseconds = |at: i64| at.div_euclid(MILLISECOND);
         let state = IndexState {
             superseded_by: self.superseded_by(),
@@ -180,17 +227,17 @@ impl LifecycleFold {
     }
 }
 
-/// An event as a manifest claims it: what happened, what it became, and when (microseconds since
-/// 1970), if the manifest says.
-pub type Claim = (LifecycleEvent, Option<String>, Option<i64>);
+/// An event claimed by a manifest: its kind, its value, and its instant (microseconds since 1970)
+/// if the manifest records one.
+pub type LifecycleClaim = (LifecycleEvent, Option<String>, Option<i64>);
 
-/// The events that an entry of a manifest stands for: what [`LifecycleFold::portable`] makes of
-/// their fold is the entry again.
-pub fn claims_of(state: &IndexState) -> Vec<Claim> {
+/// Returns the events that reproduce a manifest entry: [`LifecycleState::to_index_state`] of their
+/// fold equals `state`.
+pub fn claims_from_index_state(state: &IndexState) -> Vec<LifecycleClaim> {
     let instant = |at: Option<i64>| at.and_then(|at| at.checked_mul(MILLISECOND));
     let until = instant(state.system_valid_to);
     let mut claims = Vec::new();
-    // Where the entry is contradicted, `svt` may come from the contradiction alone.
+    // If the entry is contradicted, `svt` may come from the contradiction alone.
     let ended = match (state.contradicted, instant(state.ended)) {
         (true, None) if state.superseded_by.is_none() => None,
         (true, None) | (false, _) => until,
@@ -225,8 +272,8 @@ pub fn claims_of(state: &IndexState) -> Vec<Claim> {
     claims
 }
 
-/// The earlier of two, where there are two.
-fn first<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+/// Returns the lesser of the values that are present.
+fn earliest<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     one.into_iter().chain(other).min()
 }
 
@@ -236,8 +283,8 @@ mod tests {
 
     use super::*;
 
-    /// Any event of a small world: few instants and values, so that ties are common, and values of
-    /// which nothing can be made.
+    /// Generates events from few instants and values, so that ties are common, including invalid
+    /// values.
     fn event() -> impl Strategy<Value = (LifecycleEvent, Option<String>, i64)> {
         let address = |seed: u8| ContentAddress::of(&[seed]).to_string();
         let value = prop_oneof![
@@ -264,27 +311,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_fold_is_the_same_in_every_order_and_comes_back_from_its_manifest(
+        fn the_fold_is_order_independent_and_round_trips_through_a_manifest(
             (events, shuffled) in prop::collection::vec(event(), 0..12)
                 .prop_flat_map(|events| (Just(events.clone()), Just(events).prop_shuffle()))
         ) {
             let fold = |events: &[(LifecycleEvent, Option<String>, i64)]| {
-                let mut fold = LifecycleFold::default();
+                let mut fold = LifecycleState::default();
                 events.iter().for_each(|(event, value, at)| fold.add(*event, value.as_deref(), *at));
                 fold
             };
             let origin = fold(&events);
             prop_assert_eq!(&origin, &fold(&shuffled));
-            let state = origin.portable().unwrap_or_default();
-            let claims = claims_of(&state).into_iter().map(|(event, value, at)| (event, value, at.unwrap_or(9_000)));
+            let state = origin.to_index_state().unwrap_or_default();
+            let claims = claims_from_index_state(&state).into_iter().map(|(event, value, at)| (event, value, at.unwrap_or(9_000)));
             let copy = fold(&claims.collect::<Vec<_>>());
-            prop_assert_eq!(copy.portable().unwrap_or_default(), state);
+            prop_assert_eq!(copy.to_index_state().unwrap_or_default(), state);
             prop_assert_eq!(copy.is_current(), origin.is_current());
         }
     }
 
-    fn fold(events: &[(LifecycleEvent, Option<&str>, i64)]) -> LifecycleFold {
-        let mut fold = LifecycleFold::default();
+    fn fold(events: &[(LifecycleEvent, Option<&str>, i64)]) -> LifecycleState {
+        let mut fold = LifecycleState::default();
         events
             .iter()
             .for_each(|(event, value, at)| fold.add(*event, *value, *at));
@@ -292,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_successor_and_the_latest_verification_count() {
+    fn the_first_successor_and_the_latest_verification_win() {
         let (one, two) = (
             ContentAddress::of(b"1").to_string(),
             ContentAddress::of(b"2").to_string(),
@@ -304,7 +351,7 @@ mod tests {
             (LifecycleEvent::Verification, Some("verified"), 1),
             (LifecycleEvent::Accessed, Some("7"), 9_000_000),
         ]);
-        let state = fold.portable().unwrap();
+        let state = fold.to_index_state().unwrap();
         assert_eq!(
             state.superseded_by.map(|successor| successor.to_string()),
             Some(one)
@@ -319,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn of_events_at_one_instant_the_greater_value_counts_and_the_lesser_successor() {
+    fn ties_are_won_by_the_greater_value_and_the_lesser_successor() {
         let (one, two) = (
             ContentAddress::of(b"1").to_string(),
             ContentAddress::of(b"2").to_string(),
@@ -357,13 +404,13 @@ mod tests {
         lifecycle.add(LifecycleEvent::Contradicted, Some("false"), 10);
         assert!(lifecycle.is_current());
         assert_eq!(
-            lifecycle.next_instant(LifecycleEvent::Contradicted),
+            lifecycle.next_effective_at(LifecycleEvent::Contradicted),
             Some(11)
         );
     }
 
     #[test]
-    fn events_of_which_nothing_can_be_made_change_nothing() {
+    fn events_with_invalid_values_change_nothing() {
         let nothing = fold(&[
             (LifecycleEvent::Accessed, Some("7"), 1),
             (LifecycleEvent::Verification, Some("perhaps"), 1),
@@ -372,17 +419,17 @@ mod tests {
             (LifecycleEvent::Contradicted, Some("yes"), 1),
         ]);
         assert!(nothing.is_current());
-        assert_eq!(nothing.portable(), None);
+        assert_eq!(nothing.to_index_state(), None);
         assert_eq!(
             fold(&[(LifecycleEvent::Expired, None, 2_500)])
-                .portable()
+                .to_index_state()
                 .unwrap()
                 .system_valid_to,
             Some(2)
         );
-        // The successor was erased, and its name with it.
+        // The successor was erased, and its address with it.
         let state = fold(&[(LifecycleEvent::Superseded, None, 3_000)])
-            .portable()
+            .to_index_state()
             .unwrap();
         assert_eq!(
             (state.superseded_by, state.system_valid_to),
@@ -391,17 +438,17 @@ mod tests {
     }
 
     #[test]
-    fn a_withdrawn_contradiction_gives_an_imported_grain_back_unless_it_ended_otherwise() {
+    fn withdrawing_a_contradiction_reopens_an_imported_grain_unless_it_ended() {
         for (expired, reopens) in [(None, true), (Some(4_000), false), (Some(9_000), false)] {
             let mut origin = fold(&[(LifecycleEvent::Contradicted, Some("true"), 5_000)]);
             expired
                 .iter()
                 .for_each(|at| origin.add(LifecycleEvent::Expired, None, *at));
-            let mut copy = LifecycleFold::default();
-            for (event, value, at) in claims_of(&origin.portable().unwrap()) {
+            let mut copy = LifecycleState::default();
+            for (event, value, at) in claims_from_index_state(&origin.to_index_state().unwrap()) {
                 copy.add(event, value.as_deref(), at.unwrap_or(77_000));
             }
-            assert_eq!(copy.portable(), origin.portable());
+            assert_eq!(copy.to_index_state(), origin.to_index_state());
             copy.add(LifecycleEvent::Contradicted, Some("false"), 10_000);
             assert_eq!(copy.is_current(), reopens, "expired: {expired:?}");
         }

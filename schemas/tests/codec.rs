@@ -1,5 +1,5 @@
-//! What must hold of every grain: encoding and decoding undo each other, there is one canonical
-//! form, and both encodings say the same.
+//! Properties of all grains: encoding and decoding are inverse, the canonical form is unique, and
+//! both encodings are equivalent.
 
 mod grains;
 
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use grains::{Fields, blob, encoding, fields, value};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Encoding, Field, Grain, Key, Mode, Payload,
-    Value, encode, encode_json,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, EncodedGrain, Encoding, Field, Grain, Key,
+    Payload, Value, encode, encode_json,
 };
 use gristmill_schemas::json::Json;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn open(blob: &[u8]) -> Payload<'_> {
     Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap()
 }
 
-/// The fields of a decoded grain as an encoder takes them.
+/// Converts the fields of a decoded grain to the input of the encoder.
 fn fields_again(grain: &Grain<'_>) -> Fields {
     let known = grain
         .known()
@@ -34,15 +34,15 @@ fn fields_again(grain: &Grain<'_>) -> Fields {
     let own = grain
         .unknown()
         .iter()
-        .map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
+        .map(|(key, value)| (Key::Custom((*key).to_owned().into()), value.to_value()));
     known.chain(own).collect()
 }
 
-/// Fields by their names, entries of maps sorted, so that two orders compare equal.
+/// Returns fields by name with sorted map entries, so that their order does not matter.
 fn by_name(fields: &Fields) -> BTreeMap<String, Value<'static>> {
     let name = |key: &Key| match key {
         Key::Field(field) => field.name().to_owned(),
-        Key::Own(own) => own.to_string(),
+        Key::Custom(own) => own.to_string(),
     };
     fields
         .iter()
@@ -69,25 +69,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn decoding_undoes_encoding_and_finds_nothing_odd(fields in fields(), encoding in encoding()) {
+    fn decoding_inverts_encoding_without_marks(fields in fields(), encoding in encoding()) {
         let encoded = encode(fields.clone(), options(encoding)).unwrap();
         let payload = open(&encoded.blob);
-        let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+        let grain = Grain::decode(&payload, DecodeMode::Strict).unwrap();
         prop_assert!(grain.marks().is_empty(), "{:?}", grain.marks());
         prop_assert_eq!(by_name(&fields_again(&grain)), by_name(&fields));
         prop_assert_eq!(ContentAddress::of(&encoded.blob), encoded.address);
     }
 
     #[test]
-    fn encoding_undoes_decoding_unknown_keys_included(blob in blob()) {
+    fn encoding_inverts_decoding_with_unknown_keys(blob in blob()) {
         let payload = open(&blob);
-        let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+        let grain = Grain::decode(&payload, DecodeMode::Strict).unwrap();
         let again = encode(fields_again(&grain), options(grain.encoding())).unwrap();
         prop_assert_eq!(again.blob, blob);
     }
 
     #[test]
-    fn the_order_in_which_fields_are_given_does_not_show(
+    fn the_order_of_fields_does_not_matter(
         (fields, shuffled) in fields().prop_flat_map(|fields| (Just(fields.clone()), Just(fields).prop_shuffle())),
         encoding in encoding(),
     ) {
@@ -95,41 +95,41 @@ proptest! {
     }
 
     #[test]
-    fn both_encodings_say_the_same(fields in fields()) {
+    fn both_encodings_are_equivalent(fields in fields()) {
         let [pack, cbor] = [Encoding::MessagePack, Encoding::Cbor].map(|encoding| {
             let blob = encode(fields.clone(), options(encoding)).unwrap().blob;
-            Grain::decode(&open(&blob), Mode::Strict).unwrap().to_json()
+            Grain::decode(&open(&blob), DecodeMode::Strict).unwrap().to_json()
         });
-        // Keys are ordered otherwise; equality is by value.
+        // The order of keys differs; values are equal.
         prop_assert_eq!(pack, cbor);
     }
 
     #[test]
-    fn a_grain_survives_the_way_through_json_text(blob in blob()) {
+    fn a_grain_round_trips_through_json(blob in blob()) {
         let payload = open(&blob);
-        let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+        let grain = Grain::decode(&payload, DecodeMode::Strict).unwrap();
         let text = grain.to_json().to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
         prop_assert_eq!(encode_json(&json, options(grain.encoding())).unwrap().blob, blob);
     }
 
     #[test]
-    fn unknown_values_come_back_byte_for_byte_from_a_grain_of_any_type(
+    fn unknown_values_round_trip_in_a_grain_of_any_type(
         mut fields in fields(),
         own in value(),
         encoding in encoding(),
     ) {
-        fields.push((Key::Own("vendor:extra".into()), own.clone()));
+        fields.push((Key::Custom("vendor:extra".into()), own.clone()));
         let blob = encode(fields, options(encoding)).unwrap().blob;
         let payload = open(&blob);
-        let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+        let grain = Grain::decode(&payload, DecodeMode::Strict).unwrap();
         let found = grain.unknown().iter().find(|(key, _)| *key == "vendor:extra").map(|(_, value)| value.to_value());
         prop_assert_eq!(found.as_ref().map(sorted), Some(sorted(&own)));
         prop_assert_eq!(encode(fields_again(&grain), options(encoding)).unwrap().blob, blob.clone());
     }
 
     #[test]
-    fn a_flipped_bit_gives_another_grain_or_an_error_but_never_a_second_form(
+    fn a_flipped_bit_yields_another_grain_or_an_error(
         blob in blob(),
         at in any::<proptest::sample::Index>(),
         bit in 0_u32..8,
@@ -138,8 +138,8 @@ proptest! {
         flipped[at.index(blob.len())] ^= 1 << bit;
         prop_assert_ne!(ContentAddress::of(&flipped), ContentAddress::of(&blob));
         let Ok(payload) = Payload::open(&flipped, DEFAULT_PAYLOAD_LIMIT) else { return Ok(()) };
-        let lenient = Grain::decode(&payload, Mode::Lenient);
-        let Ok(grain) = Grain::decode(&payload, Mode::Strict) else { return Ok(()) };
+        let lenient = Grain::decode(&payload, DecodeMode::Lenient);
+        let Ok(grain) = Grain::decode(&payload, DecodeMode::Strict) else { return Ok(()) };
         prop_assert!(lenient.is_ok(), "the strict reader accepts what the lenient one refuses");
         if !grain.marks().is_empty() || grain.is_encrypted() {
             return Ok(());
@@ -156,17 +156,17 @@ proptest! {
     }
 
     #[test]
-    fn a_compressed_blob_holds_the_same_grain_under_another_address(fields in fields(), encoding in encoding()) {
+    fn a_compressed_blob_has_the_same_grain_and_another_address(fields in fields(), encoding in encoding()) {
         let plain = encode(fields.clone(), options(encoding)).unwrap();
         let small = encode(fields, EncodeOptions { compressed: true, ..options(encoding) }).unwrap();
         prop_assert_ne!(plain.address, small.address);
         let (plain, small) = (open(&plain.blob), open(&small.blob));
-        prop_assert_eq!(plain.clear(), small.clear());
-        prop_assert!(Grain::decode(&small, Mode::Strict).is_ok());
+        prop_assert_eq!(plain.plaintext(), small.plaintext());
+        prop_assert!(Grain::decode(&small, DecodeMode::Strict).is_ok());
     }
 
     #[test]
-    fn text_is_normalized_once_and_for_all(text in "\\PC{1,60}", encoding in encoding()) {
+    fn normalization_is_idempotent(text in "\\PC{1,60}", encoding in encoding()) {
         let with = |text: String| {
             let fields: Fields = vec![
                 (Field::Type.into(), "event".into()),
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn an_address_is_read_as_it_is_written_and_in_no_other_spelling(digest in any::<[u8; 32]>()) {
+    fn an_address_has_exactly_one_text_form(digest in any::<[u8; 32]>()) {
         let address = ContentAddress::from_digest(digest);
         let text = address.to_string();
         prop_assert_eq!(text.parse::<ContentAddress>().unwrap(), address);

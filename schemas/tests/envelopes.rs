@@ -1,13 +1,13 @@
-//! Signatures (§9): what an envelope must say, and what is made of one that doesn't.
+//! Signature envelopes (§9): required headers, and the results for missing or invalid ones.
 
 use ciborium::Value;
 use gristmill_schemas::error::ErrorCode;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Grain, Payload, encode_json,
 };
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{
-    Delivery, SelfContained, SignatureStatus, SignedBlob, SigningKey, did_of_key, sign,
+    DeliveredGrain, DidKeyResolver, SignatureStatus, SignedBlob, SigningKey, did_from_key, sign,
 };
 
 fn blob() -> Vec<u8> {
@@ -31,7 +31,7 @@ fn cbor(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// An envelope with these protected bytes around [`blob`], truly signed.
+/// Returns a correctly signed envelope of [`blob`] with the given protected header.
 fn envelope(protected: Vec<u8>) -> Vec<u8> {
     let bytes = |bytes: Vec<u8>| Value::Bytes(bytes);
     let message = Value::Array(vec![
@@ -59,14 +59,14 @@ fn header(entries: &[(i64, Value)]) -> Vec<u8> {
 }
 
 fn signer() -> Value {
-    Value::Bytes(did_of_key(&key().verifying_key()).into_bytes())
+    Value::Bytes(did_from_key(&key().verifying_key()).into_bytes())
 }
 
 fn status(protected: Vec<u8>) -> SignatureStatus {
     let envelope = envelope(protected);
     let signed = SignedBlob::parse(&envelope).unwrap();
-    let status = signed.verify(&SelfContained);
-    let proven = signed.prove(&SelfContained);
+    let status = signed.verify(&DidKeyResolver);
+    let proven = signed.ensure_not_invalid(&DidKeyResolver);
     match &status {
         SignatureStatus::Invalid => assert_eq!(proven.unwrap_err().code, ErrorCode::Integrity),
         status => assert_eq!(proven.as_ref(), Ok(status)),
@@ -75,7 +75,7 @@ fn status(protected: Vec<u8>) -> SignatureStatus {
 }
 
 #[test]
-fn an_envelope_says_by_whom_and_how_it_was_signed_or_is_refused() {
+fn an_envelope_without_signer_or_algorithm_is_invalid() {
     let ed25519 = |signer| vec![(1, Value::from(-8)), (4, signer)];
     assert_eq!(status(header(&ed25519(signer()))), SignatureStatus::Valid);
     assert_eq!(
@@ -115,8 +115,8 @@ fn an_envelope_says_by_whom_and_how_it_was_signed_or_is_refused() {
 }
 
 #[test]
-fn a_signer_whose_key_is_elsewhere_can_only_not_be_verified() {
-    // ES256K by a key for it, which the specification doesn't have.
+fn a_signature_by_an_unknown_key_is_unverifiable() {
+    // ES256K with a matching key, which the specification does not define.
     let koblitz = "did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme";
     for (algorithm, signer) in [(-8, "did:web:example.com"), (-47, koblitz)] {
         let status = status(header(&[(1, Value::from(algorithm)), (4, signer.into())]));
@@ -129,7 +129,7 @@ fn a_signer_whose_key_is_elsewhere_can_only_not_be_verified() {
 }
 
 #[test]
-fn a_protected_header_that_can_be_read_in_two_ways_is_damage() {
+fn an_ambiguous_protected_header_is_an_error() {
     let good = header(&[(1, Value::from(-8)), (4, signer())]);
     for (protected, what) in [
         ([&good[..], b"\0"].concat(), "a byte behind it"),
@@ -157,14 +157,14 @@ fn a_protected_header_that_can_be_read_in_two_ways_is_damage() {
 }
 
 #[test]
-fn faults_of_a_wrapped_blob_can_be_told_at_their_byte_of_the_envelope() {
+fn errors_of_a_wrapped_blob_have_offsets_in_the_envelope() {
     let good = sign(&blob(), &key(), None, 0).unwrap();
-    let start = Delivery::open(&good).unwrap().blob_start();
+    let start = DeliveredGrain::open(&good).unwrap().blob_start();
     assert_eq!(&good[start..start + blob().len()], blob());
     let error_of = |at: usize, byte: u8| {
         let mut bad = good.clone();
         bad[start + at] = byte;
-        Delivery::open(&bad).unwrap_err()
+        DeliveredGrain::open(&bad).unwrap_err()
     };
     let place = |at: usize| Some((start + at) as u64);
     let version = error_of(0, 2);
@@ -177,11 +177,11 @@ fn faults_of_a_wrapped_blob_can_be_told_at_their_byte_of_the_envelope() {
         (unsigned.code, unsigned.offset),
         (ErrorCode::SignedMismatch, place(1))
     );
-    assert_eq!(Delivery::open(&blob()).unwrap_err().offset, Some(1));
+    assert_eq!(DeliveredGrain::open(&blob()).unwrap_err().offset, Some(1));
     assert!(
         Grain::decode(
             &Payload::open(&blob(), DEFAULT_PAYLOAD_LIMIT).unwrap(),
-            Mode::Strict
+            DecodeMode::Strict
         )
         .is_ok()
     );

@@ -1,5 +1,5 @@
-//! Bad input: cut, changed, bombs, lies and noise. It gives its error code, at once, and takes no
-//! memory that it didn't pay for with its own length.
+//! Invalid input: truncated, modified, decompression bombs, false lengths, random bytes. Every case
+//! yields its error code quickly, and without allocating more than the input justifies.
 
 mod grains;
 
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{
     CONTAINER_HEADER_LENGTH, Codec, Container, ContainerLimits, ContainerOptions, ContainerWriter,
-    FOOTER_LENGTH, Frame, IndexState, Manifest, next_frame,
+    FOOTER_LENGTH, GrainFrame, IndexState, Manifest, next_frame,
 };
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{
-    DEPTH_LIMIT, EncodeOptions, Encoding, Grain, HEADER_LENGTH, Mode, Payload, encode_json,
+    DEPTH_LIMIT, DecodeMode, EncodeOptions, Encoding, Grain, HEADER_LENGTH, Payload, encode_json,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{Delivery, SigningKey, sign};
+use gristmill_schemas::sign::{DeliveredGrain, SigningKey, sign};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Bytes that a payload or region may decompress to in these tests.
+/// The limit for decompressed payloads and regions in these tests.
 const LIMIT: usize = 1 << 20;
 
 const LIMITS: ContainerLimits = ContainerLimits {
@@ -27,12 +27,12 @@ const LIMITS: ContainerLimits = ContainerLimits {
     grain: LIMIT,
 };
 
-fn read(blob: &[u8], mode: Mode) -> Result<(), GrainError> {
-    let delivery = Delivery::open(blob)?;
+fn read(blob: &[u8], mode: DecodeMode) -> Result<(), GrainError> {
+    let delivery = DeliveredGrain::open(blob)?;
     let payload = Payload::open(delivery.blob(), LIMIT)?;
     let grain = Grain::decode(&payload, mode)?;
-    // What was checked once is found again without, whatever is odd about it.
-    let again = Grain::decode_again(&payload, grain.marks()).unwrap();
+    // A validated payload decodes again without checks, whatever its marks are.
+    let again = Grain::decode_validated(&payload, grain.marks()).unwrap();
     assert_eq!(again.known(), grain.known());
     assert_eq!(
         (again.unknown(), again.marks()),
@@ -42,10 +42,10 @@ fn read(blob: &[u8], mode: Mode) -> Result<(), GrainError> {
 }
 
 fn code(blob: &[u8]) -> Option<ErrorCode> {
-    read(blob, Mode::Strict).err().map(|error| error.code)
+    read(blob, DecodeMode::Strict).err().map(|error| error.code)
 }
 
-/// A header of a belief, and `payload`.
+/// Returns a belief with the given payload.
 fn blob_of(payload: &[u8]) -> Vec<u8> {
     [&[1, 0, 1, 0, 0, 0, 0, 0, 0], payload].concat()
 }
@@ -79,7 +79,7 @@ fn open(file: &[u8]) -> Result<Container<&[u8]>, GrainError> {
 }
 
 #[test]
-fn a_blob_cut_anywhere_says_so() {
+fn a_blob_truncated_at_any_byte_is_an_error() {
     let blob = belief(7);
     for length in 0..blob.len() {
         let expected = if length < 10 {
@@ -87,7 +87,7 @@ fn a_blob_cut_anywhere_says_so() {
         } else {
             ErrorCode::Corrupt
         };
-        for mode in [Mode::Strict, Mode::Lenient] {
+        for mode in [DecodeMode::Strict, DecodeMode::Lenient] {
             let error = read(&blob[..length], mode).unwrap_err();
             assert_eq!(error.code, expected, "{length}: {error}");
             assert!(
@@ -99,7 +99,7 @@ fn a_blob_cut_anywhere_says_so() {
 }
 
 #[test]
-fn an_envelope_cut_anywhere_says_so() {
+fn an_envelope_truncated_at_any_byte_is_an_error() {
     let text = br#"{"type":"event","content":"hello","created_at":1}"#;
     let options = EncodeOptions {
         signed: true,
@@ -109,27 +109,27 @@ fn an_envelope_cut_anywhere_says_so() {
         .unwrap()
         .blob;
     let envelope = sign(&blob, &SigningKey::from_seed(&[1; 32]), None, 0).unwrap();
-    assert_eq!(read(&envelope, Mode::Strict), Ok(()));
+    assert_eq!(read(&envelope, DecodeMode::Strict), Ok(()));
     for length in 1..envelope.len() {
         assert!(
-            read(&envelope[..length], Mode::Lenient).is_err(),
+            read(&envelope[..length], DecodeMode::Lenient).is_err(),
             "{length}"
         );
     }
 }
 
 #[test]
-fn bytes_after_a_payload_are_refused_in_every_mode() {
+fn trailing_bytes_are_an_error_in_every_mode() {
     for tail in [&b"\0"[..], b"\xc0", b"\x80", &[0xff; 100]] {
         let blob = [&belief(1)[..], tail].concat();
-        for mode in [Mode::Strict, Mode::Lenient] {
+        for mode in [DecodeMode::Strict, DecodeMode::Lenient] {
             assert_eq!(read(&blob, mode).unwrap_err().code, ErrorCode::Corrupt);
         }
     }
 }
 
 #[test]
-fn a_declared_length_beyond_the_bytes_is_refused_before_anything_is_allocated() {
+fn a_declared_length_beyond_the_input_is_an_error_without_allocation() {
     let pack: [&[u8]; 8] = [
         b"\xdf\xff\xff\xff\xff",
         b"\xde\xff\xff",
@@ -161,18 +161,19 @@ fn a_declared_length_beyond_the_bytes_is_refused_before_anything_is_allocated() 
     }
 }
 
-/// A belief whose context nests `depth` levels below the payload's own map, as arrays or as maps.
+/// Returns a belief whose context nests `depth` levels below the payload's own map, as arrays or as
+/// maps.
 fn nested(depth: usize, opening: &[u8], innermost: &[u8]) -> Vec<u8> {
     let rest = &belief(1)[HEADER_LENGTH + 1..];
     let open = opening.repeat(depth);
-    // Six fields, and `x_`, which sorts behind all of them.
+    // Six fields, and `x_`, which sorts after them.
     blob_of(&[b"\x87", rest, b"\xa2x_", &open, innermost].concat())
 }
 
 #[test]
-fn the_depth_limit_holds_below_at_and_above() {
+fn the_depth_limit_is_exact() {
     for (opening, innermost) in [(&b"\x91"[..], &b"\x90"[..]), (b"\x81\xa1k", b"\x80")] {
-        // The payload's own map and the innermost container count too.
+        // The payload's own map and the innermost container count as levels.
         for (depth, fits) in [
             (DEPTH_LIMIT - 3, true),
             (DEPTH_LIMIT - 2, true),
@@ -181,10 +182,10 @@ fn the_depth_limit_holds_below_at_and_above() {
             let mut blob = nested(depth, opening, innermost);
             blob[5..9].copy_from_slice(&[0; 4]);
             assert_eq!(
-                read(&blob, Mode::Strict).is_ok(),
+                read(&blob, DecodeMode::Strict).is_ok(),
                 fits,
                 "{depth}: {:?}",
-                read(&blob, Mode::Strict)
+                read(&blob, DecodeMode::Strict)
             );
         }
         for depth in [1_000, 1_000_000] {
@@ -200,7 +201,7 @@ fn the_depth_limit_holds_below_at_and_above() {
 }
 
 #[test]
-fn a_payload_that_would_burst_is_refused_by_what_it_declares_and_by_what_it_is() {
+fn a_decompression_bomb_is_an_error_by_declared_and_by_actual_size() {
     let content = vec![0; LIMIT + 1];
     let declared = zstd::bulk::compress(&content, 19).unwrap();
     let mut undeclared = Vec::new();
@@ -214,7 +215,7 @@ fn a_payload_that_would_burst_is_refused_by_what_it_declares_and_by_what_it_is()
 }
 
 #[test]
-fn a_region_that_would_burst_is_refused() {
+fn a_region_beyond_the_limits_is_an_error() {
     let grains: Vec<_> = (0..3).map(|_| vec![7; LIMIT]).collect();
     for codec in [Codec::Zstd, Codec::Lz4] {
         let file = container(&grains, codec, None);
@@ -237,7 +238,7 @@ fn a_region_that_would_burst_is_refused() {
 }
 
 #[test]
-fn a_container_cut_anywhere_is_refused() {
+fn a_container_truncated_at_any_byte_is_an_error() {
     let grains: Vec<_> = (0..4).map(belief).collect();
     let state = IndexState {
         access_count: Some(3),
@@ -252,8 +253,8 @@ fn a_container_cut_anywhere_is_refused() {
             let file = container(&grains, codec, manifest);
             assert_eq!(open(&file).unwrap().len(), 4);
             for length in 0..file.len() {
-                // Without a manifest the last grain of an uncompressed file may be cut unseen; the
-                // footer tells that.
+                // Without a manifest, truncation of the last grain of an uncompressed file is only
+                // detected by the footer.
                 if let Ok(cut) = open(&file[..length]) {
                     assert!(
                         manifest.is_none() && codec == Codec::None,
@@ -268,7 +269,7 @@ fn a_container_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_damaged_first_grain_that_begins_like_a_compressed_region_costs_that_grain_only() {
+fn a_corrupt_first_grain_that_looks_compressed_affects_only_that_grain() {
     for magic in [[0x28, 0xB5, 0x2F, 0xFD], [0x04, 0x22, 0x4D, 0x18]] {
         let mut damaged = belief(0);
         damaged[..4].copy_from_slice(&magic);
@@ -286,7 +287,7 @@ fn a_damaged_first_grain_that_begins_like_a_compressed_region_costs_that_grain_o
 }
 
 #[test]
-fn offsets_that_lie_are_refused() {
+fn invalid_offsets_are_an_error() {
     let grains: Vec<_> = (0..3).map(belief).collect();
     let good = container(&grains, Codec::None, None);
     let first = (CONTAINER_HEADER_LENGTH + 12) as u32;
@@ -325,7 +326,7 @@ fn offsets_that_lie_are_refused() {
 }
 
 #[test]
-fn a_count_that_lies_is_refused_at_once() {
+fn a_false_grain_count_is_an_error() {
     let grains: Vec<_> = (0..3).map(belief).collect();
     for codec in [Codec::None, Codec::Zstd, Codec::Lz4] {
         for count in [4_u32, 1_000, u32::MAX] {
@@ -341,13 +342,13 @@ fn a_count_that_lies_is_refused_at_once() {
 }
 
 #[test]
-fn grains_behind_a_count_of_none_are_not_passed_over() {
+fn grains_after_a_count_of_zero_are_an_error() {
     for manifest in [None, Some(&Manifest::default())] {
         let mut file = container(&[], Codec::None, manifest);
         assert!(open(&file).unwrap().is_empty());
         file.splice(CONTAINER_HEADER_LENGTH..CONTAINER_HEADER_LENGTH, belief(1));
         let error = open(&file).unwrap_err();
-        // What stands where a manifest should is read as one.
+        // The bytes at the position of a manifest are parsed as one.
         let expected = if manifest.is_none() {
             ErrorCode::Corrupt
         } else {
@@ -362,7 +363,7 @@ fn grains_behind_a_count_of_none_are_not_passed_over() {
 }
 
 #[test]
-fn a_later_version_is_named_as_such() {
+fn a_later_version_is_reported() {
     let mut file = container(&[belief(1)], Codec::None, None);
     file[2] = 2;
     let error = open(&file).unwrap_err();
@@ -371,7 +372,7 @@ fn a_later_version_is_named_as_such() {
 }
 
 #[test]
-fn promises_of_the_header_that_are_not_kept_are_told_and_cost_no_grain() {
+fn violated_flags_are_reported_and_all_grains_are_readable() {
     let signed = |issued_at| {
         let text = br#"{"type":"event","content":"hello","created_at":90000}"#;
         let options = EncodeOptions {
@@ -383,14 +384,14 @@ fn promises_of_the_header_that_are_not_kept_are_told_and_cost_no_grain() {
             .blob;
         sign(&blob, &SigningKey::from_seed(&[1; 32]), None, issued_at).unwrap()
     };
-    // A header that lies about its second: the payload has the word.
+    // A header with a wrong creation time: the payload is authoritative.
     let early = |number| {
         let mut blob = belief(number);
         blob[5..9].copy_from_slice(&[0xff; 4]);
         blob
     };
-    // Within one second the order isn't looked into: 2000 and 1000 milliseconds are two of them,
-    // 1001 and 1000 are one.
+    // The order within one second is not checked: 2000 and 1000 milliseconds are in different
+    // seconds, 1001 and 1000 are not.
     let both = (true, true);
     for (grains, promised, expected) in [
         (vec![belief(1_000), belief(2_000)], both, vec![]),
@@ -431,14 +432,14 @@ fn promises_of_the_header_that_are_not_kept_are_told_and_cost_no_grain() {
             let file = writer.finish(None).unwrap();
             let read = open(&file).unwrap();
             assert_eq!(read.len(), grains.len());
-            let broken: Vec<_> = read.broken_promises().map(|oddity| oddity.name()).collect();
+            let broken: Vec<_> = read.violated_flags().map(|oddity| oddity.name()).collect();
             assert_eq!(broken, expected);
         }
     }
 }
 
 #[test]
-fn a_damaged_last_grain_in_front_of_a_manifest_costs_that_grain_only() {
+fn a_corrupt_last_grain_before_a_manifest_affects_only_that_grain() {
     let state = IndexState {
         access_count: Some(3),
         ..IndexState::default()
@@ -456,7 +457,7 @@ fn a_damaged_last_grain_in_front_of_a_manifest_costs_that_grain_only() {
         damaged(&|last| last[0] = 9),
         damaged(&|last| last[2] = 0),
         damaged(&|last| last[HEADER_LENGTH] = 0xc1),
-        // One field more than there is, and one less.
+        // One field too many and one too few.
         damaged(&|last| last[HEADER_LENGTH] += 1),
         damaged(&|last| last[HEADER_LENGTH] -= 1),
         damaged(&|last| last.truncate(20)),
@@ -473,11 +474,11 @@ fn a_damaged_last_grain_in_front_of_a_manifest_costs_that_grain_only() {
             (Some(&belief(1)[..]), Some(&last[..]))
         );
         assert_eq!(read.manifest(), Some(&manifest));
-        assert!(self::read(&last, Mode::Lenient).is_err());
+        assert!(self::read(&last, DecodeMode::Lenient).is_err());
     }
 }
 
-/// `manifest` of a container without grains.
+/// Returns a container without grains and with `manifest`.
 fn with_manifest(manifest: &[u8]) -> Vec<u8> {
     let mut file = container(&[], Codec::None, Some(&Manifest::default()));
     let end = file.len() - FOOTER_LENGTH;
@@ -486,14 +487,14 @@ fn with_manifest(manifest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_manifest_out_of_canonical_form_is_read_and_told() {
+fn a_non_canonical_manifest_is_read_and_reported() {
     let [one, two] = [b"\xd9\x40".to_vec(), b"\xd9\x40".to_vec()];
     let [one, two] = [
         [one, vec![b'1'; 64]].concat(),
         [two, vec![b'2'; 64]].concat(),
     ];
     let count: &[u8] = b"\x81\xa2ac\x05";
-    for (manifest, oddities) in [
+    for (manifest, anomalies) in [
         ([b"\x82", &one[..], count, &two[..], count].concat(), vec![]),
         (
             [b"\x82", &two[..], count, &one[..], count].concat(),
@@ -510,8 +511,12 @@ fn a_manifest_out_of_canonical_form_is_read_and_told() {
     ] {
         let file = with_manifest(&manifest);
         let read = open(&file).unwrap();
-        let found: Vec<_> = read.oddities().iter().map(|oddity| oddity.name()).collect();
-        assert_eq!(found, oddities, "{manifest:02x?}");
+        let found: Vec<_> = read
+            .anomalies()
+            .iter()
+            .map(|oddity| oddity.name())
+            .collect();
+        assert_eq!(found, anomalies, "{manifest:02x?}");
         assert!(
             read.manifest()
                 .unwrap()
@@ -523,7 +528,7 @@ fn a_manifest_out_of_canonical_form_is_read_and_told() {
 }
 
 #[test]
-fn a_fault_of_a_manifest_names_the_byte_in_the_file() {
+fn errors_of_a_manifest_have_offsets_in_the_file() {
     let start = CONTAINER_HEADER_LENGTH as u64;
     let key = |digit: usize| {
         let mut key = vec![b'a'; 64];
@@ -560,19 +565,19 @@ fn a_fault_of_a_manifest_names_the_byte_in_the_file() {
 }
 
 #[test]
-fn a_writer_can_ask_what_region_a_reader_takes() {
+fn the_maximum_region_depends_on_the_grain_count() {
     let limits = ContainerLimits {
         region: 100,
         grain: 30,
     };
     assert_eq!(
-        [0, 2, 3, 4, usize::MAX].map(|grains| limits.region_of(grains)),
+        [0, 2, 3, 4, usize::MAX].map(|grains| limits.max_region_bytes(grains)),
         [0, 60, 90, 100, 100]
     );
 }
 
 #[test]
-fn a_custom_field_map_is_refused_in_words() {
+fn a_custom_field_map_is_an_error_with_a_remedy() {
     let mut file = container(&[belief(1)], Codec::None, None);
     file[3] |= 1 << 3;
     let error = open(&file).unwrap_err();
@@ -583,7 +588,7 @@ fn a_custom_field_map_is_refused_in_words() {
     assert!(error.message.contains("field map"), "{error}");
 }
 
-/// A blob whose encrypted flag is set, over `ciphertext`.
+/// Returns a blob with the encrypted flag and `ciphertext` as its payload.
 fn encrypted(ciphertext: &[u8]) -> Vec<u8> {
     let mut blob = blob_of(ciphertext);
     blob[1] = 1 << 1;
@@ -591,9 +596,9 @@ fn encrypted(ciphertext: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_end_of_an_encrypted_last_grain_is_where_the_manifest_begins() {
-    // The value of the first entry ends in a byte that begins a map of one entry, and one entry
-    // follows.
+fn an_encrypted_last_grain_ends_where_the_manifest_starts() {
+    // The value of the first entry ends in a byte that can start a map of one entry, followed by
+    // one entry.
     let state = |until| IndexState {
         system_valid_to: Some(until),
         ..IndexState::default()
@@ -613,10 +618,11 @@ fn the_end_of_an_encrypted_last_grain_is_where_the_manifest_begins() {
 }
 
 #[test]
-fn a_ciphertext_full_of_false_manifests_takes_no_time() {
+fn a_ciphertext_full_of_false_manifests_takes_bounded_time() {
     let mut tail = Vec::new();
     while tail.len() < LIMIT {
-        // A map of two: one entry whose value jumps ahead, and a long text for the second's key.
+        // A map of two entries: the value of the first skips ahead, the key of the second is a long
+        // text.
         tail.extend(b"\x82\xd9\x40");
         tail.extend([b'a'; 64]);
         tail.extend(b"\x81\xa1x\xc6");
@@ -637,11 +643,11 @@ fn a_ciphertext_full_of_false_manifests_takes_no_time() {
 }
 
 #[test]
-fn a_frame_longer_than_any_grain_is_refused_and_a_cut_one_waited_for() {
+fn an_excessive_frame_is_an_error_and_a_truncated_one_incomplete() {
     assert!(next_frame(&u32::MAX.to_be_bytes()).is_err());
     assert!(matches!(
         next_frame(&[0, 0, 1, 0, 1]),
-        Ok(Frame::Incomplete(260))
+        Ok(GrainFrame::Incomplete(260))
     ));
 }
 
@@ -649,16 +655,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn noise_is_an_error_and_never_more(mut bytes in vec(any::<u8>(), 0..400), header in any::<bool>()) {
+    fn random_bytes_never_panic(mut bytes in vec(any::<u8>(), 0..400), header in any::<bool>()) {
         if header && bytes.len() > 3 {
             bytes[0] = 1;
             bytes[1] &= 0b0010_0000;
             bytes[2] = bytes[2] % 10 + 1;
         } else if let [1, flags, ..] = bytes.as_mut_slice() {
-            // Noise behind the header of an encrypted blob is what ciphertext looks like.
+            // Random bytes after the header of an encrypted blob are a valid ciphertext.
             *flags &= !0b10;
         }
-        for mode in [Mode::Strict, Mode::Lenient] {
+        for mode in [DecodeMode::Strict, DecodeMode::Lenient] {
             prop_assert!(read(&bytes, mode).is_err());
         }
         let _ = open(&bytes);
@@ -667,7 +673,7 @@ proptest! {
     }
 
     #[test]
-    fn a_blob_with_changed_bytes_is_read_or_refused(
+    fn a_modified_blob_never_panics(
         mut blob in grains::blob(),
         changes in vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
     ) {
@@ -675,13 +681,13 @@ proptest! {
             let at = at.index(blob.len());
             blob[at] = byte;
         }
-        if read(&blob, Mode::Strict).is_ok() {
-            prop_assert!(read(&blob, Mode::Lenient).is_ok());
+        if read(&blob, DecodeMode::Strict).is_ok() {
+            prop_assert!(read(&blob, DecodeMode::Lenient).is_ok());
         }
     }
 
     #[test]
-    fn a_container_with_a_flipped_bit_shows_it_in_its_structure_or_its_footer(
+    fn a_flipped_bit_in_a_container_is_detected_by_structure_or_footer(
         grains in vec(grains::blob(), 1..4),
         codec in prop_oneof![Just(Codec::None), Just(Codec::Zstd), Just(Codec::Lz4)],
         at in any::<proptest::sample::Index>(),
@@ -695,14 +701,14 @@ proptest! {
             prop_assert_ne!(hash.as_bytes(), read.footer());
             for number in 0..read.len() {
                 let grain = read.grain(number).unwrap_or_default();
-                let _ = self::read(grain, Mode::Lenient);
+                let _ = self::read(grain, DecodeMode::Lenient);
             }
         }
     }
 }
 
 #[test]
-fn indefinite_lengths_tags_and_undefined_have_no_place_in_cbor_grains() {
+fn indefinite_lengths_tags_and_undefined_are_errors_in_cbor() {
     for payload in [
         &b"\xbf\xff"[..],
         b"\xa1\x61x\x9f\xff",
@@ -712,7 +718,7 @@ fn indefinite_lengths_tags_and_undefined_have_no_place_in_cbor_grains() {
     ] {
         let mut blob = blob_of(payload);
         blob[1] = 1 << 5;
-        for mode in [Mode::Strict, Mode::Lenient] {
+        for mode in [DecodeMode::Strict, DecodeMode::Lenient] {
             assert_eq!(
                 read(&blob, mode).unwrap_err().code,
                 ErrorCode::Corrupt,
@@ -728,7 +734,7 @@ fn indefinite_lengths_tags_and_undefined_have_no_place_in_cbor_grains() {
     assert_eq!(
         read(
             &encode_json(&Json::parse(text).unwrap(), cbor).unwrap().blob,
-            Mode::Strict
+            DecodeMode::Strict
         ),
         Ok(())
     );

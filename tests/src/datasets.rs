@@ -11,7 +11,7 @@ use gristmill_schemas::container::{
     Manifest, write_frame,
 };
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Encoding, Grain, Key, Mode, Payload,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, EncodedGrain, Encoding, Grain, Key, Payload,
     encode, encode_json,
 };
 use gristmill_schemas::json::Json;
@@ -168,7 +168,7 @@ fn cbor_options() -> EncodeOptions {
 /// The same fields in the other encoding.
 fn again(grain: &EncodedGrain, options: EncodeOptions) -> Result<EncodedGrain, Fault> {
     let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT)?;
-    let grain = Grain::decode(&payload, Mode::Strict)?;
+    let grain = Grain::decode(&payload, DecodeMode::Strict)?;
     let known = grain
         .known()
         .iter()
@@ -176,7 +176,7 @@ fn again(grain: &EncodedGrain, options: EncodeOptions) -> Result<EncodedGrain, F
     let own = grain
         .unknown()
         .iter()
-        .map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
+        .map(|(key, value)| (Key::Custom((*key).to_owned().into()), value.to_value()));
     Ok(encode(known.chain(own).collect(), options)?)
 }
 

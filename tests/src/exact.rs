@@ -14,7 +14,9 @@ use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::SessionContext;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{Container, ContainerLimits};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode, Payload};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, Field, Grain, GrainType, Payload,
+};
 use gristmill_schemas::json::Json;
 use rand::prelude::*;
 use rand::rngs::StdRng;
@@ -186,7 +188,7 @@ impl Corpus {
 
 fn row(blob: &[u8]) -> Result<Row, Box<dyn Error>> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
-    let grain = Grain::decode(&payload, Mode::Lenient)?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient)?;
     let text = |field| grain.text(field).map(Into::into);
     Ok(Row {
         address: ContentAddress::of(blob),

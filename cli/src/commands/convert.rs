@@ -142,7 +142,7 @@ impl ConversionRun<'_> {
     fn read_options(&self, source: &Source) -> ReadOptions<'_> {
         ReadOptions {
             fallback: Timestamp::from_millis(source.modified.unwrap_or(0))
-                .given_by(TimeSource::File),
+                .with_source(TimeSource::File),
             provider: self.adapter.map(|adapter| adapter.key()),
             namespace: self.arguments.namespace.as_deref(),
             threads: self.context.threads(),

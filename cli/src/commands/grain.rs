@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Grain, Payload, encode_json,
 };
 use gristmill_schemas::json::{Json, JsonErrorKind, Object};
-use gristmill_schemas::sign::{Delivery, SelfContained};
+use gristmill_schemas::sign::{DeliveredGrain, DidKeyResolver};
 
 use super::ingest::mode_of;
 use crate::args::{DecodeArgs, LinesArgs};
@@ -23,7 +23,7 @@ const LINE_LIMIT: u64 = 256 << 20;
 pub fn encode(lines: LinesArgs) -> Result<CommandOutcome, Failure> {
     each_line(lines.file, |line| {
         let grain = line.get("grain").ok_or_else(|| missing("grain"))?;
-        let encoded = encode_json(grain, EncodeOptions::of_json(line.get("options"))?)?;
+        let encoded = encode_json(grain, EncodeOptions::from_json(line.get("options"))?)?;
         Ok(object([
             ("content_address", encoded.address.to_string().into()),
             ("blob_hex", hex::encode(&encoded.blob).into()),
@@ -82,17 +82,17 @@ fn check_address(text: &str) -> Result<Json<'static>, GrainError> {
     ]))
 }
 
-fn check_blob(line: &Json<'_>, mode: Mode) -> Result<Json<'static>, GrainError> {
+fn check_blob(line: &Json<'_>, mode: DecodeMode) -> Result<Json<'static>, GrainError> {
     let bytes = bytes_of(line)?;
-    let delivery = Delivery::open(&bytes)?;
+    let delivery = DeliveredGrain::open(&bytes)?;
     let blob = delivery.blob();
     let claimed = line.get("content_address").or(line.get("address"));
     if let Some(claimed) = claimed.and_then(Json::as_str) {
         claimed.parse::<ContentAddress>()?.verify(blob)?;
     }
     let signature = match &delivery {
-        Delivery::Signed(signed) => Some(signed.prove(&SelfContained)?),
-        Delivery::Bare(_) => None,
+        DeliveredGrain::Signed(signed) => Some(signed.ensure_not_invalid(&DidKeyResolver)?),
+        DeliveredGrain::Bare(_) => None,
     };
     let shifted = |error: GrainError| error.shifted(delivery.blob_start());
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
@@ -267,16 +267,16 @@ fn bytes_of(line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
 }
 
 /// Opens a blob; a signed blob without its envelope is accepted and marked in the header.
-fn open(bytes: &[u8]) -> Result<Delivery<'_>, GrainError> {
-    match Delivery::open(bytes) {
+fn open(bytes: &[u8]) -> Result<DeliveredGrain<'_>, GrainError> {
+    match DeliveredGrain::open(bytes) {
         Err(error) if error.code == ErrorCode::SignedMismatch && bytes.first() == Some(&1) => {
-            Ok(Delivery::Bare(bytes))
+            Ok(DeliveredGrain::Bare(bytes))
         }
         opened => opened,
     }
 }
 
-fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
+fn header_of(grain: &Grain<'_>, delivery: &DeliveredGrain<'_>) -> Json<'static> {
     let header = grain.header();
     let flags = header.flags;
     let mut members = Object::new();
@@ -301,8 +301,8 @@ fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
     );
     members.insert("namespace_hash", hex::encode(header.namespace_hash));
     members.insert("created_at_seconds", u64::from(header.created_at_seconds));
-    if let Delivery::Signed(signed) = delivery {
-        members.insert("signature", signed.verify(&SelfContained).name());
+    if let DeliveredGrain::Signed(signed) = delivery {
+        members.insert("signature", signed.verify(&DidKeyResolver).name());
         members.insert(
             "signer_did",
             signed
@@ -313,7 +313,7 @@ fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
     let Json::Array(mut marks) = marks_of(grain) else {
         return Json::Object(members);
     };
-    if flags.signed() && matches!(delivery, Delivery::Bare(_)) {
+    if flags.signed() && matches!(delivery, DeliveredGrain::Bare(_)) {
         marks.push("unwrapped".into());
     }
     members.insert("marks", marks);

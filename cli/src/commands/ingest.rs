@@ -5,7 +5,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, ingest};
 use gristmill_queries::render::escape_control;
-use gristmill_schemas::grain::Mode;
+use gristmill_schemas::grain::DecodeMode;
 
 use super::CommandContext;
 use crate::args::{self, IngestArgs};
@@ -77,8 +77,12 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> IngestOptions
 }
 
 /// Returns the mode that `--lenient` selects.
-pub fn mode_of(lenient: bool) -> Mode {
-    if lenient { Mode::Lenient } else { Mode::Strict }
+pub fn mode_of(lenient: bool) -> DecodeMode {
+    if lenient {
+        DecodeMode::Lenient
+    } else {
+        DecodeMode::Strict
+    }
 }
 
 /// Lists the first sources of unsupported kinds, and how to see all of them.

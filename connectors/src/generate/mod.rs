@@ -59,7 +59,9 @@ mod tests {
 
     use gristmill_schemas::address::ContentAddress;
     use gristmill_schemas::container::IndexState;
-    use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode, Payload};
+    use gristmill_schemas::grain::{
+        DEFAULT_PAYLOAD_LIMIT, DecodeMode, Field, Grain, GrainType, Payload,
+    };
 
     use super::*;
 
@@ -82,7 +84,7 @@ mod tests {
         let mut types: HashMap<GrainType, usize> = HashMap::new();
         for grain in &block.grains {
             let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-            let decoded = Grain::decode(&payload, Mode::Strict).unwrap();
+            let decoded = Grain::decode(&payload, DecodeMode::Strict).unwrap();
             assert!(
                 decoded.marks().is_empty(),
                 "{:?} {}",
@@ -131,7 +133,7 @@ mod tests {
         let mut withdrawals = 0;
         for grain in &block.grains {
             let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-            let decoded = Grain::decode(&payload, Mode::Strict).unwrap();
+            let decoded = Grain::decode(&payload, DecodeMode::Strict).unwrap();
             if let Some(prior) = decoded.text(Field::PriorConsent) {
                 withdrawals += 1;
                 assert!(

@@ -1,7 +1,7 @@
 //! Detection of the format of a source.
 
-use gristmill_schemas::container::{Frame, MAGIC, next_frame};
-use gristmill_schemas::grain::{Header, MIN_BLOB_LENGTH, VERSION};
+use gristmill_schemas::container::{GrainFrame, MAGIC, next_frame};
+use gristmill_schemas::grain::{GrainHeader, MIN_BLOB_LENGTH, VERSION};
 
 use crate::transcript::kind::TranscriptKind;
 
@@ -107,7 +107,7 @@ impl SourceKind {
 /// Returns true if the bytes begin like a blob or like an envelope around one.
 fn begins_grain(bytes: &[u8]) -> bool {
     match bytes {
-        [VERSION, ..] => Header::read(bytes).is_ok(),
+        [VERSION, ..] => GrainHeader::read(bytes).is_ok(),
         bytes => matches!(bytes, [0x84, 0x40..=0x5b, ..] | [0xd2, 0x84, ..]),
     }
 }
@@ -123,10 +123,10 @@ enum FirstFrame {
 fn first_frame(bytes: &[u8]) -> Option<FirstFrame> {
     let grain_like = |grain: &[u8]| grain.len() >= MIN_BLOB_LENGTH && begins_grain(grain);
     match next_frame(bytes).ok()? {
-        Frame::Grain(grain) => grain_like(grain).then_some(FirstFrame::Complete),
-        Frame::End => (bytes.len() == 4).then_some(FirstFrame::Complete),
+        GrainFrame::Grain(grain) => grain_like(grain).then_some(FirstFrame::Complete),
+        GrainFrame::End => (bytes.len() == 4).then_some(FirstFrame::Complete),
         // A truncated first frame is still a frame.
-        Frame::Incomplete(_) => bytes
+        GrainFrame::Incomplete(_) => bytes
             .get(4..)
             .filter(|rest| grain_like(rest))
             .map(|_| FirstFrame::Truncated),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
+use gristmill_schemas::message::ids::{MessagePosition, PositionTracker, session_id, tool_use_id};
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::line::Line;
@@ -14,8 +14,8 @@ use super::parsed::PlacedMessage;
 pub(super) struct ConversationBuilder {
     name: String,
     session: Option<String>,
-    thread: Thread,
-    last: Option<Position>,
+    thread: PositionTracker,
+    last: Option<MessagePosition>,
     time: Timestamp,
     /// The ids of tool calls in the source → canonical ids.
     calls: HashMap<String, String>,
@@ -23,8 +23,8 @@ pub(super) struct ConversationBuilder {
 
 /// A message with its position.
 pub(super) struct BuiltMessage {
-    pub(super) position: Position,
-    pub(super) parent: Option<Position>,
+    pub(super) position: MessagePosition,
+    pub(super) parent: Option<MessagePosition>,
     pub(super) message: Message<'static>,
 }
 
@@ -50,7 +50,7 @@ impl ConversationBuilder {
         ConversationBuilder {
             name: name.to_owned(),
             session: None,
-            thread: Thread::new(name),
+            thread: PositionTracker::new(name),
             last: None,
             time: Timestamp::from_micros(i64::MIN),
             calls: HashMap::new(),
@@ -65,7 +65,11 @@ impl ConversationBuilder {
     }
 
     /// Returns the position that a message would have if it were pushed next.
-    pub(super) fn next_position(&self, role: Role, content: &[ContentBlock<'static>]) -> Position {
+    pub(super) fn next_position(
+        &self,
+        role: Role,
+        content: &[ContentBlock<'static>],
+    ) -> MessagePosition {
         self.thread.clone().advance(role, content)
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{FRAME_END, IndexState, frame_head};
+use gristmill_schemas::container::{FRAME_END, IndexState, frame_prefix};
 
 use super::grain_output::linker::MessageLinker;
 use super::grain_output::{GrainCounts, GrainOutput, grains_of_linked_file, grains_of_transcript};
@@ -165,7 +165,7 @@ impl<W: Write> FrameWriter<W> {
     }
 
     fn write(&mut self, line: &Line, blob: &[u8]) {
-        match frame_head(blob) {
+        match frame_prefix(blob) {
             Ok(head) if self.error.is_none() => {
                 self.contents.grains += 1;
                 self.error = self
@@ -192,7 +192,7 @@ impl<W: Write> FrameWriter<W> {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_schemas::container::{Frame, next_frame};
+    use gristmill_schemas::container::{GrainFrame, next_frame};
 
     use super::*;
 
@@ -208,7 +208,7 @@ mod tests {
         let FrameSpool::Open(frames) = frames else {
             panic!("sealed")
         };
-        let Ok(Frame::Grain(grain)) = next_frame(&frames) else {
+        let Ok(GrainFrame::Grain(grain)) = next_frame(&frames) else {
             panic!("no grain")
         };
         assert_eq!((frames[4 + grain.len()..].len(), faults.len()), (4, 1));

@@ -2,7 +2,7 @@
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::encode::{Unknowns, encode_message};
+use gristmill_schemas::message::encode::{UnknownFields, encode_message};
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 
@@ -53,5 +53,5 @@ pub(super) fn message_json(
             .unknown_fields
             .insert("response", response.into_owned());
     }
-    encode_message(&message, Unknowns::Keep).into_owned()
+    encode_message(&message, UnknownFields::Keep).into_owned()
 }

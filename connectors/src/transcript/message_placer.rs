@@ -8,16 +8,16 @@ use std::collections::HashMap;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::ids::{Position, Thread, session_id};
+use gristmill_schemas::message::ids::{MessagePosition, PositionTracker, session_id};
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
-use gristmill_schemas::message::token_counts::token_usage_of;
+use gristmill_schemas::message::token_counts::read_token_usage;
 
 use super::line::Line;
 use super::message_json::{STOP_REASON, TOKEN_USAGE};
 use super::parsed::PlacedMessage;
 
 /// The end of a conversation: its thread, advanced over all messages, and the last position.
-type ThreadEnd = (Thread, Position);
+type ThreadEnd = (PositionTracker, MessagePosition);
 
 /// Assigns positions to messages.
 #[derive(Default)]
@@ -100,19 +100,19 @@ fn take_response_metadata(
         .unknown_fields
         .remove(TOKEN_USAGE)
         .as_ref()
-        .map(token_usage_of);
+        .map(read_token_usage);
     let usage = usage.or_else(|| metadata.usage.as_ref().map(TokenUsage::of));
     (stop_reason, usage)
 }
 
 /// Returns the thread that `message` begins: named after its session, unless the session id was
 /// derived from this message's position in an unnamed thread.
-fn new_thread(message: &Message) -> Thread {
-    let unnamed = Thread::new("");
+fn new_thread(message: &Message) -> PositionTracker {
+    let unnamed = PositionTracker::new("");
     let first = unnamed.clone().advance(message.role, &message.content);
     if *message.session_id == session_id(&first, message.created_at) {
         unnamed
     } else {
-        Thread::new(&message.session_id)
+        PositionTracker::new(&message.session_id)
     }
 }

@@ -8,7 +8,7 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::EncodedGrain;
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 
 use super::line::{Line, LineFault};
@@ -17,9 +17,9 @@ use super::line::{Line, LineFault};
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlacedMessage {
     /// The position of the message.
-    pub position: Position,
+    pub position: MessagePosition,
     /// The position of the preceding message; `None` for the first of a conversation.
-    pub parent: Option<Position>,
+    pub parent: Option<MessagePosition>,
     /// The message.
     pub message: Message<'static>,
     /// Why the model stopped.

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::{TimeSource, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -27,7 +27,7 @@ pub enum SightingKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighting {
     /// The position of the message.
-    pub position: Position,
+    pub position: MessagePosition,
     /// Where in the exchange it was.
     pub kind: SightingKind,
 }
@@ -145,15 +145,15 @@ impl SightingIndex {
     }
 
     /// Returns the earliest time at which the message was sighted, or `None` if it never was.
-    pub fn first_seen(&self, position: &Position) -> Option<Timestamp> {
+    pub fn first_seen(&self, position: &MessagePosition) -> Option<Timestamp> {
         let merged = self.messages.get(position.digest())?;
-        Some(Timestamp::from_micros(merged.first_micros).given_by(merged.first_source))
+        Some(Timestamp::from_micros(merged.first_micros).with_source(merged.first_source))
     }
 
     /// Returns true if the sighting of that kind at `location` is the preferred one.
     pub fn is_preferred(
         &self,
-        position: &Position,
+        position: &MessagePosition,
         kind: SightingKind,
         location: LineLocation,
     ) -> bool {
@@ -165,7 +165,7 @@ impl SightingIndex {
     /// Returns true if a sighting with these properties would be preferred to all recorded ones.
     pub fn would_be_preferred(
         &self,
-        position: &Position,
+        position: &MessagePosition,
         kind: SightingKind,
         (time, digest): (Timestamp, u64),
         location: LineLocation,
@@ -214,7 +214,7 @@ mod tests {
             (SightingKind::Answer, 7, 3, 3),
             (SightingKind::Answer, 7, 2, 4),
         ];
-        let position = Position::start("a");
+        let position = MessagePosition::start("a");
         for rotation in 0..recorded.len() {
             let mut index = SightingIndex::default();
             for number in 0..recorded.len() {

@@ -1,7 +1,7 @@
 //! Exchanges with their expected messages, as data in `tests/cases/wire`: each is read, is written
 //! back unchanged, and becomes the expected grains.
 
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::{ContentBlock, MessageMetadata, Timestamp};
@@ -89,7 +89,9 @@ fn tool_calls(line: &str) -> (Vec<Json<'static>>, GrainCounts) {
             &mut |output| match output {
                 GrainOutput::Message(_, grain) => {
                     let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-                    let grain = Grain::decode(&payload, Mode::Strict).unwrap().to_json();
+                    let grain = Grain::decode(&payload, DecodeMode::Strict)
+                        .unwrap()
+                        .to_json();
                     if grain.get("action_phase").and_then(Json::as_str) == Some("call") {
                         calls.push(grain);
                     }

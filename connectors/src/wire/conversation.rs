@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use gristmill_schemas::message::ids::{Position, Thread, session_id};
+use gristmill_schemas::message::ids::{MessagePosition, PositionTracker, session_id};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 /// Returns the time at which a message at a position was first seen, or `None` if it wasn't.
-pub type FirstSeen<'c> = dyn Fn(&Position) -> Option<Timestamp> + 'c;
+pub type FirstSeen<'c> = dyn Fn(&MessagePosition) -> Option<Timestamp> + 'c;
 
 /// Properties of a body that are known before it is read.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl fmt::Debug for ReadContext<'_> {
 /// The state of a conversation while its bodies are read: first a request, then its response.
 #[derive(Debug, Clone)]
 pub struct Conversation {
-    pub(super) thread: Thread,
+    pub(super) thread: PositionTracker,
     pub(super) calls: Vec<TrackedCall>,
     /// Maps the canonical ids of its calls to the providers' ids.
     pub ids: ToolIdMap,
@@ -73,7 +73,7 @@ impl Conversation {
     /// positions of their common prefix.
     pub fn new(name: &str) -> Self {
         Conversation {
-            thread: Thread::new(name),
+            thread: PositionTracker::new(name),
             calls: Vec::new(),
             ids: ToolIdMap::new(),
             session: None,
@@ -82,7 +82,7 @@ impl Conversation {
     }
 
     /// Advances by a message that no adapter reads, and returns its position.
-    pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> Position {
+    pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> MessagePosition {
         self.thread.advance(role, content)
     }
 
@@ -90,7 +90,7 @@ impl Conversation {
     /// derived from `position` and `time` of the first message.
     pub fn session(
         &mut self,
-        position: &Position,
+        position: &MessagePosition,
         time: Timestamp,
         context: &ReadContext,
     ) -> String {
@@ -117,7 +117,7 @@ impl Conversation {
     }
 
     /// Returns the position of the last message.
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> MessagePosition {
         self.thread.position()
     }
 }

@@ -227,8 +227,8 @@ impl<'a> Exchange<'a> {
     /// that a grain can't represent are ignored.
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
         let response_created = response_created.filter(|time| time.fits_grain());
-        let response_created = response_created.map(|time| time.given_by(TimeSource::Response));
-        let date = self.date.map(|time| time.given_by(TimeSource::Header));
+        let response_created = response_created.map(|time| time.with_source(TimeSource::Response));
+        let date = self.date.map(|time| time.with_source(TimeSource::Header));
         self.recorded_at
             .or(response_created)
             .or(date)

@@ -7,7 +7,7 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{
     Origin, ToolResultBlock, ToolUseBlock, UnknownBlock, raw_arguments,
 };
-use gristmill_schemas::message::ids::{Position, tool_use_id};
+use gristmill_schemas::message::ids::{MessagePosition, tool_use_id};
 use gristmill_schemas::message::request::{Choice, RequestTool, StopReason};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{
@@ -31,7 +31,7 @@ pub struct MessageReader<'c, 'j> {
     pub(super) units: Vec<ReadUnit>,
     pub(super) choices: Vec<Choice<'j>>,
     /// The position of each message or choice.
-    pub(super) positions: Vec<Position>,
+    pub(super) positions: Vec<MessagePosition>,
     pub(super) warnings: Vec<ReadWarning>,
     /// The state before the first of several choices.
     fork: Option<Box<Conversation>>,
@@ -322,7 +322,7 @@ impl<'c, 'j> MessageReader<'c, 'j> {
     fn assign_canonical_ids(
         &mut self,
         content: &mut [ContentBlock<'j>],
-        position: &Position,
+        position: &MessagePosition,
         time: Timestamp,
     ) -> Vec<Json<'static>> {
         let mut wire_ids = Vec::new();
@@ -360,7 +360,7 @@ impl<'c, 'j> MessageReader<'c, 'j> {
 
     /// Returns the time of the message at `position`, at least that of the message before: ids rise
     /// along a conversation.
-    fn time_of(&mut self, position: &Position) -> Timestamp {
+    fn time_of(&mut self, position: &MessagePosition) -> Timestamp {
         let first_seen = self
             .context
             .first_seen

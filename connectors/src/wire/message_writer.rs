@@ -169,7 +169,7 @@ impl<'w> MessageWriter<'w> {
     /// that the provider accepts.
     pub fn call_id(&mut self, canonical: &str) -> String {
         let adapter = self.adapter;
-        self.ids.wire_id_or(
+        self.ids.wire_id_or_else(
             self.provider,
             canonical,
             |id| adapter.accepts_call_id(id),

@@ -133,6 +133,6 @@ fn guard(projection: &Json) -> String {
     static KEY: LazyLock<ContextKey> =
         LazyLock::new(|| hash_derive_key_context("gristmill residual guard v1"));
     let mut hasher = Hasher::new_from_context_key(&KEY);
-    projection.feed(&mut hasher);
+    projection.hash_into(&mut hasher);
     URL_SAFE_NO_PAD.encode(&hasher.finalize().as_bytes()[..GUARD_BYTES])
 }

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::decode::{Mode, decode_message};
-use gristmill_schemas::message::encode::{Unknowns, encode_message};
+use gristmill_schemas::message::decode::{MessageDecodeMode, decode_message};
+use gristmill_schemas::message::encode::{UnknownFields, encode_message};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{Message, Timestamp};
 
@@ -198,7 +198,7 @@ fn parse_all(texts: &[String]) -> Vec<Json<'_>> {
 fn encode_messages(messages: &[Message]) -> Vec<String> {
     messages
         .iter()
-        .map(|message| encode_message(message, Unknowns::Keep).to_string())
+        .map(|message| encode_message(message, UnknownFields::Keep).to_string())
         .collect()
 }
 
@@ -209,7 +209,7 @@ fn decode_messages<'j>(
 ) -> Result<Vec<Message<'j>>, RoundTripOutcome> {
     let mut messages = Vec::with_capacity(stored.len());
     for json in stored {
-        let (message, _) = decode_message(json, Mode::Tolerant)
+        let (message, _) = decode_message(json, MessageDecodeMode::Tolerant)
             .map_err(|error| RoundTripOutcome::Unequal(format!("stored message: {error}")))?;
         sizes.add_unknown_blocks(&message);
         messages.push(message);
@@ -259,7 +259,7 @@ pub fn first_difference(left: &Json, right: &Json) -> Option<String> {
 fn differ(left: &Json, right: &Json, path: &mut String) -> bool {
     match (left, right) {
         (Json::Object(left), Json::Object(right)) => {
-            let (left_members, right_members) = (left.lookup(), right.lookup());
+            let (left_members, right_members) = (left.index(), right.index());
             left.keys().chain(right.keys()).any(|key| {
                 let pair = (left_members.get(key), right_members.get(key));
                 differ_at(&format!(".{key}"), pair, path)

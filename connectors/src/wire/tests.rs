@@ -1,7 +1,7 @@
 //! Tests across adapters: unusual bodies are read and survive the round trip.
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
@@ -294,7 +294,7 @@ fn content_in_other_members_is_read() {
 }
 
 /// Returns the position of the last message of a body, after `hi`.
-fn position_of(key: &str, message: &str, is_answer: bool) -> Position {
+fn position_of(key: &str, message: &str, is_answer: bool) -> MessagePosition {
     let mut conversation = Conversation::new("");
     let resent = if is_answer {
         String::new()

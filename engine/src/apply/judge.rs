@@ -9,8 +9,8 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{Field, act_message};
-use gristmill_schemas::lifecycle::LifecycleFold;
+use gristmill_schemas::grain::{Field, operation_authorization_message};
+use gristmill_schemas::lifecycle::LifecycleState;
 use gristmill_schemas::sign::KeyResolver;
 
 use super::new_grain::NewGrain;
@@ -261,7 +261,7 @@ impl OperationJudge<'_> {
         let is_contradicted = self
             .facts
             .lifecycle(target)
-            .is_some_and(LifecycleFold::is_contradicted);
+            .is_some_and(LifecycleState::is_contradicted);
         let already = is_contradicted == value;
         if !already {
             let (event, value) = (LifecycleEvent::Contradicted, value.to_string());
@@ -280,7 +280,7 @@ impl OperationJudge<'_> {
         let known = self
             .facts
             .lifecycle(target)
-            .and_then(LifecycleFold::verification);
+            .and_then(LifecycleState::verification);
         let already = known == Some(status);
         if !already {
             let (event, value) = (LifecycleEvent::Verification, status.name());
@@ -322,7 +322,7 @@ impl OperationJudge<'_> {
         name: &str,
         request: &OperationRequest,
     ) -> Result<Permit, Refusal> {
-        let message = act_message(target, name);
+        let message = operation_authorization_message(target, name);
         let signatures = request.authorization.iter().map(Vec::as_slice);
         let requester = Requester {
             signer: None,

@@ -4,9 +4,9 @@
 
 use arrow::array::RecordBatch;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{GrainColumns, RowIdentity, SignatureColumn, grains_schema};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload};
-use gristmill_schemas::sign::Delivery;
+use gristmill_schemas::columns::{GrainBatchBuilder, RowMetadata, SignatureColumn, grains_schema};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Field, Grain, Payload};
+use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::error::{BoxError, Context, Result};
 use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
@@ -41,11 +41,11 @@ impl NewGrain {
     /// Opens and decodes the grain again.
     fn decode<T>(
         &self,
-        job: impl FnOnce(&Grain<'_>, &Delivery<'_>) -> Result<T, BoxError>,
+        job: impl FnOnce(&Grain<'_>, &DeliveredGrain<'_>) -> Result<T, BoxError>,
     ) -> Result<T, BoxError> {
-        let delivery = Delivery::open(&self.delivered)?;
+        let delivery = DeliveredGrain::open(&self.delivered)?;
         let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-        job(&Grain::decode(&payload, Mode::Lenient)?, &delivery)
+        job(&Grain::decode(&payload, DecodeMode::Lenient)?, &delivery)
     }
 }
 
@@ -92,11 +92,13 @@ fn sort(grains: &mut [NewGrain], keys: Option<&LakeKeys>) -> Vec<Option<String>>
 }
 
 fn project(rows: &[NewGrain], now: i64, keys: Option<&LakeKeys>) -> Result<RecordBatch, BoxError> {
-    let mut columns =
-        GrainColumns::with_capacity(rows.len(), rows.iter().map(|row| row.delivered.len()).sum());
+    let mut columns = GrainBatchBuilder::with_capacity(
+        rows.len(),
+        rows.iter().map(|row| row.delivered.len()).sum(),
+    );
     for row in rows {
         row.decode(|grain, delivery| {
-            let identity = RowIdentity {
+            let identity = RowMetadata {
                 ingested_at: now,
                 supersedes: &row.supersedes,
                 ..envelope_columns(delivery, row.signature)

@@ -3,7 +3,7 @@
 //! Preparation doesn't depend on the lake, so all operations of a batch are prepared in parallel.
 
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Mode};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Field};
 use gristmill_schemas::sign::KeyResolver;
 
 use super::new_grain::NewGrain;
@@ -68,7 +68,7 @@ fn prepare_grain(
     resolver: &dyn KeyResolver,
 ) -> Result<PreparedGrain, GrainError> {
     let options = ProofOptions {
-        mode: Mode::Strict,
+        mode: DecodeMode::Strict,
         payload_limit: DEFAULT_PAYLOAD_LIMIT,
         resolver,
         now: 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gristmill_schemas::error::ErrorCode;
-use gristmill_schemas::sign::{KeyResolver, SelfContained};
+use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 use serde::Serialize;
 
 /// The options of a run.
@@ -19,7 +19,7 @@ pub struct ApplyOptions {
 impl Default for ApplyOptions {
     fn default() -> Self {
         ApplyOptions {
-            resolver: Arc::new(SelfContained),
+            resolver: Arc::new(DidKeyResolver),
             dry_run: false,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::interleave_record_batch;
-use gristmill_schemas::columns::{IdentityColumn, RowKeys, grains_schema};
+use gristmill_schemas::columns::{RowSortKeys, SystemColumn, grains_schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
 use crate::error::{BoxError, Context, EngineError, Result};
@@ -48,7 +48,7 @@ pub(super) struct SegmentMerge {
 
 /// The next row of an input.
 struct MergeHead {
-    keys: Arc<RowKeys>,
+    keys: Arc<RowSortKeys>,
     row: usize,
     /// Its batch, by the index in `held`.
     batch: usize,
@@ -141,7 +141,7 @@ impl SegmentMerge {
                 self.dropped += (rows - batch.num_rows()) as u64;
             }
             if batch.num_rows() > 0 {
-                let keys = Arc::new(RowKeys::of(&batch)?);
+                let keys = Arc::new(RowSortKeys::of(&batch)?);
                 self.held.push(batch);
                 return Ok(Some(MergeHead {
                     keys,
@@ -289,7 +289,7 @@ fn encode_row_group(
 
 fn blob_length(batch: &RecordBatch, row: usize) -> usize {
     let blobs = batch
-        .column_by_name(IdentityColumn::Blob.name())
+        .column_by_name(SystemColumn::Blob.name())
         .and_then(|column| column.as_binary_opt::<i32>());
     blobs
         .filter(|blobs| row < blobs.len())

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use object_store::path::Path;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
@@ -225,11 +225,11 @@ fn search_opened(
 }
 
 /// The columns of `grains` that are sealed in an envelope.
-const OPENED_COLUMNS: [&str; 3] = [IdentityColumn::Blob.name(), "envelope", "signer_did"];
+const OPENED_COLUMNS: [&str; 3] = [SystemColumn::Blob.name(), "envelope", "signer_did"];
 
 /// The columns of all tables with sealed cells.
 const SEALED_CELLS: [&str; 7] = [
-    IdentityColumn::Blob.name(),
+    SystemColumn::Blob.name(),
     "envelope",
     "signer_did",
     "bytes",

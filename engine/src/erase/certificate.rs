@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::sign::{
-    KeyResolver, SelfContained, SignatureStatus, SignedBlob, SigningKey, sign_message,
+    DidKeyResolver, KeyResolver, SignatureStatus, SignedBlob, SigningKey, sign_message,
 };
 use serde::{Deserialize, Serialize};
 
@@ -274,7 +274,7 @@ pub fn verify(
 }
 
 fn signature_problem(envelope: &SignedBlob<'_>) -> Option<String> {
-    let resolver: &dyn KeyResolver = &SelfContained;
+    let resolver: &dyn KeyResolver = &DidKeyResolver;
     match envelope.verify(resolver) {
         SignatureStatus::Valid => None,
         SignatureStatus::Invalid => {

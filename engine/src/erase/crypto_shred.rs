@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 
 use super::certificate::Remaining;
 use super::reason::{NOT_SELECTED, Reason};
@@ -140,8 +140,8 @@ fn each_envelope(
     mut found: impl FnMut(u32, Option<ContentAddress>, &[u8]),
 ) -> Result<()> {
     let columns = [
-        IdentityColumn::ContentAddress.name(),
-        IdentityColumn::Blob.name(),
+        SystemColumn::ContentAddress.name(),
+        SystemColumn::Blob.name(),
     ];
     let mut first = 0;
     for batch in file.stored_rows(Some(&columns))? {

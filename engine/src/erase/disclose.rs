@@ -3,8 +3,8 @@
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, SOURCES, STATE, is_sealed};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::columns::{SOURCES, STATE, SystemColumn, is_sealed};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use serde::Serialize;
 
 use arrow::array::{Array, AsArray};
@@ -122,7 +122,7 @@ async fn disclose_grains(
         let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         let rows: Vec<u32> = chunk.iter().map(|found| found.row).collect();
         let mut found = chunk.iter();
-        for batch in file.read_rows(&[IdentityColumn::Blob.name()], &rows)? {
+        for batch in file.read_rows(&[SystemColumn::Blob.name()], &rows)? {
             let blobs = batch.column(0).as_binary::<i32>();
             for (blob, found) in blobs.iter().zip(&mut found) {
                 let blob = blob.unwrap_or_default();
@@ -202,7 +202,7 @@ fn disclosed(
     let grain = payload
         .as_ref()
         .ok()
-        .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+        .and_then(|payload| Grain::decode(payload, DecodeMode::Lenient).ok());
     let grain = grain
         .filter(|grain| !grain.is_encrypted())
         .map(|grain| grain.to_json().to_string());

@@ -86,7 +86,7 @@ impl PayloadPrefilter {
         let Ok(payload) = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT) else {
             return false;
         };
-        let Some((bytes, encoding)) = payload.clear() else {
+        let Some((bytes, encoding)) = payload.plaintext() else {
             return false;
         };
         if bytes.contains(&b'\\')
@@ -100,7 +100,7 @@ impl PayloadPrefilter {
             bytes: lower,
             folded,
         } = scratch;
-        let is_whole = payload.each_text_beyond_ascii(|text| {
+        let is_whole = payload.visit_non_ascii_text(|text| {
             for run in text.split(is_blank).filter(|run| !run.is_ascii()) {
                 self.folding
                     .fold_equivalent(LetterEquivalence::ALL, run, folded);

@@ -252,7 +252,7 @@ impl ExemptionRules<'_> {
 #[cfg(test)]
 mod tests {
     use gristmill_schemas::grain::{
-        DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Mode as Reading, Payload, encode_json,
+        DEFAULT_PAYLOAD_LIMIT, DecodeMode as Reading, EncodeOptions, Payload, encode_json,
     };
     use gristmill_schemas::json::Json;
 

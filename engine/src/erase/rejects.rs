@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, Encoding, Grain, HEADER_LENGTH, Mode, Payload, RawValue,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, Encoding, Grain, HEADER_LENGTH, Payload, RawValue,
 };
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON};
@@ -102,7 +102,7 @@ impl RejectScanner<'_> {
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok();
         let grain = payload
             .as_ref()
-            .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+            .and_then(|payload| Grain::decode(payload, DecodeMode::Lenient).ok());
         let Some(grain) = grain else {
             self.match_undecodable(bytes, payload.as_ref(), hits);
             return None;
@@ -117,7 +117,7 @@ impl RejectScanner<'_> {
     /// Matches delivered bytes that aren't a grain. A compressed `payload` is matched as it is
     /// stored and decompressed.
     fn match_undecodable(&self, bytes: &[u8], payload: Option<&Payload<'_>>, hits: &mut Hits) {
-        let clear = payload.and_then(|payload| payload.clear());
+        let clear = payload.and_then(|payload| payload.plaintext());
         if let Some((clear, _)) = clear {
             self.matcher.match_undecodable(clear, hits);
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Grain;
 use rayon::prelude::*;
 
@@ -157,7 +157,7 @@ impl Rewrite<'_> {
         }
         let fault = self.segment.id().as_str();
         let at: Vec<u32> = erased.iter().map(|row| row - group.first).collect();
-        let blob = IdentityColumn::Blob.name();
+        let blob = SystemColumn::Blob.name();
         let written =
             self.segment
                 .file

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringArray};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, is_sealed};
+use gristmill_schemas::columns::{SystemColumn, is_sealed};
 use gristmill_schemas::grain::{Field, Grain};
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
@@ -84,10 +84,10 @@ pub(super) struct ScannedColumns<'b> {
 impl<'b> ScannedColumns<'b> {
     /// Names of the columns.
     pub(super) const COLUMNS: [&'static str; 4] = [
-        IdentityColumn::ContentAddress.name(),
-        IdentityColumn::Blob.name(),
-        IdentityColumn::SignerDid.name(),
-        IdentityColumn::Envelope.name(),
+        SystemColumn::ContentAddress.name(),
+        SystemColumn::Blob.name(),
+        SystemColumn::SignerDid.name(),
+        SystemColumn::Envelope.name(),
     ];
 
     /// Returns the columns of `batch`.

@@ -11,7 +11,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, nullif};
 use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, StateRow};
+use gristmill_schemas::columns::{LifecycleEvent, StateRow, SystemColumn};
 use gristmill_schemas::grain::Field;
 
 use super::disclose::DisclosedEvent;
@@ -223,9 +223,9 @@ async fn orphans(
 
 /// The columns that [`superseded_by`] reads.
 const SUPERSESSION_COLUMNS: [&str; 3] = [
-    IdentityColumn::Supersedes.name(),
+    SystemColumn::Supersedes.name(),
     Field::CreatedAt.name(),
-    IdentityColumn::IngestedAt.name(),
+    SystemColumn::IngestedAt.name(),
 ];
 
 /// Returns the grains that the rows of `batch` supersede, with the time in microseconds since 1970.

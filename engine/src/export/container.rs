@@ -105,7 +105,8 @@ impl ContainerSink {
     /// isn't compressed.
     fn codec_of(&self, grains: &[SpooledGrain]) -> Codec {
         let region: u64 = grains.iter().map(|grain| u64::from(grain.length)).sum();
-        let is_readable = region <= ContainerLimits::default().region_of(grains.len()) as u64;
+        let is_readable =
+            region <= ContainerLimits::default().max_region_bytes(grains.len()) as u64;
         if is_readable { self.codec } else { Codec::None }
     }
 

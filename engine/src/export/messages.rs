@@ -15,12 +15,12 @@ use gristmill_connectors::transcript::sqlite::write::{MessageDatabase, MessageRo
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, GrainType, Payload};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::grains::message_of_event;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::StopReason;
-use gristmill_schemas::message::token_counts::token_usage_of;
+use gristmill_schemas::message::token_counts::read_token_usage;
 use tempfile::NamedTempFile;
 
 use super::output::{Output, Target};
@@ -69,7 +69,7 @@ impl MessageCollector {
         let entry = MessageRow {
             message,
             stop_reason: text("stop_reason").and_then(StopReason::from_text),
-            usage: grain.get("token_usage").map(token_usage_of),
+            usage: grain.get("token_usage").map(read_token_usage),
             address: address.to_string(),
             parent: text("parent_message_id").map(str::to_owned),
         };
@@ -87,7 +87,7 @@ impl MessageCollector {
 
 fn json_of(blob: &[u8]) -> Result<Json<'static>, GrainError> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
-    Ok(Grain::decode(&payload, Mode::Lenient)?.to_json())
+    Ok(Grain::decode(&payload, DecodeMode::Lenient)?.to_json())
 }
 
 /// Writes a SQLite database of the canonical schema.
@@ -177,7 +177,8 @@ impl Sink for ExchangeSink {
             if failed.is_none() {
                 sessions.begin(&branch);
                 let mut refused = None;
-                let positions: Vec<Position> = branch.iter().map(|said| said.position).collect();
+                let positions: Vec<MessagePosition> =
+                    branch.iter().map(|said| said.position).collect();
                 let mut tell = |notice| tell(notice, &mut refused);
                 failed = write_conversation(branch, provider, &mut out, &mut tell).err();
                 sessions.take(positions, refused);
@@ -209,8 +210,8 @@ fn tell(notice: Notice, refused: &mut Option<String>) {
 #[derive(Default)]
 struct BranchTally {
     current: String,
-    written: HashSet<Position>,
-    refused: HashSet<Position>,
+    written: HashSet<MessagePosition>,
+    refused: HashSet<MessagePosition>,
     not_written: u64,
     reason: Option<String>,
 }
@@ -227,7 +228,7 @@ impl BranchTally {
         }
     }
 
-    fn take(&mut self, branch: Vec<Position>, refused: Option<String>) {
+    fn take(&mut self, branch: Vec<MessagePosition>, refused: Option<String>) {
         match refused {
             None => self.written.extend(branch),
             Some(reason) => {

@@ -24,7 +24,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use gristmill_connectors::wire::adapter::Adapter;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::container::Codec;
 use gristmill_schemas::grain::Field;
 use gristmill_schemas::message::price::PriceTable;
@@ -70,10 +70,10 @@ impl ExportFormat {
 
 /// The columns of a grain, in the order of the table.
 const GRAIN_COLUMNS: [&str; 5] = [
-    IdentityColumn::ContentAddress.name(),
-    IdentityColumn::Encoding.name(),
-    IdentityColumn::Blob.name(),
-    IdentityColumn::Envelope.name(),
+    SystemColumn::ContentAddress.name(),
+    SystemColumn::Encoding.name(),
+    SystemColumn::Blob.name(),
+    SystemColumn::Envelope.name(),
     Field::CreatedAt.name(),
 ];
 

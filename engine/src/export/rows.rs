@@ -9,9 +9,9 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, delivered_bytes};
+use gristmill_schemas::columns::{SystemColumn, delivered_bytes};
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{Encoding, Field, Header};
+use gristmill_schemas::grain::{Encoding, Field, GrainHeader};
 
 use crate::error::{Context, EngineError, Result};
 use crate::hash::{Digest, sha256_each};
@@ -43,16 +43,16 @@ impl GrainRows {
             }
         };
         let instant = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        let texts = column(IdentityColumn::ContentAddress.name(), &DataType::Utf8)?;
-        let blobs = column(IdentityColumn::Blob.name(), &DataType::Binary)?
+        let texts = column(SystemColumn::ContentAddress.name(), &DataType::Utf8)?;
+        let blobs = column(SystemColumn::Blob.name(), &DataType::Binary)?
             .as_binary::<i32>()
             .clone();
         Ok(GrainRows {
             addresses: proven(texts.as_string(), &blobs)?,
-            encodings: column(IdentityColumn::Encoding.name(), &DataType::Utf8)?
+            encodings: column(SystemColumn::Encoding.name(), &DataType::Utf8)?
                 .as_string::<i32>()
                 .clone(),
-            envelopes: column(IdentityColumn::Envelope.name(), &DataType::Binary)?
+            envelopes: column(SystemColumn::Envelope.name(), &DataType::Binary)?
                 .as_binary::<i32>()
                 .clone(),
             created: column(Field::CreatedAt.name(), &instant)?
@@ -100,7 +100,7 @@ impl GrainRows {
         if self.created.is_valid(row) {
             return self.created.value(row);
         }
-        Header::read(self.blob(row))
+        GrainHeader::read(self.blob(row))
             .map_or(0, |header| i64::from(header.created_at_seconds) * 1_000_000)
     }
 }

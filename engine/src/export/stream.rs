@@ -9,7 +9,7 @@ use arrow::error::ArrowError;
 use gristmill_schemas::columns::grains_schema;
 use gristmill_schemas::container::{FRAME_END, write_frame};
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Grain, Mode, Payload, encode_json,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Grain, Payload, encode_json,
 };
 use gristmill_schemas::json::{Json, Object};
 use parquet::arrow::ArrowWriter;
@@ -104,7 +104,7 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     let (address, delivered) = (rows.address(row), rows.delivered(row)?);
     let payload =
         Payload::open(rows.blob(row), DEFAULT_PAYLOAD_LIMIT).file("can't export", address)?;
-    let grain = Grain::decode(&payload, Mode::Lenient).file("can't export", address)?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient).file("can't export", address)?;
     let mut members = Object::new();
     members.insert("content_address", address.to_string());
     // The fields of an encrypted grain aren't readable.
@@ -129,7 +129,7 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
 /// some of the oddities that readers accept, nor unknown types.
 fn is_encoded_to(grain: &Json<'_>, options: &Json<'_>, bytes: &[u8]) -> bool {
     let encoded =
-        EncodeOptions::of_json(Some(options)).and_then(|options| encode_json(grain, options));
+        EncodeOptions::from_json(Some(options)).and_then(|options| encode_json(grain, options));
     encoded.is_ok_and(|encoded| encoded.blob == bytes)
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Grain;
 
 use super::fulltext::{self, FULLTEXT_FILE, SegmentTextIndex, TextPiece, TextPieceBuilder};
@@ -53,7 +53,7 @@ impl IndexKinds {
 
     /// Returns the columns of `grains` that the indexes are built from, including the addresses.
     pub fn columns(self) -> Vec<&'static str> {
-        let mut columns = vec![IdentityColumn::ContentAddress.name()];
+        let mut columns = vec![SystemColumn::ContentAddress.name()];
         if self.hexastore {
             columns.extend(StatementColumns::NAMES);
         }

@@ -12,7 +12,7 @@ use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::datatypes::Int16Type;
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 
 use crate::error::BoxError;
@@ -60,8 +60,8 @@ impl RowMetadata {
             namespaces: DictionaryColumn::default(),
         };
         let columns = [
-            IdentityColumn::TypeByte.name(),
-            IdentityColumn::Encoding.name(),
+            SystemColumn::TypeByte.name(),
+            SystemColumn::Encoding.name(),
             Field::Namespace.name(),
         ];
         let (mut encodings, mut namespaces) = (HashMap::new(), HashMap::new());
@@ -81,7 +81,7 @@ impl RowMetadata {
         namespaces: &mut HashMap<String, u16>,
     ) -> Result<(), BoxError> {
         let column = |name: &str| batch.column_by_name(name).ok_or("a column is missing");
-        let types = column(IdentityColumn::TypeByte.name())?
+        let types = column(SystemColumn::TypeByte.name())?
             .as_primitive_opt::<Int16Type>()
             .ok_or("no type bytes")?;
         for row in 0..types.len() {
@@ -93,7 +93,7 @@ impl RowMetadata {
                 .ok_or("a column isn't text")
         };
         self.encodings
-            .add(texts(IdentityColumn::Encoding.name())?, encodings)?;
+            .add(texts(SystemColumn::Encoding.name())?, encodings)?;
         self.namespaces
             .add(texts(Field::Namespace.name())?, namespaces)
     }

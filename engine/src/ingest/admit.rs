@@ -322,7 +322,7 @@ impl Admitter {
     }
 
     fn options(&self, modified: Option<i64>) -> ReadOptions<'static> {
-        let fallback = Timestamp::from_millis(modified.unwrap_or(0)).given_by(TimeSource::File);
+        let fallback = Timestamp::from_millis(modified.unwrap_or(0)).with_source(TimeSource::File);
         let sealed = self.spool.in_memory.is_some();
         ReadOptions {
             fallback,

@@ -6,7 +6,7 @@ use gristmill_connectors::source::SourceKind;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 use gristmill_schemas::container::IndexState;
-use gristmill_schemas::lifecycle::claims_of;
+use gristmill_schemas::lifecycle::claims_from_index_state;
 
 use super::morsel::{AdmittedSource, Morsel};
 use super::sources::{FinishedSource, SourceInfo};
@@ -130,7 +130,7 @@ fn states_of<'a>(
     source_id: &'a str,
     now: i64,
 ) -> impl Iterator<Item = StateRow> + 'a {
-    claims_of(state)
+    claims_from_index_state(state)
         .into_iter()
         .map(move |(event, value, at)| StateRow {
             content_address: address.to_string(),

@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    IdentityColumn, LifecycleEvent, RejectRow, StateRow, delivered_bytes,
+    LifecycleEvent, RejectRow, StateRow, SystemColumn, delivered_bytes,
 };
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
-use gristmill_schemas::sign::{Delivery, KeyResolver};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
+use gristmill_schemas::sign::{DeliveredGrain, KeyResolver};
 
 use super::proven_batch::ProvenBatch;
 use crate::error::Result;
@@ -150,9 +150,9 @@ impl ClaimedAct {
         let successor = successor_of(claim);
         let (act, requester) = match successor.as_ref().and_then(bytes_of) {
             Some(bytes) => {
-                let delivery = Delivery::open(bytes)?;
+                let delivery = DeliveredGrain::open(bytes)?;
                 let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-                let grain = Grain::decode(&payload, Mode::Lenient)?;
+                let grain = Grain::decode(&payload, DecodeMode::Lenient)?;
                 let Proposal {
                     successor,
                     requester,
@@ -245,9 +245,9 @@ fn add_facts_of_batch(
 }
 
 fn facts_of(delivered: &[u8]) -> Option<GrainFacts> {
-    let delivery = Delivery::open(delivered).ok()?;
+    let delivery = DeliveredGrain::open(delivered).ok()?;
     let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).ok()?;
-    let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient).ok()?;
     Some(GrainFacts::of(&grain, Vec::new()))
 }
 
@@ -262,9 +262,9 @@ async fn read_delivered(
         rows.entry(segment.as_str()).or_default().push(row);
     }
     let columns = [
-        IdentityColumn::ContentAddress.name(),
-        IdentityColumn::Blob.name(),
-        IdentityColumn::Envelope.name(),
+        SystemColumn::ContentAddress.name(),
+        SystemColumn::Blob.name(),
+        SystemColumn::Envelope.name(),
     ];
     let mut out = HashMap::new();
     for segment in lake.segments()? {

@@ -1,27 +1,27 @@
 //! The row of one delivered grain, for every command that writes grains.
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{GrainColumns, RowIdentity, SignatureColumn};
+use gristmill_schemas::columns::{GrainBatchBuilder, RowMetadata, SignatureColumn};
 use gristmill_schemas::grain::Grain;
-use gristmill_schemas::sign::Delivery;
+use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::error::BoxError;
 use crate::keys::LakeKeys;
 
 /// Returns the columns of a grain's row that follow from its envelope; all others are empty.
 pub(crate) fn envelope_columns<'a>(
-    delivery: &'a Delivery<'_>,
+    delivery: &'a DeliveredGrain<'_>,
     signature: SignatureColumn,
-) -> RowIdentity<'a> {
+) -> RowMetadata<'a> {
     let (envelope, signer) = match delivery {
-        Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
-        Delivery::Bare(_) => (None, None),
+        DeliveredGrain::Signed(signed) => (Some(signed.parts()), signed.signer()),
+        DeliveredGrain::Bare(_) => (None, None),
     };
-    RowIdentity {
+    RowMetadata {
         envelope,
         signature,
         signer,
-        ..RowIdentity::default()
+        ..RowMetadata::default()
     }
 }
 
@@ -30,12 +30,12 @@ pub(crate) fn envelope_columns<'a>(
 /// # Errors
 /// If the person's key is missing or the row can't be encrypted.
 pub(crate) fn append_row(
-    columns: &mut GrainColumns,
+    columns: &mut GrainBatchBuilder,
     keys: Option<&LakeKeys>,
     address: &ContentAddress,
     blob: &[u8],
     grain: &Grain<'_>,
-    identity: &RowIdentity<'_>,
+    identity: &RowMetadata<'_>,
 ) -> Result<(), BoxError> {
     match keys {
         Some(keys) => keys.append(columns, address, blob, grain, identity)?,

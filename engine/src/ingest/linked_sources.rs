@@ -221,7 +221,7 @@ async fn scan(
     let bytes = fetch(&source).await?;
     let scan = move || {
         let fallback =
-            Timestamp::from_millis(source.modified.unwrap_or(0)).given_by(TimeSource::File);
+            Timestamp::from_millis(source.modified.unwrap_or(0)).with_source(TimeSource::File);
         let options = ReadOptions {
             fallback,
             threads,

@@ -8,7 +8,7 @@ use gristmill_connectors::source::{SealedFile, SourceBytes};
 use gristmill_connectors::transcript::grain_output::GrainCounts;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::RejectRow;
-use gristmill_schemas::container::{Container, Frame, IndexState, next_frame};
+use gristmill_schemas::container::{Container, GrainFrame, IndexState, next_frame};
 use gristmill_schemas::error::GrainError;
 
 use super::sources::SourceInfo;
@@ -186,7 +186,7 @@ impl Morsel {
     pub(crate) fn extent(&self, at: usize) -> Option<Range<usize>> {
         match (&self.source.content, &self.items) {
             (SourceContent::Container(container), GrainRanges::Numbers(numbers)) => {
-                container.extent(numbers.start + at)
+                container.grain_range(numbers.start + at)
             }
             (_, GrainRanges::Extents(extents) | GrainRanges::Opened { extents, .. }) => {
                 extents.get(at).cloned()
@@ -263,7 +263,7 @@ impl MorselReader {
     fn skip_to(&mut self, next: u64) {
         if let SourceContent::Frames(bytes) = &self.source.content {
             while self.next < next {
-                let Ok(frame @ Frame::Grain(_)) =
+                let Ok(frame @ GrainFrame::Grain(_)) =
                     next_frame(bytes.get(self.offset..).unwrap_or_default())
                 else {
                     break;
@@ -292,7 +292,7 @@ impl MorselReader {
         let source = Arc::clone(&self.source);
         match &source.content {
             SourceContent::Container(container) => {
-                self.numbers(container.len(), |at| container.extent(at), limit)
+                self.numbers(container.len(), |at| container.grain_range(at), limit)
             }
             SourceContent::Blob(bytes) => {
                 self.ended = true;
@@ -332,22 +332,22 @@ impl MorselReader {
         let start = self.offset;
         while extents.len() < limit && self.offset - start < MORSEL_BYTES {
             match next_frame(bytes.get(self.offset..).unwrap_or_default()) {
-                Ok(frame @ Frame::Grain(grain)) => {
+                Ok(frame @ GrainFrame::Grain(grain)) => {
                     extents.push(self.offset + 4..self.offset + 4 + grain.len());
                     self.offset += frame.consumed();
                 }
-                Ok(Frame::End) if self.offset + 4 == bytes.len() => {
+                Ok(GrainFrame::End) if self.offset + 4 == bytes.len() => {
                     self.ended = true;
                     break;
                 }
                 // The grains before the damage are sound. The damage is returned by the next call.
                 _ if !extents.is_empty() => break,
-                Ok(Frame::End) => return self.damage("bytes follow the end of the stream"),
-                Ok(Frame::Incomplete(_)) if self.offset == bytes.len() => {
+                Ok(GrainFrame::End) => return self.damage("bytes follow the end of the stream"),
+                Ok(GrainFrame::Incomplete(_)) if self.offset == bytes.len() => {
                     return self
                         .damage("the stream ends without its end mark; it may have been cut off");
                 }
-                Ok(Frame::Incomplete(_)) => {
+                Ok(GrainFrame::Incomplete(_)) => {
                     return self.damage("the stream is cut off inside a frame");
                 }
                 Err(error) => {
@@ -377,15 +377,15 @@ impl MorselReader {
             let mut extents: Vec<Range<usize>> = Vec::new();
             while extents.len() < limit {
                 match next_frame(window.get(self.offset - start..).unwrap_or_default()) {
-                    Ok(frame @ Frame::Grain(grain)) => {
+                    Ok(frame @ GrainFrame::Grain(grain)) => {
                         extents.push(self.offset + 4..self.offset + 4 + grain.len());
                         self.offset += frame.consumed();
                     }
-                    Ok(Frame::End) if is_last && self.offset + 4 == file.len() => {
+                    Ok(GrainFrame::End) if is_last && self.offset + 4 == file.len() => {
                         self.ended = true;
                         break;
                     }
-                    Ok(Frame::Incomplete(needed)) if extents.is_empty() && !is_last => {
+                    Ok(GrainFrame::Incomplete(needed)) if extents.is_empty() && !is_last => {
                         length = length.max(needed).saturating_mul(2);
                         break;
                     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, SourceKind};
-use gristmill_schemas::grain::Mode;
-use gristmill_schemas::sign::{KeyResolver, SelfContained};
+use gristmill_schemas::grain::DecodeMode;
+use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 use super::report::OnError;
 use crate::index::IndexKinds;
@@ -20,7 +20,7 @@ pub struct IngestOptions {
     /// What happens to refused input.
     pub on_error: OnError,
     /// Strict readers refuse input that isn't canonical, lenient ones mark it.
-    pub mode: Mode,
+    pub mode: DecodeMode,
     /// Reads sources of grains again if earlier runs refused parts of them.
     pub retry_refused: bool,
     /// Reads every source again, even if the lake contains it.
@@ -44,14 +44,14 @@ impl Default for IngestOptions {
         IngestOptions {
             kind: None,
             on_error: OnError::default(),
-            mode: Mode::default(),
+            mode: DecodeMode::default(),
             retry_refused: false,
             again: false,
             dry_run: false,
             threads: 0,
             memory: DEFAULT_MEMORY,
             max_source: DEFAULT_SPOOL_LIMIT,
-            resolver: Arc::new(SelfContained),
+            resolver: Arc::new(DidKeyResolver),
             indexes: IndexKinds::ALL,
         }
     }

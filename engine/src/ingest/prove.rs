@@ -3,8 +3,8 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SignatureColumn, split_sort_key};
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{Grain, Mark, Marks, Mode, Payload};
-use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
+use gristmill_schemas::grain::{DecodeMode, Grain, Mark, Marks, Payload};
+use gristmill_schemas::sign::{DeliveredGrain, KeyResolver, SignatureStatus};
 
 use super::key_interner::{InternedKeys, KeyInterner};
 use super::morsel::Morsel;
@@ -16,7 +16,7 @@ use crate::lake::{RejectBytes, RejectContext, RejectPosition, RejectReason};
 #[derive(Clone, Copy)]
 pub(crate) struct ProofOptions<'a> {
     /// Strict or lenient.
-    pub(crate) mode: Mode,
+    pub(crate) mode: DecodeMode,
     /// Maximum size of a decompressed payload in bytes.
     pub(crate) payload_limit: usize,
     /// Resolves the keys of signers.
@@ -175,8 +175,8 @@ fn undecodable(
     error: GrainError,
     options: ProofOptions<'_>,
 ) -> RejectedGrain {
-    let is_readable =
-        options.mode == Mode::Strict && Grain::decode(&found.payload, Mode::Lenient).is_ok();
+    let is_readable = options.mode == DecodeMode::Strict
+        && Grain::decode(&found.payload, DecodeMode::Lenient).is_ok();
     let error = error.shifted(found.delivery.blob_start());
     RejectedGrain {
         is_readable,
@@ -211,7 +211,7 @@ fn open_chunk<'m>(
 
 /// A delivered grain whose envelope and payload were opened.
 pub(crate) struct OpenedGrain<'a> {
-    pub(crate) delivery: Delivery<'a>,
+    pub(crate) delivery: DeliveredGrain<'a>,
     pub(crate) payload: Payload<'a>,
     pub(crate) signature: SignatureColumn,
 }
@@ -219,7 +219,7 @@ pub(crate) struct OpenedGrain<'a> {
 impl OpenedGrain<'_> {
     /// Returns the size of the decompressed payload in bytes; 0 if it is encrypted.
     pub(crate) fn payload_length(&self) -> usize {
-        self.payload.clear().map_or(0, |(bytes, _)| bytes.len())
+        self.payload.plaintext().map_or(0, |(bytes, _)| bytes.len())
     }
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn open<'a>(
     bytes: &'a [u8],
     options: ProofOptions<'_>,
 ) -> Result<OpenedGrain<'a>, GrainError> {
-    let delivery = Delivery::open(bytes)?;
+    let delivery = DeliveredGrain::open(bytes)?;
     let signature = signature_of(&delivery, options.resolver)?;
     let payload = Payload::open(delivery.blob(), options.payload_limit)
         .map_err(|error| error.shifted(delivery.blob_start()))?;
@@ -244,13 +244,13 @@ pub(crate) fn open<'a>(
 
 /// Returns the validity of the signature. A wrong signature is an error.
 fn signature_of(
-    delivery: &Delivery<'_>,
+    delivery: &DeliveredGrain<'_>,
     resolver: &dyn KeyResolver,
 ) -> Result<SignatureColumn, GrainError> {
-    let Delivery::Signed(signed) = delivery else {
+    let DeliveredGrain::Signed(signed) = delivery else {
         return Ok(SignatureColumn::None);
     };
-    Ok(match signed.prove(resolver)? {
+    Ok(match signed.ensure_not_invalid(resolver)? {
         SignatureStatus::Valid => SignatureColumn::Valid,
         SignatureStatus::Invalid => SignatureColumn::Invalid,
         SignatureStatus::Unverifiable(_) => SignatureColumn::Unverifiable,
@@ -260,12 +260,12 @@ fn signature_of(
 /// Decodes payloads one after another, reusing the memory of the grain.
 pub(crate) struct GrainDecoder<'p> {
     grain: Option<Grain<'p>>,
-    mode: Mode,
+    mode: DecodeMode,
 }
 
 impl<'p> GrainDecoder<'p> {
     /// Returns a decoder by the rules of `mode`.
-    pub(crate) fn new(mode: Mode) -> GrainDecoder<'p> {
+    pub(crate) fn new(mode: DecodeMode) -> GrainDecoder<'p> {
         GrainDecoder { grain: None, mode }
     }
 
@@ -284,7 +284,7 @@ impl<'p> GrainDecoder<'p> {
     pub(crate) fn decode_as(
         &mut self,
         payload: &'p Payload<'p>,
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<&Grain<'p>, GrainError> {
         match &mut self.grain {
             Some(grain) => {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use chrono::Utc;
 use gristmill_connectors::source::{Source, SourceKind, SpoolOptions};
-use gristmill_schemas::columns::GrainColumns;
+use gristmill_schemas::columns::GrainBatchBuilder;
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
-use gristmill_schemas::sign::{KeyResolver, SelfContained};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode};
+use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 use super::admission::{Admission, AdmissionUnit};
 use super::admit::Admitter;
@@ -33,7 +33,7 @@ pub struct FileScan {
     uri: String,
     morsels: Vec<Morsel>,
     damage: Option<GrainError>,
-    mode: Mode,
+    mode: DecodeMode,
     /// Microseconds since 1970.
     now: i64,
 }
@@ -55,7 +55,11 @@ impl FileScan {
     /// # Errors
     /// [`EngineError::Refused`] if the file as a whole is damaged or unsupported;
     /// [`EngineError::Connector`].
-    pub async fn open(source: Source, kind: Option<SourceKind>, mode: Mode) -> Result<FileScan> {
+    pub async fn open(
+        source: Source,
+        kind: Option<SourceKind>,
+        mode: DecodeMode,
+    ) -> Result<FileScan> {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
         let admitted = admit_alone(source, kind, now).await?;
@@ -114,7 +118,7 @@ impl FileScan {
         let Some(morsel) = self.morsels.get(at) else {
             return Ok(None);
         };
-        let resolver: &dyn KeyResolver = &SelfContained;
+        let resolver: &dyn KeyResolver = &DidKeyResolver;
         let proof = ProofOptions {
             mode: self.mode,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
@@ -145,7 +149,7 @@ impl FileScan {
             &[proven],
             &places,
             context,
-            &mut GrainColumns::with_capacity(0, 0),
+            &mut GrainBatchBuilder::with_capacity(0, 0),
         )
         .file("can't read", &self.uri)?;
         Ok(Some(ScannedPart {

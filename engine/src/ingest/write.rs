@@ -1,9 +1,9 @@
 //! Writing a planned segment: each row group is projected and encoded by one core.
 
-use gristmill_schemas::columns::{GrainColumns, RowIdentity, grains_schema};
+use gristmill_schemas::columns::{GrainBatchBuilder, RowMetadata, grains_schema};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Field, Grain, Payload};
-use gristmill_schemas::sign::Delivery;
+use gristmill_schemas::sign::DeliveredGrain;
 use rayon::prelude::*;
 use std::collections::HashSet;
 
@@ -79,7 +79,7 @@ fn encode_row_group(
     let mut group = segment.file.row_group(number);
     let mut part = segment.index.part()?;
     let mut chunks = cut(morsels, places, CHUNK_ROWS, CHUNK_BYTES).into_iter();
-    let mut columns = GrainColumns::with_capacity(0, 0);
+    let mut columns = GrainBatchBuilder::with_capacity(0, 0);
     let mut project_next = || {
         chunks
             .next()
@@ -160,7 +160,7 @@ pub(super) fn project(
     morsels: &[ProvenMorsel],
     places: &[RowRef],
     context: RowContext<'_>,
-    columns: &mut GrainColumns,
+    columns: &mut GrainBatchBuilder,
 ) -> Result<arrow::array::RecordBatch, BoxError> {
     let extents = places.iter().filter_map(|place| {
         let (morsel, row) = place.resolve(morsels)?;
@@ -184,7 +184,7 @@ pub(super) fn project(
 fn append(
     opened: &[ReopenedGrain<'_>],
     context: RowContext<'_>,
-    columns: &mut GrainColumns,
+    columns: &mut GrainBatchBuilder,
 ) -> Result<(), BoxError> {
     if let Some(keys) = context.keys {
         prepare(keys, opened)?;
@@ -218,10 +218,10 @@ fn each_grain<'a>(
     for found in opened {
         let grain = match &mut grain {
             Some(grain) => {
-                grain.redecode_again(&found.payload, found.row.marks)?;
+                grain.redecode_validated(&found.payload, found.row.marks)?;
                 grain
             }
-            empty => empty.insert(Grain::decode_again(&found.payload, found.row.marks)?),
+            empty => empty.insert(Grain::decode_validated(&found.payload, found.row.marks)?),
         };
         take(found, grain)?;
     }
@@ -232,7 +232,7 @@ fn each_grain<'a>(
 struct ReopenedGrain<'a> {
     row: &'a ProvenRow,
     source: &'a AdmittedSource,
-    delivery: Delivery<'a>,
+    delivery: DeliveredGrain<'a>,
     payload: Payload<'a>,
 }
 
@@ -242,7 +242,7 @@ impl<'a> ReopenedGrain<'a> {
         row: &'a ProvenRow,
         context: RowContext<'_>,
     ) -> Result<ReopenedGrain<'a>, GrainError> {
-        let delivery = Delivery::open(morsel.morsel.item(row.item as usize))?;
+        let delivery = DeliveredGrain::open(morsel.morsel.item(row.item as usize))?;
         let payload = Payload::open(delivery.blob(), context.payload_limit)?;
         Ok(ReopenedGrain {
             row,
@@ -252,8 +252,8 @@ impl<'a> ReopenedGrain<'a> {
         })
     }
 
-    fn identity(&self, context: RowContext<'_>) -> RowIdentity<'_> {
-        RowIdentity {
+    fn identity(&self, context: RowContext<'_>) -> RowMetadata<'_> {
+        RowMetadata {
             source_id: Some(&self.source.id),
             ingested_at: context.now,
             // A blob's own claims aren't trusted. A supersession needs the lifecycle gate, or an

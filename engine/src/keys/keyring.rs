@@ -9,7 +9,7 @@ use aes_gcm::aead::{Aead, Generate, Key, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
 use argon2::{Algorithm, Argon2, Params, Version};
 use chrono::Utc;
-use gristmill_schemas::sign::{SigningKey, did_of_key};
+use gristmill_schemas::sign::{SigningKey, did_from_key};
 use hkdf::Hkdf;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -263,7 +263,7 @@ impl Keyring {
                 )));
             }
             let seed = random();
-            let did = did_of_key(&SigningKey::from_seed(&seed).verifying_key());
+            let did = did_from_key(&SigningKey::from_seed(&seed).verifying_key());
             current.add(name, "ed25519", Some(did.clone()), &seed)?;
             Ok(did)
         })
@@ -538,7 +538,7 @@ mod tests {
         assert!(made.generate("erasure").is_err());
         let again = Keyring::open(&path, "correct horse").unwrap();
         assert_eq!(
-            did_of_key(&again.signing_key("erasure").unwrap().verifying_key()),
+            did_from_key(&again.signing_key("erasure").unwrap().verifying_key()),
             did
         );
         assert_eq!(again.derive("pseudonyms").unwrap(), derived);
@@ -619,7 +619,7 @@ mod tests {
         let again = Keyring::open(&path, "new").unwrap();
         assert_eq!(again.derive("purpose").unwrap(), derived);
         assert_eq!(
-            did_of_key(&again.signing_key("a").unwrap().verifying_key()),
+            did_from_key(&again.signing_key("a").unwrap().verifying_key()),
             did
         );
     }

@@ -11,10 +11,10 @@ use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    Clear, GrainColumns, IdentityColumn, RowIdentity, RowKeys, grains_schema, is_sealed,
-    stands_open, write_sealed_sort_key, write_sort_key as write_open_sort_key,
+    GrainBatchBuilder, RowMetadata, RowSortKeys, SealedContent, SystemColumn, grains_schema,
+    is_plaintext_column, is_sealed, write_sealed_sort_key, write_sort_key as write_open_sort_key,
 };
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Field, Grain, Payload};
 
 use super::lake_keys::{LakeKeys, Unsealed};
 use crate::error::{Context, EngineError, Result, required};
@@ -30,8 +30,8 @@ pub enum ErasedRows {
 
 /// The columns that are required to open rows.
 const NEEDED: [&str; 2] = [
-    IdentityColumn::ContentAddress.name(),
-    IdentityColumn::Blob.name(),
+    SystemColumn::ContentAddress.name(),
+    SystemColumn::Blob.name(),
 ];
 
 /// Prefix of a sealed text cell.
@@ -42,9 +42,9 @@ impl LakeKeys {
     /// can be computed.
     pub fn sealed_columns(wanted: Option<&[&str]>) -> Vec<&'static str> {
         let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.contains(&name));
-        let names = IdentityColumn::ALL.iter().map(|column| column.name());
+        let names = SystemColumn::ALL.iter().map(|column| column.name());
         names
-            .filter(|name| NEEDED.contains(name) || stands_open(name) && is_wanted(name))
+            .filter(|name| NEEDED.contains(name) || is_plaintext_column(name) && is_wanted(name))
             .collect()
     }
 
@@ -66,7 +66,7 @@ impl LakeKeys {
             .filter(|field| wanted.is_none_or(|wanted| wanted.contains(&field.name().as_str())))
             .cloned()
             .collect();
-        let only_open = fields.iter().all(|field| stands_open(field.name()));
+        let only_open = fields.iter().all(|field| is_plaintext_column(field.name()));
         let rows = self.clear_rows(sealed, only_open)?;
         let has_payload = fields
             .iter()
@@ -101,16 +101,16 @@ impl LakeKeys {
     /// [`EngineError::Key`].
     pub(crate) fn append(
         &self,
-        columns: &mut GrainColumns,
+        columns: &mut GrainBatchBuilder,
         address: &ContentAddress,
         blob: &[u8],
         grain: &Grain<'_>,
-        row: &RowIdentity<'_>,
+        row: &RowMetadata<'_>,
     ) -> Result<()> {
         let sealed = self.seal(
             grain.text(Field::UserId),
             address,
-            &Clear::bytes_of(blob, row),
+            &SealedContent::encode_row(blob, row),
         )?;
         let token = |field: Field, text: &str| self.token(field.name(), text);
         columns.append_sealed(address, (&sealed, blob.len()), grain, row, &token);
@@ -127,7 +127,7 @@ impl LakeKeys {
         let cells = cells.file("can't seal", "a segment")?;
         self.prepare_users(cells.blobs)?;
         let bytes = cells.blobs.value_data().len();
-        let mut columns = GrainColumns::with_capacity(open.num_rows(), bytes);
+        let mut columns = GrainBatchBuilder::with_capacity(open.num_rows(), bytes);
         let token = |field: Field, text: &str| self.token(field.name(), text);
         for row in 0..open.num_rows() {
             let address: ContentAddress = cells
@@ -138,7 +138,7 @@ impl LakeKeys {
             let clear = cells.clear(row);
             with_grain(clear.blob, |grain| -> Result<()> {
                 let sealed = self.seal(grain.text(Field::UserId), &address, &clear.to_bytes())?;
-                let row = RowIdentity::default();
+                let row = RowMetadata::default();
                 columns.append_sealed(&address, (&sealed, clear.blob.len()), grain, &row, &token);
                 Ok(())
             })??;
@@ -218,7 +218,7 @@ impl LakeKeys {
             }
             match self.unseal(&address, cells.value(row))? {
                 Unsealed::Erased => Ok(OpenedRow::Erased),
-                Unsealed::Clear(bytes) => match Clear::of(&bytes) {
+                Unsealed::Clear(bytes) => match SealedContent::parse(&bytes) {
                     Some(_) => Ok(OpenedRow::Clear(bytes)),
                     None => Err(damaged()).file("can't open", "a segment"),
                 },
@@ -302,7 +302,7 @@ pub(crate) fn write_sort_key(keys: Option<&LakeKeys>, grain: &Grain<'_>, out: &m
 fn with_grain<T>(blob: &[u8], job: impl FnOnce(&Grain<'_>) -> T) -> Result<T> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).file("can't open", "a grain")?;
     Ok(job(
-        &Grain::decode(&payload, Mode::Lenient).file("can't open", "a grain")?
+        &Grain::decode(&payload, DecodeMode::Lenient).file("can't open", "a grain")?
     ))
 }
 
@@ -317,25 +317,25 @@ struct ClearCells<'b> {
 impl<'b> ClearCells<'b> {
     /// Returns the columns of `open`, or `None` if one is missing.
     fn of(open: &'b RecordBatch) -> Option<ClearCells<'b>> {
-        let texts = |column: IdentityColumn| {
+        let texts = |column: SystemColumn| {
             let column = open.column_by_name(column.name())?;
             column.as_string_opt::<i32>()
         };
-        let bytes = |column: IdentityColumn| {
+        let bytes = |column: SystemColumn| {
             let column = open.column_by_name(column.name())?;
             column.as_binary_opt::<i32>()
         };
         Some(ClearCells {
-            addresses: texts(IdentityColumn::ContentAddress)?,
-            blobs: bytes(IdentityColumn::Blob)?,
-            envelopes: bytes(IdentityColumn::Envelope)?,
-            signers: texts(IdentityColumn::SignerDid)?,
+            addresses: texts(SystemColumn::ContentAddress)?,
+            blobs: bytes(SystemColumn::Blob)?,
+            envelopes: bytes(SystemColumn::Envelope)?,
+            signers: texts(SystemColumn::SignerDid)?,
         })
     }
 
-    fn clear(&self, row: usize) -> Clear<'b> {
+    fn clear(&self, row: usize) -> SealedContent<'b> {
         let (envelopes, signers) = (self.envelopes, self.signers);
-        Clear {
+        SealedContent {
             blob: self.blobs.value(row),
             envelope: envelopes.is_valid(row).then(|| envelopes.value(row)),
             signer: signers.is_valid(row).then(|| signers.value(row)),
@@ -348,7 +348,8 @@ impl<'b> ClearCells<'b> {
 fn with_open_columns(sealed: &RecordBatch, open: &RecordBatch) -> Result<RecordBatch> {
     let schema = sealed.schema();
     let column = |(field, sealed): (&Arc<ArrowField>, &ArrayRef)| {
-        let is_open = stands_open(field.name()) && field.name() != IdentityColumn::Type.name();
+        let is_open =
+            is_plaintext_column(field.name()) && field.name() != SystemColumn::Type.name();
         match open.column_by_name(field.name()) {
             Some(column) if is_open => Arc::clone(column),
             _ => Arc::clone(sealed),
@@ -365,7 +366,7 @@ fn with_open_columns(sealed: &RecordBatch, open: &RecordBatch) -> Result<RecordB
 
 /// Sorts sealed rows in the order of a sealed segment.
 fn sorted(sealed: &RecordBatch) -> Result<RecordBatch> {
-    let keys = RowKeys::of(sealed).file("can't sort", "a segment")?;
+    let keys = RowSortKeys::of(sealed).file("can't sort", "a segment")?;
     let mut order: Vec<u32> = (0..sealed.num_rows() as u32).collect();
     order.sort_unstable_by(|left, right| keys.key(*left as usize).cmp(keys.key(*right as usize)));
     take_record_batch(sealed, &UInt32Array::from(order)).file("can't sort", "a segment")
@@ -380,17 +381,17 @@ fn opened_column(
 ) -> Result<ArrayRef> {
     let clear = || rows.iter().map(OpenedRow::clear);
     Ok(match name {
-        name if stands_open(name) => Arc::clone(required(
+        name if is_plaintext_column(name) => Arc::clone(required(
             sealed.column_by_name(name),
             name,
             "a sealed segment",
         )?),
-        name if name == IdentityColumn::Blob.name() => blobs(sealed, rows)?,
-        name if name == IdentityColumn::Envelope.name() => {
+        name if name == SystemColumn::Blob.name() => blobs(sealed, rows)?,
+        name if name == SystemColumn::Envelope.name() => {
             let cells = clear().map(|clear| clear.and_then(|clear| clear.envelope));
             Arc::new(cells.collect::<BinaryArray>())
         }
-        name if name == IdentityColumn::SignerDid.name() => {
+        name if name == SystemColumn::SignerDid.name() => {
             let cells = clear().map(|clear| clear.and_then(|clear| clear.signer));
             Arc::new(cells.collect::<StringArray>())
         }
@@ -410,9 +411,9 @@ enum OpenedRow {
 }
 
 impl OpenedRow {
-    fn clear(&self) -> Option<Clear<'_>> {
+    fn clear(&self) -> Option<SealedContent<'_>> {
         match self {
-            OpenedRow::Clear(bytes) => Clear::of(bytes),
+            OpenedRow::Clear(bytes) => SealedContent::parse(bytes),
             OpenedRow::Erased => None,
         }
     }
@@ -435,15 +436,15 @@ fn blobs(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<ArrayRef> {
 
 /// Computes the columns of the payload; other columns of the result are meaningless.
 fn project(sealed: &RecordBatch, rows: &[OpenedRow]) -> Result<RecordBatch> {
-    let mut columns = GrainColumns::with_capacity(rows.len(), 0);
+    let mut columns = GrainBatchBuilder::with_capacity(rows.len(), 0);
     for row in rows {
         let Some(clear) = row.clear() else {
-            columns.append_unreadable();
+            columns.append_shredded();
             continue;
         };
         let nobody = ContentAddress::from_digest([0; 32]);
         with_grain(clear.blob, |grain| {
-            columns.append(&nobody, &[], grain, &RowIdentity::default())
+            columns.append(&nobody, &[], grain, &RowMetadata::default())
         })?;
     }
     let projected = columns.finish().file("can't open", "a segment")?;

@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 
 /// Returns the text column `name` of a batch, or `None` if it is missing or has another type.
@@ -25,7 +25,7 @@ pub(crate) fn address_at(column: Option<&StringArray>, row: usize) -> Option<Con
 /// Returns the address of `row` in a column by which grains refer to others, with or without the
 /// prefix `sha256:`.
 pub(crate) fn reference_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
-    text_at(column, row).and_then(ContentAddress::of_reference)
+    text_at(column, row).and_then(ContentAddress::from_reference)
 }
 
 /// How one grain refers to another.
@@ -55,7 +55,7 @@ const LINKS: [(&str, Link); 15] = [
     (Field::DissentGrains.name(), Link::Reference),
     (Field::ContextGrains.name(), Link::Reference),
     (Field::RollbackOnFailure.name(), Link::Reference),
-    (IdentityColumn::Supersedes.name(), Link::Reference),
+    (SystemColumn::Supersedes.name(), Link::Reference),
 ];
 
 /// Returns the names of the link columns.
@@ -73,7 +73,7 @@ pub(crate) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, Cont
             continue;
         };
         each_text(column, |row, text| {
-            if let Some(target) = ContentAddress::of_reference(text) {
+            if let Some(target) = ContentAddress::from_reference(text) {
                 found(row, link, target);
             }
         });

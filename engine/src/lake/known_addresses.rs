@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, StateRow};
+use gristmill_schemas::columns::{StateRow, SystemColumn};
 
 use super::rejects::blob_of;
 use super::sidecar::open_sidecar;
@@ -131,7 +131,7 @@ async fn open_index(lake: &Lake, segment: &Segment) -> Result<AddressIndex> {
     let bytes = lake.location().read(&path).await?;
     let mut parts = Vec::new();
     for batch in
-        read_file(bytes, &[IdentityColumn::ContentAddress.name()]).file("can't read", &path)?
+        read_file(bytes, &[SystemColumn::ContentAddress.name()]).file("can't read", &path)?
     {
         parts.push(addresses_of(&batch).file("can't read", &path)?);
     }

@@ -1,17 +1,17 @@
 //! The lifecycle state of grains: the fold of `state` and of the supersessions in the grains' own
 //! rows.
 //!
-//! [`LifecycleFold`] defines which events count. The views of SQL are equivalent.
+//! [`LifecycleState`] defines which events count. The views of SQL are equivalent.
 
 use std::collections::BTreeMap;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
+use gristmill_schemas::columns::{LifecycleEvent, SystemColumn};
 use gristmill_schemas::container::IndexState;
 use gristmill_schemas::grain::Field;
-use gristmill_schemas::lifecycle::LifecycleFold;
+use gristmill_schemas::lifecycle::LifecycleState;
 
 use super::Lake;
 use super::cells::{links, text_at, texts};
@@ -61,7 +61,7 @@ impl Lake {
         let folds = self.lifecycles(wanted).await?;
         Ok(folds
             .into_iter()
-            .filter_map(|(address, fold)| Some((address, fold.portable()?)))
+            .filter_map(|(address, fold)| Some((address, fold.to_index_state()?)))
             .collect())
     }
 
@@ -73,8 +73,8 @@ impl Lake {
     pub async fn lifecycles(
         &self,
         wanted: impl Fn(&ContentAddress) -> bool,
-    ) -> Result<BTreeMap<ContentAddress, LifecycleFold>> {
-        let mut folds: BTreeMap<ContentAddress, LifecycleFold> = BTreeMap::new();
+    ) -> Result<BTreeMap<ContentAddress, LifecycleState>> {
+        let mut folds: BTreeMap<ContentAddress, LifecycleState> = BTreeMap::new();
         let note = |batch: RecordBatch| {
             for row in events_of(&batch).filter(|row| wanted(&row.address)) {
                 folds
@@ -110,7 +110,7 @@ impl Lake {
         for segment in self.segments()? {
             let path = self.grains.path_of(&segment.file.name);
             let file = LakeFile::open(self, &path).await?;
-            let columns = [IdentityColumn::Supersedes.name()];
+            let columns = [SystemColumn::Supersedes.name()];
             let counting =
                 move || file.map_batches(Some(&columns), |_, batch| Ok(supersessions_in(batch)));
             count += tokio::task::spawn_blocking(counting)
@@ -126,7 +126,7 @@ impl Lake {
 /// Counts the supersessions in the rows of `batch`.
 pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
     let column = batch
-        .column_by_name(IdentityColumn::Supersedes.name())
+        .column_by_name(SystemColumn::Supersedes.name())
         .and_then(|column| column.as_list_opt::<i32>());
     let lists = column.into_iter().flat_map(|lists| lists.iter().flatten());
     lists.map(|superseded| superseded.len() as u64).sum()
@@ -141,10 +141,10 @@ fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64
         return Ok(out);
     }
     let [supersedes, address, created, ingested] = [
-        IdentityColumn::Supersedes.name(),
-        IdentityColumn::ContentAddress.name(),
+        SystemColumn::Supersedes.name(),
+        SystemColumn::ContentAddress.name(),
         Field::CreatedAt.name(),
-        IdentityColumn::IngestedAt.name(),
+        SystemColumn::IngestedAt.name(),
     ];
     for batch in file.read_rows(&[supersedes, address, created, ingested], &rows)? {
         let instants = |name: &str| {
@@ -171,7 +171,7 @@ fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64
 /// Returns the numbers of the rows of `file` that supersede others. Most grains supersede nothing:
 /// the other columns are read only for these rows.
 fn superseding_rows(file: &LakeFile) -> Result<Vec<u32>> {
-    let supersedes = IdentityColumn::Supersedes.name();
+    let supersedes = SystemColumn::Supersedes.name();
     let rows = file.map_batches(Some(&[supersedes]), |first, batch| {
         let column = batch.column_by_name(supersedes);
         let is_superseding = |row: &usize| column.is_some_and(|column| column.is_valid(*row));

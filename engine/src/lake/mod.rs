@@ -68,7 +68,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use gristmill_schemas::columns::{
-    GRAINS, IdentityColumn, REJECTS, SOURCES, STATE, audit_schema, erased_schema, grains_schema,
+    GRAINS, REJECTS, SOURCES, STATE, SystemColumn, audit_schema, erased_schema, grains_schema,
     rejects_schema, sources_schema, state_schema,
 };
 use gristmill_schemas::grain::Field;
@@ -489,9 +489,9 @@ async fn open_or_create(
 /// personal data.
 fn statistics_columns() -> String {
     [
-        IdentityColumn::TypeByte.name(),
+        SystemColumn::TypeByte.name(),
         Field::CreatedAt.name(),
-        IdentityColumn::IngestedAt.name(),
+        SystemColumn::IngestedAt.name(),
     ]
     .join(",")
 }

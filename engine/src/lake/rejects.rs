@@ -5,7 +5,7 @@
 
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::sign::{Delivery, SignedBlob};
+use gristmill_schemas::sign::{DeliveredGrain, SignedBlob};
 
 /// The value of `field` in the row of a manifest's claim that was denied.
 pub(crate) const MANIFEST: &str = "manifest";
@@ -111,7 +111,7 @@ impl RejectContext<'_> {
 /// Returns the blob inside `bytes` of a delivered grain: without its envelope, if the envelope can
 /// be parsed, and `bytes` otherwise.
 pub(crate) fn blob_of(bytes: &[u8]) -> &[u8] {
-    match Delivery::open(bytes) {
+    match DeliveredGrain::open(bytes) {
         Ok(delivery) => delivery.blob(),
         Err(_) => SignedBlob::parse(bytes).map_or(bytes, |signed| signed.blob()),
     }

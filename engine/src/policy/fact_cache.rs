@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
-use gristmill_schemas::lifecycle::LifecycleFold;
+use gristmill_schemas::columns::{LifecycleEvent, SystemColumn};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
+use gristmill_schemas::lifecycle::LifecycleState;
 
 use super::gate::{FactSource, GrainFacts, HOPS};
 use crate::error::Result;
@@ -18,7 +18,7 @@ use crate::lake::{
 #[derive(Debug, Default)]
 pub(crate) struct FactCache {
     facts: HashMap<ContentAddress, GrainFacts>,
-    lifecycles: HashMap<ContentAddress, LifecycleFold>,
+    lifecycles: HashMap<ContentAddress, LifecycleState>,
     /// What each grain superseded by the events of `state`.
     superseded_by: HashMap<ContentAddress, Vec<ContentAddress>>,
     /// Supersessions with a note in `state`: the old grain and the new one.
@@ -38,9 +38,9 @@ struct OpenSegments<'l> {
 
 /// The columns from which facts are read.
 const FACT_COLUMNS: [&str; 3] = [
-    IdentityColumn::ContentAddress.name(),
-    IdentityColumn::Blob.name(),
-    IdentityColumn::Supersedes.name(),
+    SystemColumn::ContentAddress.name(),
+    SystemColumn::Blob.name(),
+    SystemColumn::Supersedes.name(),
 ];
 
 impl OpenSegments<'_> {
@@ -158,7 +158,7 @@ impl FactCache {
 
     /// Returns the lifecycle of `address`, if it is one of the targets that were looked up or an
     /// event of it was added.
-    pub(crate) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleFold> {
+    pub(crate) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleState> {
         self.lifecycles.get(address)
     }
 
@@ -173,7 +173,7 @@ impl FactCache {
     ) -> i64 {
         let lifecycle = self.lifecycles.entry(address).or_default();
         let at = lifecycle
-            .next_instant(event)
+            .next_effective_at(event)
             .map_or(now, |next| next.max(now));
         lifecycle.add(event, Some(value), at);
         at
@@ -225,7 +225,7 @@ impl FactCache {
             let grain = payload
                 .as_ref()
                 .ok()
-                .and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+                .and_then(|payload| Grain::decode(payload, DecodeMode::Lenient).ok());
             if let Some(grain) = grain {
                 self.add(address, GrainFacts::of(&grain, supersedes));
                 fresh.push(address);

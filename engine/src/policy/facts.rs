@@ -3,7 +3,7 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, authorization_message};
-use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus, SignedBlob};
+use gristmill_schemas::sign::{DeliveredGrain, KeyResolver, SignatureStatus, SignedBlob};
 
 use super::gate::{GrainFacts, GrainRole, Requester, Successor};
 use super::terms::Policy;
@@ -52,7 +52,7 @@ impl Proposal {
     /// # Errors
     /// As [`authorization_message`].
     pub fn of(
-        delivery: &Delivery<'_>,
+        delivery: &DeliveredGrain<'_>,
         grain: &Grain<'_>,
         target: &ContentAddress,
         resolver: &dyn KeyResolver,
@@ -63,7 +63,7 @@ impl Proposal {
             == Some(true);
         let prior = grain
             .text(Field::PriorConsent)
-            .and_then(ContentAddress::of_reference);
+            .and_then(ContentAddress::from_reference);
         let successor = Successor {
             facts: GrainFacts::of(grain, vec![*target]),
             has_own_policy: grain.get(Field::InvalidationPolicy).is_some(),
@@ -86,9 +86,9 @@ impl Proposal {
 }
 
 /// Returns the signer of a delivered grain, if the signature is valid.
-fn verified_signer(delivery: &Delivery<'_>, resolver: &dyn KeyResolver) -> Option<String> {
+fn verified_signer(delivery: &DeliveredGrain<'_>, resolver: &dyn KeyResolver) -> Option<String> {
     match delivery {
-        Delivery::Signed(signed) if signed.verify(resolver) == SignatureStatus::Valid => {
+        DeliveredGrain::Signed(signed) if signed.verify(resolver) == SignatureStatus::Valid => {
             signed.signer().map(str::to_owned)
         }
         _ => None,
@@ -160,7 +160,7 @@ fn texts<'g>(grain: &Grain<'g>, field: Field) -> impl Iterator<Item = &'g str> {
 
 fn addresses(grain: &Grain<'_>, field: Field) -> Vec<ContentAddress> {
     texts(grain, field)
-        .filter_map(ContentAddress::of_reference)
+        .filter_map(ContentAddress::from_reference)
         .collect()
 }
 
@@ -173,9 +173,9 @@ fn count(value: Option<RawValue<'_>>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_schemas::grain::{EncodeOptions, Mode, Payload, encode_json};
+    use gristmill_schemas::grain::{DecodeMode, EncodeOptions, Payload, encode_json};
     use gristmill_schemas::json::Json;
-    use gristmill_schemas::sign::{SelfContained, SigningKey, did_of_key, sign_message};
+    use gristmill_schemas::sign::{DidKeyResolver, SigningKey, did_from_key, sign_message};
 
     use super::*;
 
@@ -188,7 +188,7 @@ mod tests {
         let payload = Payload::open(&encoded.blob, 1 << 20).unwrap();
         use_it(
             &encoded.blob,
-            &Grain::decode(&payload, Mode::Strict).unwrap(),
+            &Grain::decode(&payload, DecodeMode::Strict).unwrap(),
         )
     }
 
@@ -208,7 +208,7 @@ mod tests {
     fn a_signature_authorizes_one_successor_of_one_grain() {
         let (target, other) = (ContentAddress::of(b"target"), ContentAddress::of(b"other"));
         let key = SigningKey::from_seed(&[7; 32]);
-        let did = did_of_key(&key.verifying_key());
+        let did = did_from_key(&key.verifying_key());
         let message = with_grain(&successor("new", &[]), |_, grain| {
             authorization_message(&target, grain).unwrap()
         });
@@ -217,8 +217,8 @@ mod tests {
         *broken.last_mut().unwrap() ^= 1;
         let signers = |object: &str, target: &ContentAddress, signatures: &[Vec<u8>]| {
             with_grain(&successor(object, signatures), |blob, grain| {
-                let delivery = Delivery::open(blob).unwrap();
-                Proposal::of(&delivery, grain, target, &SelfContained)
+                let delivery = DeliveredGrain::open(blob).unwrap();
+                Proposal::of(&delivery, grain, target, &DidKeyResolver)
                     .unwrap()
                     .requester
                     .authorizing

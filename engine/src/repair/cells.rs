@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::concat;
 use arrow::error::ArrowError;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 
 use crate::segment::AddressIndex;
 use crate::verify::row_group::OpenSegment;
@@ -14,9 +14,9 @@ use crate::verify::row_group::OpenSegment;
 /// Rows that are read at a time.
 const BATCH_ROWS: usize = 8_192;
 
-const ADDRESS: &str = IdentityColumn::ContentAddress.name();
-const BLOB: &str = IdentityColumn::Blob.name();
-const SOURCE: &str = IdentityColumn::SourceId.name();
+const ADDRESS: &str = SystemColumn::ContentAddress.name();
+const BLOB: &str = SystemColumn::Blob.name();
+const SOURCE: &str = SystemColumn::SourceId.name();
 
 /// Returns the sources of the rows of row group `number` as they are stored, or `None` if they
 /// can't be read.

@@ -22,8 +22,8 @@ mod tombstones;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
-use gristmill_schemas::sign::{KeyResolver, SelfContained};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode};
+use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 pub use report::{RepairReport, Repaired, Unrepaired};
 
@@ -51,7 +51,7 @@ impl Default for RepairOptions {
             dry_run: false,
             accept_logs: false,
             listed: 1_000,
-            resolver: Arc::new(SelfContained),
+            resolver: Arc::new(DidKeyResolver),
         }
     }
 }
@@ -60,7 +60,7 @@ impl RepairOptions {
     /// Returns the options by which rows are read, which are those of verification.
     fn proof_options(&self) -> ProofOptions<'_> {
         ProofOptions {
-            mode: Mode::Strict,
+            mode: DecodeMode::Strict,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             resolver: &*self.resolver,
             now: 0,

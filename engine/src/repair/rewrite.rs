@@ -7,7 +7,7 @@
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::kernels::zip::zip;
 use arrow::error::ArrowError;
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_schemas::columns::{SystemColumn, grains_schema};
 
 use super::RepairOptions;
 use super::cells::with_proven_addresses;
@@ -99,7 +99,7 @@ impl SegmentRewrite<'_> {
 
     /// Returns true if addresses of row group `number` are damaged.
     fn has_damaged_addresses(&self, number: usize) -> bool {
-        let is_address = |column: &String| column == IdentityColumn::ContentAddress.name();
+        let is_address = |column: &String| column == SystemColumn::ContentAddress.name();
         self.diagnosis.groups.get(number).is_some_and(|check| {
             check
                 .differing
@@ -139,16 +139,16 @@ fn merged_column(
     made: &Reprojected,
     derived: &BooleanArray,
 ) -> Result<ArrayRef, ArrowError> {
-    let identity = IdentityColumn::ALL
+    let identity = SystemColumn::ALL
         .iter()
         .find(|column| column.name() == name);
     let is_copied =
-        identity.is_some_and(|column| !column.is_derived() || *column == IdentityColumn::Blob);
+        identity.is_some_and(|column| !column.is_derived() || *column == SystemColumn::Blob);
     let has_all = derived.true_count() == derived.len();
     match found {
         Some(found) if is_copied => Ok(found),
         None if is_copied => Err(ArrowError::SchemaError(format!("no column `{name}`"))),
-        Some(found) if identity == Some(&IdentityColumn::Signature) => {
+        Some(found) if identity == Some(&SystemColumn::Signature) => {
             // The validity of a signature that was determined with keys that aren't known here is
             // kept.
             let stays =

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, StringArray};
-use gristmill_schemas::columns::{GRAINS, IdentityColumn};
+use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use rayon::prelude::*;
 
 use super::cells::{proven_rows, sources_of};
@@ -306,12 +306,11 @@ fn can_be_written(group: &RowGroupCheck) -> bool {
         return true;
     };
     let is_needed = |column: &String| {
-        let identity = IdentityColumn::ALL
+        let identity = SystemColumn::ALL
             .iter()
             .find(|identity| identity.name() == column);
         // A grain's marks follow from it. They only state beforehand how it is to be read.
-        let is_origin =
-            ORIGINS.contains(&column.as_str()) && *column != IdentityColumn::Marks.name();
+        let is_origin = ORIGINS.contains(&column.as_str()) && *column != SystemColumn::Marks.name();
         is_origin || identity.is_some_and(|identity| !identity.is_derived())
     };
     !columns.is_empty() && !columns.iter().any(is_needed)
@@ -352,7 +351,7 @@ fn readdress(
     let rows: BTreeSet<u64> = group.failed.iter().map(|failed| failed.row).collect();
     let found = proven_rows(segment, number, index, &rows);
     group.failed.retain(|failed| !found.contains(&failed.row));
-    let column = || vec![IdentityColumn::ContentAddress.name().to_owned()];
+    let column = || vec![SystemColumn::ContentAddress.name().to_owned()];
     group
         .differing
         .extend(found.into_iter().map(|row| (row..row + 1, column())));

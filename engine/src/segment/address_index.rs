@@ -24,7 +24,7 @@ use std::ops::Range;
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 
 /// The name of the file in the segment's sidecar folder.
 pub const ADDRESSES_FILE: &str = "addresses.bin";
@@ -308,7 +308,7 @@ pub(crate) fn addresses_of(
     batch: &RecordBatch,
 ) -> Result<Vec<ContentAddress>, Box<dyn std::error::Error + Send + Sync>> {
     let column = batch
-        .column_by_name(IdentityColumn::ContentAddress.name())
+        .column_by_name(SystemColumn::ContentAddress.name())
         .ok_or("no column of addresses")?;
     column
         .as_string::<i32>()

@@ -6,8 +6,8 @@
 //! Columns that are often filtered on have page statistics; long text and blobs have none, which
 //! would only copy personal data into the footer.
 
-use gristmill_schemas::columns::{IdentityColumn, column_of, grains_schema};
-use gristmill_schemas::grain::{Field, Kind};
+use gristmill_schemas::columns::{SystemColumn, column_type, grains_schema};
+use gristmill_schemas::grain::{Field, FieldKind};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
@@ -51,10 +51,10 @@ const UNREPEATED: &[Field] = &[
 fn differences() -> impl Iterator<Item = &'static str> {
     let instants = Field::ALL
         .iter()
-        .filter(|field| field.kind() == Kind::Instant && column_of(**field).is_some());
+        .filter(|field| field.kind() == FieldKind::Timestamp && column_type(**field).is_some());
     instants.map(|field| field.name()).chain([
-        IdentityColumn::BlobSize.name(),
-        IdentityColumn::IngestedAt.name(),
+        SystemColumn::BlobSize.name(),
+        SystemColumn::IngestedAt.name(),
     ])
 }
 
@@ -63,25 +63,30 @@ fn terse() -> impl Iterator<Item = &'static str> {
     let is_terse = |kind| {
         matches!(
             kind,
-            Kind::Bool | Kind::Byte | Kind::Count | Kind::Int | Kind::Float | Kind::UnitFloat
+            FieldKind::Bool
+                | FieldKind::Byte
+                | FieldKind::Count
+                | FieldKind::Int
+                | FieldKind::Float
+                | FieldKind::UnitFloat
         )
     };
     let fields = Field::ALL
         .iter()
-        .filter(move |field| is_terse(field.kind()) && column_of(**field).is_some());
+        .filter(move |field| is_terse(field.kind()) && column_type(**field).is_some());
     let identity = [
-        IdentityColumn::Type,
-        IdentityColumn::TypeByte,
-        IdentityColumn::Flags,
-        IdentityColumn::Sensitivity,
-        IdentityColumn::Encoding,
-        IdentityColumn::Signature,
-        IdentityColumn::SourceId,
-        IdentityColumn::IngestedAt,
+        SystemColumn::Type,
+        SystemColumn::TypeByte,
+        SystemColumn::Flags,
+        SystemColumn::Sensitivity,
+        SystemColumn::Encoding,
+        SystemColumn::Signature,
+        SystemColumn::SourceId,
+        SystemColumn::IngestedAt,
     ];
     fields
         .map(|field| field.name())
-        .chain(identity.map(IdentityColumn::name))
+        .chain(identity.map(SystemColumn::name))
 }
 
 /// The sort order of the rows in a segment.
@@ -110,7 +115,7 @@ const FILTERED: &[Field] = &[
 
 /// Columns that are looked up by equality.
 const LOOKED_UP: [&str; 4] = [
-    IdentityColumn::ContentAddress.name(),
+    SystemColumn::ContentAddress.name(),
     Field::UserId.name(),
     Field::Subject.name(),
     Field::SessionId.name(),
@@ -134,12 +139,12 @@ pub fn grains_properties() -> WriterProperties {
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
         .set_data_page_size_limit(PAGE_BYTES)
-        .set_column_data_page_size_limit(column(IdentityColumn::Blob.name()), BLOB_PAGE_BYTES)
+        .set_column_data_page_size_limit(column(SystemColumn::Blob.name()), BLOB_PAGE_BYTES)
         .set_sorting_columns(sorting_columns());
     let unrepeated = UNREPEATED.iter().map(|field| field.name());
     for name in [
-        IdentityColumn::ContentAddress.name(),
-        IdentityColumn::Blob.name(),
+        SystemColumn::ContentAddress.name(),
+        SystemColumn::Blob.name(),
     ]
     .into_iter()
     .chain(unrepeated)
@@ -154,8 +159,8 @@ pub fn grains_properties() -> WriterProperties {
         builder = builder.set_column_compression(column(name), Compression::UNCOMPRESSED);
     }
     let identity = [
-        IdentityColumn::TypeByte.name(),
-        IdentityColumn::Sensitivity.name(),
+        SystemColumn::TypeByte.name(),
+        SystemColumn::Sensitivity.name(),
     ];
     for name in FILTERED.iter().map(|field| field.name()).chain(identity) {
         builder = builder.set_column_statistics_enabled(column(name), EnabledStatistics::Page);

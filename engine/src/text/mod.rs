@@ -134,7 +134,7 @@ pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -
     let grain = payload
         .as_ref()
         .ok()
-        .and_then(|payload| Grain::decode_again(payload, Marks::default()).ok());
+        .and_then(|payload| Grain::decode_validated(payload, Marks::default()).ok());
     read(grain.as_ref().filter(|grain| !grain.is_encrypted()))
 }
 

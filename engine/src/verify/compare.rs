@@ -10,7 +10,7 @@ use arrow::array::{
 };
 use arrow::compute::{cast, filter};
 use arrow::error::ArrowError;
-use gristmill_schemas::columns::{IdentityColumn, SignatureColumn};
+use gristmill_schemas::columns::{SignatureColumn, SystemColumn};
 
 use crate::reproject::{Reprojected, RowState};
 
@@ -75,10 +75,10 @@ pub(crate) fn differences(
 /// Returns true if cells of the column `name` are compared: they follow from the blob, and aren't
 /// the blob itself, whose hash is checked.
 fn is_compared(name: &str) -> bool {
-    let column = IdentityColumn::ALL
+    let column = SystemColumn::ALL
         .iter()
         .find(|column| column.name() == name);
-    column.is_none_or(|column| column.is_derived() && *column != IdentityColumn::Blob)
+    column.is_none_or(|column| column.is_derived() && *column != SystemColumn::Blob)
 }
 
 /// Returns the column `name` of `stored`, which is probably its column number `place`, with the
@@ -137,7 +137,7 @@ pub(crate) fn is_allowed(
     made: &Reprojected,
     row: usize,
 ) -> bool {
-    if name != IdentityColumn::Signature.name() {
+    if name != SystemColumn::Signature.name() {
         return false;
     }
     let depends = |column: &ArrayRef| {

@@ -222,12 +222,12 @@ fn check_containers(sources: &[Arc<AdmittedSource>], problems: usize, findings: 
         .map(|(_, container)| container.file())
         .collect();
     for ((source, container), footer) in found.iter().zip(container_footers(&files)) {
-        let oddities = container
-            .oddities()
+        let anomalies = container
+            .anomalies()
             .iter()
             .copied()
-            .chain(container.broken_promises());
-        oddities.for_each(|oddity| findings.mark(oddity.name(), 1));
+            .chain(container.violated_flags());
+        anomalies.for_each(|oddity| findings.mark(oddity.name(), 1));
         if footer != *container.footer() {
             findings.bad(
                 Problem::new(&source.uri, -1, &footer_differs(container.file().len())),

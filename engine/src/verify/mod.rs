@@ -30,8 +30,8 @@ mod tables;
 use std::sync::Arc;
 
 use gristmill_connectors::source::SourceKind;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
-use gristmill_schemas::sign::{KeyResolver, SelfContained};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode};
+use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 pub use files::verify_sources;
 pub(crate) use lake::open_segment;
@@ -50,7 +50,7 @@ pub struct VerifyOptions {
     /// then. These should be the sources that the user named one by one.
     pub named: Vec<String>,
     /// Strict readers refuse input that isn't canonical, lenient ones mark it.
-    pub mode: Mode,
+    pub mode: DecodeMode,
     /// Threads; 0 for one per core.
     pub threads: usize,
     /// Memory in bytes, roughly.
@@ -68,12 +68,12 @@ impl Default for VerifyOptions {
         VerifyOptions {
             kind: None,
             named: Vec::new(),
-            mode: Mode::default(),
+            mode: DecodeMode::default(),
             threads: 0,
             memory: 1 << 30,
             problems: DEFAULT_PROBLEMS,
             sidecars: false,
-            resolver: Arc::new(SelfContained),
+            resolver: Arc::new(DidKeyResolver),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
-use gristmill_schemas::columns::{IdentityColumn, PROJECTION_VERSION};
+use gristmill_schemas::columns::{PROJECTION_VERSION, SystemColumn};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::Marks;
 
@@ -90,7 +90,7 @@ impl OpenSegment {
             .into_iter()
             .partition(is_decodable);
         // Without marks, grains are read by the strict rules first.
-        let needed = |name: &&&str| **name != IdentityColumn::Marks.name();
+        let needed = |name: &&&str| **name != SystemColumn::Marks.name();
         let has_origins = ORIGINS
             .iter()
             .filter(needed)

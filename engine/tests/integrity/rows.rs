@@ -11,8 +11,8 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 use gristmill_engine::segment::SegmentReader;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, RowIdentity, StoredRows, grains_schema};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::columns::{RowMetadata, StoredRows, SystemColumn, grains_schema};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 
 use crate::lab::{Lab, read, with_cell};
 
@@ -106,7 +106,7 @@ async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
 
 /// Returns the columns that don't follow from the blob.
 pub fn kept() -> Vec<&'static str> {
-    IdentityColumn::ALL
+    SystemColumn::ALL
         .iter()
         .filter(|column| !column.is_derived())
         .map(|column| column.name())
@@ -173,13 +173,13 @@ async fn a_grain_matches_its_stored_row_and_no_row_with_another_cell() {
             StoredRows::of(batch).expect("the columns of a segment are those of the table");
         let all = blobs.iter().enumerate().all(|(row, blob)| {
             let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-            let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+            let grain = Grain::decode(&payload, DecodeMode::Strict).unwrap();
             stored.matches(
                 row,
                 &ContentAddress::of(blob),
                 blob.len(),
                 &grain,
-                &RowIdentity::default(),
+                &RowMetadata::default(),
             )
         });
         all && stored.finish()

@@ -9,16 +9,16 @@ use datafusion::common::ScalarValue;
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::functions_nested::expr_fn::array_has;
 use datafusion::logical_expr::{Expr, cast, col, in_list, lit, when};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 
 use super::blob_functions;
 use crate::cal::ast::Field;
 use crate::cal::fields::{FieldKind, FieldSource, KnownField};
 
 /// Column of content addresses.
-pub(super) const ADDRESS: &str = IdentityColumn::ContentAddress.name();
+pub(super) const ADDRESS: &str = SystemColumn::ContentAddress.name();
 /// Column of the grains' bytes.
-pub(super) const BLOB: &str = IdentityColumn::Blob.name();
+pub(super) const BLOB: &str = SystemColumn::Blob.name();
 /// Column of the score, which plans add.
 pub(super) const SCORE: &str = "__score";
 /// Column of contradictions, which the fold of `state` adds.
@@ -72,7 +72,7 @@ impl Column {
 pub(super) fn single(field: KnownField) -> Expr {
     match field {
         KnownField::Score => col(SCORE),
-        KnownField::Type => col(IdentityColumn::Type.name()),
+        KnownField::Type => col(SystemColumn::Type.name()),
         KnownField::Hash => col(ADDRESS),
         KnownField::Time => coalesce(vec![col("timestamp_ms"), col("created_at")]),
         KnownField::Contradicted => coalesce(vec![col(CONTRADICTED), lit(false)]),

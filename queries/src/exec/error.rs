@@ -20,7 +20,7 @@ pub enum ExecutionError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A grain that a statement would write breaks a rule of the grain specification.
-    #[error("{code}: {message}", code = .0.code.name(), message = .0.told())]
+    #[error("{code}: {message}", code = .0.code.name(), message = .0.summary())]
     Grain(GrainError),
     /// The lake rejected a grain that a statement would write.
     #[error("{code}: {message}")]
@@ -86,7 +86,7 @@ impl ExecutionError {
     pub fn message(&self) -> String {
         match self {
             ExecutionError::Cal(error) => error.message().to_owned(),
-            ExecutionError::Grain(error) => error.told(),
+            ExecutionError::Grain(error) => error.summary(),
             ExecutionError::Refused { message, .. } => message.clone(),
             ExecutionError::Store(_) | ExecutionError::Engine(_) => self.to_string(),
         }

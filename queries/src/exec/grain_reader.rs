@@ -15,7 +15,7 @@ use datafusion::functions_nested::expr_fn::make_array;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{DataFrame, SessionContext};
-use gristmill_schemas::columns::{GRAINS, IdentityColumn};
+use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use gristmill_schemas::grain::GrainType;
 
 use super::columns::{ADDRESS, CONTRADICTED, SCORE, VERIFICATION, is_one_of};
@@ -101,12 +101,12 @@ impl<'e> GrainReader<'e> {
     /// Returns a plan of the visible grains: of the session's namespace, readable, of one of the
     /// ten types.
     pub(super) async fn visible(&self) -> Result<DataFrame> {
-        let types = col(IdentityColumn::TypeByte.name());
+        let types = col(SystemColumn::TypeByte.name());
         let first = i16::from(GrainType::ALL[0] as u8);
         let last = i16::from(GrainType::ALL[GrainType::ALL.len() - 1] as u8);
         let readable = types
             .between(lit(first), lit(last))
-            .and(col(IdentityColumn::Encoding.name()).is_not_null());
+            .and(col(SystemColumn::Encoding.name()).is_not_null());
         let grains = self.everything().await?.filter(readable)?;
         Ok(match &self.session.namespace {
             Some(namespace) => grains.filter(col("namespace").eq(lit(namespace.as_str())))?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use datafusion::logical_expr::{Expr, col, lit};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::GrainType;
 
 use super::columns::{ADDRESS, is_one_of};
@@ -71,7 +71,7 @@ async fn linked_messages(reader: &GrainReader<'_>, start: String) -> Result<Vec<
 
 /// Returns the replies to the messages of `frontier`, and their parents.
 async fn neighbours(reader: &GrainReader<'_>, frontier: &[String]) -> Result<Vec<String>> {
-    let is_event = col(IdentityColumn::TypeByte.name()).eq(lit(i16::from(GrainType::Event as u8)));
+    let is_event = col(SystemColumn::TypeByte.name()).eq(lit(i16::from(GrainType::Event as u8)));
     let events = reader.visible().await?.filter(is_event)?;
     let replies = events.clone().filter(is_one_of(PARENT, frontier))?;
     let parents = events.filter(is_one_of(ADDRESS, frontier).and(col(PARENT).is_not_null()))?;

@@ -13,7 +13,7 @@ use datafusion::prelude::DataFrame;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gristmill_engine::text::{Scorer, Statistics, Terms};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field as GrainField;
 
 use super::answer::Hit;
@@ -170,7 +170,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         let mut frame = self.reader.visible().await?;
         if let Some(grain_type) = desugared.grain_type {
             let byte = i16::from(grain_type as u8);
-            frame = frame.filter(col(IdentityColumn::TypeByte.name()).eq(lit(byte)))?;
+            frame = frame.filter(col(SystemColumn::TypeByte.name()).eq(lit(byte)))?;
         }
         let is_fixed = self.reader.session.namespace.is_some();
         match namespace_filter(desugared.namespace.as_ref(), is_fixed) {

@@ -1,7 +1,7 @@
 //! Plans the RECALL of a compliance rule: all matches, without the limits of a response.
 
 use datafusion::prelude::{DataFrame, SessionContext, col};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 
 use super::error::{ExecutionError, Result};
 use super::executor::parse_query;
@@ -51,7 +51,7 @@ async fn plan_query(context: &SessionContext, query: &Query, now_ms: i64) -> Res
     }
     Ok(planned
         .matched
-        .select(vec![col(IdentityColumn::ContentAddress.name())])?
+        .select(vec![col(SystemColumn::ContentAddress.name())])?
         .distinct()?)
 }
 

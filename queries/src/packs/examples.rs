@@ -23,12 +23,12 @@ use datafusion::prelude::SessionContext;
 use gristmill_engine::lake::AUDIT;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    GRAINS, GrainColumns, LifecycleEvent, REJECTS, RowIdentity, SOURCES, STATE, SignatureColumn,
-    StateRow, audit_schema, grains_schema, rejects_schema, sources_schema, state_batch,
-    state_schema,
+    GRAINS, GrainBatchBuilder, LifecycleEvent, REJECTS, RowMetadata, SOURCES, STATE,
+    SignatureColumn, StateRow, audit_schema, grains_schema, rejects_schema, sources_schema,
+    state_batch, state_schema,
 };
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Grain, Mode, Payload, Sensitivity,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, EncodedGrain, Grain, Payload, Sensitivity,
     encode_json,
 };
 use gristmill_schemas::json::{Json, Object};
@@ -184,7 +184,7 @@ fn grains_of(text: &str, names: &mut AddressNames) -> Result<RecordBatch, String
     let list = list
         .as_array()
         .ok_or("`grains` must be a JSON array of grains")?;
-    let mut columns = GrainColumns::with_capacity(list.len(), 0);
+    let mut columns = GrainBatchBuilder::with_capacity(list.len(), 0);
     for (place, grain) in list.iter().enumerate() {
         let object = grain
             .as_object()
@@ -199,7 +199,7 @@ fn grains_of(text: &str, names: &mut AddressNames) -> Result<RecordBatch, String
 fn append_grain(
     object: &Object<'_>,
     names: &mut AddressNames,
-    columns: &mut GrainColumns,
+    columns: &mut GrainBatchBuilder,
 ) -> Result<(), String> {
     let (mut grain, settings) = split_settings(object, names)?;
     add_defaults(&mut grain)?;
@@ -207,7 +207,8 @@ fn append_grain(
     let encoded = encode(grain, class)?;
     let payload =
         Payload::open(&encoded.blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
-    let decoded = Grain::decode(&payload, Mode::Lenient).map_err(|error| error.to_string())?;
+    let decoded =
+        Grain::decode(&payload, DecodeMode::Lenient).map_err(|error| error.to_string())?;
     let row = settings.get("row");
     let text = |key: &str| row.and_then(|row| row.get(key)).and_then(Json::as_str);
     let address = match text("content_address") {
@@ -216,12 +217,12 @@ fn append_grain(
             .map_err(|_| format!("`{address}` is not an address"))?,
         None => encoded.address,
     };
-    let identity = RowIdentity {
+    let identity = RowMetadata {
         signature: signature(text("signature"))?,
         signer: text("signer_did"),
         ingested_at: CREATED_AT * 1000,
         supersedes: &superseded(row)?,
-        ..RowIdentity::default()
+        ..RowMetadata::default()
     };
     columns.append(&address, &encoded.blob, &decoded, &identity);
     if let Some(name) = settings.get("name").and_then(Json::as_str) {
@@ -252,12 +253,12 @@ fn split_settings(
 /// Adds the fields that an example may leave out.
 fn add_defaults(grain: &mut Object<'static>) -> Result<(), String> {
     if !grain.contains_key("created_at") {
-        grain.append_new("created_at", CREATED_AT);
+        grain.push_unique("created_at", CREATED_AT);
     }
     let is_belief = grain.get("type").and_then(Json::as_str) == Some("belief");
     if is_belief && !grain.contains_key("confidence") {
         let confidence = Json::parse(b"1.0").map_err(|error| error.to_string())?;
-        grain.append_new("confidence", confidence);
+        grain.push_unique("confidence", confidence);
     }
     Ok(())
 }

@@ -11,12 +11,12 @@
 //! describe the agent. A block of a kind unknown to the format has no view.
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use gristmill_schemas::cmf::event_blocks::part_of_block;
 use gristmill_schemas::cmf::extensions::{AgentExtension, SecurityExtension, Subject};
-use gristmill_schemas::cmf::standard::part_of_block;
 use gristmill_schemas::cmf::{
-    Extensions, Labels, Message, Part, Role, SubjectType, ToolCall, ToolResult,
+    CmfMessage, CmfRole, ContentPart, Extensions, Labels, SubjectType, ToolCall, ToolResult,
 };
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::{Field, GrainType};
 use gristmill_schemas::json::{Json, Object};
 
@@ -24,8 +24,8 @@ use crate::sql::MessageContext;
 
 /// Columns that messages are built from, in the order in which [`MessageRows`] reads them.
 pub(super) const COLUMNS: [&str; 17] = [
-    IdentityColumn::ContentAddress.name(),
-    IdentityColumn::Type.name(),
+    SystemColumn::ContentAddress.name(),
+    SystemColumn::Type.name(),
     Field::Namespace.name(),
     Field::UserId.name(),
     Field::AuthorDid.name(),
@@ -47,7 +47,7 @@ pub(super) const COLUMNS: [&str; 17] = [
 pub(super) fn condition() -> String {
     format!(
         "{} IN ({}, {})",
-        IdentityColumn::TypeByte.name(),
+        SystemColumn::TypeByte.name(),
         GrainType::Event as u8,
         GrainType::Action as u8
     )
@@ -82,9 +82,9 @@ impl<'b> MessageRows<'b> {
     }
 
     /// Returns the messages of one grain.
-    pub(super) fn messages(&self, row: usize) -> Vec<Message> {
+    pub(super) fn messages(&self, row: usize) -> Vec<CmfMessage> {
         let action = GrainType::from_name(
-            self.text(IdentityColumn::Type.name(), row)
+            self.text(SystemColumn::Type.name(), row)
                 .unwrap_or_default(),
         );
         if action != Some(GrainType::Action) {
@@ -104,30 +104,30 @@ impl<'b> MessageRows<'b> {
     }
 
     /// An event without a role counts as a user's message.
-    fn event(&self, row: usize) -> Option<Message> {
+    fn event(&self, row: usize) -> Option<CmfMessage> {
         let role = match (self.context(row).role, self.field(Field::Role, row)) {
             (Some(role), _) => role,
-            (None, Some(role)) => Role::from_name(role)?,
-            (None, None) => Role::User,
+            (None, Some(role)) => CmfRole::from_name(role)?,
+            (None, None) => CmfRole::User,
         };
         let blocks = self
             .field(Field::ContentBlocks, row)
             .and_then(|blocks| Json::parse(blocks.as_bytes()).ok());
-        let parts: Vec<Part> = match blocks.as_ref().and_then(Json::as_array) {
+        let parts: Vec<ContentPart> = match blocks.as_ref().and_then(Json::as_array) {
             Some(blocks) => blocks
                 .iter()
                 .filter_map(|block| part_of_block(block, |_| None))
                 .collect(),
             None => self
                 .field(Field::Content, row)
-                .map(Part::text)
+                .map(ContentPart::text)
                 .into_iter()
                 .collect(),
         };
-        (!parts.is_empty()).then(|| Message::new(role, parts))
+        (!parts.is_empty()).then(|| CmfMessage::new(role, parts))
     }
 
-    fn call(&self, row: usize) -> Message {
+    fn call(&self, row: usize) -> CmfMessage {
         let input = self
             .field(Field::Input, row)
             .and_then(|input| Json::parse(input.as_bytes()).ok());
@@ -148,10 +148,10 @@ impl<'b> MessageRows<'b> {
             arguments: arguments.into_owned(),
             namespace: None,
         };
-        Message::new(Role::Assistant, vec![Part::ToolCall(call)])
+        CmfMessage::new(CmfRole::Assistant, vec![ContentPart::ToolCall(call)])
     }
 
-    fn result(&self, row: usize) -> Message {
+    fn result(&self, row: usize) -> CmfMessage {
         let result = ToolResult {
             tool_call_id: self
                 .field(Field::ToolCallId, row)
@@ -166,7 +166,7 @@ impl<'b> MessageRows<'b> {
                 .map(|content| Json::string(content.to_owned())),
             is_error: self.flag(Field::IsError, row),
         };
-        Message::new(Role::Tool, vec![Part::ToolResult(result)])
+        CmfMessage::new(CmfRole::Tool, vec![ContentPart::ToolResult(result)])
     }
 
     fn tags(&self, row: usize) -> Vec<String> {

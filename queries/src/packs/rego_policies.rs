@@ -11,8 +11,8 @@ use arrow::array::RecordBatch;
 use datafusion::common::Result as QueryResult;
 use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_schemas::cmf::view::{DictOptions, MessageView};
-use gristmill_schemas::cmf::{Access, CapabilitySet, ContentType, views};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::cmf::{CapabilitySet, ContentType, ExtensionAccess, views};
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 use regorus::languages::rego::compiler::Compiler;
 use regorus::rvm::program::Program;
@@ -127,7 +127,7 @@ impl PolicyEvaluator<'_> {
                 continue;
             }
             let extensions = rows.extensions(row);
-            let access = Access::new(Some(&extensions), CapabilitySet::all());
+            let access = ExtensionAccess::new(Some(&extensions), CapabilitySet::all());
             for view in messages
                 .iter()
                 .flat_map(|message| views(message, access).recursive())
@@ -206,7 +206,7 @@ fn input_of(
     view.write_dict(DictOptions::default(), builder);
     let mut input = builder.take();
     let members = [
-        IdentityColumn::ContentAddress.name(),
+        SystemColumn::ContentAddress.name(),
         Field::Namespace.name(),
         Field::ProcessingBasis.name(),
     ];
@@ -232,7 +232,7 @@ fn emit_findings(
     emit: &mut impl FnMut(PolicyOutcome),
 ) {
     let Value::Set(members) = members else { return };
-    let address = rows.text(IdentityColumn::ContentAddress.name(), row);
+    let address = rows.text(SystemColumn::ContentAddress.name(), row);
     for member in members.iter_sorted() {
         emit(PolicyOutcome::Finding(Finding {
             rule,

@@ -139,7 +139,7 @@ impl DictSink for ValueBuilder {
 #[cfg(test)]
 mod tests {
     use gristmill_schemas::cmf::view::{DictOptions, JsonText};
-    use gristmill_schemas::cmf::{Access, Envelope, views};
+    use gristmill_schemas::cmf::{Envelope, ExtensionAccess, views};
 
     use super::*;
 
@@ -149,7 +149,7 @@ mod tests {
             br#"{"message":{"role":"assistant","content":[{"content_type":"tool_call","content":{"tool_call_id":"1",
             "name":"pay","arguments":{"amount":12.5,"to":["a","b"],"big":18446744073709551615,"none":null}}}]}}"#;
         let envelope = Envelope::parse(&Json::parse(line).expect("JSON")).expect("a message");
-        for view in views(&envelope.message, Access::NONE) {
+        for view in views(&envelope.message, ExtensionAccess::NONE) {
             let (mut value, mut text) = (ValueBuilder::default(), JsonText::default());
             view.write_dict(DictOptions::default(), &mut value);
             view.write_dict(DictOptions::default(), &mut text);

@@ -23,7 +23,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::{DataFrame, SessionContext};
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_schemas::columns::{SystemColumn, grains_schema};
 use gristmill_schemas::grain::Field;
 
 use super::error::PackError;
@@ -61,7 +61,7 @@ const FREE_TEXT: [Field; 17] = [
 ];
 
 /// Evidence of every finding.
-const ALWAYS: [&str; 2] = [IdentityColumn::Type.name(), Field::Namespace.name()];
+const ALWAYS: [&str; 2] = [SystemColumn::Type.name(), Field::Namespace.name()];
 
 /// Compiled conditions of a scan.
 pub(super) struct RowRules {
@@ -175,7 +175,7 @@ impl RowRule {
     }
 
     fn emit_findings(&self, batch: &RecordBatch, found: &mut impl FnMut(Finding)) -> Result<()> {
-        let addresses = batch.column_by_name(IdentityColumn::ContentAddress.name());
+        let addresses = batch.column_by_name(SystemColumn::ContentAddress.name());
         let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
         let columns = self
             .evidence
@@ -244,7 +244,7 @@ fn parse_all(context: &SessionContext, rules: &[Rule]) -> Result<Vec<ParsedRule>
 fn columns_to_read(named: &BTreeSet<String>, computed: bool) -> Vec<String> {
     let is_read = |name: &str| {
         let text = FREE_TEXT.iter().any(|field| field.name() == name);
-        name == IdentityColumn::ContentAddress.name()
+        name == SystemColumn::ContentAddress.name()
             || ALWAYS.contains(&name)
             || named.contains(name)
             || computed && text

@@ -5,7 +5,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 
 use super::error::{PackError, Result};
 use super::finding::Finding;
@@ -82,7 +82,7 @@ async fn plan_sql(context: &SessionContext, rule: &Rule, text: &str) -> Result<D
         .iter()
         .map(|field| field.name().as_str())
         .collect();
-    let address = IdentityColumn::ContentAddress.name();
+    let address = SystemColumn::ContentAddress.name();
     if names.first() != Some(&address) {
         return Err(fault(format!(
             "the first column of the query must be `{address}`, not `{}`",
@@ -105,7 +105,7 @@ async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Resul
     let matched = plan_rule(context, text, now)
         .await
         .map_err(|error| fault(error.to_string()))?;
-    let address = IdentityColumn::ContentAddress.name();
+    let address = SystemColumn::ContentAddress.name();
     let scanned = context.table(SCANNED).await?;
     let mut columns = vec![col(address)];
     for name in rule.message.names() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gristmill_schemas::grain::{DomainPlace, find_domain_field};
+use gristmill_schemas::grain::{DomainFieldScope, find_domain_field};
 use gristmill_schemas::json::{Json, Number};
 
 use super::grain::RenderGrain;
@@ -29,8 +29,8 @@ pub fn value_of<'g>(
         Field::Domain(domain) => {
             let key = format!("{}:{}", domain.prefix, domain.name);
             let found = find_domain_field(&key, |place, key| match place {
-                DomainPlace::Grain => grain.field(key),
-                DomainPlace::Context => grain
+                DomainFieldScope::Grain => grain.field(key),
+                DomainFieldScope::Context => grain
                     .field("context")?
                     .get(key)
                     .filter(|value| !value.is_null()),

@@ -17,8 +17,10 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields, Int8Type};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
-use gristmill_schemas::cmf::standard::part_of_block;
-use gristmill_schemas::cmf::{Access, CapabilitySet, Message, MessageView, Part, Role, views};
+use gristmill_schemas::cmf::event_blocks::part_of_block;
+use gristmill_schemas::cmf::{
+    CapabilitySet, CmfMessage, CmfRole, ContentPart, ExtensionAccess, MessageView, views,
+};
 use gristmill_schemas::json::Json;
 
 /// Returns the function.
@@ -103,13 +105,16 @@ impl MessageColumns<'_> {
             let role = self
                 .roles
                 .is_valid(row)
-                .then(|| Role::from_name(self.roles.value(row)))
+                .then(|| CmfRole::from_name(self.roles.value(row)))
                 .flatten();
             if let Some(role) = role {
                 let context = self.context(row);
-                let message = Message::new(context.role.unwrap_or(role), self.parts(row));
-                for (position, view) in
-                    views(&message, Access::new(None, CapabilitySet::default())).enumerate()
+                let message = CmfMessage::new(context.role.unwrap_or(role), self.parts(row));
+                for (position, view) in views(
+                    &message,
+                    ExtensionAccess::new(None, CapabilitySet::default()),
+                )
+                .enumerate()
                 {
                     rows.push(position, &view, &context);
                 }
@@ -124,7 +129,7 @@ impl MessageColumns<'_> {
         )?)
     }
 
-    fn parts(&self, row: usize) -> Vec<Part> {
+    fn parts(&self, row: usize) -> Vec<ContentPart> {
         let parsed = self
             .blocks
             .is_valid(row)
@@ -135,7 +140,7 @@ impl MessageColumns<'_> {
                 .contents
                 .is_valid(row)
                 .then(|| self.contents.value(row));
-            return content.map(Part::text).into_iter().collect();
+            return content.map(ContentPart::text).into_iter().collect();
         };
         // A result refers to its call by id; the call may be in the same message.
         let names: HashMap<&str, &str> = blocks.iter().filter_map(call).collect();
@@ -163,7 +168,7 @@ fn call<'j>(block: &'j Json<'_>) -> Option<(&'j str, &'j str)> {
 /// CMF attributes of a message, stored in `context` under `cmf:`.
 #[derive(Default)]
 pub(crate) struct MessageContext {
-    pub(crate) role: Option<Role>,
+    pub(crate) role: Option<CmfRole>,
     channel: Option<String>,
     pub(crate) labels: Option<Vec<String>>,
 }
@@ -200,7 +205,7 @@ impl MessageContext {
             .and_then(Json::as_str)
             .and_then(|text| Json::parse(text.as_bytes()).ok());
         MessageContext {
-            role: text("cmf:role").and_then(|role| Role::from_name(&role)),
+            role: text("cmf:role").and_then(|role| CmfRole::from_name(&role)),
             channel: text("cmf:channel"),
             labels: parsed.as_ref().or(extensions).and_then(labels),
         }

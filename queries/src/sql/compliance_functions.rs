@@ -25,8 +25,8 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, DomainPlace, Grain, Header, Mode, Payload, find_domain_field,
-    integration_keys, may_have_domain_field, to_json,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, DomainFieldScope, Grain, GrainHeader, Payload,
+    find_domain_field, integration_keys, may_contain_domain_field, to_json,
 };
 use gristmill_schemas::json::Json;
 
@@ -81,8 +81,9 @@ fn functions() -> Vec<ScalarUDF> {
             },
         ),
         function("grain_reference", vec![Utf8], Utf8, |arguments| {
-            let named =
-                |text: &str| ContentAddress::of_reference(text).map(|address| address.to_string());
+            let named = |text: &str| {
+                ContentAddress::from_reference(text).map(|address| address.to_string())
+            };
             Ok(texts(
                 strings(arguments, 0)?.iter().map(|text| named(text?)),
             ))
@@ -141,8 +142,8 @@ fn profile_field(context: &str, name: &str) -> Option<String> {
     }
     let json = Json::parse(context.as_bytes()).ok()?;
     let found = find_domain_field(name, |place, key| match place {
-        DomainPlace::Grain => None,
-        DomainPlace::Context => json.get(key).filter(|value| !value.is_null()),
+        DomainFieldScope::Grain => None,
+        DomainFieldScope::Context => json.get(key).filter(|value| !value.is_null()),
     });
     found.map(as_text)
 }
@@ -154,13 +155,13 @@ fn as_text(json: &Json<'_>) -> String {
 }
 
 fn domain_field(blob: &[u8], name: &str) -> Option<String> {
-    let header = Header::read(blob).ok()?;
+    let header = GrainHeader::read(blob).ok()?;
     // Most grains have no profile field; a byte search avoids decoding them.
-    if !header.flags.compressed() && !may_have_domain_field(blob, name) {
+    if !header.flags.compressed() && !may_contain_domain_field(blob, name) {
         return None;
     }
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
-    let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient).ok()?;
     grain
         .domain_field(name)
         .map(|value| as_text(&to_json(&value)))

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::TokenUsage;
-use gristmill_schemas::message::token_counts::token_usage_of;
+use gristmill_schemas::message::token_counts::read_token_usage;
 
 /// Decimal digits of a cost, and those after the point: enough for one token of a model that costs
 /// a thousandth of a cent per million.
@@ -144,7 +144,10 @@ fn text_argument(args: &ScalarFunctionArgs, at: usize) -> Result<Option<StringAr
 /// Returns the cost in units of 10^-12 US dollars.
 fn cost(table: &PriceTable, model: &str, usage: &str) -> Option<i128> {
     let mut cost = table
-        .cost(model, &token_usage_of(&Json::parse(usage.as_bytes()).ok()?))
+        .cost(
+            model,
+            &read_token_usage(&Json::parse(usage.as_bytes()).ok()?),
+        )
         .ok()?;
     cost.rescale(SCALE as u32);
     Some(cost.mantissa())
@@ -188,7 +191,7 @@ fn class_fields() -> Fields {
 fn counts_of(usages: &StringArray) -> Result<StructArray> {
     let counted: Vec<Option<TokenUsage>> = usages
         .iter()
-        .map(|usage| Some(token_usage_of(&Json::parse(usage?.as_bytes()).ok()?)))
+        .map(|usage| Some(read_token_usage(&Json::parse(usage?.as_bytes()).ok()?)))
         .collect();
     let column = |class: fn(&TokenUsage) -> u64| -> ArrayRef {
         Arc::new(Int64Array::from_iter(counted.iter().map(|tokens| {

@@ -24,7 +24,7 @@ use gristmill_connectors::source::{SourceKind, discover};
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_engine::ingest::FileScan;
 use gristmill_schemas::columns::grains_schema;
-use gristmill_schemas::grain::Mode;
+use gristmill_schemas::grain::DecodeMode;
 
 use super::allowlist::{FileAccess, StatementError};
 use super::external;
@@ -147,7 +147,7 @@ impl FileTable {
             .await
             .map_err(external)?
         {
-            let file = FileScan::open(source, self.kind, Mode::Strict)
+            let file = FileScan::open(source, self.kind, DecodeMode::Strict)
                 .await
                 .map_err(external)?;
             if let Some(damage) = file.damage() {

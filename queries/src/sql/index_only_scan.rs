@@ -17,7 +17,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
 use gristmill_engine::index::{RowMetadata, SidecarCache};
 use gristmill_engine::lake::{LakeLocation, Segment};
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 
 use super::index_predicate::{IndexPredicate, IndexedColumn};
@@ -46,9 +46,9 @@ impl CoveredColumn {
             IndexedColumn::Object,
         ];
         match name {
-            _ if name == IdentityColumn::ContentAddress.name() => Some(CoveredColumn::Address),
-            _ if name == IdentityColumn::TypeByte.name() => Some(CoveredColumn::TypeByte),
-            _ if name == IdentityColumn::Encoding.name() => Some(CoveredColumn::Encoding),
+            _ if name == SystemColumn::ContentAddress.name() => Some(CoveredColumn::Address),
+            _ if name == SystemColumn::TypeByte.name() => Some(CoveredColumn::TypeByte),
+            _ if name == SystemColumn::Encoding.name() => Some(CoveredColumn::Encoding),
             _ if name == Field::Namespace.name() => Some(CoveredColumn::Namespace),
             _ => parts
                 .iter()

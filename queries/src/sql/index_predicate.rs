@@ -10,7 +10,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use gristmill_engine::text::Terms;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 
 use crate::exec::search_terms_of;
@@ -42,7 +42,7 @@ impl IndexedColumn {
             IndexedColumn::Subject => Field::Subject.name(),
             IndexedColumn::Relation => Field::Relation.name(),
             IndexedColumn::Object => Field::Object.name(),
-            IndexedColumn::Address => IdentityColumn::ContentAddress.name(),
+            IndexedColumn::Address => SystemColumn::ContentAddress.name(),
         }
     }
 }

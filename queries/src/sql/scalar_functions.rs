@@ -22,7 +22,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Flags, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, HeaderFlags, Payload};
 use gristmill_schemas::json::Json;
 
 use crate::render::humanize;
@@ -144,7 +144,7 @@ pub(super) fn texts(values: impl Iterator<Item = Option<String>>) -> ArrayRef {
 
 fn decoded(blob: &[u8]) -> Option<Json<'static>> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
-    Some(Grain::decode(&payload, Mode::Lenient).ok()?.to_json())
+    Some(Grain::decode(&payload, DecodeMode::Lenient).ok()?.to_json())
 }
 
 /// Returns the value at `path`: member names and list indexes separated by dots. A member whose
@@ -181,7 +181,7 @@ fn is_address_of(blob: &[u8], address: &str) -> bool {
 
 fn sensitivity(flags: i64) -> Option<String> {
     Some(
-        Flags::from_byte(u8::try_from(flags).ok()?)
+        HeaderFlags::from_byte(u8::try_from(flags).ok()?)
             .sensitivity()
             .name()
             .to_owned(),

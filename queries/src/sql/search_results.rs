@@ -15,7 +15,7 @@ use datafusion::common::{Result, exec_err, internal_datafusion_err};
 use gristmill_engine::index::fulltext::{Highlight, SearchTerms, TextHit, highlight};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::text::with_grain;
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_schemas::columns::{SystemColumn, grains_schema};
 
 use super::lake_table::LakeTable;
 
@@ -171,8 +171,8 @@ fn grain_columns(wanted: &[usize], shows: bool) -> Vec<usize> {
     (0..grains)
         .filter(|column| {
             wanted.contains(&(own + column))
-                || *column == IdentityColumn::ContentAddress as usize
-                || (shows && *column == IdentityColumn::Blob as usize)
+                || *column == SystemColumn::ContentAddress as usize
+                || (shows && *column == SystemColumn::Blob as usize)
         })
         .collect()
 }
@@ -183,7 +183,7 @@ const MATCHED_FIELDS: usize = 2;
 
 /// Returns the positions of rows ordered by score, then by address.
 fn rank(found: &[ScoredRow], grains: &RecordBatch) -> Result<Vec<u32>> {
-    let addresses = grains.column_by_name(IdentityColumn::ContentAddress.name());
+    let addresses = grains.column_by_name(SystemColumn::ContentAddress.name());
     let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
     let addresses = addresses.ok_or_else(|| {
         internal_datafusion_err!(
@@ -205,7 +205,7 @@ fn rank(found: &[ScoredRow], grains: &RecordBatch) -> Result<Vec<u32>> {
 
 fn highlights(grains: &RecordBatch, terms: &SearchTerms) -> Vec<Highlight> {
     let blobs = grains
-        .column_by_name(IdentityColumn::Blob.name())
+        .column_by_name(SystemColumn::Blob.name())
         .and_then(|column| column.as_binary_opt::<i32>());
     let shown = |blob| with_grain(blob, |grain| Some(highlight(grain, terms))).unwrap_or_default();
     blobs

@@ -19,7 +19,7 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 use gristmill_engine::keys::{ErasedRows, LakeKeys};
-use gristmill_schemas::columns::{GRAINS, TOKENS, grains_schema};
+use gristmill_schemas::columns::{BLIND_TOKEN_FIELDS, GRAINS, grains_schema};
 
 use super::external;
 use super::index_predicate::restricted_values;
@@ -100,7 +100,7 @@ impl Unsealer {
             return Ok(None);
         }
         let token_of = |name: &str| {
-            TOKENS
+            BLIND_TOKEN_FIELDS
                 .into_iter()
                 .map(|field| field.name())
                 .find(|token| *token == name)

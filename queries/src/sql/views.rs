@@ -9,7 +9,7 @@
 //!
 //! The views of lifecycle state are in `lifecycle`.
 
-use gristmill_schemas::columns::{GRAINS, IdentityColumn, column_of};
+use gristmill_schemas::columns::{GRAINS, SystemColumn, column_type};
 use gristmill_schemas::grain::{Field, GrainType};
 
 use super::lazy_views::View;
@@ -30,9 +30,9 @@ pub(super) fn views() -> impl Iterator<Item = View> {
 }
 
 fn of_type(grain_type: GrainType) -> String {
-    let identity = IdentityColumn::ALL.iter().map(|column| column.name());
-    let fields = Field::of_type(grain_type)
-        .filter(|field| column_of(*field).is_some())
+    let identity = SystemColumn::ALL.iter().map(|column| column.name());
+    let fields = Field::for_type(grain_type)
+        .filter(|field| column_type(*field).is_some())
         .map(Field::name);
     let columns: Vec<String> = identity
         .chain(fields)

@@ -6,10 +6,10 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    GRAINS, GrainColumns, LifecycleEvent, RowIdentity, STATE, StateRow, grains_schema, state_batch,
-    state_schema,
+    GRAINS, GrainBatchBuilder, LifecycleEvent, RowMetadata, STATE, StateRow, grains_schema,
+    state_batch, state_schema,
 };
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 
 /// Grains and lifecycle events.
 #[derive(Default, Clone)]
@@ -38,13 +38,13 @@ impl Memory {
             SessionContext::new_with_config(SessionConfig::new().with_target_partitions(3));
         let mut batches = Vec::new();
         for chunk in self.blobs.chunks(7) {
-            let mut columns = GrainColumns::with_capacity(chunk.len(), 0);
+            let mut columns = GrainBatchBuilder::with_capacity(chunk.len(), 0);
             for (blob, supersedes) in chunk {
                 let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-                let grain = Grain::decode(&payload, Mode::Lenient).unwrap();
-                let row = RowIdentity {
+                let grain = Grain::decode(&payload, DecodeMode::Lenient).unwrap();
+                let row = RowMetadata {
                     supersedes,
-                    ..RowIdentity::default()
+                    ..RowMetadata::default()
                 };
                 columns.append(&ContentAddress::of(blob), blob, &grain, &row);
             }

@@ -1,8 +1,8 @@
-//! What one consumer sees of a message's extensions (§3.2, §4.5): every question is answered under
-//! its capabilities.
+//! The extensions of a message as one consumer sees them: every accessor applies the consumer's
+//! capabilities (§3.2, §4.5).
 //!
-//! [`Access`] borrows and copies nothing; [`filter`] makes the copy that can be handed out. Both
-//! ask the same methods, so they can't disagree.
+//! [`ExtensionAccess`] borrows the extensions; [`filter`] makes a filtered copy to hand out. Both
+//! use the same accessors, so they always agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,27 +20,27 @@ static NO_CLAIMS: BTreeMap<String, String> = BTreeMap::new();
 static NO_OBJECTS: BTreeMap<String, ObjectSecurityProfile> = BTreeMap::new();
 static NO_DATA: BTreeMap<String, DataPolicy> = BTreeMap::new();
 
-/// Extensions as one consumer sees them.
+/// The extensions of a message as one consumer sees them.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Access<'a> {
+pub struct ExtensionAccess<'a> {
     extensions: Option<&'a Extensions>,
     capabilities: CapabilitySet,
 }
 
-/// The subject as one consumer sees it: what it may not see is empty.
+/// The subject as one consumer sees it; hidden sets are empty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VisibleSubject<'a> {
-    /// Its identifier.
+    /// The identifier.
     pub id: &'a str,
-    /// What it is.
+    /// The kind of entity.
     pub subject_type: SubjectType,
-    /// Its roles.
+    /// The roles.
     pub roles: &'a BTreeSet<String>,
-    /// What it may do.
+    /// The permissions.
     pub permissions: &'a BTreeSet<String>,
-    /// Its teams.
+    /// The teams.
     pub teams: &'a BTreeSet<String>,
-    /// What its credentials claim.
+    /// The claims of the credentials.
     pub claims: &'a BTreeMap<String, String>,
 }
 
@@ -57,42 +57,42 @@ impl VisibleSubject<'_> {
     }
 }
 
-impl<'a> Access<'a> {
-    /// Nothing to see.
-    pub const NONE: Access<'static> = Access {
+impl<'a> ExtensionAccess<'a> {
+    /// No extensions and no capabilities.
+    pub const NONE: ExtensionAccess<'static> = ExtensionAccess {
         extensions: None,
         capabilities: CapabilitySet::NONE,
     };
 
-    /// `extensions` as a consumer with `capabilities` sees them.
+    /// Creates the view of a consumer with `capabilities` of `extensions`.
     pub const fn new(extensions: Option<&'a Extensions>, capabilities: CapabilitySet) -> Self {
-        Access {
+        ExtensionAccess {
             extensions,
             capabilities,
         }
     }
 
-    /// The request; open to all.
+    /// Returns the request; requires no capability.
     pub fn request(&self) -> Option<&'a RequestExtension> {
         self.extensions?.request.as_ref()
     }
 
-    /// Session and lineage; `read_agent`.
+    /// Returns session and lineage; requires `read_agent`.
     pub fn agent(&self) -> Option<&'a AgentExtension> {
         self.with(Capability::ReadAgent)?.agent.as_ref()
     }
 
-    /// HTTP headers; `read_headers`.
+    /// Returns the HTTP headers; requires `read_headers`.
     pub fn http(&self) -> Option<&'a HttpExtension> {
         self.with(Capability::ReadHeaders)?.http.as_ref()
     }
 
-    /// The delegation chain; `read_delegation`.
+    /// Returns the delegation chain; requires `read_delegation`.
     pub fn delegation(&self) -> Option<&'a DelegationExtension> {
         self.with(Capability::ReadDelegation)?.delegation.as_ref()
     }
 
-    /// The level of classification; open to all.
+    /// Returns the classification level; requires no capability.
     pub fn classification(&self) -> Option<&'a str> {
         self.extensions?
             .security
@@ -101,13 +101,14 @@ impl<'a> Access<'a> {
             .as_deref()
     }
 
-    /// Security labels; `read_labels`.
+    /// Returns the security labels; requires `read_labels`.
     pub fn labels(&self) -> &'a Labels {
         self.security_with(Capability::ReadLabels)
             .map_or(&NO_LABELS, |security| &security.labels)
     }
 
-    /// Who asks; `read_subject` and, for each of its sets, the capability of that set.
+    /// Returns the subject; requires `read_subject`, and for each of its sets the respective
+    /// capability.
     pub fn subject(&self) -> Option<VisibleSubject<'a>> {
         let subject = self
             .security_with(Capability::ReadSubject)?
@@ -140,20 +141,20 @@ impl<'a> Access<'a> {
         })
     }
 
-    /// Access profiles by entity; `read_objects`.
+    /// Returns the access profiles by entity; requires `read_objects`.
     pub fn objects(&self) -> &'a BTreeMap<String, ObjectSecurityProfile> {
         self.security_with(Capability::ReadObjects)
             .map_or(&NO_OBJECTS, |security| &security.objects)
     }
 
-    /// Data policies by entity; `read_data`.
+    /// Returns the data policies by entity; requires `read_data`.
     pub fn data(&self) -> &'a BTreeMap<String, DataPolicy> {
         self.security_with(Capability::ReadData)
             .map_or(&NO_DATA, |security| &security.data)
     }
 
-    /// A copy of what can be seen. It starts from nothing, so slots that this version doesn't know
-    /// stay hidden.
+    /// Copies the visible extensions. The copy starts empty, so slots that this version does not
+    /// know stay hidden.
     pub fn to_extensions(&self) -> Option<Extensions> {
         let all = self.extensions?;
         Some(Extensions {
@@ -183,7 +184,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The extensions, for a consumer that has `capability`.
+    /// Returns the extensions if the consumer has `capability`.
     fn with(&self, capability: Capability) -> Option<&'a Extensions> {
         self.extensions
             .filter(|_| self.capabilities.contains(capability))
@@ -194,8 +195,8 @@ impl<'a> Access<'a> {
     }
 }
 
-/// What a consumer with `capabilities` sees of `extensions`: the copy to hand out. What comes back
-/// goes through [`merge`](super::merge()).
+/// Returns a copy of `extensions` as a consumer with `capabilities` sees them. Apply the consumer's
+/// changes with [`merge`](super::merge()).
 pub fn filter(extensions: Option<&Extensions>, capabilities: CapabilitySet) -> Option<Extensions> {
-    Access::new(extensions, capabilities).to_extensions()
+    ExtensionAccess::new(extensions, capabilities).to_extensions()
 }

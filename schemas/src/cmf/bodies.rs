@@ -1,34 +1,34 @@
-//! What the content parts carry besides text: tool calls and results, resources, prompts, media
+//! The bodies of content parts other than text: tool calls and results, resources, prompts, media
 //! (§2.2).
 
 use super::error::CmfError;
-use super::message::Message;
-use super::record::{Blob, Fields, record};
+use super::json_record::{Blob, ObjectReader, record};
+use super::message::CmfMessage;
 use super::vocabulary::{ResourceType, SourceType};
 use crate::json::{Json, Object};
 
 record! {
-    /// A request to run a tool.
+    /// A tool call.
     pub struct ToolCall {
         /// Joins the call with its result.
         required tool_call_id: String,
         /// The tool's name.
         required name: String,
-        /// What the tool is called with, as it was written.
+        /// The arguments, with their spelling.
         default arguments: Object<'static>,
-        /// Where the tool's name is looked up.
+        /// The namespace of the tool's name.
         optional namespace: Option<String>,
     }
 }
 
 record! {
-    /// What a tool gave.
+    /// The result of a tool call.
     pub struct ToolResult {
         /// Joins the result with its call.
         required tool_call_id: String,
         /// The name of the tool that ran.
         required tool_name: String,
-        /// Any value; `None` where it is null or absent, which the format doesn't tell apart.
+        /// Any value; `None` if it is null or absent, which the format does not distinguish.
         optional content: Option<Json<'static>>,
         /// True if the tool failed.
         default is_error: bool,
@@ -36,25 +36,25 @@ record! {
 }
 
 record! {
-    /// A resource with its content, as text or as bytes, never both.
+    /// A resource with its content as either text or bytes.
     pub struct Resource then content_or_blob {
         /// Joins the resource with the request for it.
         required resource_request_id: String,
         /// Its identifier.
         required uri: String,
-        /// A name for people.
+        /// The display name.
         optional name: Option<String>,
-        /// What it holds, for people.
+        /// A description for people.
         optional description: Option<String>,
         /// What it is.
         required resource_type: ResourceType,
-        /// Its content as text.
+        /// The content as text.
         optional content: Option<String>,
-        /// Its content as bytes; base64 in JSON.
+        /// The content as bytes; base64 in JSON.
         optional blob: Option<Blob>,
         /// Its MIME type.
         optional mime_type: Option<String>,
-        /// Its declared size in bytes, which need not be that of what is embedded.
+        /// The declared size in bytes, which may differ from that of the embedded content.
         optional size_bytes: Option<i64>,
         /// Open metadata.
         default annotations: Object<'static>,
@@ -63,7 +63,7 @@ record! {
     }
 }
 
-fn content_or_blob(resource: &Resource, fields: &Fields) -> Result<(), CmfError> {
+fn content_or_blob(resource: &Resource, fields: &ObjectReader) -> Result<(), CmfError> {
     match (&resource.content, &resource.blob) {
         (Some(_), Some(_)) => Err(CmfError::ContentAndBlob {
             path: fields.path(),
@@ -73,7 +73,7 @@ fn content_or_blob(resource: &Resource, fields: &Fields) -> Result<(), CmfError>
 }
 
 record! {
-    /// A resource, or a part of one, without its content.
+    /// A reference to a resource or a part of one.
     pub struct ResourceReference then range_in_order {
         /// Joins the reference with the request for the resource.
         required resource_request_id: String,
@@ -83,16 +83,16 @@ record! {
         optional name: Option<String>,
         /// What the resource is.
         required resource_type: ResourceType,
-        /// First line or byte; the format doesn't say which, nor that it can't be negative.
+        /// The first line or byte; the format does not define which, and allows negative values.
         optional range_start: Option<i64>,
-        /// Last line or byte, not before the first.
+        /// The last line or byte, not before the first.
         optional range_end: Option<i64>,
-        /// A CSS, XPath or JSONPath selector; the format doesn't say which.
+        /// A CSS, XPath or JSONPath selector; the format does not define which.
         optional selector: Option<String>,
     }
 }
 
-fn range_in_order(reference: &ResourceReference, fields: &Fields) -> Result<(), CmfError> {
+fn range_in_order(reference: &ResourceReference, fields: &ObjectReader) -> Result<(), CmfError> {
     match (reference.range_start, reference.range_end) {
         (Some(start), Some(end)) if end < start => Err(CmfError::InvertedRange {
             path: fields.path(),
@@ -110,34 +110,34 @@ record! {
         required prompt_request_id: String,
         /// The template's name.
         required name: String,
-        /// What the template is rendered with.
+        /// The arguments of the template.
         default arguments: Object<'static>,
-        /// The server that has the template.
+        /// The server that provides the template.
         optional server_id: Option<String>,
     }
 }
 
 record! {
-    /// A rendered prompt template: messages, or text for simple ones.
+    /// A rendered prompt template: messages, or text for simple templates.
     pub struct PromptResult {
         /// Joins the result with its request.
         required prompt_request_id: String,
         /// The template's name.
         required prompt_name: String,
         /// The rendered messages.
-        default messages: Vec<Message>,
+        default messages: Vec<CmfMessage>,
         /// The rendered text of a simple template.
         optional content: Option<String>,
         /// True if rendering failed.
         default is_error: bool,
-        /// Why rendering failed.
+        /// The reason why rendering failed.
         optional error_message: Option<String>,
     }
 }
 
 record! {
-    /// A picture.
-    pub struct ImageSource {
+    /// An image.
+    pub struct CmfImageSource {
         /// How the data is carried.
         required source_type as "type": SourceType,
         /// An address or base64 text, as it was written.
@@ -148,7 +148,7 @@ record! {
 }
 
 record! {
-    /// A moving picture.
+    /// A video.
     pub struct VideoSource {
         /// How the data is carried.
         required source_type as "type": SourceType,
@@ -162,7 +162,7 @@ record! {
 }
 
 record! {
-    /// Sound.
+    /// Audio.
     pub struct AudioSource {
         /// How the data is carried.
         required source_type as "type": SourceType,

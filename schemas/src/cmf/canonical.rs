@@ -1,50 +1,50 @@
-//! Canonical messages and CMF messages, each from the other.
+//! Conversion between canonical messages and CMF messages.
 //!
-//! CMF has twelve kinds of parts and its extensions, the canonical message has six blocks and its
-//! metadata. What both know becomes the other's own; what the canonical message can't say of a CMF
-//! message stays in `metadata.unknown_fields` under `cmf:`, so that the way back
-//! ([`from_canonical`]) gives the same message and extensions again. The other direction is a
-//! projection: thoughts that a provider hides and blocks that nobody knows have no part, and
-//! [`Projection::dropped`] says which were left out.
+//! CMF has twelve kinds of parts and extensions; the canonical message has six kinds of blocks and
+//! metadata. Common features are converted. Parts of a CMF message that the canonical message can't
+//! represent are stored in `metadata.unknown_fields` under `cmf:`, so that [`from_canonical`]
+//! restores the same message and extensions. The other direction is lossy: redacted thoughts and
+//! unknown blocks have no corresponding part, and [`CmfProjection::dropped`] lists the omitted
+//! ones.
 
-use super::bodies::{ImageSource, ToolCall, ToolResult};
+use super::bodies::{CmfImageSource, ToolCall, ToolResult};
 use super::extensions::{AgentExtension, Extensions, LlmExtension, ProvenanceExtension};
-use super::message::{Envelope, Message};
-use super::part::Part;
-use super::record::Write;
-use super::vocabulary::{Channel, MessageHook, Role, SourceType};
+use super::json_record::ToJson;
+use super::message::{CmfMessage, Envelope};
+use super::part::ContentPart;
+use super::vocabulary::{Channel, CmfRole, MessageHook, SourceType};
 use crate::json::{Json, Object};
 use crate::message as canonical;
 use crate::message::{
     ContentBlock, ImageBlock, Timestamp, ToolResultBlock, ToolUseBlock, UnknownBlock,
 };
 
-/// What a canonical message must have and a CMF message need not.
+/// The fields of a canonical message that a CMF message need not have.
 #[derive(Debug, Clone)]
-pub struct Identity {
-    /// A bare ULID.
+pub struct CanonicalIds {
+    /// A ULID without prefix.
     pub id: String,
     /// `sess_<ulid>`.
     pub session_id: String,
-    /// When the message was made.
+    /// The time of creation.
     pub created_at: Timestamp,
 }
 
-/// The prefix of what is kept for the way back.
+/// The prefix of the keys for data that is needed to restore a CMF message.
 const PREFIX: &str = "cmf:";
 const ROLE: &str = "cmf:role";
 const CHANNEL: &str = "cmf:channel";
 const VERSION: &str = "cmf:schema_version";
 const EXTENSIONS: &str = "cmf:extensions";
 const HOOK: &str = "cmf:hook";
-/// Parts that their blocks don't say all of, by their place.
+/// Parts that their blocks do not represent completely, by index.
 const PARTS: &str = "cmf:parts";
 
-/// A CMF message as a canonical one. [`from_canonical`] is its inverse.
-pub fn to_canonical(envelope: &Envelope, identity: Identity) -> canonical::Message<'static> {
+/// Converts a CMF message to a canonical one. [`from_canonical`] is the inverse.
+pub fn to_canonical(envelope: &Envelope, identity: CanonicalIds) -> canonical::Message<'static> {
     let message = &envelope.message;
     let mut kept = Object::new();
-    if message.role == Role::Developer {
+    if message.role == CmfRole::Developer {
         kept.insert(ROLE, message.role.as_str());
     }
     if let Some(channel) = message.channel {
@@ -63,7 +63,7 @@ pub fn to_canonical(envelope: &Envelope, identity: Identity) -> canonical::Messa
     if !parts.is_empty() {
         kept.insert(PARTS, parts);
     }
-    let Identity {
+    let CanonicalIds {
         id,
         session_id,
         created_at,
@@ -87,9 +87,9 @@ pub fn to_canonical(envelope: &Envelope, identity: Identity) -> canonical::Messa
     made
 }
 
-/// Gives a canonical message that isn't CMF the extensions and the hook that it has as CMF:
-/// [`from_canonical`] brings them back.
-pub fn attach(
+/// Stores extensions and hook with a canonical message of another origin; [`from_canonical`]
+/// restores them.
+pub fn attach_extensions(
     message: &mut canonical::Message<'_>,
     extensions: &Extensions,
     hook: Option<MessageHook>,
@@ -101,8 +101,8 @@ pub fn attach(
     }
 }
 
-/// The blocks of the parts, and those parts that don't come back from their blocks.
-fn blocks(parts: &[Part]) -> (Vec<ContentBlock<'static>>, Object<'static>) {
+/// Converts parts to blocks; also returns the parts that the blocks do not represent completely.
+fn blocks(parts: &[ContentPart]) -> (Vec<ContentBlock<'static>>, Object<'static>) {
     let mut kept = Object::new();
     let blocks = parts.iter().enumerate().map(|(place, part)| {
         let block = block_of(part);
@@ -114,38 +114,38 @@ fn blocks(parts: &[Part]) -> (Vec<ContentBlock<'static>>, Object<'static>) {
     (blocks.collect(), kept)
 }
 
-const fn canonical_role(role: Role) -> canonical::Role {
+const fn canonical_role(role: CmfRole) -> canonical::Role {
     match role {
-        Role::System | Role::Developer => canonical::Role::System,
-        Role::User => canonical::Role::User,
-        Role::Assistant => canonical::Role::Assistant,
-        Role::Tool => canonical::Role::Tool,
+        CmfRole::System | CmfRole::Developer => canonical::Role::System,
+        CmfRole::User => canonical::Role::User,
+        CmfRole::Assistant => canonical::Role::Assistant,
+        CmfRole::Tool => canonical::Role::Tool,
     }
 }
 
-const fn cmf_role(role: canonical::Role) -> Role {
+const fn cmf_role(role: canonical::Role) -> CmfRole {
     match role {
-        canonical::Role::System => Role::System,
-        canonical::Role::User => Role::User,
-        canonical::Role::Assistant => Role::Assistant,
-        canonical::Role::Tool => Role::Tool,
+        canonical::Role::System => CmfRole::System,
+        canonical::Role::User => CmfRole::User,
+        canonical::Role::Assistant => CmfRole::Assistant,
+        canonical::Role::Tool => CmfRole::Tool,
     }
 }
 
-/// The block that says most of what `part` says.
-pub fn block_of(part: &Part) -> ContentBlock<'static> {
+/// Converts a part to the block that represents it best.
+pub fn block_of(part: &ContentPart) -> ContentBlock<'static> {
     match part {
-        Part::Text(text) => ContentBlock::text(text.clone()),
-        Part::Thinking(text) => ContentBlock::Thinking {
+        ContentPart::Text(text) => ContentBlock::text(text.clone()),
+        ContentPart::Thinking(text) => ContentBlock::Thinking {
             text: text.clone().into(),
             signature: None,
         },
-        Part::ToolCall(call) => ContentBlock::ToolUse(ToolUseBlock {
+        ContentPart::ToolCall(call) => ContentBlock::ToolUse(ToolUseBlock {
             id: call.tool_call_id.clone().into(),
             name: call.name.clone().into(),
             input: call.arguments.clone(),
         }),
-        Part::ToolResult(result) => ContentBlock::ToolResult(ToolResultBlock {
+        ContentPart::ToolResult(result) => ContentBlock::ToolResult(ToolResultBlock {
             tool_use_id: result.tool_call_id.clone().into(),
             content: result
                 .content
@@ -154,7 +154,7 @@ pub fn block_of(part: &Part) -> ContentBlock<'static> {
                 .collect(),
             is_error: result.is_error,
         }),
-        Part::Image(image) => ContentBlock::Image(ImageBlock {
+        ContentPart::Image(image) => ContentBlock::Image(ImageBlock {
             source: match image.source_type {
                 SourceType::Url => canonical::ImageSource::Url(image.data.clone().into()),
                 SourceType::Base64 => canonical::ImageSource::Base64(image.data.clone().into()),
@@ -179,25 +179,28 @@ fn text_of(content: &Json<'_>) -> String {
         .map_or_else(|| content.to_string(), str::to_owned)
 }
 
-/// The part that `block` stands for; `name_of` knows the tool of a call by the call's id. `None`
-/// for what has no part.
-fn part_of(block: &ContentBlock<'_>, name_of: impl Fn(&str) -> Option<String>) -> Option<Part> {
+/// Converts a block to a part; `None` if there is none. `name_of` returns the tool of a call by the
+/// call's id.
+fn part_of(
+    block: &ContentBlock<'_>,
+    name_of: impl Fn(&str) -> Option<String>,
+) -> Option<ContentPart> {
     Some(match block {
-        ContentBlock::Text(text) => Part::text(&**text),
-        ContentBlock::Thinking { text, .. } => Part::Thinking(text.to_string()),
-        ContentBlock::ToolUse(call) => Part::ToolCall(ToolCall {
+        ContentBlock::Text(text) => ContentPart::text(&**text),
+        ContentBlock::Thinking { text, .. } => ContentPart::Thinking(text.to_string()),
+        ContentBlock::ToolUse(call) => ContentPart::ToolCall(ToolCall {
             tool_call_id: call.id.to_string(),
             name: call.name.to_string(),
             arguments: call.input.clone().into_owned(),
             namespace: None,
         }),
-        ContentBlock::ToolResult(result) => Part::ToolResult(ToolResult {
+        ContentBlock::ToolResult(result) => ContentPart::ToolResult(ToolResult {
             tool_call_id: result.tool_use_id.to_string(),
             tool_name: name_of(&result.tool_use_id).unwrap_or_default(),
             content: answer(&result.content),
             is_error: result.is_error,
         }),
-        ContentBlock::Image(image) => Part::Image(ImageSource {
+        ContentBlock::Image(image) => ContentPart::Image(CmfImageSource {
             source_type: match image.source {
                 canonical::ImageSource::Base64(_) => SourceType::Base64,
                 canonical::ImageSource::Url(_) | canonical::ImageSource::FileRef(_) => {
@@ -208,46 +211,50 @@ fn part_of(block: &ContentBlock<'_>, name_of: impl Fn(&str) -> Option<String>) -
             media_type: Some(image.media_type.to_string())
                 .filter(|media_type| !media_type.is_empty()),
         }),
-        ContentBlock::Unknown(block) => Part::parse(block.json.get("part")?).ok()?,
+        ContentBlock::Unknown(block) => ContentPart::parse(block.json.get("part")?).ok()?,
         ContentBlock::RedactedThinking { .. } => return None,
     })
 }
 
-/// What a tool answered: one text as text, anything else as the JSON of its blocks.
+/// Converts the content of a tool result: a single text to text, anything else to the JSON of its
+/// blocks.
 fn answer(blocks: &[ContentBlock<'_>]) -> Option<Json<'static>> {
     match blocks {
         [] => None,
         [ContentBlock::Text(text)] => Some(Json::from(text.to_string())),
         blocks => Some(
-            crate::message::encode::encode_blocks(blocks, crate::message::encode::Unknowns::Keep)
-                .into_owned(),
+            crate::message::encode::encode_blocks(
+                blocks,
+                crate::message::encode::UnknownFields::Keep,
+            )
+            .into_owned(),
         ),
     }
 }
 
-/// A canonical message as CMF, and what of it has no place there.
+/// A canonical message converted to CMF.
 #[derive(Debug, Clone)]
-pub struct Projection {
+pub struct CmfProjection {
     /// The message with its extensions.
     pub envelope: Envelope,
-    /// The tags of blocks without a part.
+    /// The tags of the omitted blocks.
     pub dropped: Vec<String>,
 }
 
-/// A canonical message as CMF: the same message again if it came from [`to_canonical`], otherwise a
-/// projection whose extensions say where the message comes from. `name_of` knows the tool of a call
-/// by the call's id, for results.
+/// Converts a canonical message to CMF: the original message if it came from [`to_canonical`], else
+/// a projection with extensions that describe its origin. `name_of` returns the tool of a call by
+/// the call's id, for results.
 pub fn from_canonical(
     message: &canonical::Message<'_>,
     name_of: impl Fn(&str) -> Option<String>,
-) -> Projection {
+) -> CmfProjection {
     let kept = &message.metadata.unknown_fields;
     let text = |key| kept.get(key).and_then(Json::as_str);
     let parts = kept.get(PARTS);
     let mut dropped = Vec::new();
     let mut content = Vec::with_capacity(message.content.len());
     for (place, block) in message.content.iter().enumerate() {
-        let whole = parts.and_then(|parts| Part::parse(parts.get(&place.to_string())?).ok());
+        let whole = parts.and_then(|parts| ContentPart::parse(parts.get(&place.to_string())?).ok());
         match whole.or_else(|| part_of(block, &name_of)) {
             Some(part) => content.push(part),
             None => dropped.push(block.tag().to_owned()),
@@ -260,14 +267,14 @@ pub fn from_canonical(
         _ => Some(extensions_of(message)),
     };
     let role = text(ROLE)
-        .and_then(Role::from_name)
+        .and_then(CmfRole::from_name)
         .unwrap_or_else(|| cmf_role(message.role));
-    let mut made = Message::new(role, content);
+    let mut made = CmfMessage::new(role, content);
     made.channel = text(CHANNEL).and_then(Channel::from_name);
     if let Some(version) = text(VERSION) {
         made.schema_version = version.to_owned();
     }
-    Projection {
+    CmfProjection {
         envelope: Envelope {
             message: made,
             extensions,
@@ -277,7 +284,7 @@ pub fn from_canonical(
     }
 }
 
-/// What the canonical message knows that extensions have a slot for.
+/// Converts the metadata that extensions have a slot for.
 fn extensions_of(message: &canonical::Message<'_>) -> Extensions {
     let metadata = &message.metadata;
     let llm = metadata.model.is_some() || metadata.provider.is_some();
@@ -303,8 +310,8 @@ fn extensions_of(message: &canonical::Message<'_>) -> Extensions {
 mod tests {
     use super::*;
 
-    fn identity() -> Identity {
-        Identity {
+    fn identity() -> CanonicalIds {
+        CanonicalIds {
             id: "01J00000000000000000000000".to_owned(),
             session_id: "sess_01J00000000000000000000000".to_owned(),
             created_at: Timestamp::from_micros(0),
@@ -316,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_part_comes_back_as_it_was() {
+    fn every_kind_of_part_round_trips() {
         let all = r#"{"message": {"role": "developer", "channel": "analysis", "schema_version": "2.1", "content": [
             {"content_type": "text", "text": "a"}, {"content_type": "thinking", "text": ""},
             {"content_type": "tool_call", "content": {"tool_call_id": "1", "name": "n", "arguments": {"x": null}, "namespace": "s"}},
@@ -344,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_anything_gets_no_extensions_on_the_way() {
+    fn a_message_without_extensions_gets_none() {
         let before = envelope(
             r#"{"role": "tool", "content": [{"content_type": "document", "content": {"type": "url", "data": "v"}}], "channel": "final"}"#,
         );
@@ -355,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_thought_has_no_part_and_is_named() {
+    fn a_redacted_thought_is_dropped_and_reported() {
         let hidden = ContentBlock::RedactedThinking { data: "x".into() };
         let time = Timestamp::from_micros(0);
         let message =
@@ -388,7 +395,7 @@ mod tests {
         );
         let projection =
             from_canonical(&message, |id| (id == "tu_1").then(|| "weather".to_owned()));
-        let [Part::ToolResult(result)] = &projection.envelope.message.content[..] else {
+        let [ContentPart::ToolResult(result)] = &projection.envelope.message.content[..] else {
             panic!("one result")
         };
         assert_eq!(

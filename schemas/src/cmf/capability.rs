@@ -1,19 +1,19 @@
-//! What a consumer may be allowed to see and to change (§3.2, §4.5).
+//! Capabilities: what a consumer may see and change (§3.2, §4.5).
 
 use super::vocabulary::vocabulary;
 
 vocabulary! {
-    /// The name of something that a consumer may be allowed to do.
+    /// A capability of a consumer.
     pub enum Capability {
-        /// See who asks: identifier and type.
+        /// See the subject: identifier and type.
         ReadSubject = "read_subject",
-        /// See the subject's roles, and who it is.
+        /// See the subject and its roles.
         ReadRoles = "read_roles",
-        /// See the subject's teams, and who it is.
+        /// See the subject and its teams.
         ReadTeams = "read_teams",
-        /// See the subject's claims, and who it is.
+        /// See the subject and its claims.
         ReadClaims = "read_claims",
-        /// See the subject's permissions, and who it is.
+        /// See the subject and its permissions.
         ReadPermissions = "read_permissions",
         /// See session and agent lineage.
         ReadAgent = "read_agent",
@@ -33,7 +33,7 @@ vocabulary! {
         ReadObjects = "read_objects",
         /// See data policies (§4.5).
         ReadData = "read_data",
-        /// Known from plugin configurations; its slot is none of this format's, so it opens
+        /// Occurs in plugin configurations. Its slot is not part of this format, so it grants
         /// nothing.
         ReadClient = "read_client",
         /// Known from plugin configurations; its slot is none of this format's, so it opens
@@ -49,8 +49,8 @@ vocabulary! {
 }
 
 impl Capability {
-    /// The capability that comes with this one: whoever may change something may see it, and
-    /// whoever may see something of the subject may see who it is.
+    /// Returns the capability that this one implies: write access implies read access, and access
+    /// to a set of the subject implies access to the subject.
     pub const fn implies(self) -> Option<Capability> {
         match self {
             Capability::WriteHeaders => Some(Capability::ReadHeaders),
@@ -69,7 +69,7 @@ impl Capability {
     }
 }
 
-/// A configuration names a capability that doesn't exist.
+/// An unknown capability name in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no capability is called `{name}` (known: {})", Capability::NAMES.join(", "))]
 pub struct UnknownCapability {
@@ -77,20 +77,20 @@ pub struct UnknownCapability {
     pub name: String,
 }
 
-/// A set of capabilities together with all that they imply. A word of memory.
+/// A set of capabilities including the implied ones, stored in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CapabilitySet(u32);
 
 impl CapabilitySet {
-    /// No capability: the base tier alone.
+    /// No capabilities: the base tier.
     pub const NONE: CapabilitySet = CapabilitySet(0);
 
-    /// All capabilities: the host's own view.
+    /// All capabilities: the view of the host.
     pub const fn all() -> Self {
         CapabilitySet((1 << Capability::ALL.len()) - 1)
     }
 
-    /// The set with `capability` and what it implies.
+    /// Adds `capability` and the one that it implies.
     pub const fn with(self, capability: Capability) -> Self {
         let implied = match capability.implies() {
             Some(implied) => implied.bit(),
@@ -99,18 +99,18 @@ impl CapabilitySet {
         CapabilitySet(self.0 | capability.bit() | implied)
     }
 
-    /// The set with access profiles and data policies open, as the public implementations leave
-    /// them to everybody. The specification gates them (§4.5), and so does this crate unless a host
-    /// opens them with this.
+    /// Adds access to access profiles and data policies, which the public implementations grant to
+    /// all consumers. The specification requires capabilities for them (§4.5), and so does this
+    /// crate unless a host uses this method.
     pub const fn with_open_profiles(self) -> Self {
         self.with(Capability::ReadObjects)
             .with(Capability::ReadData)
     }
 
-    /// The set that a configuration names.
+    /// Creates the set that a configuration names.
     ///
     /// # Errors
-    /// [`UnknownCapability`] for a name that doesn't exist.
+    /// [`UnknownCapability`] for an unknown name.
     pub fn from_names<'n>(
         names: impl IntoIterator<Item = &'n str>,
     ) -> Result<Self, UnknownCapability> {
@@ -125,7 +125,7 @@ impl CapabilitySet {
         )
     }
 
-    /// The set of those `names` that exist; the others grant nothing.
+    /// Creates the set of the known `names`, ignoring unknown ones.
     pub fn from_known_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         names
             .into_iter()
@@ -133,7 +133,7 @@ impl CapabilitySet {
             .collect()
     }
 
-    /// True if `capability` is in the set, named or implied.
+    /// Returns true if the set contains `capability`, named or implied.
     pub const fn contains(self, capability: Capability) -> bool {
         self.0 & capability.bit() != 0
     }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_to_change_brings_the_right_to_see() {
+    fn write_capabilities_imply_read_capabilities() {
         for (name, implied) in [
             ("write_headers", Capability::ReadHeaders),
             ("append_labels", Capability::ReadLabels),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_or_grants_nothing() {
+    fn an_unknown_name_is_an_error_or_ignored() {
         let error = CapabilitySet::from_names(["read_labels", "read_everything"]).unwrap_err();
         assert_eq!(error.name, "read_everything");
         assert_eq!(

@@ -1,16 +1,17 @@
-//! The one way to take a label out: privileged, for a reason, on the record (§3.6, §5.1).
+//! Declassification: the only way to remove a label, which requires an authority and a reason and
+//! yields an audit record (§3.6, §5.1).
 //!
-//! Whoever may declassify is the host's to decide. It gets a [`Declassifier`] from
-//! [`authorise_declassification`], which is the only function that makes one; it is good for one
-//! removal, and the removal answers with the record of it.
+//! The host decides who may declassify. It gets a [`Declassifier`] from
+//! [`authorise_declassification`], the only function that creates one. A `Declassifier` is good for
+//! one removal, which returns the record.
 
 use chrono::{DateTime, FixedOffset};
 
+use super::json_record::record;
 use super::labels::Labels;
-use super::record::record;
-use super::tier::{TierViolation, labels_only_grew};
+use super::tier::{TierViolation, check_labels_grew};
 
-/// The right to take labels out, once. Can be neither copied nor made elsewhere.
+/// The right to remove labels once. It can't be copied or created elsewhere.
 #[derive(Debug)]
 pub struct Declassifier {
     authority: String,
@@ -18,37 +19,37 @@ pub struct Declassifier {
     at: DateTime<FixedOffset>,
 }
 
-/// A declassification that nobody answers for.
+/// An unauthorised declassification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeclassificationError {
-    /// It isn't said who declassifies.
+    /// The authority is missing.
     #[error("a declassification needs an authority")]
     NoAuthority,
-    /// It isn't said why.
+    /// The reason is missing.
     #[error("a declassification needs a reason")]
     NoReason,
 }
 
 record! {
-    /// What a declassification did: belongs in the host's audit log.
+    /// The record of a declassification, for the host's audit log.
     #[derive(Eq)]
     #[must_use = "a declassification must be audited"]
     pub struct Declassification {
-        /// The labels that were removed.
+        /// The removed labels.
         required removed: Labels,
-        /// The labels that are left.
+        /// The remaining labels.
         required remaining: Labels,
-        /// Who removed them.
+        /// The authority.
         required authority: String,
-        /// Why.
+        /// The reason.
         required reason: String,
-        /// When.
+        /// The time.
         required at: DateTime<FixedOffset>,
     }
 }
 
-/// Gives the right to take labels out, once. **Privileged**: the caller vouches that `authority`
-/// may declassify; processing components have no business calling this.
+/// Grants the right to remove labels once. **Privileged**: the caller vouches that `authority` may
+/// declassify; processing components must not call it.
 ///
 /// # Errors
 /// [`DeclassificationError`] if authority or reason are blank.
@@ -71,7 +72,7 @@ pub fn authorise_declassification(
 }
 
 impl Declassifier {
-    /// Takes `names` out of `labels`, as far as they are there, and answers with the record.
+    /// Removes those of `names` that are in `labels`; returns the record.
     pub fn remove<'l>(
         self,
         labels: &mut Labels,
@@ -88,17 +89,17 @@ impl Declassifier {
     }
 }
 
-/// Checks a change of labels: growth is free, removal takes a [`Declassifier`] and gives its
-/// record.
+/// Checks a change of labels: additions are always allowed, removals require a [`Declassifier`] and
+/// yield its record.
 ///
 /// # Errors
-/// [`TierViolation`] if labels were removed without one.
+/// [`TierViolation`] if labels were removed without a [`Declassifier`].
 pub fn accept_labels(
     before: &Labels,
     after: &Labels,
     declassifier: Option<Declassifier>,
 ) -> Result<Option<Declassification>, TierViolation> {
-    let Err(violation) = labels_only_grew(before, after) else {
+    let Err(violation) = check_labels_grew(before, after) else {
         return Ok(None);
     };
     let Some(declassifier) = declassifier else {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declassification_says_what_went_by_whom_and_why() {
+    fn a_declassification_records_labels_authority_and_reason() {
         let mut labels: Labels = ["PII", "SECRET"].into_iter().collect();
         let declassifier =
             authorise_declassification("dpo@example.org", "released after review", at()).unwrap();
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_declassifies_anonymously_or_without_a_reason() {
+    fn authority_and_reason_are_required() {
         assert_eq!(
             authorise_declassification(" ", "why", at()).unwrap_err(),
             DeclassificationError::NoAuthority
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_without_the_right_is_a_violation() {
+    fn a_removal_without_declassifier_is_a_violation() {
         let (before, after): (Labels, Labels) =
             (["PII"].into_iter().collect(), ["X"].into_iter().collect());
         assert!(accept_labels(&before, &after, None).is_err());

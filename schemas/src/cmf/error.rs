@@ -1,64 +1,64 @@
-//! What is wrong with a message that isn't one: where, what was expected, what came.
+//! Errors of parsing CMF, with the JSON path, the expected and the actual value.
 //!
-//! The place is a chain of steps on the stack of the reader, so reading a good message allocates
-//! nothing for it.
+//! The path is a linked list on the stack of the parser, so parsing valid input allocates nothing
+//! for it.
 
 use std::fmt::Write as _;
 
 use crate::json::write_string;
 
-/// The longest piece of input that an error quotes, in bytes.
+/// The maximum length in bytes of input quoted in an error.
 const QUOTE_LIMIT_BYTES: usize = 80;
 
-/// Why JSON isn't a message, a part or an extension of the format. Every variant names the JSON
-/// path (`$.content[0].text`).
+/// An error in a message, a part or an extension. Every variant has the JSON path
+/// (`$.content[0].text`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CmfError {
-    /// A member that must be there isn't.
+    /// A required member is missing.
     #[error("{path}: expected {expected}, came nothing")]
     Missing {
-        /// Where the member should be.
+        /// The path of the member.
         path: String,
-        /// What should stand there.
+        /// The expected type.
         expected: &'static str,
     },
-    /// A value of another JSON type.
+    /// A value has the wrong JSON type.
     #[error("{path}: expected {expected}, came {found}")]
     WrongType {
         /// Where.
         path: String,
-        /// The type that the format asks for.
+        /// The expected type.
         expected: &'static str,
-        /// The type that came.
+        /// The actual type.
         found: &'static str,
     },
-    /// A number that isn't an integer of 64 bits.
+    /// A number is not a 64-bit integer.
     #[error("{path}: expected an integer of 64 bits, came {found}")]
     NotAnInteger {
         /// Where.
         path: String,
-        /// The number as it was written.
+        /// The number as written.
         found: String,
     },
-    /// A string outside a closed set of names.
+    /// A string is not in a closed set of names.
     #[error("{path}: expected one of {}, came `{found}`", expected.join(", "))]
     UnknownName {
         /// Where.
         path: String,
         /// The closed set.
         expected: &'static [&'static str],
-        /// The string that came.
+        /// The actual string.
         found: String,
     },
-    /// A member that the object may not have.
+    /// An object has an unknown member.
     #[error("{path}: expected only {}", expected.join(", "))]
     UnknownKey {
-        /// Where, the key included.
+        /// The path, including the key.
         path: String,
-        /// The members that the object may have.
+        /// The allowed members.
         expected: &'static [&'static str],
     },
-    /// Text that isn't base64 (standard alphabet, padded).
+    /// A text is not base64 (standard alphabet, padded).
     #[error("{path}: expected base64, came `{found}`")]
     NotBase64 {
         /// Where.
@@ -66,7 +66,7 @@ pub enum CmfError {
         /// The text that came.
         found: String,
     },
-    /// Text that isn't a time of ISO 8601.
+    /// A text is not an ISO 8601 time.
     #[error("{path}: expected an ISO 8601 time, came `{found}`")]
     NotATime {
         /// Where.
@@ -74,52 +74,53 @@ pub enum CmfError {
         /// The text that came.
         found: String,
     },
-    /// A resource that embeds both text and bytes.
+    /// A resource has both text and bytes.
     #[error("{path}: expected content or blob, came both")]
     ContentAndBlob {
-        /// Where the resource is.
+        /// The path of the resource.
         path: String,
     },
-    /// A reference whose range ends before it starts.
+    /// The range of a reference ends before it starts.
     #[error("{path}: expected range_end of at least {start}, came {end}")]
     InvertedRange {
-        /// Where the reference is.
+        /// The path of the reference.
         path: String,
-        /// Its `range_start`.
+        /// The `range_start`.
         start: i64,
-        /// Its `range_end`.
+        /// The `range_end`.
         end: i64,
     },
-    /// An object of which at most one of some members may be set.
+    /// An object has more than one of several exclusive members.
     #[error("{path}: expected at most one of {}, came more", expected.join(", "))]
     MoreThanOne {
-        /// Where the object is.
+        /// The path of the object.
         path: String,
-        /// The members of which one may be set.
+        /// The exclusive members.
         expected: &'static [&'static str],
     },
-    /// The other shape of the HTTP extension, whose headers would be lost without a word.
+    /// The HTTP extension has separate request and response headers, which this format does not
+    /// support.
     #[error("{path}: expected `headers`, came the split form with `{found}`")]
     SplitHeaders {
-        /// Where the extension is.
+        /// The path of the extension.
         path: String,
-        /// The member that gives the other shape away.
+        /// The unsupported member.
         found: &'static str,
     },
-    /// A list beyond its limit.
+    /// A list exceeds its limit.
     #[error("{path}: expected at most {limit} items, came {found}")]
     TooMany {
-        /// Where the list is.
+        /// The path of the list.
         path: String,
         /// The limit.
         limit: usize,
-        /// The length that came.
+        /// The actual length.
         found: usize,
     },
-    /// Objects nested beyond the limit.
+    /// The nesting of objects exceeds the limit.
     #[error("{path}: expected at most {limit} levels of nesting, came more")]
     TooDeep {
-        /// Where the limit was passed.
+        /// The path at which the limit was exceeded.
         path: String,
         /// The limit.
         limit: usize,
@@ -127,7 +128,7 @@ pub enum CmfError {
 }
 
 impl CmfError {
-    /// The JSON path of the fault, `$` being the value that was parsed.
+    /// Returns the JSON path of the error; `$` is the parsed value.
     pub fn path(&self) -> &str {
         match self {
             CmfError::Missing { path, .. }
@@ -147,7 +148,7 @@ impl CmfError {
     }
 }
 
-/// `text` as an error may quote it: at most [`QUOTE_LIMIT_BYTES`] of it.
+/// Truncates `text` to [`QUOTE_LIMIT_BYTES`] for an error message.
 pub(super) fn quoted(text: &str) -> String {
     let end = text.floor_char_boundary(QUOTE_LIMIT_BYTES);
     if end < text.len() {
@@ -157,52 +158,52 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Where the reader stands: a step and the place that it was taken from.
+/// The JSON path of a value during parsing: a segment and the path of its parent.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'p> {
-    parent: Option<&'p Place<'p>>,
-    step: Step<'p>,
+pub(super) struct JsonPath<'p> {
+    parent: Option<&'p JsonPath<'p>>,
+    step: PathSegment<'p>,
     depth: usize,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'p> {
+enum PathSegment<'p> {
     Key(&'p str),
     Index(usize),
 }
 
-impl<'p> Place<'p> {
-    /// The value that is parsed.
-    pub(super) const ROOT: Place<'static> = Place {
+impl<'p> JsonPath<'p> {
+    /// The path of the parsed value.
+    pub(super) const ROOT: JsonPath<'static> = JsonPath {
         parent: None,
-        step: Step::Index(0),
+        step: PathSegment::Index(0),
         depth: 0,
     };
 
-    /// The member `key` of the object here.
-    pub(super) fn key(&'p self, key: &'p str) -> Place<'p> {
-        Place {
+    /// Appends the member `key`.
+    pub(super) fn key(&'p self, key: &'p str) -> JsonPath<'p> {
+        JsonPath {
             parent: Some(self),
-            step: Step::Key(key),
+            step: PathSegment::Key(key),
             depth: self.depth + 1,
         }
     }
 
-    /// The item `index` of the array here.
-    pub(super) fn index(&'p self, index: usize) -> Place<'p> {
-        Place {
+    /// Appends the item `index`.
+    pub(super) fn index(&'p self, index: usize) -> JsonPath<'p> {
+        JsonPath {
             parent: Some(self),
-            step: Step::Index(index),
+            step: PathSegment::Index(index),
             depth: self.depth + 1,
         }
     }
 
-    /// How many steps this is from the root.
+    /// Returns the number of segments from the root.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The JSON path, for an error.
+    /// Formats the path for an error.
     pub(super) fn path(&self) -> String {
         let mut out = String::new();
         self.write(&mut out);
@@ -215,14 +216,14 @@ impl<'p> Place<'p> {
         };
         parent.write(out);
         match self.step {
-            Step::Index(index) => {
+            PathSegment::Index(index) => {
                 let _ = write!(out, "[{index}]");
             }
-            Step::Key(key) if is_plain(key) => {
+            PathSegment::Key(key) if is_plain(key) => {
                 out.push('.');
                 out.push_str(key);
             }
-            Step::Key(key) => {
+            PathSegment::Key(key) => {
                 out.push('[');
                 write_string(&quoted(key), out);
                 out.push(']');
@@ -231,7 +232,7 @@ impl<'p> Place<'p> {
     }
 }
 
-/// True for keys that a path shows behind a dot, without quotes.
+/// Returns true for keys that are written after a dot, without quotes.
 fn is_plain(key: &str) -> bool {
     !key.is_empty()
         && key.len() <= QUOTE_LIMIT_BYTES
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_path_quotes_the_keys_that_need_it() {
-        let root = Place::ROOT;
+        let root = JsonPath::ROOT;
         let content = root.key("content");
         let item = content.index(3);
         let odd = item.key("a.b\"");

@@ -1,24 +1,24 @@
-//! Security labels: a set that grows (§3.6, §5.1).
+//! Security labels: a set that only grows (§3.6, §5.1).
 //!
-//! There is no way to take a label out here; that is [`super::declassify`]'s alone.
+//! Only [`super::declassify`] can remove labels.
 
 use std::collections::BTreeSet;
 
-use super::error::{CmfError, Place};
-use super::record::{Read, Write};
+use super::error::{CmfError, JsonPath};
+use super::json_record::{FromJson, ToJson};
 use crate::json::Json;
 
-/// Security labels of a message. Labels can be added, not removed.
+/// The security labels of a message. Labels can be added but not removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Labels(BTreeSet<String>);
 
 impl Labels {
-    /// No labels.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Labels(BTreeSet::new())
     }
 
-    /// Adds a label; true if it is new.
+    /// Adds a label; returns true if it is new.
     pub fn add(&mut self, label: impl Into<String>) -> bool {
         self.0.insert(label.into())
     }
@@ -32,7 +32,8 @@ impl Labels {
         }
     }
 
-    /// The union of several sources, which is what a message made from all of them carries (§5.1).
+    /// Returns the union of several sets: the labels of a message derived from several sources
+    /// (§5.1).
     pub fn union<'l>(sources: impl IntoIterator<Item = &'l Labels>) -> Labels {
         let mut union = Labels::new();
         sources
@@ -41,28 +42,29 @@ impl Labels {
         union
     }
 
-    /// True if `label` is there, spelled exactly.
+    /// Returns true if the set contains `label`, case-sensitive.
     pub fn contains(&self, label: &str) -> bool {
         self.0.contains(label)
     }
 
-    /// True if `label` is there in whatever case: the safer question for a rule that denies.
+    /// Returns true if the set contains `label`, ignoring case; the safer check for rules that
+    /// deny.
     pub fn contains_ignoring_case(&self, label: &str) -> bool {
         let label = label.to_lowercase();
         self.0.iter().any(|own| own.to_lowercase() == label)
     }
 
-    /// True if `other` has all of these: labels that went from `self` to `other` only grew.
+    /// Returns true if `other` contains all of these labels.
     pub fn is_subset(&self, other: &Labels) -> bool {
         self.0.is_subset(&other.0)
     }
 
-    /// The labels in the order of their code points.
+    /// Returns the labels in the order of their code points.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// How many there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -72,7 +74,7 @@ impl Labels {
         self.0.is_empty()
     }
 
-    /// Takes a label out. For declassification alone.
+    /// Removes a label; only for declassification.
     pub(super) fn take(&mut self, label: &str) -> bool {
         self.0.remove(label)
     }
@@ -84,15 +86,15 @@ impl<L: Into<String>> FromIterator<L> for Labels {
     }
 }
 
-impl Read for Labels {
+impl FromJson for Labels {
     const EXPECTED: &'static str = "array";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         BTreeSet::read(json, place).map(Labels)
     }
 }
 
-impl Write for Labels {
+impl ToJson for Labels {
     fn write(&self) -> Json<'static> {
         self.0.write()
     }

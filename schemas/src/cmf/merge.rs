@@ -1,8 +1,8 @@
-//! What is taken over from the extensions that a consumer hands back (§3.1, §5.2).
+//! Applies the changes of a consumer to the extensions of a message (§3.1, §5.2).
 //!
-//! The unfiltered original stays the authority. Slot by slot, only what the consumer may change is
-//! taken from its answer; what it couldn't see is absent there, and absence is no opinion. A
-//! consumer that breaks a monotonic slot has the whole answer refused.
+//! The unfiltered original is authoritative. For each slot, only changes that the consumer may make
+//! are applied. Slots that were hidden from the consumer are absent from its output; absence is not
+//! a change. If a consumer violates a monotonic slot, its whole output is rejected.
 
 use std::borrow::Cow;
 
@@ -10,38 +10,38 @@ use super::access::filter;
 use super::capability::{Capability, CapabilitySet};
 use super::extensions::{DelegationExtension, Extensions, SecurityExtension};
 use super::labels::Labels;
-use super::tier::{MutabilityTier, Slot, TierViolation, labels_only_grew};
+use super::tier::{MutabilityTier, Slot, TierViolation, check_labels_grew};
 
-/// What became of a consumer's answer.
+/// The outcome of merging a consumer's output.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Merged<'a> {
-    /// The extensions from here on: the original itself, borrowed, where nothing was taken over.
+pub struct MergeOutcome<'a> {
+    /// The resulting extensions; the original, borrowed, if nothing changed.
     pub extensions: Option<Cow<'a, Extensions>>,
-    /// The slots that were taken over; headers among them belong in the host's audit (§3.5).
+    /// The changed slots. Changes of headers belong in the host's audit log (§3.5).
     pub accepted: Vec<Slot>,
-    /// The slots that the consumer changed without a right to. They are as they were.
+    /// The slots that the consumer changed without the capability. They are unchanged.
     pub ignored: Vec<Slot>,
 }
 
-impl Merged<'_> {
-    /// True if the answer changed nothing.
+impl MergeOutcome<'_> {
+    /// Returns true if nothing changed.
     pub fn is_unchanged(&self) -> bool {
         self.accepted.is_empty()
     }
 }
 
-/// Takes over from `output` what a consumer with `capabilities` may change in `original`.
+/// Applies those changes from `output` to `original` that a consumer with `capabilities` may make.
 ///
 /// # Errors
-/// [`TierViolation`] if it removed labels, or shortened or rewrote the delegation chain, while
-/// holding the right to add. The original then stays as it is.
+/// [`TierViolation`] if a consumer with the capability to append removed labels, or shortened or
+/// rewrote the delegation chain.
 pub fn merge<'a>(
     original: Option<&'a Extensions>,
     output: Option<&Extensions>,
     capabilities: CapabilitySet,
-) -> Result<Merged<'a>, TierViolation> {
+) -> Result<MergeOutcome<'a>, TierViolation> {
     let (Some(original), Some(output)) = (original, output) else {
-        return Ok(Merged {
+        return Ok(MergeOutcome {
             extensions: original.map(Cow::Borrowed),
             accepted: vec![],
             ignored: vec![],
@@ -69,15 +69,15 @@ pub fn merge<'a>(
         accepted.push(Slot::Custom);
     }
     let ignored = ignored(original, output, capabilities, &accepted);
-    Ok(Merged {
+    Ok(MergeOutcome {
         extensions: Some(merged),
         accepted,
         ignored,
     })
 }
 
-/// The original's security slot with the labels that the consumer added. Labels need a security
-/// slot to be added to.
+/// Returns the security slot with the consumer's added labels. Labels require an existing security
+/// slot.
 fn grown_labels(
     original: &Extensions,
     output: &Extensions,
@@ -89,14 +89,14 @@ fn grown_labels(
     if !capabilities.contains(Capability::AppendLabels) || before.labels == after.labels {
         return Ok(None);
     }
-    labels_only_grew(&before.labels, &after.labels)?;
+    check_labels_grew(&before.labels, &after.labels)?;
     Ok(Some(SecurityExtension {
         labels: Labels::union([&before.labels, &after.labels]),
         ..before.clone()
     }))
 }
 
-/// The original's chain with the hops that the consumer added.
+/// Returns the chain with the consumer's added hops.
 fn grown_delegation(
     original: &Extensions,
     output: &Extensions,
@@ -114,8 +114,8 @@ fn grown_delegation(
     Ok((!added.is_empty()).then(|| before.with_hops(added)))
 }
 
-/// The slots that the consumer changed against what it was shown, and that were not taken over. A
-/// slot that it left out, or left as empty as it would be if it were hidden, isn't a change.
+/// Returns the slots that differ from what the consumer saw and were not applied. A slot that is
+/// missing, or as empty as if it were hidden, is not a change.
 fn ignored(
     original: &Extensions,
     output: &Extensions,

@@ -1,38 +1,38 @@
-//! A message (§2), and a message with what travels beside it.
+//! CMF messages (§2), and envelopes of a message with its extensions.
 
-use super::error::{CmfError, Place};
+use super::error::{CmfError, JsonPath};
 use super::extensions::Extensions;
-use super::part::Part;
-use super::record::{Fields, Write, record};
-use super::vocabulary::{Channel, Role};
+use super::json_record::{ObjectReader, ToJson, record};
+use super::part::ContentPart;
+use super::vocabulary::{Channel, CmfRole};
 use crate::json::{Json, Object};
 
-/// The `schema_version` of messages that don't name one.
+/// The default `schema_version`.
 pub const SCHEMA_VERSION: &str = "2.0";
 
 record! {
-    /// One turn of a conversation. Extensions travel beside it ([`Envelope`]), so a message has no
-    /// member for them.
-    pub struct Message checked by only_known_members {
-        /// The version of the format, any text.
+    /// One turn of a conversation. Extensions are not a member of the message but of its
+    /// [`Envelope`].
+    pub struct CmfMessage checked by only_known_members {
+        /// The version of the format; any text.
         default schema_version: String = SCHEMA_VERSION.to_owned(),
-        /// Who speaks.
-        required role: Role,
-        /// What was said, in order; may be empty.
-        default content: Vec<Part>,
-        /// What kind of output it is; unclassified where unset.
+        /// The author.
+        required role: CmfRole,
+        /// The content in order; may be empty.
+        default content: Vec<ContentPart>,
+        /// The kind of output; unclassified if unset.
         optional channel: Option<Channel>,
     }
 }
 
-fn only_known_members(fields: &Fields) -> Result<(), CmfError> {
-    fields.refuse_unknown(Message::KEYS)
+fn only_known_members(fields: &ObjectReader) -> Result<(), CmfError> {
+    fields.refuse_unknown(CmfMessage::KEYS)
 }
 
-impl Message {
-    /// A message of the current version, without channel.
-    pub fn new(role: Role, content: Vec<Part>) -> Self {
-        Message {
+impl CmfMessage {
+    /// Creates a message of the current version without channel.
+    pub fn new(role: CmfRole, content: Vec<ContentPart>) -> Self {
+        CmfMessage {
             schema_version: SCHEMA_VERSION.to_owned(),
             role,
             content,
@@ -45,10 +45,11 @@ impl Message {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
     /// The message.
-    pub message: Message,
-    /// What is known around it.
+    pub message: CmfMessage,
+    /// The extensions.
     pub extensions: Option<Extensions>,
-    /// Where in a pipeline it is evaluated (see [`super::MessageHook`] for the known places).
+    /// The hook in a pipeline at which the message is evaluated; [`super::MessageHook`] lists the
+    /// known hooks.
     pub hook: Option<String>,
 }
 
@@ -58,15 +59,14 @@ const BESIDE: &[&str] = &["message", "extensions", "hook"];
 const AROUND: &[&str] = &["schema_version", "role", "content", "channel", "extensions"];
 
 impl Envelope {
-    /// Reads either of the two forms that a line of messages may have:
-    /// `{"message": …, "extensions": …, "hook": …}`, or a message that carries `extensions` as a
-    /// member, as the specification's text draws it.
+    /// Parses either of two forms: `{"message": …, "extensions": …, "hook": …}`, or a message with
+    /// `extensions` as a member, as drawn in the specification.
     ///
     /// # Errors
-    /// [`CmfError`] as [`Message::parse`] and [`Extensions::parse`] give it, and for a member that
-    /// is neither.
+    /// Those of [`CmfMessage::parse`] and [`Extensions::parse`]; [`CmfError`] for an unknown
+    /// member.
     pub fn parse(json: &Json) -> Result<Self, CmfError> {
-        let fields = Fields::of(json, &Place::ROOT)?;
+        let fields = ObjectReader::of(json, &JsonPath::ROOT)?;
         let extensions = fields.optional("extensions")?;
         if fields.has("message") {
             fields.refuse_unknown(BESIDE)?;
@@ -78,22 +78,21 @@ impl Envelope {
         }
         fields.refuse_unknown(AROUND)?;
         Ok(Envelope {
-            message: Message::from_fields(&fields)?,
+            message: CmfMessage::from_fields(&fields)?,
             extensions,
             hook: None,
         })
     }
 
-    /// Writes the first form: message, extensions and hook beside each other, those that are unset
-    /// left out.
+    /// Writes the first form, without unset members.
     pub fn to_json(&self) -> Json<'static> {
         let mut object = Object::new();
-        object.append_new("message", self.message.write());
+        object.push_unique("message", self.message.write());
         if let Some(extensions) = &self.extensions {
-            object.append_new("extensions", extensions.write());
+            object.push_unique("extensions", extensions.write());
         }
         if let Some(hook) = &self.hook {
-            object.append_new("hook", hook.write());
+            object.push_unique("hook", hook.write());
         }
         Json::Object(object)
     }

@@ -1,30 +1,30 @@
-//! A content part: its tag and its body, which can't disagree (§2.2).
+//! Content parts: a tag with the matching body (§2.2).
 //!
-//! In JSON `text` and `thinking` carry `text` beside the tag, all others their object under
-//! `content`. The flat form that the specification's prose shows is read by no implementation, this
-//! one included.
+//! In JSON, `text` and `thinking` have a member `text` next to the tag, all others an object under
+//! `content`. No implementation supports the flat form in the specification's prose, nor does this
+//! one.
 
 use super::bodies::{
-    AudioSource, DocumentSource, ImageSource, PromptRequest, PromptResult, Resource,
+    AudioSource, CmfImageSource, DocumentSource, PromptRequest, PromptResult, Resource,
     ResourceReference, ToolCall, ToolResult, VideoSource,
 };
-use super::error::{CmfError, Place};
-use super::record::{Fields, Read, Write};
+use super::error::{CmfError, JsonPath};
+use super::json_record::{FromJson, ObjectReader, ToJson};
 use super::vocabulary::ContentType;
 use crate::json::{Json, Object};
 
-/// One part of a message's content.
+/// A part of a message's content.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum ContentPart {
     /// Plain text.
     Text(String),
     /// Reasoning.
     Thinking(String),
-    /// A call of a tool.
+    /// A tool call.
     ToolCall(ToolCall),
-    /// What a tool gave.
+    /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A resource with its content. Boxed: it is twice as large as any other.
+    /// A resource with its content. Boxed because it is twice as large as the other variants.
     Resource(Box<Resource>),
     /// A resource without its content.
     ResourceRef(ResourceReference),
@@ -32,46 +32,46 @@ pub enum Part {
     PromptRequest(PromptRequest),
     /// A rendered prompt template.
     PromptResult(PromptResult),
-    /// A picture.
-    Image(ImageSource),
-    /// A moving picture.
+    /// An image.
+    Image(CmfImageSource),
+    /// A video.
     Video(VideoSource),
-    /// Sound.
+    /// Audio.
     Audio(AudioSource),
     /// A document.
     Document(DocumentSource),
 }
 
-impl Part {
+impl ContentPart {
     /// Plain text.
     pub fn text(text: impl Into<String>) -> Self {
-        Part::Text(text.into())
+        ContentPart::Text(text.into())
     }
 
-    /// The tag that the part has in JSON.
+    /// Returns the tag of the part in JSON.
     pub const fn content_type(&self) -> ContentType {
         match self {
-            Part::Text(_) => ContentType::Text,
-            Part::Thinking(_) => ContentType::Thinking,
-            Part::ToolCall(_) => ContentType::ToolCall,
-            Part::ToolResult(_) => ContentType::ToolResult,
-            Part::Resource(_) => ContentType::Resource,
-            Part::ResourceRef(_) => ContentType::ResourceRef,
-            Part::PromptRequest(_) => ContentType::PromptRequest,
-            Part::PromptResult(_) => ContentType::PromptResult,
-            Part::Image(_) => ContentType::Image,
-            Part::Video(_) => ContentType::Video,
-            Part::Audio(_) => ContentType::Audio,
-            Part::Document(_) => ContentType::Document,
+            ContentPart::Text(_) => ContentType::Text,
+            ContentPart::Thinking(_) => ContentType::Thinking,
+            ContentPart::ToolCall(_) => ContentType::ToolCall,
+            ContentPart::ToolResult(_) => ContentType::ToolResult,
+            ContentPart::Resource(_) => ContentType::Resource,
+            ContentPart::ResourceRef(_) => ContentType::ResourceRef,
+            ContentPart::PromptRequest(_) => ContentType::PromptRequest,
+            ContentPart::PromptResult(_) => ContentType::PromptResult,
+            ContentPart::Image(_) => ContentType::Image,
+            ContentPart::Video(_) => ContentType::Video,
+            ContentPart::Audio(_) => ContentType::Audio,
+            ContentPart::Document(_) => ContentType::Document,
         }
     }
 
-    /// Reads a part from JSON, strictly. Members that the format doesn't know are ignored.
+    /// Parses a part strictly. Unknown members are ignored.
     ///
     /// # Errors
-    /// [`CmfError`] if the tag is absent, null or unknown, or the body isn't that of the tag.
+    /// [`CmfError`] if the tag is absent, null or unknown, or if the body does not match the tag.
     pub fn parse(json: &Json) -> Result<Self, CmfError> {
-        Self::read(json, &Place::ROOT)
+        Self::read(json, &JsonPath::ROOT)
     }
 
     /// Writes the part as JSON, the tag first.
@@ -79,25 +79,25 @@ impl Part {
         self.write()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     fn body(&self) -> Json<'static> {
         match self {
-            Part::Text(text) | Part::Thinking(text) => text.write(),
-            Part::ToolCall(body) => body.write(),
-            Part::ToolResult(body) => body.write(),
-            Part::Resource(body) => body.write(),
-            Part::ResourceRef(body) => body.write(),
-            Part::PromptRequest(body) => body.write(),
-            Part::PromptResult(body) => body.write(),
-            Part::Image(body) => body.write(),
-            Part::Video(body) => body.write(),
-            Part::Audio(body) => body.write(),
-            Part::Document(body) => body.write(),
+            ContentPart::Text(text) | ContentPart::Thinking(text) => text.write(),
+            ContentPart::ToolCall(body) => body.write(),
+            ContentPart::ToolResult(body) => body.write(),
+            ContentPart::Resource(body) => body.write(),
+            ContentPart::ResourceRef(body) => body.write(),
+            ContentPart::PromptRequest(body) => body.write(),
+            ContentPart::PromptResult(body) => body.write(),
+            ContentPart::Image(body) => body.write(),
+            ContentPart::Video(body) => body.write(),
+            ContentPart::Audio(body) => body.write(),
+            ContentPart::Document(body) => body.write(),
         }
     }
 }
 
-/// The member beside the tag that holds the body.
+/// Returns the member that holds the body.
 const fn body_key(kind: ContentType) -> &'static str {
     match kind {
         ContentType::Text | ContentType::Thinking => "text",
@@ -105,36 +105,36 @@ const fn body_key(kind: ContentType) -> &'static str {
     }
 }
 
-impl Read for Part {
+impl FromJson for ContentPart {
     const EXPECTED: &'static str = "object";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let fields = Fields::of(json, place)?;
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
+        let fields = ObjectReader::of(json, place)?;
         let kind: ContentType = fields.required("content_type")?;
         let key = body_key(kind);
         Ok(match kind {
-            ContentType::Text => Part::Text(fields.required(key)?),
-            ContentType::Thinking => Part::Thinking(fields.required(key)?),
-            ContentType::ToolCall => Part::ToolCall(fields.required(key)?),
-            ContentType::ToolResult => Part::ToolResult(fields.required(key)?),
-            ContentType::Resource => Part::Resource(Box::new(fields.required(key)?)),
-            ContentType::ResourceRef => Part::ResourceRef(fields.required(key)?),
-            ContentType::PromptRequest => Part::PromptRequest(fields.required(key)?),
-            ContentType::PromptResult => Part::PromptResult(fields.required(key)?),
-            ContentType::Image => Part::Image(fields.required(key)?),
-            ContentType::Video => Part::Video(fields.required(key)?),
-            ContentType::Audio => Part::Audio(fields.required(key)?),
-            ContentType::Document => Part::Document(fields.required(key)?),
+            ContentType::Text => ContentPart::Text(fields.required(key)?),
+            ContentType::Thinking => ContentPart::Thinking(fields.required(key)?),
+            ContentType::ToolCall => ContentPart::ToolCall(fields.required(key)?),
+            ContentType::ToolResult => ContentPart::ToolResult(fields.required(key)?),
+            ContentType::Resource => ContentPart::Resource(Box::new(fields.required(key)?)),
+            ContentType::ResourceRef => ContentPart::ResourceRef(fields.required(key)?),
+            ContentType::PromptRequest => ContentPart::PromptRequest(fields.required(key)?),
+            ContentType::PromptResult => ContentPart::PromptResult(fields.required(key)?),
+            ContentType::Image => ContentPart::Image(fields.required(key)?),
+            ContentType::Video => ContentPart::Video(fields.required(key)?),
+            ContentType::Audio => ContentPart::Audio(fields.required(key)?),
+            ContentType::Document => ContentPart::Document(fields.required(key)?),
         })
     }
 }
 
-impl Write for Part {
+impl ToJson for ContentPart {
     fn write(&self) -> Json<'static> {
         let kind = self.content_type();
         let mut object = Object::new();
-        object.append_new("content_type", kind.as_str());
-        object.append_new(body_key(kind), self.body());
+        object.push_unique("content_type", kind.as_str());
+        object.push_unique(body_key(kind), self.body());
         Json::Object(object)
     }
 }

@@ -1,21 +1,21 @@
-//! How labels and restrictions travel through a conversation (§3.6.3, §5.1).
+//! Propagation of labels and restrictions through a conversation (§3.6.3, §5.1).
 //!
-//! What a tool, resource or template gives gets the labels of its data policy; labels stay with a
-//! message for its life and pass to the messages after it; the policies' restrictions of actions
-//! hold downstream, too.
+//! The output of a tool, resource or template gets the labels of its data policy. A message keeps
+//! its labels and passes them to all later messages; the restrictions of policies also apply
+//! downstream.
 
 use std::collections::BTreeSet;
 
-use super::access::Access;
+use super::access::ExtensionAccess;
 use super::capability::{Capability, CapabilitySet};
 use super::extensions::{DataPolicy, Extensions};
 use super::labels::Labels;
-use super::message::Message;
+use super::message::CmfMessage;
 use super::view::{MessageView, views};
 use super::vocabulary::ContentType;
 
-/// True for the kinds on which data policies are evaluated: what came out of a tool, a resource, a
-/// template.
+/// Returns true for kinds that data policies apply to: the outputs of tools, resources and
+/// templates.
 pub const fn is_governed(kind: ContentType) -> bool {
     matches!(
         kind,
@@ -23,21 +23,21 @@ pub const fn is_governed(kind: ContentType) -> bool {
     )
 }
 
-/// The data policy that governs what `view` shows, if the kind is governed and the view may see
-/// one.
+/// Returns the data policy for the part of `view`, if the kind is governed and the policy is
+/// visible.
 pub fn governing_policy<'a>(view: &MessageView<'a>) -> Option<&'a DataPolicy> {
     view.data_policy().filter(|_| is_governed(view.kind()))
 }
 
-/// Adds to `labels` those that the data policy of `view` applies.
-pub fn stamp(view: &MessageView, labels: &mut Labels) {
+/// Adds the labels of the data policy of `view` to `labels`.
+pub fn apply_policy_labels(view: &MessageView, labels: &mut Labels) {
     if let Some(policy) = governing_policy(view) {
         labels.add_all(policy.apply_labels.iter().map(String::as_str));
     }
 }
 
-/// What data policies leave to be done, several of them together: denials add up, allowances
-/// intersect.
+/// The combined restrictions of several data policies: the union of denials, the intersection of
+/// allowances.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Restrictions {
     denied: BTreeSet<String>,
@@ -45,7 +45,7 @@ pub struct Restrictions {
 }
 
 impl Restrictions {
-    /// Restricts further by `policy`.
+    /// Adds the restrictions of `policy`.
     pub fn add(&mut self, policy: &DataPolicy) {
         self.denied.extend(policy.denied_actions.iter().cloned());
         if let Some(allowed) = &policy.allowed_actions {
@@ -57,7 +57,7 @@ impl Restrictions {
         }
     }
 
-    /// True if every policy so far permits `action`.
+    /// Returns true if all policies permit `action`.
     pub fn permit(&self, action: &str) -> bool {
         !self.denied.contains(action)
             && self
@@ -67,7 +67,8 @@ impl Restrictions {
     }
 }
 
-/// What a conversation has picked up so far. Where it branches, clone it.
+/// The accumulated labels and restrictions of a conversation. Clone it where the conversation
+/// branches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConversationLabels {
     labels: Labels,
@@ -75,17 +76,16 @@ pub struct ConversationLabels {
 }
 
 impl ConversationLabels {
-    /// Takes in the next message of the conversation: its extensions inherit the labels of all
-    /// before it, get those of its own data policies (nested prompt messages included), and pass
-    /// them on.
-    pub fn carry(&mut self, message: &Message, extensions: &mut Extensions) {
-        let access = Access::new(
+    /// Adds the next message of the conversation. Its extensions get the labels of all earlier
+    /// messages and those of its own data policies, including nested prompt messages.
+    pub fn propagate(&mut self, message: &CmfMessage, extensions: &mut Extensions) {
+        let access = ExtensionAccess::new(
             Some(extensions),
             CapabilitySet::NONE.with(Capability::ReadData),
         );
         let mut labels = self.labels.clone();
         for view in views(message, access).recursive() {
-            stamp(&view, &mut labels);
+            apply_policy_labels(&view, &mut labels);
             if let Some(policy) = governing_policy(&view) {
                 self.restrictions.add(policy);
             }
@@ -99,12 +99,12 @@ impl ConversationLabels {
         self.labels = labels;
     }
 
-    /// The labels that the next message inherits.
+    /// Returns the labels that the next message inherits.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// What may be done with data of this conversation.
+    /// Returns the restrictions on data of this conversation.
     pub fn restrictions(&self) -> &Restrictions {
         &self.restrictions
     }
@@ -115,8 +115,8 @@ mod tests {
     use super::*;
     use crate::json::Json;
 
-    fn message(json: &str) -> Message {
-        Message::parse(&Json::parse(json.as_bytes()).unwrap()).unwrap()
+    fn message(json: &str) -> CmfMessage {
+        CmfMessage::parse(&Json::parse(json.as_bytes()).unwrap()).unwrap()
     }
 
     fn extensions(json: &str) -> Extensions {
@@ -140,15 +140,15 @@ mod tests {
     fn labels_of_a_tool_result_pass_to_the_messages_after_it() {
         let mut conversation = ConversationLabels::default();
         let mut before = Extensions::default();
-        conversation.carry(&message(r#"{"role":"user","content":[]}"#), &mut before);
+        conversation.propagate(&message(r#"{"role":"user","content":[]}"#), &mut before);
         assert_eq!(before, Extensions::default());
 
         let mut result = extensions(POLICY);
-        conversation.carry(&message(RESULT), &mut result);
+        conversation.propagate(&message(RESULT), &mut result);
         assert_eq!(labels(&result), ["CONFIDENTIAL", "PII"]);
 
         let mut answer = extensions(r#"{"security":{"labels":["draft"]}}"#);
-        conversation.carry(
+        conversation.propagate(
             &message(r#"{"role":"assistant","content":[]}"#),
             &mut answer,
         );
@@ -161,22 +161,22 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_the_tool_is_not_stamped() {
+    fn a_tool_call_gets_no_labels() {
         let call = r#"{"role":"assistant","content":[{"content_type":"tool_call",
             "content":{"tool_call_id":"1","name":"get_user"}}]}"#;
         let mut call_extensions = extensions(POLICY);
-        ConversationLabels::default().carry(&message(call), &mut call_extensions);
+        ConversationLabels::default().propagate(&message(call), &mut call_extensions);
         assert_eq!(labels(&call_extensions), ["CONFIDENTIAL"]);
     }
 
     #[test]
-    fn results_nested_in_a_rendered_prompt_are_stamped() {
+    fn results_nested_in_a_rendered_prompt_get_labels() {
         let nested = format!(
             r#"{{"role":"tool","content":[{{"content_type":"prompt_result",
             "content":{{"prompt_request_id":"1","prompt_name":"p","messages":[{RESULT}]}}}}]}}"#
         );
         let mut nested_extensions = extensions(POLICY);
-        ConversationLabels::default().carry(&message(&nested), &mut nested_extensions);
+        ConversationLabels::default().propagate(&message(&nested), &mut nested_extensions);
         assert_eq!(labels(&nested_extensions), ["CONFIDENTIAL", "PII"]);
     }
 

@@ -1,5 +1,4 @@
-//! The slots of the extensions, the rule of change of each, and the check between before and after
-//! (§3.1, §3.2, §5.2).
+//! The slots of the extensions, their mutability, and the check of a change (§3.1, §3.2, §5.2).
 
 use super::capability::Capability;
 use super::capability::CapabilitySet;
@@ -8,23 +7,23 @@ use super::labels::Labels;
 use super::vocabulary::vocabulary;
 
 vocabulary! {
-    /// How a slot may change while a message is processed (§3.1).
+    /// How a slot may change during processing (§3.1).
     pub enum MutabilityTier {
-        /// Never.
+        /// No changes.
         Immutable = "immutable",
-        /// By addition only, with a capability.
+        /// Additions only; requires a capability.
         Monotonic = "monotonic",
-        /// Freely, with a capability.
+        /// Any change; requires a capability.
         Guarded = "guarded",
-        /// Freely.
+        /// Any change.
         Mutable = "mutable",
     }
 }
 
 vocabulary! {
-    /// The slots, in the order in which they are checked: what nobody may change before what some
-    /// may. So a security slot that comes or goes is told as a change of its subject or its
-    /// objects, not of its labels (§5).
+    /// The slots in the order of checking: immutable slots first. Adding or removing the whole
+    /// security slot is therefore reported as a change of its subject or objects, not of its labels
+    /// (§5).
     pub enum Slot {
         /// The request.
         Request = "request",
@@ -32,17 +31,17 @@ vocabulary! {
         Provenance = "provenance",
         /// How a model came to its answer.
         Completion = "completion",
-        /// Which model.
+        /// The model.
         Llm = "llm",
-        /// Which framework.
+        /// The framework.
         Framework = "framework",
-        /// The entity as its server describes it.
+        /// The entity as described by its server.
         Mcp = "mcp",
-        /// The entity as the host knows it.
+        /// Metadata of the host about the entity.
         Meta = "meta",
         /// Session and lineage.
         Agent = "agent",
-        /// Who asks, as a whole.
+        /// The subject as a whole.
         Subject = "security.subject",
         /// The subject's roles.
         Roles = "security.subject.roles",
@@ -60,20 +59,20 @@ vocabulary! {
         Labels = "security.labels",
         /// HTTP headers.
         Http = "http",
-        /// The level of classification. It has no rule of change: the check passes over it, and a
-        /// merge never takes it over.
+        /// The classification level. It has no rule of change: the check ignores it, and a merge
+        /// never applies a change of it.
         Classification = "security.classification",
         /// The delegation chain.
         Delegation = "delegation",
-        /// Slots that this version doesn't know.
+        /// Slots that are unknown in this version.
         Unknown = "unknown",
-        /// Anybody's own.
+        /// Custom data.
         Custom = "custom",
     }
 }
 
 impl Slot {
-    /// The slot's rule of change.
+    /// Returns the mutability of the slot.
     pub const fn tier(self) -> MutabilityTier {
         match self {
             Slot::Labels | Slot::Delegation => MutabilityTier::Monotonic,
@@ -83,8 +82,8 @@ impl Slot {
         }
     }
 
-    /// The capability that a change takes; `None` where no capability allows it, or none is needed
-    /// (`custom`).
+    /// Returns the capability that a change requires; `None` if no capability allows a change, or
+    /// none is needed (`custom`).
     pub const fn write_capability(self) -> Option<Capability> {
         match self {
             Slot::Labels => Some(Capability::AppendLabels),
@@ -94,8 +93,8 @@ impl Slot {
         }
     }
 
-    /// True if the slot isn't the same in `before` and `after`. A slot of an absent parent is
-    /// absent, which isn't the same as empty.
+    /// Returns true if the slot differs between `before` and `after`. A slot of an absent parent is
+    /// absent, which is not the same as empty.
     pub fn differs(self, before: Option<&Extensions>, after: Option<&Extensions>) -> bool {
         let pair = Pair { before, after };
         match self {
@@ -147,17 +146,17 @@ fn subject(extensions: &Extensions) -> Option<&Subject> {
     security(extensions)?.subject.as_ref()
 }
 
-/// A change that the rule of its slot forbids.
+/// A forbidden change of a slot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{slot}` is {}: {reason}", slot.tier())]
 pub struct TierViolation {
     /// The slot.
     pub slot: Slot,
-    /// Why the change is forbidden.
+    /// The reason.
     pub reason: ViolationReason,
 }
 
-/// Why a change is forbidden.
+/// The reason why a change is forbidden.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViolationReason {
     /// No capability allows a change of the slot.
@@ -166,7 +165,7 @@ pub enum ViolationReason {
     /// The consumer lacks the capability.
     #[error("changing it takes `{0}`")]
     Lacks(Capability),
-    /// A label is gone.
+    /// A label was removed.
     #[error("labels were removed: {}", .0.join(", "))]
     LabelsRemoved(Vec<String>),
     /// The delegation chain is shorter.
@@ -177,10 +176,10 @@ pub enum ViolationReason {
         /// Hops after.
         after: usize,
     },
-    /// A hop of the delegation chain is another one.
+    /// A hop of the delegation chain was changed.
     #[error("hop {hop} of the chain was rewritten")]
     ChainRewritten {
-        /// Its position, from 0.
+        /// The index of the hop.
         hop: usize,
     },
 }
@@ -200,11 +199,11 @@ impl From<DelegationBreak> for TierViolation {
     }
 }
 
-/// Checks that labels only grew.
+/// Checks that no labels were removed.
 ///
 /// # Errors
-/// [`TierViolation`] with the labels that are gone.
-pub fn labels_only_grew(before: &Labels, after: &Labels) -> Result<(), TierViolation> {
+/// [`TierViolation`] with the removed labels.
+pub fn check_labels_grew(before: &Labels, after: &Labels) -> Result<(), TierViolation> {
     let gone: Vec<String> = before
         .iter()
         .filter(|label| !after.contains(label))
@@ -219,8 +218,8 @@ pub fn labels_only_grew(before: &Labels, after: &Labels) -> Result<(), TierViola
     }
 }
 
-/// Checks that between `before` and `after` only that changed which a consumer with `capabilities`
-/// may change. Both are taken as whole: for what comes back from a consumer that saw a part, use
+/// Checks that all changes between `before` and `after` are permitted for a consumer with
+/// `capabilities`. Both must be complete; for the output of a consumer that saw only a part, use
 /// [`merge`](super::merge()).
 ///
 /// # Errors
@@ -237,7 +236,7 @@ pub fn validate(
     changed.try_for_each(|slot| permitted(*slot, before, after, capabilities))
 }
 
-/// Checks a slot that is known to have changed.
+/// Checks a changed slot.
 fn permitted(
     slot: Slot,
     before: Option<&Extensions>,
@@ -279,7 +278,7 @@ fn only_grew(
     let before = before
         .and_then(security)
         .map_or(&none, |security| &security.labels);
-    labels_only_grew(
+    check_labels_grew(
         before,
         after
             .and_then(security)

@@ -1,8 +1,8 @@
-//! Patterns over URIs (§4.5): `**` is any run of characters, `*` any run without a slash, all else
-//! stands for itself.
+//! URI patterns (§4.5): `**` matches any text, `*` any text without a slash, every other character
+//! itself.
 //!
-//! A pattern is a row of tokens, and matching keeps the set of rows' beginnings that fit the text
-//! so far, one bit each:
+//! A pattern is a sequence of tokens. Matching simulates an NFA with one bit per prefix of the
+//! pattern that matches the text so far:
 //!
 //! ```text
 //! fits = {0}                                        bit i: the first i tokens fit
@@ -12,31 +12,30 @@
 //! matched = all tokens fit
 //! ```
 //!
-//! So a match takes `text × tokens / 64` steps whatever the pattern, and no pattern can make it
-//! take longer.
+//! A match takes `text × tokens / 64` steps for any pattern, so there is no pathological pattern.
 
-/// How many tokens a pattern may have: literal bytes and runs of stars.
+/// The maximum number of tokens in a pattern: literal bytes and runs of stars.
 pub const PATTERN_LIMIT_TOKENS: usize = 8192;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// A pattern that is too long.
+/// The error for a pattern that is too long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the URI pattern has {tokens} tokens; at most {PATTERN_LIMIT_TOKENS} are allowed")]
 pub struct PatternTooLong {
-    /// How many tokens it has.
+    /// The number of tokens.
     pub tokens: usize,
 }
 
-/// A pattern, ready to match.
+/// A compiled pattern.
 #[derive(Debug, Clone)]
 pub struct UriPattern {
-    /// Bits of all `*` tokens, `words` of them.
+    /// The bits of all `*` tokens, in `words` words.
     stars: Vec<u64>,
-    /// Bits of all `**` tokens.
+    /// The bits of all `**` tokens.
     double_stars: Vec<u64>,
-    /// For each class of bytes the bits of the tokens that are such a byte; class 0 is of bytes
-    /// that the pattern lacks.
+    /// For each class of bytes, the bits of the tokens for that byte; class 0 is for bytes that the
+    /// pattern does not contain.
     literals: Vec<u64>,
     /// The class of each byte.
     classes: Box<[u16; 256]>,
@@ -45,15 +44,14 @@ pub struct UriPattern {
 }
 
 #[derive(Clone, Copy)]
-enum Token {
+enum PatternToken {
     Byte(u8),
     Star,
     DoubleStar,
 }
 
 impl UriPattern {
-    /// Prepares `pattern`. Runs of two and more stars are all the same: `***` is `**` and `*`,
-    /// which is `**`.
+    /// Compiles `pattern`. A run of two or more stars is `**`.
     ///
     /// # Errors
     /// [`PatternTooLong`] beyond [`PATTERN_LIMIT_TOKENS`].
@@ -64,7 +62,7 @@ impl UriPattern {
                 tokens: tokens.len(),
             });
         }
-        // One bit more than tokens: the one that says that all of them fit.
+        // One more bit than tokens, for the match of all tokens.
         let words = tokens.len() / WORD_BITS + 1;
         let mut pattern = UriPattern {
             stars: vec![0; words],
@@ -81,12 +79,12 @@ impl UriPattern {
         Ok(pattern)
     }
 
-    fn add(&mut self, at: usize, token: Token) {
+    fn add(&mut self, at: usize, token: PatternToken) {
         let (word, bit) = (at / WORD_BITS, 1 << (at % WORD_BITS));
         match token {
-            Token::Star => self.stars[word] |= bit,
-            Token::DoubleStar => self.double_stars[word] |= bit,
-            Token::Byte(byte) => {
+            PatternToken::Star => self.stars[word] |= bit,
+            PatternToken::DoubleStar => self.double_stars[word] |= bit,
+            PatternToken::Byte(byte) => {
                 let class = &mut self.classes[usize::from(byte)];
                 if *class == 0 {
                     *class = (self.literals.len() / self.words) as u16;
@@ -98,7 +96,7 @@ impl UriPattern {
         }
     }
 
-    /// True if the whole of `text` fits, case for case and byte for byte.
+    /// Returns true if the pattern matches all of `text`, byte for byte and case-sensitive.
     pub fn matches(&self, text: &str) -> bool {
         let mut fits = vec![0; self.words];
         fits[0] = 1;
@@ -129,7 +127,7 @@ impl UriPattern {
         self.step_over_stars(fits);
     }
 
-    /// No two tokens of stars are neighbours, so one step is enough.
+    /// Star tokens are never adjacent, so one step is sufficient.
     fn step_over_stars(&self, fits: &mut [u64]) {
         let mut carry = 0;
         for (at, fit) in fits.iter_mut().enumerate() {
@@ -140,16 +138,16 @@ impl UriPattern {
     }
 }
 
-fn tokens(pattern: &str) -> Vec<Token> {
+fn tokens(pattern: &str) -> Vec<PatternToken> {
     let mut tokens = Vec::with_capacity(pattern.len());
     for byte in pattern.bytes() {
         match (byte, tokens.last()) {
-            (b'*', Some(Token::Star | Token::DoubleStar)) => {
+            (b'*', Some(PatternToken::Star | PatternToken::DoubleStar)) => {
                 tokens.pop();
-                tokens.push(Token::DoubleStar);
+                tokens.push(PatternToken::DoubleStar);
             }
-            (b'*', _) => tokens.push(Token::Star),
-            _ => tokens.push(Token::Byte(byte)),
+            (b'*', _) => tokens.push(PatternToken::Star),
+            _ => tokens.push(PatternToken::Byte(byte)),
         }
     }
     tokens
@@ -167,7 +165,7 @@ mod tests {
         UriPattern::new(pattern).unwrap().matches(text)
     }
 
-    /// The definition, by exhaustion.
+    /// A reference implementation by exhaustive search.
     fn naive(pattern: &[u8], text: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),
@@ -201,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn a_pattern_without_stars_matches_itself_alone(pattern in "[^*]{0,12}", other in "[^*]{0,12}") {
+        fn a_pattern_without_stars_matches_only_itself(pattern in "[^*]{0,12}", other in "[^*]{0,12}") {
             prop_assert!(matches(&pattern, &pattern));
             prop_assert_eq!(matches(&pattern, &other), pattern == other);
         }
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_counts_tokens_and_is_refused_above() {
+    fn the_limit_on_tokens_is_exact() {
         assert!(matches(
             &"x".repeat(PATTERN_LIMIT_TOKENS),
             &"x".repeat(PATTERN_LIMIT_TOKENS)

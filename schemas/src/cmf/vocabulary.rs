@@ -1,7 +1,6 @@
-//! The closed sets of names that the format has, each one declaration (§2.1–2.3, §3.6.1, §3.8,
-//! §4.3).
+//! The closed sets of names in the format (§2.1–2.3, §3.6.1, §3.8, §4.3).
 
-/// Declares an enumeration together with its wire names.
+/// Declares an enum with its wire names.
 macro_rules! vocabulary {
     (
         $(#[$meta:meta])*
@@ -12,17 +11,17 @@ macro_rules! vocabulary {
         pub enum $name { $( $(#[$variant_meta])* $variant, )* }
 
         impl $name {
-            /// All values, in the order in which the specification lists them.
+            /// All values in the order of the specification.
             pub const ALL: &'static [$name] = &[$( $name::$variant ),*];
-            /// Their wire names, in the same order.
+            /// The wire names in the same order.
             pub const NAMES: &'static [&'static str] = &[$( $text ),*];
 
-            /// The wire name.
+            /// Returns the wire name.
             pub const fn as_str(self) -> &'static str {
                 match self { $( $name::$variant => $text, )* }
             }
 
-            /// The value that `name` stands for, spelled exactly.
+            /// Returns the value with the given name; case-sensitive.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $( $text => Some($name::$variant), )* _ => None }
             }
@@ -34,14 +33,14 @@ macro_rules! vocabulary {
             }
         }
 
-        impl $crate::cmf::record::Read for $name {
+        impl $crate::cmf::json_record::FromJson for $name {
             const EXPECTED: &'static str = "string";
 
             fn read(
                 json: &$crate::json::Json,
-                place: &$crate::cmf::error::Place,
+                place: &$crate::cmf::error::JsonPath,
             ) -> Result<Self, $crate::cmf::CmfError> {
-                let name = json.as_str().ok_or_else(|| $crate::cmf::record::wrong_type::<Self>(json, place))?;
+                let name = json.as_str().ok_or_else(|| $crate::cmf::json_record::wrong_type::<Self>(json, place))?;
                 Self::from_name(name).ok_or_else(|| $crate::cmf::CmfError::UnknownName {
                     path: place.path(),
                     expected: Self::NAMES,
@@ -50,7 +49,7 @@ macro_rules! vocabulary {
             }
         }
 
-        impl $crate::cmf::record::Write for $name {
+        impl $crate::cmf::json_record::ToJson for $name {
             fn write(&self) -> $crate::json::Json<'static> {
                 $crate::json::Json::from(self.as_str())
             }
@@ -61,8 +60,8 @@ macro_rules! vocabulary {
 pub(super) use vocabulary;
 
 vocabulary! {
-    /// Who speaks (§2.1).
-    pub enum Role {
+    /// The author of a message (§2.1).
+    pub enum CmfRole {
         /// Instructions of the system.
         System = "system",
         /// Instructions of the developer.
@@ -77,9 +76,9 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What kind of output a message is (§2.3).
+    /// The kind of output of a message (§2.3).
     pub enum Channel {
-        /// Reasoning on the way, not the answer.
+        /// Reasoning, not the answer.
         Analysis = "analysis",
         /// Remarks about the task.
         Commentary = "commentary",
@@ -89,15 +88,15 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What a content part holds (§2.2); a view over the part has the same kind (§4.3).
+    /// The kind of a content part (§2.2), also of the view of the part (§4.3).
     pub enum ContentType {
         /// Plain text.
         Text = "text",
         /// Reasoning.
         Thinking = "thinking",
-        /// A call of a tool.
+        /// A tool call.
         ToolCall = "tool_call",
-        /// What a tool gave.
+        /// The result of a tool call.
         ToolResult = "tool_result",
         /// A resource with its content.
         Resource = "resource",
@@ -107,11 +106,11 @@ vocabulary! {
         PromptRequest = "prompt_request",
         /// A rendered prompt template.
         PromptResult = "prompt_result",
-        /// A picture.
+        /// An image.
         Image = "image",
-        /// A moving picture.
+        /// A video.
         Video = "video",
-        /// Sound.
+        /// Audio.
         Audio = "audio",
         /// A document such as a PDF.
         Document = "document",
@@ -119,7 +118,7 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What a resource is (§2.2).
+    /// The type of a resource (§2.2).
     pub enum ResourceType {
         /// A file.
         File = "file",
@@ -131,17 +130,17 @@ vocabulary! {
         Database = "database",
         /// An endpoint.
         Api = "api",
-        /// Something held in memory.
+        /// An object in memory.
         Memory = "memory",
-        /// Something that was produced.
+        /// A generated artifact.
         Artifact = "artifact",
     }
 }
 
 vocabulary! {
-    /// How a media part carries its data (§2.2).
+    /// How a media part holds its data (§2.2).
     pub enum SourceType {
-        /// By address.
+        /// By URL.
         Url = "url",
         /// As base64 text.
         Base64 = "base64",
@@ -149,7 +148,7 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What kind of entity asks (§3.6.1).
+    /// The type of the subject (§3.6.1).
     pub enum SubjectType {
         /// A person.
         User = "user",
@@ -163,24 +162,23 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// Why a language model stopped (§3.8).
-    pub enum StopReason {
-        /// It was done.
+    /// The reason for the end of an answer (§3.8).
+    pub enum CmfStopReason {
+        /// The model finished.
         End = "end",
-        /// It returned a structured result.
+        /// The model returned a structured result.
         Return = "return",
-        /// It calls a tool.
+        /// The model calls a tool.
         Call = "call",
-        /// It ran into its limit of tokens.
+        /// The token limit was reached.
         MaxTokens = "max_tokens",
-        /// It met a stop sequence.
+        /// A stop sequence was generated.
         StopSequence = "stop_sequence",
     }
 }
 
 vocabulary! {
-    /// What a view means to do (§4.3). `write` is part of the set although no kind of content gives
-    /// it.
+    /// The action of a view (§4.3). `write` is in the set although no kind of content yields it.
     pub enum ViewAction {
         /// Reads a resource.
         Read = "read",
@@ -192,7 +190,7 @@ vocabulary! {
         Invoke = "invoke",
         /// Sends something to a model.
         Send = "send",
-        /// Takes in what a tool or template gave.
+        /// Receives the output of a tool or template.
         Receive = "receive",
         /// Is generated by a model.
         Generate = "generate",
@@ -200,12 +198,12 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// The places of a pipeline at which messages are evaluated. Views carry any text as hook;
-    /// these are the known ones.
+    /// The known hooks of a pipeline at which messages are evaluated. Views accept any text as
+    /// hook.
     pub enum MessageHook {
-        /// Nowhere in particular.
+        /// No particular hook.
         Evaluate = "evaluate",
-        /// Before a model is asked.
+        /// Before a model is called.
         LlmInput = "llm_input",
         /// After a model answered.
         LlmOutput = "llm_output",

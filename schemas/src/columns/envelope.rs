@@ -1,7 +1,7 @@
-//! The column `envelope`: a COSE_Sign1 around a blob, without the blob.
+//! The column `envelope`: a COSE_Sign1 envelope without the blob that it wraps.
 //!
 //! ```text
-//! n        how many bytes stand before the blob     u32, big-endian
+//! n        number of bytes before the blob          u32, big-endian
 //! before   the envelope's bytes before the blob     n
 //! after    the envelope's bytes after the blob      the rest
 //! ```
@@ -11,17 +11,17 @@ use std::borrow::Cow;
 use crate::error::{ErrorCode, GrainError};
 use crate::sign::EnvelopeParts;
 
-/// The cell of an envelope.
+/// Encodes the cell of an envelope.
 pub(super) fn envelope_cell(parts: &EnvelopeParts<'_>) -> Vec<u8> {
     let before = (parts.before.len() as u32).to_be_bytes();
     [&before[..], &parts.before, &parts.after].concat()
 }
 
-/// The bytes in which a grain was delivered: `blob` alone, or inside the envelope of the cell
-/// `envelope`.
+/// Returns the bytes in which a grain was delivered: `blob`, wrapped in the envelope of the cell
+/// `envelope` if there is one.
 ///
 /// # Errors
-/// [`ErrorCode::Corrupt`] if the cell isn't what [`EnvelopeParts`] are stored as.
+/// [`ErrorCode::Corrupt`] if the cell is not an encoded [`EnvelopeParts`].
 pub fn delivered_bytes<'a>(
     blob: &'a [u8],
     envelope: Option<&[u8]>,
@@ -29,12 +29,12 @@ pub fn delivered_bytes<'a>(
     let Some(cell) = envelope else {
         return Ok(Cow::Borrowed(blob));
     };
-    let damaged =
-        || GrainError::new(ErrorCode::Corrupt, "the stored envelope is damaged").field("envelope");
-    let (length, parts) = cell.split_first_chunk::<4>().ok_or_else(damaged)?;
+    let corrupt =
+        || GrainError::new(ErrorCode::Corrupt, "the stored envelope is corrupt").field("envelope");
+    let (length, parts) = cell.split_first_chunk::<4>().ok_or_else(corrupt)?;
     let (before, after) = parts
         .split_at_checked(u32::from_be_bytes(*length) as usize)
-        .ok_or_else(damaged)?;
+        .ok_or_else(corrupt)?;
     Ok(Cow::Owned([before, blob, after].concat()))
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_envelope_comes_out_of_its_cell_around_the_blob() {
+    fn an_envelope_cell_round_trips() {
         let parts = EnvelopeParts {
             before: b"head".into(),
             after: b"tail!".into(),

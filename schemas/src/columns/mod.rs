@@ -1,34 +1,42 @@
-//! The lake's tables as Arrow schemas, and the projection of a grain into a row of `grains`.
+//! The tables of the lake as Arrow schemas, and the conversion of grains to rows (feature
+//! `columns`).
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
-//! | `grains` | which columns has the table `grains`, and where does each come from? |
-//! | `project` | what is the row of this grain? |
-//! | `matches` | is a stored row that of this grain? |
-//! | `cell` | how does one value of a payload become a cell of its column? |
-//! | `envelope` | how is a signature's envelope kept, and put around its blob again? |
-//! | `sealed` | what of a row stands open in an encrypted lake, and what is in its envelope? |
-//! | `records` | which columns have `state`, `rejects`, `sources`, `audit` and `erased`? |
+//! | `grains` | which columns does the table `grains` have? |
+//! | `projection` | what is the row of a grain? |
+//! | `sort_key` | in which order are the rows of a segment? |
+//! | `stored_rows` | does a stored row match a grain? |
+//! | `column_builder` | how does a value become a cell of its column? |
+//! | `envelope` | how is a signature envelope stored and restored? |
+//! | `sealed` | which columns of an encrypted row are readable, and what does its envelope contain? |
+//! | `state`, `rejects`, `sources`, `audit`, `erased` | which columns do the other tables have? |
 
-mod cell;
+mod audit;
+mod column_builder;
 mod envelope;
+mod erased;
 mod grains;
-mod matches;
-mod project;
-mod records;
+mod projection;
+mod rejects;
 mod sealed;
+mod sort_key;
+mod sources;
+mod state;
+mod stored_rows;
+mod tables;
 
-pub use cell::write_canonical_json;
+pub use audit::{AuditRow, audit_batch, audit_schema};
+pub use column_builder::write_canonical_json;
 pub use envelope::delivered_bytes;
-pub use grains::{GRAINS, IdentityColumn, column_of, grains_schema};
-pub use matches::StoredRows;
-pub use project::{
-    GrainColumns, PROJECTION_VERSION, RowIdentity, RowKeys, SignatureColumn, split_sort_key,
-    write_sealed_sort_key, write_sort_key,
-};
-pub use records::{
-    AuditRow, LifecycleEvent, REJECTS, RejectRow, SOURCES, STATE, SourceOutcome, SourceRow,
-    StateRow, audit_batch, audit_schema, erased_schema, rejects_batch, rejects_schema,
-    sources_batch, sources_schema, state_batch, state_schema,
-};
-pub use sealed::{Clear, SEALED_MAGIC, TOKENS, is_sealed, stands_open};
+pub use erased::erased_schema;
+pub use grains::{GRAINS, SystemColumn, column_type, grains_schema};
+pub use projection::{GrainBatchBuilder, PROJECTION_VERSION, RowMetadata, SignatureColumn};
+pub use rejects::{REJECTS, RejectRow, rejects_batch, rejects_schema};
+pub use sealed::{BLIND_TOKEN_FIELDS, SEALED_MAGIC, SealedContent, is_plaintext_column, is_sealed};
+pub use sort_key::{RowSortKeys, split_sort_key, write_sealed_sort_key, write_sort_key};
+pub use sources::{SOURCES, SourceOutcome, SourceRow, sources_batch, sources_schema};
+pub use state::{STATE, StateRow, state_batch, state_schema};
+pub use stored_rows::StoredRows;
+
+pub use crate::lifecycle::LifecycleEvent;

@@ -1,28 +1,30 @@
-//! Sealed rows: what of a grain stands open in an encrypted lake, and what its envelope holds.
+//! Sealed rows: the readable columns of a row in an encrypted lake, and the content of its
+//! encrypted envelope.
 //!
-//! A sealed row keeps the columns that the specification's header shows anyway, the address, and
-//! where the grain came from. `blob` holds the envelope; no other column holds a word of the
-//! payload, but for [`TOKENS`]: there a blind token stands for the text, so that rows can be found
-//! by equality. How tokens and envelopes are made is the engine's.
+//! A sealed row keeps the columns that the grain header exposes anyway, the address, and the
+//! metadata of ingestion. The column `blob` holds the encrypted envelope. No other column holds any
+//! part of the payload, except those of [`BLIND_TOKEN_FIELDS`], which hold a blind token of the
+//! text for lookups by equality. The engine creates tokens and envelopes.
 //!
 //! ```text
-//! clear text of an envelope:
-//! n        how many bytes the blob has                      u32, big-endian
+//! plaintext of an envelope:
+//! n        length of the blob                               u32, big-endian
 //! blob                                                      n
-//! m        how many bytes the cell `envelope` has, plus 1   u32, big-endian; 0 if it is null
+//! m        length of the cell `envelope` plus 1             u32, big-endian; 0 if the cell is null
 //! cell     the column `envelope`                            m - 1
 //! signer   the column `signer_did`: a byte 1 and the text; nothing if it is null
 //! ```
 
-use super::grains::IdentityColumn;
-use super::project::RowIdentity;
+use super::grains::SystemColumn;
+use super::projection::RowMetadata;
 use crate::grain::Field;
 
-/// The first bytes of an envelope. No grain begins so: its first byte is a version.
+/// The magic number of an envelope. No grain starts with it, since the first byte of a grain is a
+/// version.
 pub const SEALED_MAGIC: [u8; 4] = *b"GMS1";
 
 /// The fields whose columns hold a blind token of the text.
-pub const TOKENS: [Field; 7] = [
+pub const BLIND_TOKEN_FIELDS: [Field; 7] = [
     Field::Namespace,
     Field::UserId,
     Field::Subject,
@@ -32,27 +34,27 @@ pub const TOKENS: [Field; 7] = [
     Field::EntityId,
 ];
 
-/// True if the cell of `blob` is an envelope.
+/// Returns true if the cell `blob` is an encrypted envelope.
 pub fn is_sealed(blob: &[u8]) -> bool {
     blob.starts_with(&SEALED_MAGIC)
 }
 
-/// True if a sealed row has the column `name` as an open one has it.
-pub fn stands_open(name: &str) -> bool {
+/// Returns true if the column `name` of a sealed row is the same as in a plaintext row.
+pub fn is_plaintext_column(name: &str) -> bool {
     let hidden = [
-        IdentityColumn::Blob,
-        IdentityColumn::Envelope,
-        IdentityColumn::SignerDid,
+        SystemColumn::Blob,
+        SystemColumn::Envelope,
+        SystemColumn::SignerDid,
     ];
-    IdentityColumn::ALL
+    SystemColumn::ALL
         .iter()
         .any(|column| column.name() == name && !hidden.contains(column))
 }
 
-/// What an envelope holds.
+/// The content of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Clear<'a> {
-    /// The grain's bytes.
+pub struct SealedContent<'a> {
+    /// The blob of the grain.
     pub blob: &'a [u8],
     /// The cell of the column `envelope`.
     pub envelope: Option<&'a [u8]>,
@@ -60,11 +62,11 @@ pub struct Clear<'a> {
     pub signer: Option<&'a str>,
 }
 
-impl<'a> Clear<'a> {
-    /// The clear text of `blob`, which came as `row` says.
-    pub fn bytes_of(blob: &[u8], row: &RowIdentity<'_>) -> Vec<u8> {
+impl<'a> SealedContent<'a> {
+    /// Encodes the plaintext of an envelope for `blob` with the metadata `row`.
+    pub fn encode_row(blob: &[u8], row: &RowMetadata<'_>) -> Vec<u8> {
         let cell = row.envelope.as_ref().map(super::envelope::envelope_cell);
-        Clear {
+        SealedContent {
             blob,
             envelope: cell.as_deref(),
             signer: row.signer,
@@ -72,7 +74,7 @@ impl<'a> Clear<'a> {
         .to_bytes()
     }
 
-    /// As bytes.
+    /// Encodes the plaintext of the envelope.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.blob.len() + 8);
         out.extend((self.blob.len() as u32).to_be_bytes());
@@ -90,8 +92,8 @@ impl<'a> Clear<'a> {
         out
     }
 
-    /// Out of bytes; `None` if they are none of ours.
-    pub fn of(bytes: &'a [u8]) -> Option<Clear<'a>> {
+    /// Parses the plaintext of an envelope; `None` if it is malformed.
+    pub fn parse(bytes: &'a [u8]) -> Option<SealedContent<'a>> {
         let part = |bytes: &'a [u8], less: u32| {
             let (length, rest) = bytes.split_first_chunk::<4>()?;
             let length = u32::from_be_bytes(*length);
@@ -105,7 +107,7 @@ impl<'a> Clear<'a> {
             Some((1, text)) => Some(std::str::from_utf8(text).ok()?),
             Some(_) => return None,
         };
-        Some(Clear {
+        Some(SealedContent {
             blob,
             envelope: (length > 0).then_some(cell),
             signer,
@@ -118,34 +120,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clear_text_comes_back_as_it_was() {
+    fn an_envelope_s_content_round_trips() {
         for clear in [
-            Clear {
+            SealedContent {
                 blob: b"",
                 envelope: None,
                 signer: None,
             },
-            Clear {
+            SealedContent {
                 blob: b"grain",
                 envelope: Some(b""),
                 signer: Some(""),
             },
-            Clear {
+            SealedContent {
                 blob: b"grain",
                 envelope: Some(b"cell"),
                 signer: Some("did:key:z6Mk"),
             },
         ] {
-            assert_eq!(Clear::of(&clear.to_bytes()), Some(clear));
+            assert_eq!(SealedContent::parse(&clear.to_bytes()), Some(clear));
         }
-        assert_eq!(Clear::of(b""), None);
-        assert_eq!(Clear::of(&[0, 0, 0, 9, 1]), None);
-        assert_eq!(Clear::of(&[0, 0, 0, 0, 0, 0, 0, 0, 7]), None);
+        assert_eq!(SealedContent::parse(b""), None);
+        assert_eq!(SealedContent::parse(&[0, 0, 0, 9, 1]), None);
+        assert_eq!(SealedContent::parse(&[0, 0, 0, 0, 0, 0, 0, 0, 7]), None);
     }
 
     #[test]
-    fn the_payload_s_columns_and_the_signer_do_not_stand_open() {
-        assert!(stands_open("content_address") && stands_open("type") && stands_open("supersedes"));
+    fn columns_of_the_payload_and_the_signer_are_not_plaintext() {
+        assert!(
+            is_plaintext_column("content_address")
+                && is_plaintext_column("type")
+                && is_plaintext_column("supersedes")
+        );
         assert!(
             ![
                 "blob",
@@ -156,7 +162,7 @@ mod tests {
                 "nothing"
             ]
             .iter()
-            .any(|name| stands_open(name))
+            .any(|name| is_plaintext_column(name))
         );
     }
 }

@@ -1,23 +1,23 @@
-//! The sixteen bytes in front of a container (§11.2, §11.3).
+//! The sixteen-byte header of a container (§11.2, §11.3).
 
 use crate::error::{ErrorCode, GrainError};
 
-/// How a container begins.
+/// The magic number and version of a container.
 pub const MAGIC: [u8; 3] = *b"MG\x01";
 
-/// How many bytes the header has.
+/// The length of the header in bytes.
 pub const CONTAINER_HEADER_LENGTH: usize = 16;
 
-/// How many bytes the footer has: a SHA-256.
+/// The length of the footer in bytes: a SHA-256.
 pub const FOOTER_LENGTH: usize = 32;
 
-/// No offset reaches further: offsets have 32 bits.
+/// The maximum length of a container in bytes: offsets have 32 bits.
 pub const MAX_CONTAINER_LENGTH: u64 = 1 << 32;
 
-/// The version of the field map that we write.
+/// The version of the field map in the containers that this crate writes.
 pub const FIELD_MAP_VERSION: u8 = 1;
 
-/// Byte 3 of a container.
+/// The flags byte of a container (byte 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContainerFlags(u8);
 
@@ -38,52 +38,52 @@ impl ContainerFlags {
         )
     }
 
-    /// The byte.
+    /// Returns the byte.
     pub const fn byte(self) -> u8 {
         self.0
     }
 
-    /// Grains ascend by `created_at`.
+    /// True if the grains are in ascending order of `created_at`.
     pub const fn sorted(self) -> bool {
         self.0 & Self::SORTED != 0
     }
 
-    /// No address stands twice.
+    /// True if no address is repeated.
     pub const fn deduplicated(self) -> bool {
         self.0 & Self::DEDUPLICATED != 0
     }
 
-    /// The grain region is compressed.
+    /// True if the grain region is compressed.
     pub const fn compressed(self) -> bool {
         self.0 & Self::COMPRESSED != 0
     }
 
-    /// The file has a custom field map, for which the specification gives no layout.
+    /// True if the file has a custom field map, for which the specification defines no layout.
     pub const fn field_map_included(self) -> bool {
         self.0 & Self::FIELD_MAP != 0
     }
 
-    /// The file has an index manifest.
+    /// True if the file has an index manifest.
     pub const fn has_index_manifest(self) -> bool {
         self.0 & Self::MANIFEST != 0
     }
 
-    /// Bits that the specification reserves are set.
+    /// True if reserved bits are set.
     pub const fn reserved(self) -> bool {
         self.0 >> 5 != 0
     }
 }
 
-/// How the grain region is compressed (§11.3).
+/// The compression of the grain region (§11.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Codec {
-    /// Not at all.
+    /// No compression.
     #[default]
     None = 0,
-    /// zstd, one frame.
+    /// A single zstd frame.
     Zstd = 1,
-    /// lz4, one frame of the lz4 frame format.
+    /// A single frame of the lz4 frame format.
     Lz4 = 2,
 }
 
@@ -94,7 +94,7 @@ impl Codec {
             .find(|codec| *codec as u8 == byte)
     }
 
-    /// `none`, `zstd` or `lz4`.
+    /// Returns `none`, `zstd` or `lz4`.
     pub const fn name(self) -> &'static str {
         match self {
             Codec::None => "none",
@@ -104,16 +104,16 @@ impl Codec {
     }
 }
 
-/// A container's header.
+/// The header of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContainerHeader {
-    /// Byte 3.
+    /// The flags byte.
     pub flags: ContainerFlags,
-    /// How many grains the file claims to hold.
+    /// The declared number of grains.
     pub grain_count: u32,
     /// The version of the field map.
     pub field_map_version: u8,
-    /// The codec byte.
+    /// The declared codec.
     pub codec: Codec,
 }
 
@@ -121,8 +121,8 @@ impl ContainerHeader {
     /// Reads the header of `file`.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`] for other bytes, [`ErrorCode::Version`] for a later version,
-    /// [`ErrorCode::Unsupported`] for a custom field map.
+    /// [`ErrorCode::Corrupt`] if the bytes are not a container header, [`ErrorCode::Version`] for a
+    /// later version, [`ErrorCode::Unsupported`] for a custom field map.
     pub fn read(file: &[u8]) -> Result<ContainerHeader, GrainError> {
         let Some(
             &[
@@ -149,7 +149,7 @@ impl ContainerHeader {
         if [m0, m1] != [MAGIC[0], MAGIC[1]] {
             return Err(GrainError::corrupt(
                 0,
-                "a container begins with the bytes 4d 47 01",
+                "a container starts with the bytes 4d 47 01",
             ));
         }
         if m2 != MAGIC[2] {
@@ -163,7 +163,7 @@ impl ContainerHeader {
             return Err(GrainError::new(ErrorCode::Unsupported, message).at(3));
         }
         let codec = Codec::from_byte(codec)
-            .ok_or_else(|| GrainError::corrupt(9, "an unknown compression codec"))?;
+            .ok_or_else(|| GrainError::corrupt(9, "unknown compression codec"))?;
         Ok(ContainerHeader {
             flags,
             grain_count: u32::from_be_bytes([c0, c1, c2, c3]),
@@ -172,7 +172,7 @@ impl ContainerHeader {
         })
     }
 
-    /// The sixteen bytes.
+    /// Returns the sixteen bytes.
     pub fn to_bytes(self) -> [u8; CONTAINER_HEADER_LENGTH] {
         let [m0, m1, m2] = MAGIC;
         let [c0, c1, c2, c3] = self.grain_count.to_be_bytes();

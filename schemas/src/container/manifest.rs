@@ -1,4 +1,4 @@
-//! The index manifest: lifecycle state that travels with a container (§11.7).
+//! The index manifest: the lifecycle state that a container carries (§11.7).
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use crate::address::ContentAddress;
 use crate::error::{ErrorCode, GrainError};
 use crate::grain::{Encoding, RawValue, Value, read_map, write_value};
 
-/// Characters of an entry's key.
+/// The length of an entry's key in characters.
 const TEXT_LENGTH: usize = ContentAddress::TEXT_LENGTH;
 
-/// The head of a text of up to 255 bytes; its length is the next byte.
+/// The head of a MessagePack string of up to 255 bytes; the next byte is its length.
 const MESSAGE_PACK_TEXT: u8 = 0xd9;
 
-/// The same in CBOR.
+/// The head of a CBOR string of up to 255 bytes; the next byte is its length.
 const CBOR_TEXT: u8 = 0x78;
 
-/// What a reviewer found (§6.1 `verification_status`).
+/// The verification status of a grain (§6.1 `verification_status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum VerificationStatus {
     /// Not reviewed yet.
@@ -37,7 +37,7 @@ impl VerificationStatus {
         VerificationStatus::Retracted,
     ];
 
-    /// The specification's word.
+    /// Returns the name in the specification.
     pub const fn name(self) -> &'static str {
         match self {
             VerificationStatus::Unverified => "unverified",
@@ -47,66 +47,68 @@ impl VerificationStatus {
         }
     }
 
-    /// The status of that name.
+    /// Returns the status with the given name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 }
 
-/// The index-layer fields of one grain (§28.3). Absent means default.
+/// The index-layer fields of one grain (§28.3). Absent fields have their default values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndexState {
-    /// `sb`: the grain that superseded this one. Portable.
+    /// `sb`: the superseding grain. Portable between stores.
     pub superseded_by: Option<ContentAddress>,
-    /// `svt`: when it stopped being current, in milliseconds since 1970. Portable.
+    /// `svt`: when the grain stopped being current, in milliseconds since 1970. Portable.
     pub system_valid_to: Option<i64>,
-    /// `vstatus`. Portable.
+    /// `vstatus`: the verification status. Portable.
     pub verification_status: Option<VerificationStatus>,
-    /// `ac`: how often it was retrieved. Local to the store that counted.
+    /// `ac`: the number of retrievals. Local to the store that counted them.
     pub access_count: Option<u64>,
-    /// `laa`: when it was last retrieved, in milliseconds since 1970. Local.
+    /// `laa`: the last retrieval, in milliseconds since 1970. Local.
     pub last_accessed_at: Option<i64>,
-    /// `ct`: it is contradicted. An extension under the short key of §6.1; §11.7 names no key for
-    /// it. `svt` then is the earlier of the contradiction's beginning and `gm:ended`.
+    /// `ct`: true if the grain is contradicted. An extension with the short key of §6.1, since
+    /// §11.7 defines none. If set, `svt` is the earlier of the start of the contradiction and
+    /// `gm:ended`.
     pub contradicted: bool,
-    /// `gm:ended`: when a contradicted grain was superseded or expired besides, in milliseconds
-    /// since 1970. An extension; without it the `svt` of a contradicted grain that names no
-    /// successor is that of the contradiction alone.
+    /// `gm:ended`: when a contradicted grain was also superseded or expired, in milliseconds since
+    /// 1970. An extension. Without it, the `svt` of a contradicted grain without successor is the
+    /// start of the contradiction.
     pub ended: Option<i64>,
 }
 
-/// Index-layer state by address.
+/// The index-layer state of grains by address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
-    /// The entries, in the order of their addresses.
+    /// The entries in the order of their addresses.
     pub entries: BTreeMap<ContentAddress, IndexState>,
 }
 
 impl Manifest {
-    /// Reads a manifest, in either encoding. Keys of an entry that aren't known are passed over.
+    /// Reads a manifest in either encoding. Unknown keys of an entry are ignored.
     ///
     /// # Errors
     /// [`ErrorCode::NotMap`], [`ErrorCode::HashFormat`] or [`ErrorCode::HashLength`] for a key that
-    /// is no address, [`ErrorCode::Schema`] for a field of the wrong kind, [`ErrorCode::Corrupt`].
+    /// is not an address, [`ErrorCode::Schema`] for a field of the wrong kind,
+    /// [`ErrorCode::Corrupt`].
     pub fn read(bytes: &[u8]) -> Result<Manifest, GrainError> {
-        Self::read_form(bytes).map(|(manifest, _)| manifest)
+        Self::read_with_form(bytes).map(|(manifest, _)| manifest)
     }
 
-    /// [`Manifest::read`], which also tells whether the bytes are in canonical form.
-    pub(super) fn read_form(bytes: &[u8]) -> Result<(Manifest, bool), GrainError> {
+    /// As [`Manifest::read`]; also returns whether the bytes are in canonical form.
+    pub(super) fn read_with_form(bytes: &[u8]) -> Result<(Manifest, bool), GrainError> {
         let (map, deviation) = read_map(bytes)?;
         let mut entries = BTreeMap::new();
         for (key, value) in map.entries() {
-            let place = place_in(bytes, key);
+            let place = offset_in(bytes, key);
             let state = read_state(&value, bytes).map_err(|error| located(error, place))?;
             entries.insert(address(bytes, key)?, state);
         }
         Ok((Manifest { entries }, deviation.is_none()))
     }
 
-    /// True if `bytes` begin as a manifest with entries does: a map's head, an address as its key,
-    /// another map's head. Constant time, and hardly ever true of anything else.
-    pub(super) fn seems_to_begin(bytes: &[u8]) -> bool {
+    /// Returns true if `bytes` start like a manifest with entries: a map head, an address as its
+    /// key, another map head. Constant time; other data hardly ever matches.
+    pub(super) fn starts_like_manifest(bytes: &[u8]) -> bool {
         let Some(&first) = bytes.first() else {
             return false;
         };
@@ -131,13 +133,13 @@ impl Manifest {
                 .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
             && rest
                 .first()
-                .is_some_and(|first| Encoding::of_map(*first).is_some())
+                .is_some_and(|first| Encoding::from_map_head(*first).is_some())
     }
 
-    /// The manifest's canonical bytes.
+    /// Encodes the manifest in canonical form.
     ///
     /// # Errors
-    /// None that a manifest of this type can cause; those of encoding are passed on.
+    /// None for a manifest of this type; encoding errors are passed on.
     pub fn write(&self, encoding: Encoding) -> Result<Vec<u8>, GrainError> {
         let entry = |(address, state): (&ContentAddress, &IndexState)| {
             (address.to_string().into(), state_value(state))
@@ -149,12 +151,12 @@ impl Manifest {
     }
 }
 
-/// Where `part`, a slice of `bytes`, lies in them.
-fn place_in(bytes: &[u8], part: &str) -> usize {
+/// Returns the offset of `part`, a slice of `bytes`.
+fn offset_in(bytes: &[u8], part: &str) -> usize {
     (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize)
 }
 
-/// `error` at `place`, unless it has one already.
+/// Sets the offset of `error` unless it has one.
 fn located(error: GrainError, place: usize) -> GrainError {
     if error.offset.is_some() {
         error
@@ -163,14 +165,14 @@ fn located(error: GrainError, place: usize) -> GrainError {
     }
 }
 
-/// The address that `text`, a slice of `bytes`, spells; an error counts from the start of `bytes`.
+/// Parses the address in `text`, a slice of `bytes`; error offsets count from the start of `bytes`.
 fn address(bytes: &[u8], text: &str) -> Result<ContentAddress, GrainError> {
-    let place = place_in(bytes, text);
+    let place = offset_in(bytes, text);
     text.parse()
         .map_err(|error: GrainError| located(error.shifted(place), place))
 }
 
-/// The state in an entry's `value`, which lies in `bytes`.
+/// Reads the state in the `value` of an entry, a part of `bytes`.
 fn read_state(value: &RawValue<'_>, bytes: &[u8]) -> Result<IndexState, GrainError> {
     let wrong = |key: &str, expected: &str| {
         GrainError::new(
@@ -247,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_contradiction_comes_back_and_keys_that_are_unknown_are_passed_over() {
+    fn a_contradiction_round_trips_and_unknown_keys_are_ignored() {
         let address = ContentAddress::of(b"grain");
         let state = IndexState {
             system_valid_to: Some(4),
@@ -265,8 +267,7 @@ mod tests {
                 manifest
             );
         }
-        // What stands in the manifest of a grain that is not contradicted is what stood there
-        // before.
+        // The manifest of a grain that is not contradicted has no extension keys.
         let plain = Manifest {
             entries: [(
                 address,

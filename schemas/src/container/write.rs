@@ -1,7 +1,7 @@
-//! Writing a container, grain by grain, in one pass.
+//! Writes a container in one pass.
 //!
-//! The offsets stand before the grains, so the lengths of all grains must be known first; the
-//! grains themselves are then streamed and never held together.
+//! The offsets precede the grains, so the lengths of all grains must be known first. The grains are
+//! then streamed and never held in memory together.
 
 use std::io::{self, Write};
 
@@ -14,41 +14,41 @@ use super::layout::{
 use super::manifest::Manifest;
 use crate::grain::{Encoding, ZSTD_LEVEL};
 
-/// What a writer chooses and promises.
+/// Options of a writer, including what it guarantees about the grains.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ContainerOptions {
-    /// Promises that grains come in ascending order of `created_at`.
+    /// Guarantees that grains are pushed in ascending order of `created_at`.
     pub sorted: bool,
-    /// Promises that no address comes twice.
+    /// Guarantees that no address is repeated.
     pub deduplicated: bool,
-    /// How the grain region is compressed.
+    /// The compression of the grain region.
     pub codec: Codec,
-    /// Whether [`ContainerWriter::finish`] will be given a manifest.
+    /// Whether a manifest will be passed to [`ContainerWriter::finish`].
     pub with_manifest: bool,
-    /// How the manifest is encoded: as the grains are.
+    /// The encoding of the manifest, normally that of the grains.
     pub manifest_encoding: Encoding,
 }
 
-/// A container that is being written.
+/// A writer of one container.
 pub struct ContainerWriter<W: Write> {
-    region: Region<W>,
+    region: RegionWriter<W>,
     options: ContainerOptions,
     expected: std::vec::IntoIter<u32>,
 }
 
-enum Region<W: Write> {
-    Plain(Hashing<W>),
-    Zstd(zstd::stream::write::Encoder<'static, Hashing<W>>),
-    Lz4(Box<lz4_flex::frame::FrameEncoder<Hashing<W>>>),
+enum RegionWriter<W: Write> {
+    Plain(HashingWriter<W>),
+    Zstd(zstd::stream::write::Encoder<'static, HashingWriter<W>>),
+    Lz4(Box<lz4_flex::frame::FrameEncoder<HashingWriter<W>>>),
 }
 
-/// Passes bytes on and hashes them for the footer.
-struct Hashing<W> {
+/// Forwards bytes to a sink and hashes them for the footer.
+struct HashingWriter<W> {
     sink: W,
     hash: Sha256,
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.sink.write(bytes)?;
         self.hash.update(&bytes[..written]);
@@ -65,28 +65,27 @@ fn invalid(message: String) -> io::Error {
 }
 
 impl<W: Write> ContainerWriter<W> {
-    /// How many bytes a container with grains of these lengths has before its manifest and footer,
-    /// if its region isn't compressed.
+    /// Returns the length in bytes of an uncompressed container with grains of the given lengths,
+    /// without manifest and footer.
     pub fn uncompressed_length(lengths: &[u32]) -> u64 {
         let grains: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
         (CONTAINER_HEADER_LENGTH + 4 * lengths.len()) as u64 + grains
     }
 
-    /// Begins a container whose grains will have exactly `lengths`.
+    /// Starts a container with grains of exactly `lengths` bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if offsets of 32 bits can't reach all grains; those of
-    /// `sink`.
+    /// [`io::ErrorKind::InvalidInput`] if 32-bit offsets can't address all grains; those of `sink`.
     pub fn new(
         sink: W,
         options: ContainerOptions,
         lengths: Vec<u32>,
     ) -> io::Result<ContainerWriter<W>> {
         let grain_count = u32::try_from(lengths.len())
-            .map_err(|_| invalid(format!("{} grains", lengths.len())))?;
+            .map_err(|_| invalid(format!("too many grains: {}", lengths.len())))?;
         if Self::uncompressed_length(&lengths) > MAX_CONTAINER_LENGTH {
             return Err(invalid(
-                "more than the 4 GiB that offsets of 32 bits reach; split the export".to_owned(),
+                "more than 4 GiB, the limit of 32-bit offsets; split the export".to_owned(),
             ));
         }
         let compressed = options.codec != Codec::None;
@@ -102,7 +101,7 @@ impl<W: Write> ContainerWriter<W> {
             field_map_version: FIELD_MAP_VERSION,
             codec: options.codec,
         };
-        let mut sink = Hashing {
+        let mut sink = HashingWriter {
             sink,
             hash: Sha256::new(),
         };
@@ -117,9 +116,9 @@ impl<W: Write> ContainerWriter<W> {
             offset += u64::from(*length);
         }
         let region = match options.codec {
-            Codec::None => Region::Plain(sink),
-            Codec::Zstd => Region::Zstd(zstd::stream::write::Encoder::new(sink, ZSTD_LEVEL)?),
-            Codec::Lz4 => Region::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(sink))),
+            Codec::None => RegionWriter::Plain(sink),
+            Codec::Zstd => RegionWriter::Zstd(zstd::stream::write::Encoder::new(sink, ZSTD_LEVEL)?),
+            Codec::Lz4 => RegionWriter::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(sink))),
         };
         Ok(ContainerWriter {
             region,
@@ -128,39 +127,40 @@ impl<W: Write> ContainerWriter<W> {
         })
     }
 
-    /// Adds the next grain's delivered bytes.
+    /// Adds the delivered bytes of the next grain.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if its length isn't the one announced; those of the sink.
+    /// [`io::ErrorKind::InvalidInput`] if its length differs from the announced one; those of the
+    /// sink.
     pub fn push(&mut self, grain: &[u8]) -> io::Result<()> {
         if self.expected.next().map(|length| length as usize) != Some(grain.len()) {
             return Err(invalid(format!(
-                "a grain of {} bytes where another was announced",
+                "a grain of {} bytes, which differs from the announced length",
                 grain.len()
             )));
         }
         match &mut self.region {
-            Region::Plain(sink) => sink.write_all(grain),
-            Region::Zstd(encoder) => encoder.write_all(grain),
-            Region::Lz4(encoder) => encoder.write_all(grain),
+            RegionWriter::Plain(sink) => sink.write_all(grain),
+            RegionWriter::Zstd(encoder) => encoder.write_all(grain),
+            RegionWriter::Lz4(encoder) => encoder.write_all(grain),
         }
     }
 
-    /// Ends the region, writes `manifest` and the footer, and gives the sink back.
+    /// Ends the region, writes `manifest` and the footer, and returns the sink.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if a grain is missing or a manifest was promised and isn't
-    /// given, or the other way round; those of the sink.
+    /// [`io::ErrorKind::InvalidInput`] if a grain is missing, or if the presence of `manifest`
+    /// differs from the options; those of the sink.
     pub fn finish(self, manifest: Option<&Manifest>) -> io::Result<W> {
         if self.expected.len() > 0 || manifest.is_some() != self.options.with_manifest {
             return Err(invalid(
-                "the container isn't what its header announces".to_owned(),
+                "the container does not match its header: a grain or the manifest is missing or unexpected".to_owned(),
             ));
         }
         let mut sink = match self.region {
-            Region::Plain(sink) => sink,
-            Region::Zstd(encoder) => encoder.finish()?,
-            Region::Lz4(encoder) => encoder.finish().map_err(io::Error::other)?,
+            RegionWriter::Plain(sink) => sink,
+            RegionWriter::Zstd(encoder) => encoder.finish()?,
+            RegionWriter::Lz4(encoder) => encoder.finish().map_err(io::Error::other)?,
         };
         if let Some(manifest) = manifest {
             let bytes = manifest

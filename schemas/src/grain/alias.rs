@@ -1,14 +1,14 @@
-//! Keys that other writers use for known fields. Read-only: nothing is ever written under one of
-//! them, and where a grain has the field itself such a key is its author's own.
+//! Nonstandard keys that other writers use for known fields. They are only read, never written; in
+//! a grain that has the field itself, such a key is a custom key of its author.
 //!
-//! Each alias is bound to the type in whose grains it was seen, so that a user's own field of that
-//! name in another type stays the user's.
+//! Each alias applies to one grain type, so that a custom field of the same name in another type is
+//! left alone.
 
 use super::fields::Field;
 use super::types::GrainType;
 
-/// `(type, key, field)` of every alias that is known from files in the wild and from earlier
-/// versions of the specification.
+/// `(type, key, field)` of every alias found in files of other writers and in earlier versions of
+/// the specification.
 const ALIASES: &[(GrainType, &str, Field)] = &[
     (GrainType::Action, "stdout", Field::Stdout),
     (GrainType::Action, "stderr", Field::Stderr),
@@ -25,8 +25,8 @@ const ALIASES: &[(GrainType, &str, Field)] = &[
     (GrainType::Observation, "sensor_type", Field::ObserverType),
 ];
 
-/// Integration profile names inside `context` (§A.7): full name, short key, and the short key
-/// before 1.3 where it had another. These are never compacted when writing; a reader that looks for
+/// Keys of the integration profile inside `context` (§A.7): full name, short key, and the short key
+/// before version 1.3 where it differed. Writers never shorten these keys; readers that look for
 /// the full name may find a short one.
 const INTEGRATION: &[(&str, &str, Option<&str>)] = &[
     ("int:base_url", "ib", None),
@@ -56,7 +56,7 @@ const INTEGRATION: &[(&str, &str, Option<&str>)] = &[
     ("int:event_schema", "ievt", Some("ievs")),
 ];
 
-/// The field that `key` stands for in a grain of type `of`, if some writer uses it for one.
+/// Returns the field that `key` is an alias of in a grain of type `of`.
 pub(super) fn field_of_alias(of: Option<GrainType>, key: &str) -> Option<Field> {
     let of = of?;
     ALIASES
@@ -65,8 +65,8 @@ pub(super) fn field_of_alias(of: Option<GrainType>, key: &str) -> Option<Field> 
         .map(|(_, _, field)| *field)
 }
 
-/// The keys under which an integration profile's value may stand in `context`, best first; just
-/// `name` itself for a name that the profile doesn't define.
+/// Returns the keys under which `context` may hold the value of an integration profile field, in
+/// the order of preference; only `name` itself for a name that the profile does not define.
 pub fn integration_keys(name: &str) -> impl Iterator<Item = &str> {
     let known = INTEGRATION.iter().find(|(full, _, _)| *full == name);
     let shorter = known
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aliases_are_bound_to_their_type() {
+    fn an_alias_applies_to_one_type_only() {
         assert_eq!(
             field_of_alias(Some(GrainType::Action), "xcode"),
             Some(Field::ExitCode)
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn no_alias_hides_a_normative_key() {
+    fn no_alias_equals_a_short_key() {
         for (_, alias, _) in ALIASES {
             assert_eq!(Field::from_short_key(alias), None, "{alias}");
         }

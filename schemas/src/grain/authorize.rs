@@ -1,9 +1,10 @@
-//! What a signature for a quorum is made over (§23.2), which the specification leaves open.
+//! The message that a quorum signs to authorize a supersession (§23.2). The specification leaves
+//! its content open.
 //!
-//! It binds what is superseded and what supersedes it, without the signatures themselves: 32 bytes
-//! of the superseded address, then the SHA-256 of the superseding grain's fields, without
-//! `supersession_auth`, as canonical MessagePack. So it can neither be used for another grain nor
-//! for another successor, and its signers need not know each other's signatures.
+//! The message binds the superseded grain and its successor without the signatures themselves: 32
+//! bytes of the superseded address, then the SHA-256 of the successor's fields without
+//! `supersession_auth`, as canonical MessagePack. A signature can therefore be reused neither for
+//! another grain nor for another successor, and the signers need not see each other's signatures.
 
 use sha2::{Digest, Sha256};
 
@@ -15,10 +16,10 @@ use super::value::Value;
 use crate::address::ContentAddress;
 use crate::error::GrainError;
 
-/// The bytes that authorize `grain` to supersede `superseded`.
+/// Returns the message to sign to authorize `grain` as the successor of `superseded`.
 ///
 /// # Errors
-/// None for a grain that was decoded strictly; what encoding says of one that wasn't.
+/// None for a strictly decoded grain; encoding errors for any other.
 pub fn authorization_message(
     superseded: &ContentAddress,
     grain: &Grain<'_>,
@@ -40,12 +41,12 @@ pub fn authorization_message(
     Ok([superseded.as_bytes().as_slice(), &Sha256::digest(fields)].concat())
 }
 
-/// The bytes that authorize an act without a superseding grain, such as `contradict` or `retract`,
-/// on `target`.
-pub fn act_message(target: &ContentAddress, act: &str) -> Vec<u8> {
+/// Returns the message to sign to authorize an operation without a successor, such as `contradict`
+/// or `retract`, on `target`. `operation` is its name.
+pub fn operation_authorization_message(target: &ContentAddress, operation: &str) -> Vec<u8> {
     [
         target.as_bytes().as_slice(),
-        &Sha256::digest(act.as_bytes()),
+        &Sha256::digest(operation.as_bytes()),
     ]
     .concat()
 }

@@ -1,8 +1,8 @@
-//! CBOR, the optional encoding: deterministic bytes out (RFC 8949 §4.2.1), definite-length bytes in
-//! (§16.2).
+//! The CBOR codec, the optional encoding: writes deterministic CBOR (RFC 8949 §4.2.1), reads
+//! definite-length CBOR (§16.2).
 //!
-//! Indefinite lengths, tags and `undefined` are refused in every mode: no grain needs them, and a
-//! reader that doesn't know them can't be tricked by them.
+//! Indefinite lengths, tags and `undefined` are errors in every mode: no grain needs them, and
+//! rejecting them keeps readers with different CBOR support in agreement.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -10,11 +10,11 @@ use std::ops::RangeInclusive;
 use half::f16;
 
 use super::msgpack::sorted_entries;
-use super::token::{Deviation, Reader, Token, check_count, finite, normalize, skip};
+use super::token::{Deviation, PayloadToken, TokenReader, check_count, finite, normalize, skip};
 use super::value::{Integer, Value};
 use crate::error::{ErrorCode, GrainError};
 
-/// True if `first`, the first byte of a payload, begins a CBOR map.
+/// Returns true if a CBOR map can start with the byte `first`.
 pub(super) fn begins_map(first: u8) -> bool {
     matches!(first, 0xa0..=0xbf)
 }
@@ -23,8 +23,8 @@ pub(super) fn begins_map(first: u8) -> bool {
 pub(super) struct CborReader<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// True if the payload was walked before.
-    again: bool,
+    /// True if the payload was validated before, so that checks are skipped.
+    validated: bool,
     deviation: Option<Deviation>,
 }
 
@@ -33,17 +33,17 @@ impl<'a> CborReader<'a> {
         CborReader {
             bytes,
             position: 0,
-            again: false,
+            validated: false,
             deviation: None,
         }
     }
 
-    /// Over a payload that was walked before, from `position`.
-    pub(super) fn again(bytes: &'a [u8], position: usize) -> Self {
+    /// Creates a reader at `position` of a payload that was validated before.
+    pub(super) fn validated(bytes: &'a [u8], position: usize) -> Self {
         CborReader {
             bytes,
             position,
-            again: true,
+            validated: true,
             deviation: None,
         }
     }
@@ -67,7 +67,7 @@ impl<'a> CborReader<'a> {
             .fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// The argument of a head whose low five bits are `info`.
+    /// Reads the argument of a head with the low five bits `info`.
     fn argument(&mut self, info: u8, start: usize) -> Result<u64, GrainError> {
         let (width, least) = match info {
             0..=23 => return Ok(u64::from(info)),
@@ -78,7 +78,7 @@ impl<'a> CborReader<'a> {
             31 => {
                 return Err(GrainError::corrupt(
                     start,
-                    "indefinite lengths aren't deterministic CBOR",
+                    "indefinite lengths are not deterministic CBOR",
                 ));
             }
             _ => return Err(GrainError::corrupt(start, "a reserved CBOR head")),
@@ -95,18 +95,18 @@ impl<'a> CborReader<'a> {
         check_count(count, self.bytes.len() - self.position, start)
     }
 
-    fn simple(&mut self, info: u8, start: usize) -> Result<Token<'a>, GrainError> {
+    fn simple(&mut self, info: u8, start: usize) -> Result<PayloadToken<'a>, GrainError> {
         let (value, width) = match info {
-            20 => return Ok(Token::Bool(false)),
-            21 => return Ok(Token::Bool(true)),
-            22 => return Ok(Token::Nil),
+            20 => return Ok(PayloadToken::Bool(false)),
+            21 => return Ok(PayloadToken::Bool(true)),
+            22 => return Ok(PayloadToken::Nil),
             25 => (f16::from_bits(self.number(2)? as u16).to_f64(), 2),
             26 => (f64::from(f32::from_bits(self.number(4)? as u32)), 4),
             27 => (f64::from_bits(self.number(8)?), 8),
             _ => {
                 return Err(GrainError::corrupt(
                     start,
-                    "a CBOR simple value that no grain may hold",
+                    "this CBOR simple value is not allowed in a grain",
                 ));
             }
         };
@@ -114,11 +114,11 @@ impl<'a> CborReader<'a> {
         if float_width(value) < width {
             self.deviates(start, "a float isn't in its shortest form");
         }
-        Ok(Token::Float(value))
+        Ok(PayloadToken::Float(value))
     }
 }
 
-impl<'a> Reader<'a> for CborReader<'a> {
+impl<'a> TokenReader<'a> for CborReader<'a> {
     const SHORT_TEXT: RangeInclusive<u8> = 0x60..=0x77;
 
     fn position(&self) -> usize {
@@ -149,11 +149,11 @@ impl<'a> Reader<'a> for CborReader<'a> {
         self.position = position;
     }
 
-    fn judges(&self) -> bool {
-        !self.again
+    fn validates(&self) -> bool {
+        !self.validated
     }
 
-    fn token(&mut self) -> Result<Token<'a>, GrainError> {
+    fn token(&mut self) -> Result<PayloadToken<'a>, GrainError> {
         let start = self.position;
         let &head = self.bytes.get(start).ok_or_else(|| {
             GrainError::corrupt(start, "the payload ends where a value was expected")
@@ -163,10 +163,10 @@ impl<'a> Reader<'a> for CborReader<'a> {
         match head >> 5 {
             0 => {
                 let value = self.argument(info, start)?;
-                Ok(i64::try_from(value).map_or(Token::BigInt(value), Token::Int))
+                Ok(i64::try_from(value).map_or(PayloadToken::BigInt(value), PayloadToken::Int))
             }
             1 => match i64::try_from(self.argument(info, start)?) {
-                Ok(value) => Ok(Token::Int(-1 - value)),
+                Ok(value) => Ok(PayloadToken::Int(-1 - value)),
                 Err(_) => Err(GrainError::corrupt(
                     start,
                     "an integer is below the range of 64 bits",
@@ -175,29 +175,30 @@ impl<'a> Reader<'a> for CborReader<'a> {
             2 => self
                 .count(info, start)
                 .and_then(|length| self.take(length))
-                .map(Token::Bytes),
+                .map(PayloadToken::Bytes),
             3 => {
                 let length = self.count(info, start)?;
                 let bytes = self.take(length)?;
-                Ok(Token::Text(self.text(bytes, start)?))
+                Ok(PayloadToken::Text(self.text(bytes, start)?))
             }
-            4 => self.count(info, start).map(Token::Array),
-            5 => self.count(info, start).map(Token::Map),
+            4 => self.count(info, start).map(PayloadToken::Array),
+            5 => self.count(info, start).map(PayloadToken::Map),
             6 => Err(GrainError::corrupt(
                 start,
-                "CBOR tags have no place in a grain",
+                "CBOR tags are not allowed in a grain",
             )),
             _ => self.simple(info, start),
         }
     }
 }
 
-/// The order of keys by their encoded bytes: the head holds the length, so shorter keys come first.
+/// Compares keys by their encoded bytes. The head encodes the length, so shorter keys come first.
 fn encoded_order(left: &str, right: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| left.cmp(right))
 }
 
-/// How many bytes the shortest float that keeps `value` takes after its head.
+/// Returns the width in bytes, without the head, of the shortest float that represents `value`
+/// exactly.
 fn float_width(value: f64) -> usize {
     if f16::from_f64(value).to_f64().to_bits() == value.to_bits() {
         2
@@ -280,16 +281,16 @@ fn write_float(value: f64, out: &mut Vec<u8>) -> Result<(), GrainError> {
     Ok(())
 }
 
-/// Where an item of a CBOR array lies, and its bytes if it is a byte string.
+/// An item of a CBOR array: its extent, and its content if it is a byte string.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CborItem<'a> {
-    /// The byte after the item, from the start of the array.
+    /// The offset of the end of the item, from the start of the array.
     pub(crate) end: usize,
-    /// Its content, if it is a byte string.
+    /// The content of a byte string.
     pub(crate) bytes: Option<&'a [u8]>,
 }
 
-/// The four items of the CBOR array that fills the whole of `bytes`: the frame of a COSE_Sign1.
+/// Returns the four items of the CBOR array that `bytes` consist of: the structure of a COSE_Sign1.
 pub(crate) fn cbor_items(bytes: &[u8]) -> Result<[CborItem<'_>; 4], GrainError> {
     let mut reader = CborReader::new(bytes);
     let items = four_items(&mut reader)?;
@@ -302,7 +303,7 @@ pub(crate) fn cbor_items(bytes: &[u8]) -> Result<[CborItem<'_>; 4], GrainError> 
     Ok(items)
 }
 
-/// How many of the first bytes are the envelope (tagged or not) that begins there.
+/// Returns the length in bytes of the envelope, tagged or not, at the start of `bytes`.
 pub(crate) fn envelope_length(bytes: &[u8]) -> Result<usize, GrainError> {
     let tag = usize::from(bytes.first() == Some(&0xd2));
     let mut reader = CborReader::new(bytes.get(tag..).unwrap_or_default());
@@ -311,10 +312,10 @@ pub(crate) fn envelope_length(bytes: &[u8]) -> Result<usize, GrainError> {
 }
 
 fn four_items<'a>(reader: &mut CborReader<'a>) -> Result<[CborItem<'a>; 4], GrainError> {
-    if reader.token()? != Token::Array(4) {
+    if reader.token()? != PayloadToken::Array(4) {
         return Err(GrainError::corrupt(
             0,
-            "an envelope is a CBOR array of four items",
+            "an envelope must be a CBOR array of four items",
         ));
     }
     let mut items = [CborItem {
@@ -323,7 +324,7 @@ fn four_items<'a>(reader: &mut CborReader<'a>) -> Result<[CborItem<'a>; 4], Grai
     }; 4];
     for item in &mut items {
         let bytes = match skip(reader)? {
-            Token::Bytes(bytes) => Some(bytes),
+            PayloadToken::Bytes(bytes) => Some(bytes),
             _ => None,
         };
         *item = CborItem {

@@ -1,46 +1,46 @@
-//! Where a field of a domain profile stands: `hc:patient_id`, `legal:privilege`, `int:http_path`.
+//! Lookup of domain profile fields such as `hc:patient_id`, `legal:privilege` and `int:http_path`.
 //!
-//! Appendix A of the specification puts them into `context`; writers also put them beside the
-//! grain's own fields, and the integration profile has short keys. Everything that asks for such a
-//! field (rules of packs, CAL, erasure) looks here.
+//! Appendix A of the specification puts these fields into `context`; some writers put them next to
+//! the grain's own fields, and the integration profile has short keys. Rules of packs, CAL and
+//! erasure all use this lookup.
 
 use super::alias::integration_keys;
 use super::decode::Grain;
 use super::fields::Field;
 use super::raw::RawValue;
 
-/// Where a key is looked up.
+/// The map in which a key is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DomainPlace {
-    /// Among the grain's own fields.
+pub enum DomainFieldScope {
+    /// The grain's own map.
     Grain,
-    /// In its `context`.
+    /// The map in the field `context`.
     Context,
 }
 
-/// The value of the domain field `name`: under the first of its keys that is there, in the grain
-/// before its `context`. `at` looks one key up in one place, and has no value for null, which says
-/// nothing.
+/// Returns the value of the domain field `name` under the first of its keys that is present, in the
+/// grain before its `context`. `get` looks up one key in one map and returns `None` for a null.
 pub fn find_domain_field<V>(
     name: &str,
-    mut at: impl FnMut(DomainPlace, &str) -> Option<V>,
+    mut get: impl FnMut(DomainFieldScope, &str) -> Option<V>,
 ) -> Option<V> {
-    integration_keys(name)
-        .find_map(|key| at(DomainPlace::Grain, key).or_else(|| at(DomainPlace::Context, key)))
+    integration_keys(name).find_map(|key| {
+        get(DomainFieldScope::Grain, key).or_else(|| get(DomainFieldScope::Context, key))
+    })
 }
 
-/// False if no grain in the bytes `payload`, which aren't compressed, can have the domain field
-/// `name`: none of its keys stands in them. Saves decoding most grains.
-pub fn may_have_domain_field(payload: &[u8], name: &str) -> bool {
+/// Returns false if no grain in the uncompressed bytes `payload` can have the domain field `name`,
+/// because none of its keys occurs in them. A cheap filter that saves decoding most grains.
+pub fn may_contain_domain_field(payload: &[u8], name: &str) -> bool {
     integration_keys(name).any(|key| memchr::memmem::find(payload, key.as_bytes()).is_some())
 }
 
 impl<'a> Grain<'a> {
-    /// The value of a field of a domain profile (Appendix A); `None` if it isn't there or null.
+    /// Returns the value of a domain profile field (Appendix A); `None` if it is absent or null.
     pub fn domain_field(&self, name: &str) -> Option<RawValue<'a>> {
         let context = self.get(Field::Context);
-        find_domain_field(name, |place, key| match place {
-            DomainPlace::Grain => {
+        find_domain_field(name, |scope, key| match scope {
+            DomainFieldScope::Grain => {
                 let own = self
                     .unknown()
                     .iter()
@@ -48,7 +48,7 @@ impl<'a> Grain<'a> {
                     .map(|(_, value)| *value);
                 own.filter(|value| *value != RawValue::Nil)
             }
-            DomainPlace::Context => context
+            DomainFieldScope::Context => context
                 .and_then(|context| context.get(key))
                 .filter(|value| *value != RawValue::Nil),
         })
@@ -57,7 +57,9 @@ impl<'a> Grain<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Mode, Payload, encode_json, to_json};
+    use super::super::{
+        DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Payload, encode_json, to_json,
+    };
     use super::*;
     use crate::json::Json;
 
@@ -101,13 +103,13 @@ mod tests {
             )
             .unwrap();
             let payload = Payload::open(&encoded.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-            let grain = Grain::decode(&payload, Mode::Lenient).unwrap();
+            let grain = Grain::decode(&payload, DecodeMode::Lenient).unwrap();
             let found = grain
                 .domain_field(name)
                 .map(|value| to_json(&value).to_string());
             assert_eq!(found.as_deref(), expected, "{more}");
             assert!(
-                found.is_none() || may_have_domain_field(&encoded.blob, name),
+                found.is_none() || may_contain_domain_field(&encoded.blob, name),
                 "{more}"
             );
         }

@@ -1,34 +1,34 @@
-//! Selective disclosure: hiding fields of a grain while proving that they exist (§10).
+//! Selective disclosure (§10): hides fields of a grain while keeping them provable.
 
 use sha2::{Digest, Sha256};
 
 use super::encode::{EncodeOptions, EncodedGrain, encode_json};
 use super::extent::write_value;
-use super::fields::{Access, Field};
+use super::fields::{Field, FieldAccess};
 use super::json::compact;
 use super::payload::Encoding;
 use crate::address::ContentAddress;
 use crate::error::{ErrorCode, GrainError};
 use crate::json::{Json, Object};
 
-/// What an elision hash begins with.
+/// The prefix of an elision hash.
 const PREFIX: &str = "sha256:";
 
-/// The hash that stands for a hidden value: SHA-256 over the value's canonical MessagePack,
-/// whatever the grain's own encoding (§10.1.1).
+/// Returns the hash that replaces a hidden value: SHA-256 over the value's canonical MessagePack,
+/// regardless of the grain's own encoding (§10.1.1).
 ///
 /// # Errors
-/// Those of encoding `value`.
+/// Encoding errors of `value`.
 pub fn elision_hash(field: Field, value: &Json<'_>) -> Result<String, GrainError> {
     let bytes = write_value(&compact(field, value.clone())?, Encoding::MessagePack)?;
     Ok(format!("{PREFIX}{}", hex::encode(Sha256::digest(bytes))))
 }
 
-/// Encodes the disclosed variant of `grain` (JSON with full names, at `original`) with `hidden`
-/// elided.
+/// Encodes the disclosed variant of `grain` with the fields `hidden` elided. `grain` is JSON with
+/// full names; `original` is its address.
 ///
 /// # Errors
-/// [`ErrorCode::Schema`] if a field must stay visible (§10.2) or isn't there; those of encoding.
+/// [`ErrorCode::Schema`] if a field must stay visible (§10.2) or is absent; encoding errors.
 pub fn elide(
     grain: &Json<'_>,
     original: &ContentAddress,
@@ -38,13 +38,13 @@ pub fn elide(
     let mut disclosed = grain.as_object().cloned().unwrap_or_default();
     let mut hashes = Object::new();
     for &field in hidden {
-        let fault = |message| GrainError::new(ErrorCode::Schema, message).field(field.name());
-        if field.access() == Access::NotElidable {
-            return Err(fault("can't be elided: a receiver must see it"));
+        let error = |message| GrainError::new(ErrorCode::Schema, message).field(field.name());
+        if field.access() == FieldAccess::NotElidable {
+            return Err(error("can't be elided: receivers must see it"));
         }
         let value = disclosed
             .remove(field.name())
-            .ok_or_else(|| fault("isn't in the grain, so it can't be elided"))?;
+            .ok_or_else(|| error("is not in the grain, so it can't be elided"))?;
         hashes.insert(field.name(), elision_hash(field, &value)?);
     }
     disclosed.insert(Field::Elided.name(), hashes);
@@ -52,11 +52,12 @@ pub fn elide(
     encode_json(&Json::Object(disclosed), options)
 }
 
-/// Proves that `value` is what was hidden in `disclosed` (JSON with full names) under `field`.
+/// Checks that `value` is the value that was hidden in `disclosed` (JSON with full names) under
+/// `field`.
 ///
 /// # Errors
-/// [`ErrorCode::Schema`] if the field wasn't elided, [`ErrorCode::Integrity`] if the value is
-/// another.
+/// [`ErrorCode::Schema`] if the field was not elided, [`ErrorCode::Integrity`] if the value
+/// differs.
 pub fn verify_elision(
     disclosed: &Json<'_>,
     field: Field,
@@ -74,7 +75,7 @@ pub fn verify_elision(
     }
     Err(GrainError::new(
         ErrorCode::Integrity,
-        "the value isn't the one that was elided",
+        "the value is not the one that was elided",
     )
     .field(field.name()))
 }

@@ -1,25 +1,25 @@
-//! How far self-delimiting bytes reach, and maps that aren't grains.
+//! Lengths of self-delimiting grains, and codecs for maps and values outside a grain.
 
 use super::cbor::{self, CborReader, envelope_length};
-use super::header::{HEADER_LENGTH, Header, VERSION};
+use super::header::{GrainHeader, HEADER_LENGTH, VERSION};
 use super::msgpack::{self, MessagePackReader};
 use super::payload::Encoding;
-use super::raw::{Encoded, RawValue, read_raw};
-use super::token::{Deviation, Reader, skip};
+use super::raw::{RawCollection, RawValue, read_raw};
+use super::token::{Deviation, TokenReader, skip};
 use super::value::Value;
 use crate::compression::zstd_frame_length;
 use crate::error::{ErrorCode, GrainError};
 
-/// How many of the first bytes are the delivered grain (a blob or an envelope) that begins there;
-/// `None` for an encrypted blob, whose ciphertext doesn't tell.
+/// Returns the length of the delivered grain (a blob or an envelope) at the start of `bytes`;
+/// `None` for an encrypted blob, whose ciphertext does not indicate its length.
 ///
 /// # Errors
-/// Those of reading a header; [`ErrorCode::Corrupt`] if the grain isn't whole.
+/// Those of reading a header; [`ErrorCode::Corrupt`] if the grain is incomplete.
 pub(crate) fn delivered_length(bytes: &[u8]) -> Result<Option<usize>, GrainError> {
     if bytes.first() != Some(&VERSION) {
         return envelope_length(bytes).map(Some);
     }
-    let header = Header::read(bytes)?;
+    let header = GrainHeader::read(bytes)?;
     if header.flags.encrypted() {
         return Ok(None);
     }
@@ -35,7 +35,7 @@ pub(crate) fn delivered_length(bytes: &[u8]) -> Result<Option<usize>, GrainError
 }
 
 fn map_length(bytes: &[u8]) -> Result<usize, GrainError> {
-    fn length<'a>(mut reader: impl Reader<'a>) -> Result<usize, GrainError> {
+    fn length<'a>(mut reader: impl TokenReader<'a>) -> Result<usize, GrainError> {
         skip(&mut reader)?;
         Ok(reader.position())
     }
@@ -46,21 +46,23 @@ fn map_length(bytes: &[u8]) -> Result<usize, GrainError> {
 }
 
 fn encoding_of(bytes: &[u8]) -> Result<Encoding, GrainError> {
-    let encoding = bytes.first().and_then(|first| Encoding::of_map(*first));
+    let encoding = bytes
+        .first()
+        .and_then(|first| Encoding::from_map_head(*first));
     encoding
         .ok_or_else(|| GrainError::new(ErrorCode::NotMap, "not a MessagePack or CBOR map").at(0))
 }
 
-/// Reads the map, in either encoding, that fills the whole of `bytes`; tells where it first isn't
-/// canonical.
+/// Reads the map, in either encoding, that `bytes` consist of, and returns the first deviation from
+/// canonical form.
 ///
 /// # Errors
 /// [`ErrorCode::NotMap`], [`ErrorCode::Corrupt`], [`ErrorCode::FloatInvalid`].
-pub(crate) fn read_map(bytes: &[u8]) -> Result<(Encoded<'_>, Option<Deviation>), GrainError> {
-    fn whole<'a>(
-        mut reader: impl Reader<'a>,
+pub(crate) fn read_map(bytes: &[u8]) -> Result<(RawCollection<'_>, Option<Deviation>), GrainError> {
+    fn read_whole<'a>(
+        mut reader: impl TokenReader<'a>,
         encoding: Encoding,
-    ) -> Result<(Encoded<'a>, Option<Deviation>), GrainError> {
+    ) -> Result<(RawCollection<'a>, Option<Deviation>), GrainError> {
         let value = read_raw(&mut reader, encoding, 0)?;
         if reader.position() != reader.bytes().len() {
             return Err(GrainError::corrupt(
@@ -74,12 +76,12 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<(Encoded<'_>, Option<Deviation>),
         }
     }
     match encoding_of(bytes)? {
-        Encoding::MessagePack => whole(MessagePackReader::new(bytes), Encoding::MessagePack),
-        Encoding::Cbor => whole(CborReader::new(bytes), Encoding::Cbor),
+        Encoding::MessagePack => read_whole(MessagePackReader::new(bytes), Encoding::MessagePack),
+        Encoding::Cbor => read_whole(CborReader::new(bytes), Encoding::Cbor),
     }
 }
 
-/// Appends the canonical bytes of `value` in `encoding`.
+/// Appends the canonical encoding of `value`.
 ///
 /// # Errors
 /// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`].
@@ -94,7 +96,7 @@ pub(crate) fn append_value(
     }
 }
 
-/// The canonical bytes of `value` in `encoding`.
+/// Returns the canonical encoding of `value`.
 ///
 /// # Errors
 /// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`].

@@ -1,12 +1,12 @@
-//! The field map: every field of sections 6.1 to 6.11 and appendix C, once.
+//! The field table: all fields of sections 6.1 to 6.11 and appendix C of the specification.
 //!
-//! One table says a field's full name, its short key, what kind of value it holds, and who may set
-//! or hide it. Encoding, decoding, schema rules, disclosure and the columns of the lake all read
-//! it. The map is the union over all types (the specification's own maps overlap without
-//! contradiction); only `content` is compacted by type: `cnt` in actions, `content` elsewhere.
+//! One table defines a field's full name, its short key, the kind of its value, and who may set or
+//! hide it. Encoding, decoding, schema rules, disclosure and the columns of the lake all use this
+//! table. It is the union over all types, since the specification's tables per type overlap without
+//! contradiction. Only the key of `content` depends on the type: `cnt` in actions, `content`
+//! elsewhere.
 //!
-//! What doesn't live here: rules about which type needs which field (`rules`), keys that other
-//! writers use (`alias`).
+//! Not in this module: required fields per type (`validate`) and nonstandard keys (`alias`).
 
 use std::sync::LazyLock;
 
@@ -14,9 +14,9 @@ use rustc_hash::FxHashMap;
 
 use super::types::GrainType;
 
-/// What kind of value a field holds.
+/// The kind of value that a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// A string.
     Text,
     /// A double in [0, 1].
@@ -25,15 +25,15 @@ pub enum Kind {
     Float,
     /// A signed integer.
     Int,
-    /// An integer that can't be negative.
+    /// A non-negative integer.
     Count,
     /// An integer in [0, 255].
     Byte,
     /// A boolean.
     Bool,
-    /// Milliseconds since 1970; may be given as a date-time string when encoding (§4.8).
-    Instant,
-    /// A map that is nobody's but its author's: its keys are never touched.
+    /// An instant in milliseconds since 1970; encoders also accept a date-time string (§4.8).
+    Timestamp,
+    /// A map whose keys belong to the author and are never changed.
     Map,
     /// An array of strings.
     TextList,
@@ -43,17 +43,17 @@ pub enum Kind {
     ByteList,
     /// An array of maps.
     MapList,
-    /// An array of anything.
+    /// An array of any values.
     AnyList,
     /// A string or a map.
     TextOrMap,
-    /// Anything.
+    /// Any value.
     Any,
-    /// `content_refs`, compacted inside (§7.1).
+    /// `content_refs`, with short nested keys (§7.1).
     ContentRefs,
-    /// `embedding_refs`, compacted inside (§7.2).
+    /// `embedding_refs`, with short nested keys (§7.2).
     EmbeddingRefs,
-    /// `related_to`, compacted inside (§14.2).
+    /// `related_to`, with short nested keys (§14.2).
     RelatedTo,
     /// `provenance_chain` (§14.1).
     ProvenanceChain,
@@ -65,18 +65,18 @@ pub enum Kind {
 
 /// Who may set or hide a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Part of the blob; may be elided.
-    Open,
-    /// Part of the blob; a receiver must see it (§10.2).
+pub enum FieldAccess {
+    /// Stored in the blob; may be elided.
+    Elidable,
+    /// Stored in the blob; must stay visible to receivers (§10.2).
     NotElidable,
-    /// Kept by the index layer; a writer must not set it (§5.6).
+    /// Maintained by the index layer; writers must not set it (§5.6).
     Index,
 }
 
 macro_rules! fields {
     ($($variant:ident $name:literal $short:literal $kind:ident $access:ident;)*) => {
-        /// A field that the specification names.
+        /// A field of the specification.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Field {
@@ -84,10 +84,10 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// Every field, in the order of the specification's sections.
+            /// All fields in the order of the specification's sections.
             pub const ALL: &[Field] = &[$(Field::$variant),*];
 
-            const TABLE: &[(&str, &str, Kind, Access)] = &[$(($name, $short, Kind::$kind, Access::$access)),*];
+            const TABLE: &[(&str, &str, FieldKind, FieldAccess)] = &[$(($name, $short, FieldKind::$kind, FieldAccess::$access)),*];
         }
     };
 }
@@ -95,194 +95,194 @@ macro_rules! fields {
 fields! {
     // §6.1 core
     Type "type" "t" Text NotElidable;
-    Subject "subject" "s" Text Open;
+    Subject "subject" "s" Text Elidable;
     Relation "relation" "r" Text NotElidable;
-    Object "object" "o" TextOrMap Open;
+    Object "object" "o" TextOrMap Elidable;
     Confidence "confidence" "c" UnitFloat NotElidable;
     SourceType "source_type" "st" Text NotElidable;
-    CreatedAt "created_at" "ca" Instant NotElidable;
-    TemporalType "temporal_type" "tt" Text Open;
-    ValidFrom "valid_from" "vf" Instant Open;
-    ValidTo "valid_to" "vt" Instant Open;
-    SystemValidFrom "system_valid_from" "svf" Instant Open;
-    SystemValidTo "system_valid_to" "svt" Instant Index;
-    Context "context" "ctx" Map Open;
+    CreatedAt "created_at" "ca" Timestamp NotElidable;
+    TemporalType "temporal_type" "tt" Text Elidable;
+    ValidFrom "valid_from" "vf" Timestamp Elidable;
+    ValidTo "valid_to" "vt" Timestamp Elidable;
+    SystemValidFrom "system_valid_from" "svf" Timestamp Elidable;
+    SystemValidTo "system_valid_to" "svt" Timestamp Index;
+    Context "context" "ctx" Map Elidable;
     SupersededBy "superseded_by" "sb" Text Index;
-    Contradicted "contradicted" "ct" Bool Open;
-    Importance "importance" "im" UnitFloat Open;
-    AuthorDid "author_did" "adid" Text Open;
-    Namespace "namespace" "ns" Text Open;
-    UserId "user_id" "user" Text Open;
-    StructuralTags "structural_tags" "tags" TextList Open;
-    DerivedFrom "derived_from" "df" CitationList Open;
-    ConsolidationLevel "consolidation_level" "cl" Count Open;
-    SuccessCount "success_count" "sc" Count Open;
-    FailureCount "failure_count" "fc" Count Open;
-    ProvenanceChain "provenance_chain" "pc" ProvenanceChain Open;
-    OriginDid "origin_did" "odid" Text Open;
-    OriginNamespace "origin_namespace" "ons" Text Open;
-    ContentRefs "content_refs" "cr" ContentRefs Open;
-    EmbeddingRefs "embedding_refs" "er" EmbeddingRefs Open;
-    RelatedTo "related_to" "rt" RelatedTo Open;
+    Contradicted "contradicted" "ct" Bool Elidable;
+    Importance "importance" "im" UnitFloat Elidable;
+    AuthorDid "author_did" "adid" Text Elidable;
+    Namespace "namespace" "ns" Text Elidable;
+    UserId "user_id" "user" Text Elidable;
+    StructuralTags "structural_tags" "tags" TextList Elidable;
+    DerivedFrom "derived_from" "df" CitationList Elidable;
+    ConsolidationLevel "consolidation_level" "cl" Count Elidable;
+    SuccessCount "success_count" "sc" Count Elidable;
+    FailureCount "failure_count" "fc" Count Elidable;
+    ProvenanceChain "provenance_chain" "pc" ProvenanceChain Elidable;
+    OriginDid "origin_did" "odid" Text Elidable;
+    OriginNamespace "origin_namespace" "ons" Text Elidable;
+    ContentRefs "content_refs" "cr" ContentRefs Elidable;
+    EmbeddingRefs "embedding_refs" "er" EmbeddingRefs Elidable;
+    RelatedTo "related_to" "rt" RelatedTo Elidable;
     Elided "_elided" "_e" Map NotElidable;
     DisclosureOf "_disclosure_of" "_do" Text NotElidable;
-    InvalidationPolicy "invalidation_policy" "ip" InvalidationPolicy Open;
-    SupersessionJustification "supersession_justification" "sj" Text Open;
-    SupersessionAuth "supersession_auth" "sa" AnyList Open;
-    Owner "owner" "own" Map Open;
-    Category "category" "cat" Byte Open;
-    RunId "run_id" "rid" Text Open;
-    Role "role" "role" Text Open;
+    InvalidationPolicy "invalidation_policy" "ip" InvalidationPolicy Elidable;
+    SupersessionJustification "supersession_justification" "sj" Text Elidable;
+    SupersessionAuth "supersession_auth" "sa" AnyList Elidable;
+    Owner "owner" "own" Map Elidable;
+    Category "category" "cat" Byte Elidable;
+    RunId "run_id" "rid" Text Elidable;
+    Role "role" "role" Text Elidable;
     AccessCount "access_count" "ac" Count Index;
-    LastAccessedAt "last_accessed_at" "laa" Instant Index;
-    TimestampMs "timestamp_ms" "tms" Instant Open;
-    ObserverDid "observer_did" "obsdid" Text Open;
-    SubjectDid "subject_did" "sdid" Text Open;
-    SessionId "session_id" "sid2" Text Open;
-    EntityId "entity_id" "eid" Text Open;
-    EpistemicStatus "epistemic_status" "epstat" Text Open;
+    LastAccessedAt "last_accessed_at" "laa" Timestamp Index;
+    TimestampMs "timestamp_ms" "tms" Timestamp Elidable;
+    ObserverDid "observer_did" "obsdid" Text Elidable;
+    SubjectDid "subject_did" "sdid" Text Elidable;
+    SessionId "session_id" "sid2" Text Elidable;
+    EntityId "entity_id" "eid" Text Elidable;
+    EpistemicStatus "epistemic_status" "epstat" Text Elidable;
     VerificationStatus "verification_status" "vstatus" Text Index;
-    RequiresHumanReview "requires_human_review" "rhr" Bool Open;
-    ProcessingBasis "processing_basis" "pbasis" Text Open;
-    IdentityState "identity_state" "idst" Text Open;
-    License "license" "lic" Text Open;
-    TrustedTimestamp "trusted_timestamp" "tts" Map Open;
-    InvalidationType "invalidation_type" "itype" Text Open;
-    InvalidationReason "invalidation_reason" "ireason" Text Open;
-    InvalidationInitiator "invalidation_initiator" "iinit" Text Open;
-    RetentionPolicy "retention_policy" "rpol" RetentionPolicy Open;
-    RecallPriority "recall_priority" "rpri" Text Open;
-    // §6.2 event (`content` is `cnt` in actions, §6.5)
-    Content "content" "content" Any Open;
-    Consolidated "consolidated" "consolidated" Bool Open;
-    ContentBlocks "content_blocks" "cblocks" MapList Open;
-    ModelId "model_id" "mdl" Text Open;
-    StopReason "stop_reason" "stopr" Text Open;
-    TokenUsage "token_usage" "toku" Map Open;
-    ParentMessageId "parent_message_id" "pmid" Text Open;
+    RequiresHumanReview "requires_human_review" "rhr" Bool Elidable;
+    ProcessingBasis "processing_basis" "pbasis" Text Elidable;
+    IdentityState "identity_state" "idst" Text Elidable;
+    License "license" "lic" Text Elidable;
+    TrustedTimestamp "trusted_timestamp" "tts" Map Elidable;
+    InvalidationType "invalidation_type" "itype" Text Elidable;
+    InvalidationReason "invalidation_reason" "ireason" Text Elidable;
+    InvalidationInitiator "invalidation_initiator" "iinit" Text Elidable;
+    RetentionPolicy "retention_policy" "rpol" RetentionPolicy Elidable;
+    RecallPriority "recall_priority" "rpri" Text Elidable;
+    // §6.2 event (the short key of `content` is `cnt` in actions, §6.5)
+    Content "content" "content" Any Elidable;
+    Consolidated "consolidated" "consolidated" Bool Elidable;
+    ContentBlocks "content_blocks" "cblocks" MapList Elidable;
+    ModelId "model_id" "mdl" Text Elidable;
+    StopReason "stop_reason" "stopr" Text Elidable;
+    TokenUsage "token_usage" "toku" Map Elidable;
+    ParentMessageId "parent_message_id" "pmid" Text Elidable;
     // §6.3 state
-    Plan "plan" "plan" TextList Open;
-    History "history" "history" MapList Open;
+    Plan "plan" "plan" TextList Elidable;
+    History "history" "history" MapList Elidable;
     // §6.4 workflow
-    Steps "steps" "steps" TextList Open;
-    Trigger "trigger" "trigger" Text Open;
+    Steps "steps" "steps" TextList Elidable;
+    Trigger "trigger" "trigger" Text Elidable;
     // §6.5 action
-    ActionPhase "action_phase" "aphase" Text Open;
-    ToolName "tool_name" "tn" Text Open;
-    Input "input" "inp" Map Open;
-    IsError "is_error" "iserr" Bool Open;
-    ToolCallId "tool_call_id" "tcid" Text Open;
-    CallBatchId "call_batch_id" "cbid" Text Open;
-    ToolType "tool_type" "ttype" Text Open;
-    ToolVersion "tool_version" "tver" Text Open;
-    ExecutionMode "execution_mode" "emode" Text Open;
-    Code "code" "code" Text Open;
-    Stdout "stdout" "out" Text Open;
-    Stderr "stderr" "err2" Text Open;
-    ExitCode "exit_code" "xc" Int Open;
-    InterpreterId "interpreter_id" "iid" Text Open;
-    Error "error" "err" Text Open;
-    ErrorType "error_type" "etype" Text Open;
-    DurationMs "duration_ms" "dur" Count Open;
-    ParentTaskId "parent_task_id" "ptid" Text Open;
-    ToolDescription "tool_description" "tdesc" Text Open;
-    InputSchema "input_schema" "isch" Map Open;
-    OutputSchema "output_schema" "osch" Map Open;
-    Strict "strict" "strict" Bool Open;
+    ActionPhase "action_phase" "aphase" Text Elidable;
+    ToolName "tool_name" "tn" Text Elidable;
+    Input "input" "inp" Map Elidable;
+    IsError "is_error" "iserr" Bool Elidable;
+    ToolCallId "tool_call_id" "tcid" Text Elidable;
+    CallBatchId "call_batch_id" "cbid" Text Elidable;
+    ToolType "tool_type" "ttype" Text Elidable;
+    ToolVersion "tool_version" "tver" Text Elidable;
+    ExecutionMode "execution_mode" "emode" Text Elidable;
+    Code "code" "code" Text Elidable;
+    Stdout "stdout" "out" Text Elidable;
+    Stderr "stderr" "err2" Text Elidable;
+    ExitCode "exit_code" "xc" Int Elidable;
+    InterpreterId "interpreter_id" "iid" Text Elidable;
+    Error "error" "err" Text Elidable;
+    ErrorType "error_type" "etype" Text Elidable;
+    DurationMs "duration_ms" "dur" Count Elidable;
+    ParentTaskId "parent_task_id" "ptid" Text Elidable;
+    ToolDescription "tool_description" "tdesc" Text Elidable;
+    InputSchema "input_schema" "isch" Map Elidable;
+    OutputSchema "output_schema" "osch" Map Elidable;
+    Strict "strict" "strict" Bool Elidable;
     // §6.6 observation
-    ObserverId "observer_id" "oid" Text Open;
+    ObserverId "observer_id" "oid" Text Elidable;
     ObserverType "observer_type" "otype" Text NotElidable;
-    FrameId "frame_id" "fid" Text Open;
-    SyncGroup "sync_group" "sg" Text Open;
+    FrameId "frame_id" "fid" Text Elidable;
+    SyncGroup "sync_group" "sg" Text Elidable;
     ObservationMode "observation_mode" "omode" Text NotElidable;
     ObservationScope "observation_scope" "oscope" Text NotElidable;
-    ObserverModel "observer_model" "omdl" Text Open;
+    ObserverModel "observer_model" "omdl" Text Elidable;
     CompressionRatio "compression_ratio" "ocmp" Float NotElidable;
     // §6.7 goal
-    Description "description" "desc" Text Open;
+    Description "description" "desc" Text Elidable;
     GoalState "goal_state" "gs" Text NotElidable;
-    Criteria "criteria" "crit" TextList Open;
-    CriteriaStructured "criteria_structured" "crs" MapList Open;
+    Criteria "criteria" "crit" TextList Elidable;
+    CriteriaStructured "criteria_structured" "crs" MapList Elidable;
     Priority "priority" "pri" Int NotElidable;
-    ParentGoals "parent_goals" "pgs" TextList Open;
-    StateReason "state_reason" "sr" Text Open;
-    SatisfactionEvidence "satisfaction_evidence" "se" TextList Open;
-    Progress "progress" "prog" Float Open;
-    DelegateTo "delegate_to" "dto" Text Open;
-    DelegateFrom "delegate_from" "dfo" Text Open;
-    ExpiryPolicy "expiry_policy" "ep" Text Open;
-    Recurrence "recurrence" "rec" Text Open;
-    EvidenceRequired "evidence_required" "evreq" Count Open;
-    RollbackOnFailure "rollback_on_failure" "rof" TextList Open;
-    AllowedTransitions "allowed_transitions" "atr" TextList Open;
-    DependsOn "depends_on" "depg" TextList Open;
-    AssignedAgent "assigned_agent" "asgn" Text Open;
-    ExpectedOutput "expected_output" "expout" Text Open;
-    OutputGrain "output_grain" "outg" Text Open;
-    Deadline "deadline" "dline" Instant Open;
+    ParentGoals "parent_goals" "pgs" TextList Elidable;
+    StateReason "state_reason" "sr" Text Elidable;
+    SatisfactionEvidence "satisfaction_evidence" "se" TextList Elidable;
+    Progress "progress" "prog" Float Elidable;
+    DelegateTo "delegate_to" "dto" Text Elidable;
+    DelegateFrom "delegate_from" "dfo" Text Elidable;
+    ExpiryPolicy "expiry_policy" "ep" Text Elidable;
+    Recurrence "recurrence" "rec" Text Elidable;
+    EvidenceRequired "evidence_required" "evreq" Count Elidable;
+    RollbackOnFailure "rollback_on_failure" "rof" TextList Elidable;
+    AllowedTransitions "allowed_transitions" "atr" TextList Elidable;
+    DependsOn "depends_on" "depg" TextList Elidable;
+    AssignedAgent "assigned_agent" "asgn" Text Elidable;
+    ExpectedOutput "expected_output" "expout" Text Elidable;
+    OutputGrain "output_grain" "outg" Text Elidable;
+    Deadline "deadline" "dline" Timestamp Elidable;
     // §6.8 consent
-    GranteeDid "grantee_did" "gdid" Text Open;
-    Scope "scope" "scope" TextList Open;
-    IsWithdrawal "is_withdrawal" "isw" Bool Open;
-    Basis "basis" "basis" Text Open;
-    Jurisdiction "jurisdiction" "jur" Text Open;
-    PriorConsent "prior_consent" "pcon" Text Open;
-    WitnessDids "witness_dids" "wdids" TextList Open;
+    GranteeDid "grantee_did" "gdid" Text Elidable;
+    Scope "scope" "scope" TextList Elidable;
+    IsWithdrawal "is_withdrawal" "isw" Bool Elidable;
+    Basis "basis" "basis" Text Elidable;
+    Jurisdiction "jurisdiction" "jur" Text Elidable;
+    PriorConsent "prior_consent" "pcon" Text Elidable;
+    WitnessDids "witness_dids" "wdids" TextList Elidable;
     // §6.9 reasoning
-    Premises "premises" "prem" TextList Open;
-    Conclusion "conclusion" "conc" Text Open;
-    InferenceMethod "inference_method" "imethod" Text Open;
-    AlternativesConsidered "alternatives_considered" "altc" MapList Open;
-    ThinkingContent "thinking_content" "think" Text Open;
-    ThinkingRedacted "thinking_redacted" "tredact" Bool Open;
-    StatisticalContext "statistical_context" "statctx" Map Open;
-    SoftwareEnvironment "software_environment" "swenv" Map Open;
-    ParameterSet "parameter_set" "params" Map Open;
-    RandomSeed "random_seed" "rseed" Int Open;
+    Premises "premises" "prem" TextList Elidable;
+    Conclusion "conclusion" "conc" Text Elidable;
+    InferenceMethod "inference_method" "imethod" Text Elidable;
+    AlternativesConsidered "alternatives_considered" "altc" MapList Elidable;
+    ThinkingContent "thinking_content" "think" Text Elidable;
+    ThinkingRedacted "thinking_redacted" "tredact" Bool Elidable;
+    StatisticalContext "statistical_context" "statctx" Map Elidable;
+    SoftwareEnvironment "software_environment" "swenv" Map Elidable;
+    ParameterSet "parameter_set" "params" Map Elidable;
+    RandomSeed "random_seed" "rseed" Int Elidable;
     // §6.10 consensus
-    ParticipatingObservers "participating_observers" "pobs" TextList Open;
-    Threshold "threshold" "thold" Count Open;
-    AgreementCount "agreement_count" "agcnt" Count Open;
-    DissentCount "dissent_count" "discnt" Count Open;
-    DissentGrains "dissent_grains" "disgrn" TextList Open;
-    AgreedContent "agreed_content" "agcon" Any Open;
+    ParticipatingObservers "participating_observers" "pobs" TextList Elidable;
+    Threshold "threshold" "thold" Count Elidable;
+    AgreementCount "agreement_count" "agcnt" Count Elidable;
+    DissentCount "dissent_count" "discnt" Count Elidable;
+    DissentGrains "dissent_grains" "disgrn" TextList Elidable;
+    AgreedContent "agreed_content" "agcon" Any Elidable;
     // §6.11 delegation
-    AuthorizedNamespaces "authorized_namespaces" "ans" TextList Open;
-    AuthorizedTypes "authorized_types" "atypes" ByteList Open;
-    AuthorizedTools "authorized_tools" "atools" TextList Open;
-    DelegationDepth "delegation_depth" "ddepth" Count Open;
-    DelegationExpiry "delegation_expiry" "dexp" Instant Open;
-    ContextGrains "context_grains" "cgrains" TextList Open;
-    ReturnTo "return_to" "retdid" Text Open;
+    AuthorizedNamespaces "authorized_namespaces" "ans" TextList Elidable;
+    AuthorizedTypes "authorized_types" "atypes" ByteList Elidable;
+    AuthorizedTools "authorized_tools" "atools" TextList Elidable;
+    DelegationDepth "delegation_depth" "ddepth" Count Elidable;
+    DelegationExpiry "delegation_expiry" "dexp" Timestamp Elidable;
+    ContextGrains "context_grains" "cgrains" TextList Elidable;
+    ReturnTo "return_to" "retdid" Text Elidable;
 }
 
 /// The short key of `content` in actions; read as `content` in every type.
 const ACTION_CONTENT: &str = "cnt";
 
 impl Field {
-    /// How many fields there are.
+    /// The number of fields.
     pub const COUNT: usize = Self::TABLE.len();
 
-    /// The full name, as SQL, CAL and JSON write it.
+    /// Returns the full name, as used in SQL, CAL and JSON.
     pub const fn name(self) -> &'static str {
         Self::TABLE[self as usize].0
     }
 
-    /// The kind of its values.
-    pub const fn kind(self) -> Kind {
+    /// Returns the kind of the field's values.
+    pub const fn kind(self) -> FieldKind {
         Self::TABLE[self as usize].2
     }
 
-    /// Who may set or hide it.
-    pub const fn access(self) -> Access {
+    /// Returns who may set or hide the field.
+    pub const fn access(self) -> FieldAccess {
         Self::TABLE[self as usize].3
     }
 
-    /// The fields that a grain of type `of` can fill: those of §6.1, then those of the type's own
-    /// sections.
-    pub fn of_type(of: GrainType) -> impl Iterator<Item = Field> {
+    /// Returns the fields that a grain of type `of` can have: those of §6.1, then those of the
+    /// type's own sections.
+    pub fn for_type(of: GrainType) -> impl Iterator<Item = Field> {
         let (first, last, shared): (Field, Field, &[Field]) = match of {
-            // A belief has the core fields only.
+            // A belief has only the core fields.
             GrainType::Belief => (Field::Type, Field::Type, &[]),
             GrainType::Event => (Field::Content, Field::ParentMessageId, &[]),
             GrainType::State => (Field::Plan, Field::History, &[]),
@@ -313,7 +313,7 @@ impl Field {
         Field::ReturnTo,
     ];
 
-    /// The key that a grain of type `of` writes the field under.
+    /// Returns the key under which a grain of type `of` stores the field.
     pub const fn short_key(self, of: Option<GrainType>) -> &'static str {
         match (self, of) {
             (Field::Content, Some(GrainType::Action)) => ACTION_CONTENT,
@@ -321,10 +321,9 @@ impl Field {
         }
     }
 
-    /// The field with this full name.
+    /// Returns the field with the given full name.
     pub fn from_name(name: &str) -> Option<Field> {
-        // Whoever asks can't add to it, so it needn't be safe from keys that were chosen to
-        // collide.
+        // The set of keys is fixed, so collision attacks on the hash function are not a concern.
         static NAMES: LazyLock<FxHashMap<&'static str, Field>> = LazyLock::new(|| {
             Field::ALL
                 .iter()
@@ -334,21 +333,19 @@ impl Field {
         NAMES.get(name).copied()
     }
 
-    /// The field that a payload's key stands for by the normative map. Constant time: this is on
-    /// the road of every field of every grain.
+    /// Returns the field with the given short key. Constant time: called for every field of every
+    /// grain.
     pub fn from_short_key(key: &str) -> Option<Field> {
         Self::from_key_bytes(key.as_bytes()).map(|(_, field)| field)
     }
 
-    /// [`Field::from_short_key`] of bytes of which nothing is known yet, with the key that they
-    /// are.
+    /// As [`Field::from_short_key`] for unchecked bytes; also returns the key as text.
     #[inline]
     pub(super) fn from_key_bytes(key: &[u8]) -> Option<(&'static str, Field)> {
         let mut slot = slot_of(key);
         loop {
             let (known, field) = SHORT_KEYS[slot]?;
-            // Most keys are of a few bytes, for which a call to compare memory takes longer than
-            // comparing.
+            // Keys have a few bytes, for which a byte loop is faster than a call to `memcmp`.
             if known.len() == key.len()
                 && known.bytes().zip(key).all(|(known, byte)| known == *byte)
             {
@@ -358,11 +355,11 @@ impl Field {
         }
     }
 
-    /// The names inside the maps of a field that is compacted inside (§4.7): full name and short
-    /// key; empty for others.
+    /// Returns the full names and short keys of the members of compound fields (§4.7); empty for
+    /// other fields.
     pub const fn nested_keys(self) -> &'static [(&'static str, &'static str)] {
         match self.kind() {
-            Kind::ContentRefs => &[
+            FieldKind::ContentRefs => &[
                 ("uri", "u"),
                 ("modality", "m"),
                 ("mime_type", "mt"),
@@ -370,7 +367,7 @@ impl Field {
                 ("checksum", "ck"),
                 ("metadata", "md"),
             ],
-            Kind::EmbeddingRefs => &[
+            FieldKind::EmbeddingRefs => &[
                 ("vector_id", "vi"),
                 ("model", "mo"),
                 ("dimensions", "dm"),
@@ -381,18 +378,18 @@ impl Field {
                 ("chunk_strategy", "cs"),
                 ("chunk_overlap", "co"),
             ],
-            Kind::RelatedTo => &[("hash", "h"), ("relation_type", "rl"), ("weight", "w")],
+            FieldKind::RelatedTo => &[("hash", "h"), ("relation_type", "rl"), ("weight", "w")],
             _ => &[],
         }
     }
 }
 
-/// Slots of the hash table of short keys: a power of two, about a third full.
+/// The number of slots in the hash table of short keys: a power of two, about a third full.
 const SLOTS: usize = 512;
 
 type ShortKeys = [Option<(&'static str, Field)>; SLOTS];
 
-/// Short key to field, open addressing, built when the crate is compiled.
+/// Maps short keys to fields: a hash table with open addressing, built at compile time.
 static SHORT_KEYS: ShortKeys = {
     let mut slots: ShortKeys = [None; SLOTS];
     let mut at = 0;
@@ -411,8 +408,8 @@ static SHORT_KEYS: ShortKeys = {
     slots
 };
 
-/// The first slot to look for `key` in: FNV-1a over at most its first twelve bytes, the length of
-/// the longest short key.
+/// Returns the first slot to probe for `key`: FNV-1a over at most its first twelve bytes, the
+/// length of the longest short key.
 const fn slot_of(key: &[u8]) -> usize {
     let mut hash: u32 = 0x811c_9dc5;
     let mut at = 0;

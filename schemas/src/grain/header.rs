@@ -1,27 +1,28 @@
-//! The nine bytes in front of every payload (§3.1).
+//! The nine-byte header in front of every payload (§3.1).
 
 use sha2::{Digest, Sha256};
 
 use super::types::TypeByte;
 use crate::error::{ErrorCode, GrainError};
 
-/// How many bytes a header has.
+/// The length of a header in bytes.
 pub const HEADER_LENGTH: usize = 9;
 
-/// The shortest blob: a header and an empty map.
+/// The length of the shortest blob in bytes: a header and an empty map.
 pub const MIN_BLOB_LENGTH: usize = HEADER_LENGTH + 1;
 
-/// The one version of the format.
+/// The format version.
 pub const VERSION: u8 = 1;
 
-/// The two sensitivity bits (§13.1). Ordered: a higher class includes the duties of the lower ones.
+/// The sensitivity class in the header's two top flag bits (§13.1). Ordered: a higher class
+/// includes the duties of the lower ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum Sensitivity {
     /// No constraints.
     #[default]
     Public = 0,
-    /// Internal to an organisation.
+    /// Internal to an organization.
     Internal = 1,
     /// Personally identifiable information.
     Pii = 2,
@@ -30,7 +31,7 @@ pub enum Sensitivity {
 }
 
 impl Sensitivity {
-    /// The class of the two low bits of `bits`.
+    /// Returns the class encoded in the two low bits of `bits`.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0 => Sensitivity::Public,
@@ -40,7 +41,7 @@ impl Sensitivity {
         }
     }
 
-    /// `public`, `internal`, `pii` or `phi`.
+    /// Returns `public`, `internal`, `pii` or `phi`.
     pub const fn name(self) -> &'static str {
         match self {
             Sensitivity::Public => "public",
@@ -50,9 +51,9 @@ impl Sensitivity {
         }
     }
 
-    /// The least class that a structural tag demands (§13.4); prefixes are lower case and end in a
-    /// colon.
-    pub fn of_tag(tag: &str) -> Sensitivity {
+    /// Returns the minimum class that a structural tag requires (§13.4). Tag prefixes are lowercase
+    /// and end in a colon.
+    pub fn from_tag(tag: &str) -> Sensitivity {
         match tag.split_once(':').map(|(prefix, _)| prefix) {
             Some("phi") => Sensitivity::Phi,
             Some("pii" | "sec" | "legal") => Sensitivity::Pii,
@@ -62,11 +63,11 @@ impl Sensitivity {
     }
 }
 
-/// Byte 1 of a header.
+/// The flags byte of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(u8);
+pub struct HeaderFlags(u8);
 
-impl Flags {
+impl HeaderFlags {
     const SIGNED: u8 = 1;
     const ENCRYPTED: u8 = 1 << 1;
     const COMPRESSED: u8 = 1 << 2;
@@ -76,46 +77,46 @@ impl Flags {
 
     /// Wraps a flags byte.
     pub const fn from_byte(byte: u8) -> Self {
-        Flags(byte)
+        HeaderFlags(byte)
     }
 
-    /// The byte.
+    /// Returns the byte.
     pub const fn byte(self) -> u8 {
         self.0
     }
 
-    /// A COSE Sign1 envelope wraps this grain.
+    /// True if a COSE_Sign1 envelope wraps the grain.
     pub const fn signed(self) -> bool {
         self.0 & Self::SIGNED != 0
     }
 
-    /// The payload is encrypted.
+    /// True if the payload is encrypted.
     pub const fn encrypted(self) -> bool {
         self.0 & Self::ENCRYPTED != 0
     }
 
-    /// The payload is compressed with zstd, before encryption.
+    /// True if the payload is compressed with zstd (before encryption).
     pub const fn compressed(self) -> bool {
         self.0 & Self::COMPRESSED != 0
     }
 
-    /// The grain refers to external content.
+    /// True if the grain references external content.
     pub const fn has_content_refs(self) -> bool {
         self.0 & Self::CONTENT_REFS != 0
     }
 
-    /// The grain refers to external embeddings.
+    /// True if the grain references external embeddings.
     pub const fn has_embedding_refs(self) -> bool {
         self.0 & Self::EMBEDDING_REFS != 0
     }
 
-    /// The payload claims to be CBOR. Some writers use the bit for something else: trust the
-    /// payload's first byte.
+    /// True if the header declares a CBOR payload. Some writers use the bit for another purpose, so
+    /// readers must check the payload's first byte.
     pub const fn cbor(self) -> bool {
         self.0 & Self::CBOR != 0
     }
 
-    /// The sensitivity class.
+    /// Returns the sensitivity class.
     pub const fn sensitivity(self) -> Sensitivity {
         Sensitivity::from_bits(self.0 >> 6)
     }
@@ -149,29 +150,29 @@ impl Flags {
     }
 }
 
-/// A blob's fixed header.
+/// The fixed header of a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct GrainHeader {
     /// Byte 1.
-    pub flags: Flags,
+    pub flags: HeaderFlags,
     /// Byte 2.
     pub type_byte: TypeByte,
-    /// Bytes 3–4: a routing hint (see [`namespace_hash`]), never a ground for a decision.
+    /// Bytes 3–4: a routing hint (see [`namespace_hash`]), not to be relied on for decisions.
     pub namespace_hash: [u8; 2],
-    /// Bytes 5–8: creation time in whole seconds since 1970, a routing hint too.
+    /// Bytes 5–8: the creation time in whole seconds since 1970, also a routing hint.
     pub created_at_seconds: u32,
 }
 
-impl Header {
+impl GrainHeader {
     /// Reads the header of `blob`.
     ///
     /// # Errors
     /// [`ErrorCode::TooShort`] below ten bytes, [`ErrorCode::Version`], [`ErrorCode::UnknownType`]
     /// for type byte 0.
-    pub fn read(blob: &[u8]) -> Result<Header, GrainError> {
+    pub fn read(blob: &[u8]) -> Result<GrainHeader, GrainError> {
         let &[version, flags, type_byte, n0, n1, c0, c1, c2, c3, _, ..] = blob else {
             let message = format!(
-                "a blob has at least {MIN_BLOB_LENGTH} bytes, this one has {}",
+                "a blob has at least {MIN_BLOB_LENGTH} bytes, found {}",
                 blob.len()
             );
             return Err(GrainError::new(ErrorCode::TooShort, message));
@@ -181,17 +182,17 @@ impl Header {
             return Err(GrainError::new(ErrorCode::Version, message).at(0));
         }
         let type_byte = TypeByte::from_byte(type_byte).ok_or_else(|| {
-            GrainError::new(ErrorCode::UnknownType, "type byte 0x00 is in no range").at(2)
+            GrainError::new(ErrorCode::UnknownType, "the type byte 0x00 is reserved").at(2)
         })?;
-        Ok(Header {
-            flags: Flags(flags),
+        Ok(GrainHeader {
+            flags: HeaderFlags(flags),
             type_byte,
             namespace_hash: [n0, n1],
             created_at_seconds: u32::from_be_bytes([c0, c1, c2, c3]),
         })
     }
 
-    /// The nine bytes.
+    /// Returns the nine bytes.
     pub fn to_bytes(self) -> [u8; HEADER_LENGTH] {
         let [n0, n1] = self.namespace_hash;
         let [c0, c1, c2, c3] = self.created_at_seconds.to_be_bytes();
@@ -209,7 +210,8 @@ impl Header {
     }
 }
 
-/// The header's two bytes for a namespace: the first of its SHA-256; zeros where a grain has none.
+/// Returns the header's two bytes for a namespace: the first two of its SHA-256, or zeros without a
+/// namespace.
 pub fn namespace_hash(namespace: Option<&str>) -> [u8; 2] {
     match namespace {
         Some(namespace) => {
@@ -225,9 +227,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_reads_back_as_it_is_written() {
+    fn a_header_round_trips() {
         let blob = [1, 0b1010_1001, 5, 0xa4, 0xd2, 0x69, 0x68, 0xba, 0xa0, 0x80];
-        let header = Header::read(&blob).unwrap();
+        let header = GrainHeader::read(&blob).unwrap();
         assert!(header.flags.signed() && header.flags.has_content_refs() && header.flags.cbor());
         assert!(
             !header.flags.encrypted()
@@ -242,12 +244,18 @@ mod tests {
 
     #[test]
     fn length_is_checked_before_version() {
-        assert_eq!(Header::read(&[2; 9]).unwrap_err().code, ErrorCode::TooShort);
-        assert_eq!(Header::read(&[2; 10]).unwrap_err().code, ErrorCode::Version);
+        assert_eq!(
+            GrainHeader::read(&[2; 9]).unwrap_err().code,
+            ErrorCode::TooShort
+        );
+        assert_eq!(
+            GrainHeader::read(&[2; 10]).unwrap_err().code,
+            ErrorCode::Version
+        );
     }
 
     #[test]
-    fn only_lower_case_prefixes_with_a_colon_make_a_tag_sensitive() {
+    fn only_lowercase_prefixes_with_a_colon_raise_the_class() {
         for (tag, class) in [
             ("phi:mrn", Sensitivity::Phi),
             ("pii:email", Sensitivity::Pii),
@@ -258,7 +266,7 @@ mod tests {
             ("PHI:x", Sensitivity::Public),
             ("ui", Sensitivity::Public),
         ] {
-            assert_eq!(Sensitivity::of_tag(tag), class, "{tag}");
+            assert_eq!(Sensitivity::from_tag(tag), class, "{tag}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Grains as JSON with full field names: what people, SQL and `grain encode|decode` see.
+//! Conversion between grains and JSON with full field names, the form used by SQL and `grain
+//! encode|decode`.
 //!
 //! A number with a dot or an exponent is a double, any other an integer; binary data is
 //! `{"$bytes_hex": "…"}`.
@@ -6,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::decode::Grain;
-use super::fields::{Field, Kind};
+use super::fields::{Field, FieldKind};
 use super::raw::RawValue;
 use super::value::{Integer, Value};
 use crate::error::{ErrorCode, GrainError};
@@ -16,8 +17,8 @@ use crate::json::{Json, Number, Object};
 const BYTES_MEMBER: &str = "$bytes_hex";
 
 impl Grain<'_> {
-    /// The grain as a JSON object with full names, in the order of the payload's keys, unknown keys
-    /// last and as they are.
+    /// Returns the grain as a JSON object with full names: known fields in the order of the
+    /// payload's keys, then unknown keys unchanged.
     pub fn to_json(&self) -> Json<'static> {
         let known = self
             .known()
@@ -31,7 +32,7 @@ impl Grain<'_> {
     }
 }
 
-/// The value of `field` with the names inside it expanded, where it is compacted inside.
+/// Converts the value of `field` to JSON, with nested short keys expanded.
 pub(crate) fn expand(field: Field, value: &RawValue<'_>) -> Json<'static> {
     let names = field.nested_keys();
     match value.as_array() {
@@ -64,7 +65,7 @@ fn expand_map(names: &[(&'static str, &'static str)], item: &RawValue<'_>) -> Js
     )
 }
 
-/// A payload value as JSON, names inside it as they are.
+/// Converts a payload value to JSON, with nested keys unchanged.
 pub fn to_json(value: &RawValue<'_>) -> Json<'static> {
     match value {
         RawValue::Nil => Json::Null,
@@ -90,16 +91,16 @@ pub fn to_json(value: &RawValue<'_>) -> Json<'static> {
     }
 }
 
-/// JSON as a payload value.
+/// Converts JSON to a payload value.
 ///
 /// # Errors
 /// [`ErrorCode::Range`] for an integer beyond 64 bits, [`ErrorCode::FloatInvalid`] for a number
-/// beyond doubles, [`ErrorCode::Schema`] for binary data that isn't hex.
+/// beyond the range of doubles, [`ErrorCode::Schema`] for binary data that is not hex.
 pub fn from_json<'j>(json: &'j Json<'_>) -> Result<Value<'j>, GrainError> {
     into_value(json.reborrow())
 }
 
-/// [`from_json`] of JSON that isn't needed any more.
+/// As [`from_json`], for JSON that the caller gives up.
 pub(super) fn into_value(json: Json<'_>) -> Result<Value<'_>, GrainError> {
     Ok(match json {
         Json::Null => Value::Nil,
@@ -140,7 +141,7 @@ fn from_number(number: &Number<'_>) -> Result<Value<'static>, GrainError> {
             .ok_or_else(|| {
                 GrainError::new(
                     ErrorCode::Range,
-                    format!("the integer {} doesn't fit 64 bits", number.as_str()),
+                    format!("the integer {} does not fit into 64 bits", number.as_str()),
                 )
             })?;
         return Ok(Value::Int(integer));
@@ -149,39 +150,40 @@ fn from_number(number: &Number<'_>) -> Result<Value<'static>, GrainError> {
     if !value.is_finite() {
         return Err(GrainError::new(
             ErrorCode::FloatInvalid,
-            format!("{} is beyond doubles", number.as_str()),
+            format!("{} is beyond the range of doubles", number.as_str()),
         ));
     }
     Ok(Value::Float(value))
 }
 
-/// The JSON value of `field` as the payload has it: names inside it compacted, date-times in
-/// milliseconds, integers where doubles belong made doubles.
+/// Converts the JSON value of `field` to its payload form: nested keys shortened, date-times in
+/// milliseconds, integers converted to doubles where the field holds doubles.
 pub(super) fn compact(field: Field, json: Json<'_>) -> Result<Value<'_>, GrainError> {
     let value = into_value(json).map_err(|error| error.field(field.name()))?;
     Ok(match (field.kind(), value) {
-        (Kind::Instant, Value::Text(text)) => milliseconds(field, &text)?.into(),
-        (Kind::UnitFloat | Kind::Float, Value::Int(integer)) => to_double(integer).into(),
-        (Kind::ContentRefs | Kind::EmbeddingRefs | Kind::RelatedTo, Value::Array(items)) => {
-            Value::Array(
-                items
-                    .into_iter()
-                    .map(|item| compact_map(field, item))
-                    .collect(),
-            )
-        }
+        (FieldKind::Timestamp, Value::Text(text)) => milliseconds(field, &text)?.into(),
+        (FieldKind::UnitFloat | FieldKind::Float, Value::Int(integer)) => as_double(integer).into(),
+        (
+            FieldKind::ContentRefs | FieldKind::EmbeddingRefs | FieldKind::RelatedTo,
+            Value::Array(items),
+        ) => Value::Array(
+            items
+                .into_iter()
+                .map(|item| compact_map(field, item))
+                .collect(),
+        ),
         (_, value) => value,
     })
 }
 
-fn to_double(integer: Integer) -> f64 {
+fn as_double(integer: Integer) -> f64 {
     match integer {
         Integer::Unsigned(value) => value as f64,
         Integer::Negative(value) => value as f64,
     }
 }
 
-/// RFC 3339 text as milliseconds since 1970, rounded down (§4.8).
+/// Parses RFC 3339 text to milliseconds since 1970, rounded down (§4.8).
 fn milliseconds(field: Field, text: &str) -> Result<i64, GrainError> {
     let instant = chrono::DateTime::parse_from_rfc3339(text).map_err(|error| {
         let message = format!(
@@ -209,7 +211,7 @@ fn compact_map(field: Field, item: Value<'_>) -> Value<'_> {
             .map(|(name, value)| {
                 let value = match value {
                     Value::Int(integer) if field == Field::RelatedTo && name == "weight" => {
-                        to_double(integer).into()
+                        as_double(integer).into()
                     }
                     value => value,
                 };

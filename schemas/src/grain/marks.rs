@@ -1,36 +1,37 @@
-//! What a reader accepted but must tell: oddities of a grain that don't make it unreadable.
+//! Anomalies that a reader accepts and reports.
 
 use std::fmt;
 
-/// One oddity.
+/// An anomaly of a grain that does not make it unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Mark {
-    /// The bytes aren't in canonical form; only a lenient reader accepts them.
+    /// The bytes are not in canonical form; only a lenient reader accepts them.
     NotCanonical,
-    /// The header's CBOR flag says something else than the payload's bytes.
+    /// The header's CBOR flag contradicts the payload's encoding.
     EncodingFlag,
-    /// A known field stands under its full name or under another writer's key.
-    ForeignKey,
-    /// The payload holds fields of the index layer (§5.6): untrusted, never applied.
+    /// A known field is stored under its full name or under a nonstandard key.
+    AliasedKey,
+    /// The payload contains fields of the index layer (§5.6), which are not trusted and never
+    /// applied.
     IndexFields,
-    /// A field holds another kind of value than its kind. One that can be read in one way only has
-    /// its column all the same (an integer as a double, a text as a list of one), any other has
-    /// none.
+    /// A field holds a value of the wrong kind. A value with only one possible interpretation (an
+    /// integer as a double, a text as a list of one) still fills its column; any other leaves it
+    /// null.
     FieldKind,
-    /// The header's creation second differs from the payload's `created_at`.
+    /// The header's creation time differs from the payload's `created_at`.
     HeaderTime,
     /// The header's namespace bytes differ from the payload's namespace.
     HeaderNamespace,
-    /// The header's flags for content or embedding references differ from the payload.
+    /// The header's flags for content or embedding references contradict the payload.
     ReferenceFlags,
-    /// A field stands where the phase of the action omits it (§27.1).
+    /// The action has a field that its phase omits (§27.1).
     PhaseFields,
-    /// A value outside a closed vocabulary of the specification.
+    /// A value is outside a closed vocabulary of the specification.
     Vocabulary,
-    /// The signed flag is set but no wrapper came with the blob.
+    /// The signed flag is set but the blob was delivered without an envelope.
     Unwrapped,
-    /// A required field is missing or empty; only a lenient reader accepts that.
+    /// A required field is missing or empty; only a lenient reader accepts this.
     Incomplete,
 }
 
@@ -38,7 +39,7 @@ impl Mark {
     const ALL: [Mark; 12] = [
         Mark::NotCanonical,
         Mark::EncodingFlag,
-        Mark::ForeignKey,
+        Mark::AliasedKey,
         Mark::IndexFields,
         Mark::FieldKind,
         Mark::HeaderTime,
@@ -50,12 +51,12 @@ impl Mark {
         Mark::Incomplete,
     ];
 
-    /// The mark's name in the column `marks` and in reports.
+    /// Returns the name used in the column `marks` and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Mark::NotCanonical => "not_canonical",
             Mark::EncodingFlag => "encoding_flag",
-            Mark::ForeignKey => "foreign_key",
+            Mark::AliasedKey => "foreign_key",
             Mark::IndexFields => "index_fields",
             Mark::FieldKind => "field_kind",
             Mark::HeaderTime => "header_time",
@@ -69,17 +70,17 @@ impl Mark {
     }
 }
 
-/// A set of marks.
+/// A set of [`Mark`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Marks(u16);
 
 impl Marks {
-    /// True if there are none.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if `mark` is among them.
+    /// Returns true if the set contains `mark`.
     pub const fn contains(self, mark: Mark) -> bool {
         self.0 & 1 << mark as u8 != 0
     }
@@ -89,14 +90,14 @@ impl Marks {
         self.0 |= 1 << mark as u8;
     }
 
-    /// Adds `mark` if `odd`.
-    pub(super) fn note(&mut self, mark: Mark, odd: bool) {
-        if odd {
+    /// Adds `mark` if `condition` holds.
+    pub(super) fn insert_if(&mut self, mark: Mark, condition: bool) {
+        if condition {
             self.insert(mark);
         }
     }
 
-    /// The marks in a fixed order.
+    /// Returns the marks in a fixed order.
     pub fn iter(self) -> impl Iterator<Item = Mark> {
         Mark::ALL
             .into_iter()

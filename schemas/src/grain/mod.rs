@@ -1,17 +1,21 @@
-//! The grain: a nine-byte header and a canonical map (§3–§8, §13, §16, §19).
+//! The grain format: a nine-byte header and a canonical map (§3–§8, §13, §16, §19).
 //!
-//! | module | what it answers |
+//! Read this module to encode or decode grains, or to look up which fields the specification
+//! defines.
+//!
+//! | module | question |
 //! |---|---|
-//! | `types`, `header` | what do the first nine bytes say? |
-//! | `fields`, `alias` | which field does a key stand for, and what may it hold? |
-//! | `token`, `msgpack`, `cbor` | what values do these bytes hold, and are they canonical? |
-//! | `payload` | what are the payload's bytes, after decompression, and how are they encoded? |
-//! | `decode`, `raw`, `marks` | which fields has this grain, where do they lie, and what is odd about it? |
-//! | `rules`, `parts` | does it obey the schema of its type? |
-//! | `encode`, `value`, `json` | what is the one blob of this grain? |
-//! | `extent` | how far do a grain's own bytes reach? |
-//! | `authorize` | what do those sign who authorize a supersession? |
-//! | `elide` | how is a field hidden, and how is a hidden one proven? |
+//! | `types`, `header` | what do the first nine bytes mean? |
+//! | `fields`, `alias` | which field does a key denote, and which values may it hold? |
+//! | `token`, `msgpack`, `cbor` | which values do the bytes encode, and are they canonical? |
+//! | `payload` | what are the decompressed bytes of a payload, and what is their encoding? |
+//! | `decode`, `raw`, `marks` | which fields does a grain have, and which anomalies? |
+//! | `validate` | does the grain satisfy the schema of its type? |
+//! | `encode`, `value`, `json` | what is the canonical blob of a grain? |
+//! | `extent` | where does a self-delimiting grain end? |
+//! | `domain` | where is a field of a domain profile stored? |
+//! | `authorize` | which message do the signers of a quorum sign? |
+//! | `elide` | how is a field hidden, and a hidden value verified? |
 
 mod alias;
 mod authorize;
@@ -26,35 +30,34 @@ mod header;
 pub(crate) mod json;
 mod marks;
 mod msgpack;
-mod parts;
 mod payload;
 mod raw;
-mod rules;
 mod token;
 mod types;
+mod validate;
 mod value;
 
 pub use alias::integration_keys;
-pub use authorize::{act_message, authorization_message};
+pub use authorize::{authorization_message, operation_authorization_message};
 pub(crate) use cbor::cbor_items;
-pub use decode::{Grain, Mode};
-pub use domain::{DomainPlace, find_domain_field, may_have_domain_field};
+pub use decode::{DecodeMode, Grain};
+pub use domain::{DomainFieldScope, find_domain_field, may_contain_domain_field};
 pub use elide::{elide, elision_hash, verify_elision};
 pub use encode::{
-    EncodeOptions, EncodedGrain, Key, OpenGrain, ZSTD_LEVEL, encode, encode_json, encode_object,
+    EncodeOptions, EncodedGrain, GrainTemplate, Key, ZSTD_LEVEL, encode, encode_json, encode_object,
 };
 pub(crate) use extent::{delivered_length, read_map, write_value};
-pub use fields::{Access, Field, Kind};
+pub use fields::{Field, FieldAccess, FieldKind};
 pub use header::{
-    Flags, HEADER_LENGTH, Header, MIN_BLOB_LENGTH, Sensitivity, VERSION, namespace_hash,
+    GrainHeader, HEADER_LENGTH, HeaderFlags, MIN_BLOB_LENGTH, Sensitivity, VERSION, namespace_hash,
 };
 pub use json::{from_json, to_json};
 pub use marks::{Mark, Marks};
 pub use payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
-pub use raw::{Encoded, Entries, Items, RawValue};
-pub(crate) use rules::header_seconds;
+pub use raw::{RawCollection, RawEntries, RawItems, RawValue};
 pub use token::DEPTH_LIMIT;
 pub use types::{GrainType, TypeByte};
+pub(crate) use validate::header_seconds;
 pub use value::{Integer, Value};
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! MessagePack, the default encoding: canonical bytes out (§4), any readable bytes in.
+//! The MessagePack codec, the default encoding: writes canonical bytes (§4), reads any valid bytes
+//! and reports where they are not canonical.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
-use super::token::{Deviation, Reader, Token, check_count, finite, normalize};
+use super::token::{Deviation, PayloadToken, TokenReader, check_count, finite, normalize};
 use super::value::{Integer, Value};
 use crate::error::{ErrorCode, GrainError};
 
-/// True if `first`, the first byte of a payload, begins a MessagePack map.
+/// Returns true if a MessagePack map can start with the byte `first`.
 pub(super) fn begins_map(first: u8) -> bool {
     matches!(first, 0x80..=0x8f | 0xde | 0xdf)
 }
@@ -17,8 +18,8 @@ pub(super) fn begins_map(first: u8) -> bool {
 pub(super) struct MessagePackReader<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// True if the payload was walked before.
-    again: bool,
+    /// True if the payload was validated before, so that checks are skipped.
+    validated: bool,
     deviation: Option<Deviation>,
 }
 
@@ -27,17 +28,17 @@ impl<'a> MessagePackReader<'a> {
         MessagePackReader {
             bytes,
             position: 0,
-            again: false,
+            validated: false,
             deviation: None,
         }
     }
 
-    /// Over a payload that was walked before, from `position`.
-    pub(super) fn again(bytes: &'a [u8], position: usize) -> Self {
+    /// Creates a reader at `position` of a payload that was validated before.
+    pub(super) fn validated(bytes: &'a [u8], position: usize) -> Self {
         MessagePackReader {
             bytes,
             position,
-            again: true,
+            validated: true,
             deviation: None,
         }
     }
@@ -54,7 +55,7 @@ impl<'a> MessagePackReader<'a> {
         Ok(taken)
     }
 
-    /// A big-endian unsigned integer of `width` bytes.
+    /// Reads a big-endian unsigned integer of `width` bytes.
     fn number(&mut self, width: usize) -> Result<u64, GrainError> {
         Ok(self
             .take(width)?
@@ -62,7 +63,7 @@ impl<'a> MessagePackReader<'a> {
             .fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A length or count of `width` bytes; `least` is the smallest that needs that width in
+    /// Reads a length or count of `width` bytes; `least` is the smallest that needs this width in
     /// canonical form.
     fn length(&mut self, width: usize, least: u64, start: usize) -> Result<usize, GrainError> {
         let length = self.number(width)?;
@@ -72,14 +73,14 @@ impl<'a> MessagePackReader<'a> {
         check_count(length, self.bytes.len() - self.position, start)
     }
 
-    /// Passes over `length` bytes of a value that no others belong to.
-    fn leave(&mut self, length: usize) -> Result<usize, GrainError> {
+    /// Skips `length` bytes of a value without children; returns the number of children, 0.
+    fn skip_bytes(&mut self, length: usize) -> Result<usize, GrainError> {
         self.take(length).map(|_| 0)
     }
 
-    fn string(&mut self, length: usize, start: usize) -> Result<Token<'a>, GrainError> {
+    fn string(&mut self, length: usize, start: usize) -> Result<PayloadToken<'a>, GrainError> {
         let bytes = self.take(length)?;
-        Ok(Token::Text(self.text(bytes, start)?))
+        Ok(PayloadToken::Text(self.text(bytes, start)?))
     }
 
     fn unsigned(
@@ -87,26 +88,32 @@ impl<'a> MessagePackReader<'a> {
         width: usize,
         least: u64,
         start: usize,
-    ) -> Result<Token<'a>, GrainError> {
+    ) -> Result<PayloadToken<'a>, GrainError> {
         let value = self.number(width)?;
         if value < least {
             self.deviates(start, "an integer isn't in its smallest form");
         }
-        Ok(i64::try_from(value).map_or(Token::BigInt(value), Token::Int))
+        Ok(i64::try_from(value).map_or(PayloadToken::BigInt(value), PayloadToken::Int))
     }
 
-    /// A signed integer of `width` bytes that canonical form uses only below `below`.
-    fn signed(&mut self, width: usize, below: i64, start: usize) -> Result<Token<'a>, GrainError> {
+    /// Reads a signed integer of `width` bytes. Canonical form uses this width only for values
+    /// below `below`.
+    fn signed(
+        &mut self,
+        width: usize,
+        below: i64,
+        start: usize,
+    ) -> Result<PayloadToken<'a>, GrainError> {
         let shift = 64 - 8 * width as u32;
         let value = (self.number(width)? << shift) as i64 >> shift;
         if value >= below {
             self.deviates(start, "an integer isn't in its smallest form");
         }
-        Ok(Token::Int(value))
+        Ok(PayloadToken::Int(value))
     }
 }
 
-impl<'a> Reader<'a> for MessagePackReader<'a> {
+impl<'a> TokenReader<'a> for MessagePackReader<'a> {
     const SHORT_TEXT: RangeInclusive<u8> = 0xa0..=0xbf;
 
     fn position(&self) -> usize {
@@ -131,45 +138,49 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
 
     #[inline]
     fn key_order(left: &str, right: &str) -> Ordering {
-        // Mostly the first byte decides.
+        // The first byte decides most comparisons.
         let first = left.as_bytes().first().cmp(&right.as_bytes().first());
         first.then_with(|| left.cmp(right))
     }
 
     #[inline(always)]
-    fn token(&mut self) -> Result<Token<'a>, GrainError> {
+    fn token(&mut self) -> Result<PayloadToken<'a>, GrainError> {
         let start = self.position;
         let &head = self.bytes.get(start).ok_or_else(|| {
             GrainError::corrupt(start, "the payload ends where a value was expected")
         })?;
         self.position += 1;
         match head {
-            0x00..=0x7f => Ok(Token::Int(i64::from(head))),
-            0xe0..=0xff => Ok(Token::Int(i64::from(head as i8))),
+            0x00..=0x7f => Ok(PayloadToken::Int(i64::from(head))),
+            0xe0..=0xff => Ok(PayloadToken::Int(i64::from(head as i8))),
             0xa0..=0xbf => self.string(usize::from(head & 0x1f), start),
-            0x80..=0x8f => self.count(u64::from(head & 0x0f), start).map(Token::Map),
-            0x90..=0x9f => self.count(u64::from(head & 0x0f), start).map(Token::Array),
-            0xc0 => Ok(Token::Nil),
-            0xc2 => Ok(Token::Bool(false)),
-            0xc3 => Ok(Token::Bool(true)),
+            0x80..=0x8f => self
+                .count(u64::from(head & 0x0f), start)
+                .map(PayloadToken::Map),
+            0x90..=0x9f => self
+                .count(u64::from(head & 0x0f), start)
+                .map(PayloadToken::Array),
+            0xc0 => Ok(PayloadToken::Nil),
+            0xc2 => Ok(PayloadToken::Bool(false)),
+            0xc3 => Ok(PayloadToken::Bool(true)),
             0xc4 => self
                 .length(1, 0, start)
                 .and_then(|length| self.take(length))
-                .map(Token::Bytes),
+                .map(PayloadToken::Bytes),
             0xc5 => self
                 .length(2, 1 << 8, start)
                 .and_then(|length| self.take(length))
-                .map(Token::Bytes),
+                .map(PayloadToken::Bytes),
             0xc6 => self
                 .length(4, 1 << 16, start)
                 .and_then(|length| self.take(length))
-                .map(Token::Bytes),
+                .map(PayloadToken::Bytes),
             0xca => {
                 let value = f32::from_bits(self.number(4)? as u32);
                 self.deviates(start, "a number is a single-precision float");
-                finite(f64::from(value), start).map(Token::Float)
+                finite(f64::from(value), start).map(PayloadToken::Float)
             }
-            0xcb => finite(f64::from_bits(self.number(8)?), start).map(Token::Float),
+            0xcb => finite(f64::from_bits(self.number(8)?), start).map(PayloadToken::Float),
             0xcc => self.unsigned(1, 1 << 7, start),
             0xcd => self.unsigned(2, 1 << 8, start),
             0xce => self.unsigned(4, 1 << 16, start),
@@ -187,17 +198,17 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
             0xdb => self
                 .length(4, 1 << 16, start)
                 .and_then(|length| self.string(length, start)),
-            0xdc => self.length(2, 16, start).map(Token::Array),
-            0xdd => self.length(4, 1 << 16, start).map(Token::Array),
-            0xde => self.length(2, 16, start).map(Token::Map),
-            0xdf => self.length(4, 1 << 16, start).map(Token::Map),
+            0xdc => self.length(2, 16, start).map(PayloadToken::Array),
+            0xdd => self.length(4, 1 << 16, start).map(PayloadToken::Array),
+            0xde => self.length(2, 16, start).map(PayloadToken::Map),
+            0xdf => self.length(4, 1 << 16, start).map(PayloadToken::Map),
             0xc1 => Err(GrainError::corrupt(
                 start,
-                "0xc1 begins no MessagePack value",
+                "the byte 0xc1 is not used in MessagePack",
             )),
             0xc7..=0xc9 | 0xd4..=0xd8 => Err(GrainError::corrupt(
                 start,
-                "extension types have no place in a grain",
+                "MessagePack extension types are not allowed in a grain",
             )),
         }
     }
@@ -206,29 +217,29 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
         self.position = position;
     }
 
-    fn judges(&self) -> bool {
-        !self.again
+    fn validates(&self) -> bool {
+        !self.validated
     }
 
-    fn pass(&mut self) -> Result<usize, GrainError> {
+    fn skip_token(&mut self) -> Result<usize, GrainError> {
         let start = self.position;
         let Some(&head) = self.bytes.get(start) else {
             return Ok(self.token()?.children());
         };
         self.position += 1;
         match head {
-            0xa0..=0xbf => self.leave(usize::from(head & 0x1f)),
+            0xa0..=0xbf => self.skip_bytes(usize::from(head & 0x1f)),
             0xd9 => self
                 .number(1)
-                .and_then(|length| self.leave(length as usize)),
+                .and_then(|length| self.skip_bytes(length as usize)),
             0xda => self
                 .number(2)
-                .and_then(|length| self.leave(length as usize)),
+                .and_then(|length| self.skip_bytes(length as usize)),
             0xdb => self
                 .number(4)
-                .and_then(|length| self.leave(length as usize)),
+                .and_then(|length| self.skip_bytes(length as usize)),
             0x00..=0x7f | 0xe0..=0xff => Ok(0),
-            // All others cost as much to pass over as to read.
+            // Skipping any other token costs as much as reading it.
             _ => {
                 self.position = start;
                 Ok(self.token()?.children())
@@ -246,8 +257,8 @@ impl MessagePackReader<'_> {
 /// Appends the canonical encoding of `value`.
 ///
 /// # Errors
-/// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`] for a byte-order mark or a key that stands
-/// twice after normalization.
+/// [`ErrorCode::FloatInvalid`]; [`ErrorCode::Corrupt`] for a byte-order mark or for a key that is
+/// repeated after normalization.
 pub(super) fn write(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), GrainError> {
     match value {
         Value::Nil => out.push(0xc0),
@@ -303,7 +314,7 @@ pub(super) fn write(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), GrainErr
     Ok(())
 }
 
-/// The entries that are to be written: normalized keys in `order`, nulls left out.
+/// Returns the entries to write: keys normalized and in `order`, nulls omitted.
 pub(super) fn sorted_entries<'v>(
     entries: &'v [(Cow<'_, str>, Value<'v>)],
     order: fn(&str, &str) -> Ordering,
@@ -317,7 +328,7 @@ pub(super) fn sorted_entries<'v>(
     sorted.sort_by(|(left, _), (right, _)| order(left, right));
     match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         Some(pair) => {
-            let message = format!("the key `{}` stands twice in one map", pair[0].0);
+            let message = format!("the key `{}` is repeated in one map", pair[0].0);
             Err(GrainError::new(ErrorCode::Corrupt, message))
         }
         None => Ok(sorted),
@@ -335,7 +346,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.extend(text.as_bytes());
 }
 
-/// A head that holds a length below `limit` in its own byte, else one of `forms`.
+/// Writes a one-byte head with the length if that is below `limit`, else one of `forms`.
 fn write_small_head(
     length: usize,
     limit: usize,
@@ -350,8 +361,8 @@ fn write_small_head(
     }
 }
 
-/// The smallest of `forms` (least length, width in bytes, head byte; ascending) that `length`
-/// needs.
+/// Writes the smallest of `forms` (least length, width in bytes, head byte; ascending) that fits
+/// `length`.
 fn write_head(length: usize, forms: &[(usize, usize, u8)], out: &mut Vec<u8>) {
     if let Some((_, width, head)) = forms.iter().rev().find(|(least, _, _)| length >= *least) {
         out.push(*head);

@@ -1,16 +1,15 @@
-//! From a blob to the bytes of its payload: header, decompression, and which encoding the payload
-//! really has.
+//! Opens a blob: reads the header, decompresses the payload and detects its encoding.
 
 use std::borrow::Cow;
 
 use super::cbor::{self, CborReader};
-use super::header::{HEADER_LENGTH, Header};
+use super::header::{GrainHeader, HEADER_LENGTH};
 use super::msgpack::{self, MessagePackReader};
-use super::token::{Reader, Token, skip};
+use super::token::{PayloadToken, TokenReader, skip};
 use crate::compression::decompress_zstd;
 use crate::error::{ErrorCode, GrainError};
 
-/// How a payload is encoded (§16).
+/// The encoding of a payload (§16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Encoding {
     /// MessagePack, the default.
@@ -21,7 +20,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// `msgpack` or `cbor`.
+    /// Returns `msgpack` or `cbor`.
     pub const fn name(self) -> &'static str {
         match self {
             Encoding::MessagePack => "msgpack",
@@ -29,10 +28,10 @@ impl Encoding {
         }
     }
 
-    /// The encoding of a map that begins with the byte `first`. No byte begins a map in both; what
-    /// begins a CBOR map begins a short MessagePack string, so CBOR is only believed where
-    /// something else speaks for it.
-    pub fn of_map(first: u8) -> Option<Encoding> {
+    /// Returns the encoding of a map whose first byte is `first`. No byte starts a map in both
+    /// encodings. The first byte of a CBOR map also starts a short MessagePack string, so callers
+    /// need further evidence for CBOR.
+    pub fn from_map_head(first: u8) -> Option<Encoding> {
         if msgpack::begins_map(first) {
             Some(Encoding::MessagePack)
         } else if cbor::begins_map(first) {
@@ -42,15 +41,19 @@ impl Encoding {
         }
     }
 
-    /// The encoding that a payload really has, given what the header claims. The widespread lie
-    /// (the CBOR flag over MessagePack) is seen through; what begins a short MessagePack map begins
-    /// a CBOR array too, so a claim of CBOR is a lie only if the payload as a whole isn't CBOR.
+    /// Detects the encoding of a payload, given the one that the header declares. Some writers set
+    /// the CBOR flag on MessagePack payloads. The first byte of a short MessagePack map also starts
+    /// a CBOR array, so a declared CBOR encoding is overridden only if the payload as a whole is
+    /// not valid CBOR.
     ///
     /// # Errors
-    /// [`ErrorCode::NotMap`] if the payload is some other value, [`ErrorCode::Corrupt`] if it is
-    /// none.
+    /// [`ErrorCode::NotMap`] if the payload is another kind of value, [`ErrorCode::Corrupt`] if it
+    /// is no valid value.
     fn of_payload(payload: &[u8], claimed: Encoding) -> Result<Encoding, GrainError> {
-        match payload.first().and_then(|first| Encoding::of_map(*first)) {
+        match payload
+            .first()
+            .and_then(|first| Encoding::from_map_head(*first))
+        {
             Some(Encoding::MessagePack) if claimed == Encoding::Cbor && is_cbor_value(payload) => {}
             Some(Encoding::MessagePack) => return Ok(Encoding::MessagePack),
             Some(Encoding::Cbor) if claimed == Encoding::Cbor => return Ok(Encoding::Cbor),
@@ -68,18 +71,18 @@ impl Encoding {
     }
 }
 
-fn each_text_beyond_ascii<'a>(mut reader: impl Reader<'a>, mut visit: impl FnMut(&str)) -> bool {
+fn visit_non_ascii_text<'a>(mut reader: impl TokenReader<'a>, mut visit: impl FnMut(&str)) -> bool {
     let mut left: usize = 1;
     while left > 0 {
         left -= 1;
-        // Most tokens are such: of what is ASCII nothing else needs to be known.
+        // The fast path: most tokens are short ASCII strings, which need no further checks.
         if let Some((_, end)) = reader.short_text().filter(|(text, _)| text.is_ascii()) {
             reader.move_to(end);
             continue;
         }
         match reader.token() {
-            Ok(Token::Text(text)) if !text.is_ascii() => visit(text),
-            Ok(Token::Bytes(_)) | Err(_) => return false,
+            Ok(PayloadToken::Text(text)) if !text.is_ascii() => visit(text),
+            Ok(PayloadToken::Bytes(_)) | Err(_) => return false,
             Ok(token) => left = left.saturating_add(token.children()),
         }
     }
@@ -91,35 +94,35 @@ fn is_cbor_value(payload: &[u8]) -> bool {
     skip(&mut reader).is_ok() && reader.position() == payload.len()
 }
 
-/// The most bytes that a compressed payload may decompress to, unless the caller says otherwise:
-/// sixteen times the blob size that the specification recommends for its largest profile (§18.1).
+/// The default limit for a decompressed payload in bytes: sixteen times the maximum blob size that
+/// the specification recommends for its largest profile (§18.1).
 pub const DEFAULT_PAYLOAD_LIMIT: usize = 16 << 20;
 
-/// A blob opened up to its payload. Borrows the blob's bytes unless they had to be decompressed.
+/// An opened blob. Borrows the blob's bytes unless they had to be decompressed.
 #[derive(Debug, Clone)]
 pub struct Payload<'a> {
-    header: Header,
-    content: Content<'a>,
+    header: GrainHeader,
+    content: PayloadContent<'a>,
 }
 
 #[derive(Debug, Clone)]
-enum Content<'a> {
-    Clear(Cow<'a, [u8]>, Encoding),
+enum PayloadContent<'a> {
+    Plain(Cow<'a, [u8]>, Encoding),
     Encrypted,
 }
 
 impl<'a> Payload<'a> {
-    /// Opens `blob`; a compressed payload may grow to `limit` bytes.
+    /// Opens `blob`. A payload may decompress to at most `limit` bytes.
     ///
     /// # Errors
-    /// Those of [`Header::read`]; [`ErrorCode::NotMap`] if the payload isn't a map;
-    /// [`ErrorCode::Corrupt`] if it doesn't decompress within the limit.
+    /// Those of [`GrainHeader::read`]; [`ErrorCode::NotMap`] if the payload is not a map;
+    /// [`ErrorCode::Corrupt`] if it can't be decompressed within the limit.
     pub fn open(blob: &'a [u8], limit: usize) -> Result<Payload<'a>, GrainError> {
-        let header = Header::read(blob)?;
+        let header = GrainHeader::read(blob)?;
         if header.flags.encrypted() {
             return Ok(Payload {
                 header,
-                content: Content::Encrypted,
+                content: PayloadContent::Encrypted,
             });
         }
         let raw = blob.get(HEADER_LENGTH..).unwrap_or_default();
@@ -137,33 +140,33 @@ impl<'a> Payload<'a> {
             Encoding::of_payload(&bytes, claimed).map_err(|error| error.shifted(HEADER_LENGTH))?;
         Ok(Payload {
             header,
-            content: Content::Clear(bytes, encoding),
+            content: PayloadContent::Plain(bytes, encoding),
         })
     }
 
-    /// The header.
-    pub fn header(&self) -> &Header {
+    /// Returns the header.
+    pub fn header(&self) -> &GrainHeader {
         &self.header
     }
 
-    /// Calls `visit` for each string of the payload, key or value, however deep, that isn't plain
-    /// ASCII. False if a value is binary or the payload can't be read to its end: then strings may
-    /// be missing. Goes through the payload without making anything of it.
-    pub fn each_text_beyond_ascii(&self, visit: impl FnMut(&str)) -> bool {
-        match self.clear() {
+    /// Calls `visit` for each string of the payload that is not plain ASCII, key or value, at any
+    /// depth. Returns false if a value is binary or the payload can't be read to its end, in which
+    /// case strings may have been missed. Builds no values.
+    pub fn visit_non_ascii_text(&self, visit: impl FnMut(&str)) -> bool {
+        match self.plaintext() {
             Some((bytes, Encoding::MessagePack)) => {
-                each_text_beyond_ascii(MessagePackReader::new(bytes), visit)
+                visit_non_ascii_text(MessagePackReader::new(bytes), visit)
             }
-            Some((bytes, Encoding::Cbor)) => each_text_beyond_ascii(CborReader::new(bytes), visit),
+            Some((bytes, Encoding::Cbor)) => visit_non_ascii_text(CborReader::new(bytes), visit),
             None => false,
         }
     }
 
-    /// The payload's bytes and their encoding; `None` if they are encrypted.
-    pub fn clear(&self) -> Option<(&[u8], Encoding)> {
+    /// Returns the decompressed payload and its encoding; `None` if it is encrypted.
+    pub fn plaintext(&self) -> Option<(&[u8], Encoding)> {
         match &self.content {
-            Content::Clear(bytes, encoding) => Some((bytes, *encoding)),
-            Content::Encrypted => None,
+            PayloadContent::Plain(bytes, encoding) => Some((bytes, *encoding)),
+            PayloadContent::Encrypted => None,
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Values where they lie: slices of a payload that was walked and found readable.
+//! Zero-copy values: slices of a validated payload.
 
 use super::cbor::CborReader;
 use super::msgpack::MessagePackReader;
 use super::payload::Encoding;
-use super::token::{Reader, Token, deeper, pass_over, walk_array, walk_map};
+use super::token::{PayloadToken, TokenReader, nested_depth, skip_values, walk_array, walk_map};
 use super::value::Value;
 use crate::error::GrainError;
 
-/// One value of a payload, borrowing its bytes.
+/// A value of a payload that borrows its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RawValue<'a> {
-    /// Null; only inside arrays.
+    /// Null; occurs only inside arrays.
     Nil,
     /// A boolean.
     Bool(bool),
@@ -25,52 +25,51 @@ pub enum RawValue<'a> {
     /// Binary data.
     Bytes(&'a [u8]),
     /// An array.
-    Array(Encoded<'a>),
+    Array(RawCollection<'a>),
     /// A map.
-    Map(Encoded<'a>),
+    Map(RawCollection<'a>),
 }
 
-/// The encoded items of an array or entries of a map, without their head.
+/// The encoded items of an array or entries of a map, without the head.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Encoded<'a> {
+pub struct RawCollection<'a> {
     bytes: &'a [u8],
     count: usize,
     encoding: Encoding,
 }
 
-/// Reads the value that begins at the reader's position inside a container at `depth`, walking all
-/// that is in it.
+/// Reads and validates the value at the reader's position, inside a container at `depth`.
 #[inline(always)]
-pub(super) fn read_raw<'a, R: Reader<'a>>(
+pub(super) fn read_raw<'a, R: TokenReader<'a>>(
     reader: &mut R,
     encoding: Encoding,
     depth: usize,
 ) -> Result<RawValue<'a>, GrainError> {
     let offset = reader.position();
     read_with(reader, encoding, |reader, token| match token {
-        Token::Map(count) => walk_map(reader, count, deeper(depth, offset)?),
-        Token::Array(count) => walk_array(reader, count, deeper(depth, offset)?),
+        PayloadToken::Map(count) => walk_map(reader, count, nested_depth(depth, offset)?),
+        PayloadToken::Array(count) => walk_array(reader, count, nested_depth(depth, offset)?),
         _ => Ok(()),
     })
 }
 
-/// [`read_raw`] of a value that was walked before.
+/// As [`read_raw`], for a value that was validated before.
 #[inline(always)]
-pub(super) fn read_again<'a, R: Reader<'a>>(
+pub(super) fn read_validated<'a, R: TokenReader<'a>>(
     reader: &mut R,
     encoding: Encoding,
 ) -> Result<RawValue<'a>, GrainError> {
     read_with(reader, encoding, |reader, token| {
-        pass_over(reader, token.children())
+        skip_values(reader, token.children())
     })
 }
 
-/// Reads a value; `inside` goes through what belongs to its first token.
+/// Reads a value; `inside` consumes the children of its first token.
 #[inline(always)]
-fn read_with<'a, R: Reader<'a>>(
+fn read_with<'a, R: TokenReader<'a>>(
     reader: &mut R,
     encoding: Encoding,
-    inside: impl FnOnce(&mut R, Token<'a>) -> Result<(), GrainError>,
+    inside: impl FnOnce(&mut R, PayloadToken<'a>) -> Result<(), GrainError>,
 ) -> Result<RawValue<'a>, GrainError> {
     let token = reader.token()?;
     let start = reader.position();
@@ -80,31 +79,30 @@ fn read_with<'a, R: Reader<'a>>(
             .bytes()
             .get(start..reader.position())
             .unwrap_or_default();
-        Encoded {
+        RawCollection {
             bytes,
             count,
             encoding,
         }
     };
     Ok(match token {
-        Token::Nil => RawValue::Nil,
-        Token::Bool(value) => RawValue::Bool(value),
-        Token::Int(value) => RawValue::Int(value),
-        Token::BigInt(value) => RawValue::BigInt(value),
-        Token::Float(value) => RawValue::Float(value),
-        Token::Text(text) => RawValue::Text(text),
-        Token::Bytes(bytes) => RawValue::Bytes(bytes),
-        Token::Array(count) => RawValue::Array(encoded(count)),
-        Token::Map(count) => RawValue::Map(encoded(count)),
+        PayloadToken::Nil => RawValue::Nil,
+        PayloadToken::Bool(value) => RawValue::Bool(value),
+        PayloadToken::Int(value) => RawValue::Int(value),
+        PayloadToken::BigInt(value) => RawValue::BigInt(value),
+        PayloadToken::Float(value) => RawValue::Float(value),
+        PayloadToken::Text(text) => RawValue::Text(text),
+        PayloadToken::Bytes(bytes) => RawValue::Bytes(bytes),
+        PayloadToken::Array(count) => RawValue::Array(encoded(count)),
+        PayloadToken::Map(count) => RawValue::Map(encoded(count)),
     })
 }
 
 impl<'a> RawValue<'a> {
-    /// The value that `bytes` begin with, whatever follows it and whatever it means.
+    /// Reads the value at the start of `bytes`, ignoring trailing bytes and schema rules.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) if they begin with none that can be
-    /// read.
+    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) if there is no valid value.
     pub fn read(bytes: &'a [u8], encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
         match encoding {
             Encoding::MessagePack => read_raw(&mut MessagePackReader::new(bytes), encoding, 0),
@@ -112,7 +110,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The text, if this is a string.
+    /// Returns the text if this is a string.
     pub fn as_text(&self) -> Option<&'a str> {
         match self {
             RawValue::Text(text) => Some(text),
@@ -120,7 +118,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The integer, if this is one that fits.
+    /// Returns the integer if this is one that fits `i64`.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             RawValue::Int(value) => Some(*value),
@@ -128,7 +126,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The number as a double, if this is a number.
+    /// Returns the number as a double if this is a number.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             RawValue::Int(value) => Some(*value as f64),
@@ -138,7 +136,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The boolean, if this is one.
+    /// Returns the boolean if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             RawValue::Bool(value) => Some(*value),
@@ -146,30 +144,31 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The items, if this is an array.
-    pub fn as_array(&self) -> Option<Items<'a>> {
+    /// Returns the items if this is an array.
+    pub fn as_array(&self) -> Option<RawItems<'a>> {
         match self {
             RawValue::Array(encoded) => Some(encoded.items()),
             _ => None,
         }
     }
 
-    /// The entries, if this is a map.
-    pub fn as_map(&self) -> Option<Entries<'a>> {
+    /// Returns the entries if this is a map.
+    pub fn as_map(&self) -> Option<RawEntries<'a>> {
         match self {
             RawValue::Map(encoded) => Some(encoded.entries()),
             _ => None,
         }
     }
 
-    /// The value of `key`, if this is a map that has it.
+    /// Returns the value of `key` if this is a map that contains it. Linear in the number of
+    /// entries.
     pub fn get(&self, key: &str) -> Option<RawValue<'a>> {
         self.as_map()?
             .find(|(name, _)| *name == key)
             .map(|(_, value)| value)
     }
 
-    /// How many items or entries an array or map has; 0 for any other value.
+    /// Returns the number of items of an array or entries of a map; 0 for any other value.
     pub fn count(&self) -> usize {
         match self {
             RawValue::Array(encoded) | RawValue::Map(encoded) => encoded.count,
@@ -177,7 +176,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// What the value is called in messages to people.
+    /// Returns the name of the kind for error messages, such as `a string`.
     pub fn kind_name(&self) -> &'static str {
         match self {
             RawValue::Nil => "null",
@@ -191,7 +190,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The value as an owned tree.
+    /// Copies the value into an owned tree.
     pub fn to_value(&self) -> Value<'static> {
         match self {
             RawValue::Nil => Value::Nil,
@@ -214,76 +213,75 @@ impl<'a> RawValue<'a> {
     }
 }
 
-impl<'a> Encoded<'a> {
-    /// The encoded bytes of the items or entries, without the container's head: equal bytes, equal
-    /// content.
+impl<'a> RawCollection<'a> {
+    /// Returns the encoded items or entries without the head. Equal bytes mean equal content.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The items of an array.
-    pub fn items(&self) -> Items<'a> {
-        Items {
-            cursor: Cursor::new(self.bytes, self.encoding),
+    /// Returns the items of an array.
+    pub fn items(&self) -> RawItems<'a> {
+        RawItems {
+            cursor: RawCursor::new(self.bytes, self.encoding),
             encoding: self.encoding,
             left: self.count,
         }
     }
 
-    /// The entries of a map.
-    pub fn entries(&self) -> Entries<'a> {
-        Entries {
-            cursor: Cursor::new(self.bytes, self.encoding),
+    /// Returns the entries of a map.
+    pub fn entries(&self) -> RawEntries<'a> {
+        RawEntries {
+            cursor: RawCursor::new(self.bytes, self.encoding),
             encoding: self.encoding,
             left: self.count,
         }
     }
 }
 
-/// A reader of either encoding. The bytes were walked before, so reading them again doesn't fail;
-/// an iterator that meets an error all the same ends.
+/// A reader of either encoding. The bytes were validated before, so reading can't fail; on an error
+/// the iterator ends nevertheless.
 #[derive(Clone)]
-enum Cursor<'a> {
+enum RawCursor<'a> {
     MessagePack(usize, &'a [u8]),
     Cbor(usize, &'a [u8]),
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> RawCursor<'a> {
     fn new(bytes: &'a [u8], encoding: Encoding) -> Self {
         match encoding {
-            Encoding::MessagePack => Cursor::MessagePack(0, bytes),
-            Encoding::Cbor => Cursor::Cbor(0, bytes),
+            Encoding::MessagePack => RawCursor::MessagePack(0, bytes),
+            Encoding::Cbor => RawCursor::Cbor(0, bytes),
         }
     }
 
     fn next(&mut self, encoding: Encoding) -> Option<RawValue<'a>> {
-        fn read<'a, R: Reader<'a>>(
+        fn read<'a, R: TokenReader<'a>>(
             at: &mut usize,
             mut reader: R,
             encoding: Encoding,
         ) -> Option<RawValue<'a>> {
-            let value = read_again(&mut reader, encoding).ok()?;
+            let value = read_validated(&mut reader, encoding).ok()?;
             *at = reader.position();
             Some(value)
         }
         match self {
-            Cursor::MessagePack(at, bytes) => {
-                read(at, MessagePackReader::again(bytes, *at), encoding)
+            RawCursor::MessagePack(at, bytes) => {
+                read(at, MessagePackReader::validated(bytes, *at), encoding)
             }
-            Cursor::Cbor(at, bytes) => read(at, CborReader::again(bytes, *at), encoding),
+            RawCursor::Cbor(at, bytes) => read(at, CborReader::validated(bytes, *at), encoding),
         }
     }
 }
 
 /// The items of an array, in order.
 #[derive(Clone)]
-pub struct Items<'a> {
-    cursor: Cursor<'a>,
+pub struct RawItems<'a> {
+    cursor: RawCursor<'a>,
     encoding: Encoding,
     left: usize,
 }
 
-impl<'a> Iterator for Items<'a> {
+impl<'a> Iterator for RawItems<'a> {
     type Item = RawValue<'a>;
 
     fn next(&mut self) -> Option<RawValue<'a>> {
@@ -296,16 +294,15 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// The entries of a map, in the order of the bytes. Null entries, which canonical form omits, are
-/// passed over.
+/// The entries of a map, in encoded order. Skips null entries, which canonical form omits.
 #[derive(Clone)]
-pub struct Entries<'a> {
-    cursor: Cursor<'a>,
+pub struct RawEntries<'a> {
+    cursor: RawCursor<'a>,
     encoding: Encoding,
     left: usize,
 }
 
-impl<'a> Iterator for Entries<'a> {
+impl<'a> Iterator for RawEntries<'a> {
     type Item = (&'a str, RawValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,4 +1,4 @@
-//! What the specification asks of grains that are almost right.
+//! Tests of grains that violate single rules of the specification.
 
 use super::*;
 use crate::error::{ErrorCode, GrainError};
@@ -8,7 +8,7 @@ fn json(text: &str) -> Json<'_> {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// A blob of type `byte` whose payload has exactly these keys.
+/// Returns a blob with the type byte `byte` and exactly these keys.
 fn raw(byte: u8, payload: &str, encoding: Encoding) -> Vec<u8> {
     let payload = write_value(&from_json(&json(payload)).unwrap(), encoding).unwrap();
     let flags = if encoding == Encoding::Cbor {
@@ -21,11 +21,11 @@ fn raw(byte: u8, payload: &str, encoding: Encoding) -> Vec<u8> {
 
 fn read(blob: &[u8]) -> Result<Vec<&'static str>, GrainError> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
-    let grain = Grain::decode(&payload, Mode::Strict)?;
+    let grain = Grain::decode(&payload, DecodeMode::Strict)?;
     Ok(grain.marks().iter().map(Mark::name).collect())
 }
 
-/// The code with which a strict reader refuses the payload, or the marks with which it takes it.
+/// Returns the error code of a strict reader, or the marks of the grain.
 fn verdict(byte: u8, payload: &str) -> Result<Vec<&'static str>, ErrorCode> {
     read(&raw(byte, payload, Encoding::MessagePack)).map_err(|error| error.code)
 }
@@ -40,13 +40,15 @@ fn code_of_write(grain: &str) -> Option<ErrorCode> {
 
 fn decoded(blob: &[u8]) -> Json<'static> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-    Grain::decode(&payload, Mode::Strict).unwrap().to_json()
+    Grain::decode(&payload, DecodeMode::Strict)
+        .unwrap()
+        .to_json()
 }
 
 const SCHEMA: Result<Vec<&str>, ErrorCode> = Err(ErrorCode::Schema);
 
 #[test]
-fn types_without_a_schema_may_hold_anything_in_known_fields() {
+fn types_without_a_schema_accept_any_value_in_known_fields() {
     for byte in [0x0b, 0x42, 0xf0] {
         for fields in [
             r#""c":7.5,"ca":"yesterday""#,
@@ -70,14 +72,14 @@ fn types_without_a_schema_may_hold_anything_in_known_fields() {
 }
 
 #[test]
-fn types_without_a_schema_have_any_name_but_that_of_a_type_with_one() {
+fn types_without_a_schema_accept_any_name_except_those_of_standard_types() {
     assert_eq!(verdict(0xf0, r#"{"t":"trigger"}"#), Ok(vec![]));
     assert_eq!(verdict(0x0e, r#"{"t":"skill"}"#), Ok(vec![]));
     assert_eq!(verdict(0xf0, r#"{"t":"belief"}"#), Err(ErrorCode::Corrupt));
 }
 
 #[test]
-fn another_type_s_required_field_is_only_marked() {
+fn a_wrong_kind_in_a_required_field_of_another_type_is_marked() {
     let belief =
         |more: &str| format!(r#"{{"t":"belief","s":"a","r":"b","o":"c","c":0.5,"ca":0,{more}}}"#);
     for more in [
@@ -104,7 +106,7 @@ fn another_type_s_required_field_is_only_marked() {
 }
 
 #[test]
-fn what_a_receiver_must_see_cannot_be_hidden() {
+fn fields_that_must_stay_visible_can_not_be_elided() {
     let hash = r#""sha256:ab""#;
     for (byte, payload) in [
         (
@@ -142,7 +144,7 @@ fn what_a_receiver_must_see_cannot_be_hidden() {
 }
 
 #[test]
-fn what_an_action_s_phase_requires_is_held_to_its_kind() {
+fn required_fields_of_an_action_must_have_the_right_kind() {
     for payload in [
         r#"{"t":"action","ca":0,"tn":5,"inp":{},"cnt":"a","iserr":false}"#,
         r#"{"t":"action","ca":0,"tn":"a","inp":"x","cnt":"a","iserr":false}"#,
@@ -154,7 +156,7 @@ fn what_an_action_s_phase_requires_is_held_to_its_kind() {
     ] {
         assert_eq!(verdict(5, payload), SCHEMA, "{payload}");
     }
-    // A description belongs to definitions; one parent may be a text alone.
+    // A description is only valid in definitions; a single parent may be a plain text.
     let call = r#"{"t":"action","ca":0,"aphase":"call","tn":"a","inp":{},"tdesc":5}"#;
     assert_eq!(verdict(5, call), Ok(vec!["field_kind", "phase_fields"]));
     let result =
@@ -163,7 +165,7 @@ fn what_an_action_s_phase_requires_is_held_to_its_kind() {
 }
 
 #[test]
-fn every_required_text_of_an_action_must_say_something() {
+fn required_texts_of_an_action_must_not_be_empty() {
     let definition = r#"{"type":"action","created_at":0,"action_phase":"definition","tool_name":"a","tool_description":"","input_schema":{}}"#;
     assert_eq!(code_of_write(definition), Some(ErrorCode::Empty));
     let run = r#"{"type":"action","created_at":0,"execution_mode":"code_exec","code":"","is_error":false}"#;
@@ -177,7 +179,7 @@ fn every_required_text_of_an_action_must_say_something() {
 }
 
 #[test]
-fn code_may_be_run_as_an_ordinary_call() {
+fn an_ordinary_call_may_run_code() {
     let run = |more: &str| {
         format!(
             r#"{{"type":"action","created_at":0,"execution_mode":"code_exec","is_error":false,{more}}}"#
@@ -204,7 +206,7 @@ fn code_may_be_run_as_an_ordinary_call() {
 }
 
 #[test]
-fn a_writer_is_refused_other_spellings_of_known_fields() {
+fn a_writer_must_not_use_other_spellings_of_known_fields() {
     for (grain, field) in [
         (
             r#"{"type":"action","created_at":0,"tool_name":"a","arguments":{},"content":"x","is_error":false}"#,
@@ -232,8 +234,8 @@ fn a_writer_is_refused_other_spellings_of_known_fields() {
     }
     let keys = vec![
         (Field::Type.into(), "event".into()),
-        (Key::Own("content".into()), "hello".into()),
-        (Key::Own("created_at".into()), 0_i64.into()),
+        (Key::Custom("content".into()), "hello".into()),
+        (Key::Custom("created_at".into()), 0_i64.into()),
     ];
     let error = encode(keys, EncodeOptions::default()).unwrap_err();
     assert_eq!(
@@ -244,7 +246,7 @@ fn a_writer_is_refused_other_spellings_of_known_fields() {
 }
 
 #[test]
-fn an_author_s_own_field_survives_though_others_call_a_known_field_so() {
+fn a_custom_field_with_the_name_of_an_alias_round_trips() {
     let grain = r#"{"type":"action","created_at":0,"tool_name":"a","input":{},"content":"x","is_error":false,"result":7,"arguments":[1]}"#;
     let blob = write(grain).unwrap().blob;
     assert_eq!(read(&blob), Ok(vec![]));
@@ -257,7 +259,7 @@ fn an_author_s_own_field_survives_though_others_call_a_known_field_so() {
 }
 
 #[test]
-fn another_writer_s_key_stands_for_a_field_that_the_grain_lacks() {
+fn an_alias_is_read_as_the_field_that_the_grain_lacks() {
     let payload =
         r#"{"t":"action","ca":0,"tn":"a","arguments":{"x":1},"result":"y","iserr":false}"#;
     for encoding in [Encoding::MessagePack, Encoding::Cbor] {
@@ -270,7 +272,7 @@ fn another_writer_s_key_stands_for_a_field_that_the_grain_lacks() {
 }
 
 #[test]
-fn a_key_is_that_of_its_field_though_its_length_isn_t_in_the_shortest_form() {
+fn a_key_with_a_non_canonical_length_denotes_its_field() {
     for (encoding, short, long) in [
         (Encoding::MessagePack, &b"\xa1s"[..], &b"\xd9\x01s"[..]),
         (Encoding::Cbor, b"\x61s", b"\x78\x01s"),
@@ -287,11 +289,11 @@ fn a_key_is_that_of_its_field_though_its_length_isn_t_in_the_shortest_form() {
             Err(ErrorCode::Corrupt)
         );
         let payload = Payload::open(&longer, DEFAULT_PAYLOAD_LIMIT).unwrap();
-        let grain = Grain::decode(&payload, Mode::Lenient).unwrap();
+        let grain = Grain::decode(&payload, DecodeMode::Lenient).unwrap();
         assert_eq!(grain.text(Field::Subject), Some("a"));
         assert!(grain.marks().iter().any(|mark| mark == Mark::NotCanonical));
         assert_eq!(
-            Grain::decode_again(&payload, grain.marks())
+            Grain::decode_validated(&payload, grain.marks())
                 .unwrap()
                 .to_json(),
             grain.to_json()
@@ -300,7 +302,7 @@ fn a_key_is_that_of_its_field_though_its_length_isn_t_in_the_shortest_form() {
 }
 
 #[test]
-fn every_namespace_is_held_to_its_own_header_though_one_grain_s_memory_serves_the_next() {
+fn reused_grains_compare_each_namespace_with_its_own_header() {
     let [first, second, none] =
         [r#""namespace":"one","#, r#""namespace":"two","#, ""].map(|namespace| {
             write(&format!(
@@ -313,9 +315,9 @@ fn every_namespace_is_held_to_its_own_header_though_one_grain_s_memory_serves_th
     mixed[3..5].copy_from_slice(&first[3..5]);
     let blobs = [&first, &first, &mixed, &second, &none, &first, &mixed];
     let payloads = blobs.map(|blob| Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap());
-    let mut grain = Grain::decode(&payloads[0], Mode::Strict).unwrap();
+    let mut grain = Grain::decode(&payloads[0], DecodeMode::Strict).unwrap();
     for (payload, blob) in payloads.iter().zip(blobs) {
-        grain.redecode(payload, Mode::Strict).unwrap();
+        grain.redecode(payload, DecodeMode::Strict).unwrap();
         assert_eq!(
             grain
                 .marks()
@@ -327,7 +329,7 @@ fn every_namespace_is_held_to_its_own_header_though_one_grain_s_memory_serves_th
 }
 
 #[test]
-fn references_blocks_and_owners_are_written_with_their_required_parts() {
+fn compound_fields_must_have_their_required_members() {
     let with = |field: &str| {
         write(&format!(
             r#"{{"type":"event","created_at":0,"content":"x",{field}}}"#
@@ -389,7 +391,7 @@ fn references_blocks_and_owners_are_written_with_their_required_parts() {
 }
 
 #[test]
-fn values_that_are_read_though_of_another_kind_are_marked() {
+fn convertible_values_of_another_kind_are_marked() {
     for (byte, payload) in [
         (1, r#"{"t":"belief","s":"a","r":"b","o":"c","c":1,"ca":0}"#),
         (2, r#"{"t":"event","ca":0,"content":"x","im":1}"#),
@@ -410,7 +412,7 @@ fn values_that_are_read_though_of_another_kind_are_marked() {
 }
 
 #[test]
-fn a_type_byte_beyond_a_byte_is_out_of_range_like_any_other_number() {
+fn a_type_byte_above_255_is_out_of_range() {
     let goal = |types: &str| {
         format!(
             r#"{{"type":"goal","created_at":0,"description":"a","goal_state":"active","authorized_types":{types}}}"#
@@ -424,7 +426,7 @@ fn a_type_byte_beyond_a_byte_is_out_of_range_like_any_other_number() {
 }
 
 #[test]
-fn a_fault_of_a_field_names_the_byte_where_its_value_begins() {
+fn an_error_in_a_field_has_the_offset_of_its_value() {
     for encoding in [Encoding::MessagePack, Encoding::Cbor] {
         for (byte, payload, value) in [
             (
@@ -466,7 +468,7 @@ fn a_fault_of_a_field_names_the_byte_where_its_value_begins() {
 }
 
 #[test]
-fn a_root_that_is_a_cbor_array_is_no_map() {
+fn a_cbor_array_at_the_root_is_not_a_map() {
     let blob = |flags: u8, payload: &[u8]| [&[1, flags, 1, 0, 0, 0, 0, 0, 0], payload].concat();
     let code = |flags, payload: &[u8]| read(&blob(flags, payload)).unwrap_err().code;
     for payload in [
@@ -479,7 +481,7 @@ fn a_root_that_is_a_cbor_array_is_no_map() {
     }
     assert_eq!(code(0, b"\x80"), ErrorCode::NoType);
     assert_eq!(code(1 << 5, b"\x82\x01"), ErrorCode::Corrupt, "neither");
-    // The flag over MessagePack is seen through all the same.
+    // A CBOR flag on MessagePack is detected nevertheless.
     let mut lying = raw(
         2,
         r#"{"t":"event","ca":0,"content":"x"}"#,
@@ -490,7 +492,7 @@ fn a_root_that_is_a_cbor_array_is_no_map() {
 }
 
 #[test]
-fn a_payload_that_readers_would_take_for_a_bomb_is_not_compressed() {
+fn a_payload_beyond_the_readers_limit_is_not_compressed() {
     let grain = |length: usize| {
         vec![
             (Field::Type.into(), "event".into()),

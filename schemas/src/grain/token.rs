@@ -1,15 +1,16 @@
-//! What MessagePack and CBOR have in common: tokens, text checks, and the walk over nested values.
+//! The common layer of the MessagePack and CBOR readers: tokens, string checks, and the traversal
+//! of nested values.
 //!
-//! Both readers give the same [`Token`]s, so that depth, key order, repeated keys and nulls are
-//! judged in one place. A reader keeps the first place where bytes are readable but not in the one
-//! canonical form ([`Deviation`]); a strict caller refuses such a grain, a lenient one marks it.
-//! What must not be read at all is an error at once.
+//! Both readers produce the same [`PayloadToken`]s, so depth, key order, repeated keys and nulls
+//! are checked in one place. A reader records the first [`Deviation`]: bytes that are valid but not
+//! in canonical form. A strict caller rejects such a grain, a lenient one marks it. Invalid bytes
+//! are an error in either mode.
 //!
-//! Nothing here allocates by a declared length, and nothing recurses deeper than [`DEPTH_LIMIT`].
+//! No allocation depends on a declared length, and no recursion exceeds [`DEPTH_LIMIT`].
 //!
-//! What lies on the road of every field is inlined by force, here and in `raw`, `msgpack` and
-//! `decode`: an error takes 72 bytes, so that each call that may give one hands its result over
-//! through memory, which costs more than reading the token.
+//! The functions on the path of every field are force-inlined, here and in `raw`, `msgpack` and
+//! `decode`. An error has 72 bytes, so each fallible call returns its result through memory, which
+//! costs more than reading the token.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -17,18 +18,19 @@ use std::ops::RangeInclusive;
 
 use super::fields::Field;
 use crate::error::{ErrorCode, GrainError};
-use crate::normal_form::{is_normalized, normalized};
+use crate::nfc::{is_normalized, normalized};
 
-/// How deep a payload may nest, its own map included: the extended profile's limit (§4.10).
+/// The maximum nesting depth of a payload, its own map included: the limit of the extended profile
+/// (§4.10).
 pub const DEPTH_LIMIT: usize = 32;
 
-/// The smallest part of a payload: a scalar, or the head of an array or map with the number of its
-/// items or entries.
+/// A token of a payload: a scalar, or the head of an array or map with the number of its items or
+/// entries.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Token<'a> {
+pub(super) enum PayloadToken<'a> {
     Nil,
     Bool(bool),
-    /// Any integer up to `i64::MAX`.
+    /// An integer up to `i64::MAX`.
     Int(i64),
     /// An integer above `i64::MAX`.
     BigInt(u64),
@@ -39,48 +41,48 @@ pub(super) enum Token<'a> {
     Map(usize),
 }
 
-impl Token<'_> {
-    /// How many values follow that belong to this one.
+impl PayloadToken<'_> {
+    /// Returns the number of values that follow as children of this token.
     pub(super) fn children(self) -> usize {
         match self {
-            Token::Array(count) => count,
-            Token::Map(count) => count.saturating_mul(2),
+            PayloadToken::Array(count) => count,
+            PayloadToken::Map(count) => count.saturating_mul(2),
             _ => 0,
         }
     }
 }
 
-/// The first place where bytes can be read but aren't in canonical form (§4), and how they deviate.
+/// The first position at which bytes are valid but not in canonical form (§4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deviation {
-    /// Bytes from the start of the payload.
+    /// The offset in bytes from the start of the payload.
     pub offset: usize,
-    /// What isn't canonical about them.
+    /// A description of the deviation.
     pub what: &'static str,
 }
 
 /// A cursor over an encoded payload.
-pub(super) trait Reader<'a> {
-    /// Where the next token begins, in bytes from the start of the payload.
+pub(super) trait TokenReader<'a> {
+    /// Returns the offset of the next token in bytes from the start of the payload.
     fn position(&self) -> usize;
 
-    /// All bytes of the payload.
+    /// Returns all bytes of the payload.
     fn bytes(&self) -> &'a [u8];
 
-    /// A cursor over the same payload that stands at `position`.
+    /// Returns a cursor at `position` of the same payload.
     fn fork(&self, position: usize) -> Self;
 
     /// Reads one token.
-    fn token(&mut self) -> Result<Token<'a>, GrainError>;
+    fn token(&mut self) -> Result<PayloadToken<'a>, GrainError>;
 
-    /// The heads of texts so short that the head's lower five bits are their length.
+    /// The head bytes of short strings, whose low five bits are the length.
     const SHORT_TEXT: RangeInclusive<u8>;
 
-    /// Goes on at `position`.
+    /// Moves to `position`.
     fn move_to(&mut self, position: usize);
 
-    /// Reads the key that comes next if it is the short key of a field in its usual form. Such a
-    /// key needs no look at its text. Before any other the reader stays where it is.
+    /// Reads the next key if it is the short key of a field in its shortest form. Such a key needs
+    /// no string checks. Before any other key the reader does not move.
     #[inline]
     fn short_key(&mut self) -> Option<(&'static str, Field)> {
         let (text, end) = self.short_text()?;
@@ -89,8 +91,8 @@ pub(super) trait Reader<'a> {
         Some(found)
     }
 
-    /// The bytes of the short text that comes next, and where it ends; the reader stays where it
-    /// is.
+    /// Returns the bytes of a short string at the reader's position and the offset of its end,
+    /// without moving.
     #[inline]
     fn short_text(&self) -> Option<(&'a [u8], usize)> {
         let start = self.position();
@@ -102,47 +104,46 @@ pub(super) trait Reader<'a> {
         Some((text, start + 1 + length))
     }
 
-    /// False if the payload was walked before, so that nothing has to be judged again.
-    fn judges(&self) -> bool;
+    /// Returns false if the payload was validated before, so that checks can be skipped.
+    fn validates(&self) -> bool;
 
-    /// Passes over one token of a payload that was walked before; answers how many values follow
-    /// that belong to it.
-    fn pass(&mut self) -> Result<usize, GrainError> {
+    /// Skips one token of a payload that was validated before; returns the number of its children.
+    fn skip_token(&mut self) -> Result<usize, GrainError> {
         Ok(self.token()?.children())
     }
 
-    /// The order that canonical maps have their keys in.
+    /// Compares two keys in the order of canonical maps.
     fn key_order(left: &str, right: &str) -> Ordering;
 
-    /// Where the payload first deviates from canonical form, so far.
+    /// Returns the first deviation so far.
     fn deviation(&mut self) -> &mut Option<Deviation>;
 
-    /// Takes down a deviation, if it is the first.
+    /// Records a deviation if it is the first.
     fn deviates(&mut self, offset: usize, what: &'static str) {
         self.deviation().get_or_insert(Deviation { offset, what });
     }
 
-    /// Checks raw text: UTF-8, no byte-order mark in front, NFC.
+    /// Checks the bytes of a string: UTF-8, no leading byte-order mark, NFC.
     fn text(&mut self, bytes: &'a [u8], offset: usize) -> Result<&'a str, GrainError> {
         let text = simdutf8::basic::from_utf8(bytes)
-            .map_err(|_| GrainError::corrupt(offset, "a string isn't UTF-8"))?;
-        if !self.judges() {
+            .map_err(|_| GrainError::corrupt(offset, "a string is not UTF-8"))?;
+        if !self.validates() {
             return Ok(text);
         }
         if text.starts_with('\u{feff}') {
             return Err(GrainError::corrupt(
                 offset,
-                "a string begins with a byte-order mark",
+                "a string starts with a byte-order mark",
             ));
         }
         if !is_normalized(text) {
-            self.deviates(offset, "a string isn't in Unicode normalization form C");
+            self.deviates(offset, "a string is not in Unicode normalization form C");
         }
         Ok(text)
     }
 }
 
-/// An item count or length that the rest of the payload can't hold is a lie; each item takes at
+/// Checks a declared length or number of items against the remaining bytes; each item takes at
 /// least one byte.
 pub(super) fn check_count(
     count: u64,
@@ -153,47 +154,47 @@ pub(super) fn check_count(
         Ok(count) if count <= remaining => Ok(count),
         _ => Err(GrainError::corrupt(
             offset,
-            format!("declares {count} bytes or items, {remaining} bytes are left"),
+            format!("declares {count} bytes or items, but only {remaining} bytes are left"),
         )),
     }
 }
 
-/// The key of an entry of a grain's own map.
+/// The key of an entry in a grain's own map.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FieldKey<'a> {
+pub(super) struct KeyToken<'a> {
     pub(super) text: &'a str,
-    /// The field that has it as its short key.
+    /// The field with this short key.
     pub(super) field: Option<Field>,
 }
 
-/// Reads the key of a grain's field.
+/// Reads a key of a grain's own map.
 #[inline(always)]
-pub(super) fn read_field_key<'a, R: Reader<'a>>(
+pub(super) fn read_field_key<'a, R: TokenReader<'a>>(
     reader: &mut R,
-) -> Result<FieldKey<'a>, GrainError> {
+) -> Result<KeyToken<'a>, GrainError> {
     if let Some((text, field)) = reader.short_key() {
-        return Ok(FieldKey {
+        return Ok(KeyToken {
             text,
             field: Some(field),
         });
     }
     let text = read_key(reader)?;
-    Ok(FieldKey {
+    Ok(KeyToken {
         text,
         field: Field::from_short_key(text),
     })
 }
 
 /// Reads the key of a map entry.
-pub(super) fn read_key<'a, R: Reader<'a>>(reader: &mut R) -> Result<&'a str, GrainError> {
+pub(super) fn read_key<'a, R: TokenReader<'a>>(reader: &mut R) -> Result<&'a str, GrainError> {
     let offset = reader.position();
     match reader.token()? {
-        Token::Text(key) => Ok(key),
-        _ => Err(GrainError::corrupt(offset, "a map key isn't a string")),
+        PayloadToken::Text(key) => Ok(key),
+        _ => Err(GrainError::corrupt(offset, "a map key is not a string")),
     }
 }
 
-/// Judges the order and uniqueness of one map's keys as they come by.
+/// Checks the order and uniqueness of the keys of one map as they are read.
 pub(super) struct KeyOrder<'a> {
     previous: Option<&'a str>,
     disordered: bool,
@@ -207,8 +208,8 @@ impl<'a> KeyOrder<'a> {
         }
     }
 
-    /// Takes the next key, read at `offset`.
-    pub(super) fn next<R: Reader<'a>>(
+    /// Checks the next key, which was read at `offset`.
+    pub(super) fn next<R: TokenReader<'a>>(
         &mut self,
         reader: &mut R,
         key: &'a str,
@@ -222,16 +223,16 @@ impl<'a> KeyOrder<'a> {
             Ordering::Equal => return Err(repeated(key, offset)),
             Ordering::Greater => {
                 self.disordered = true;
-                reader.deviates(offset, "map keys aren't in canonical order");
+                reader.deviates(offset, "map keys are not in canonical order");
             }
         }
         self.previous = Some(key);
         Ok(())
     }
 
-    /// At the end of a map of `count` entries whose first begins at `start`: keys in order can't
-    /// repeat unseen, others are gone through once more.
-    pub(super) fn finish<R: Reader<'a>>(
+    /// Checks the uniqueness of keys at the end of a map of `count` entries whose first entry
+    /// starts at `start`. Keys in order can't repeat unnoticed; otherwise the map is read again.
+    pub(super) fn finish<R: TokenReader<'a>>(
         self,
         reader: &R,
         start: usize,
@@ -241,25 +242,25 @@ impl<'a> KeyOrder<'a> {
             return Ok(());
         }
         let mut seen = HashSet::new();
-        let mut again = reader.fork(start);
+        let mut second = reader.fork(start);
         for _ in 0..count {
-            let offset = again.position();
-            let key = read_key(&mut again)?;
+            let offset = second.position();
+            let key = read_key(&mut second)?;
             if !seen.insert(key) {
                 return Err(repeated(key, offset));
             }
-            skip(&mut again)?;
+            skip(&mut second)?;
         }
         Ok(())
     }
 }
 
 fn repeated(key: &str, offset: usize) -> GrainError {
-    GrainError::corrupt(offset, format!("the key `{key}` stands twice in one map"))
+    GrainError::corrupt(offset, format!("the key `{key}` is repeated in one map"))
 }
 
-/// Passes over one value, judging nothing but that it is there.
-pub(super) fn skip<'a, R: Reader<'a>>(reader: &mut R) -> Result<Token<'a>, GrainError> {
+/// Skips one value without checks beyond its encoding; returns its first token.
+pub(super) fn skip<'a, R: TokenReader<'a>>(reader: &mut R) -> Result<PayloadToken<'a>, GrainError> {
     let first = reader.token()?;
     let mut left = first.children();
     while left > 0 {
@@ -268,17 +269,20 @@ pub(super) fn skip<'a, R: Reader<'a>>(reader: &mut R) -> Result<Token<'a>, Grain
     Ok(first)
 }
 
-/// Passes over `count` values that were walked before, without looking at their texts again.
-pub(super) fn pass_over<'a, R: Reader<'a>>(reader: &mut R, count: usize) -> Result<(), GrainError> {
+/// Skips `count` values that were validated before, without string checks.
+pub(super) fn skip_values<'a, R: TokenReader<'a>>(
+    reader: &mut R,
+    count: usize,
+) -> Result<(), GrainError> {
     let mut left = count;
     while left > 0 {
-        left = (left - 1).saturating_add(reader.pass()?);
+        left = (left - 1).saturating_add(reader.skip_token()?);
     }
     Ok(())
 }
 
-/// Walks and checks the items of an array of `count` items.
-pub(super) fn walk_array<'a, R: Reader<'a>>(
+/// Validates the items of an array of `count` items.
+pub(super) fn walk_array<'a, R: TokenReader<'a>>(
     reader: &mut R,
     count: usize,
     depth: usize,
@@ -289,8 +293,8 @@ pub(super) fn walk_array<'a, R: Reader<'a>>(
     Ok(())
 }
 
-/// Walks and checks the entries of a map of `count` entries.
-pub(super) fn walk_map<'a, R: Reader<'a>>(
+/// Validates the entries of a map of `count` entries.
+pub(super) fn walk_map<'a, R: TokenReader<'a>>(
     reader: &mut R,
     count: usize,
     depth: usize,
@@ -302,30 +306,33 @@ pub(super) fn walk_map<'a, R: Reader<'a>>(
         let key = read_key(reader)?;
         order.next(reader, key, offset)?;
         let offset = reader.position();
-        if walk(reader, depth)? == Token::Nil {
-            reader.deviates(offset, NIL_IN_MAP);
+        if walk(reader, depth)? == PayloadToken::Nil {
+            reader.deviates(offset, NULL_IN_MAP);
         }
     }
     order.finish(reader, start, count)
 }
 
-/// The deviation of a map entry that should have been omitted (§4.5).
-pub(super) const NIL_IN_MAP: &str = "a map holds a null, which must be omitted";
+/// The deviation of a null map entry, which canonical form omits (§4.5).
+pub(super) const NULL_IN_MAP: &str = "a map contains a null, which must be omitted";
 
-/// Walks and checks one value inside a container at `depth`; answers its first token.
-fn walk<'a, R: Reader<'a>>(reader: &mut R, depth: usize) -> Result<Token<'a>, GrainError> {
+/// Validates one value inside a container at `depth`; returns its first token.
+fn walk<'a, R: TokenReader<'a>>(
+    reader: &mut R,
+    depth: usize,
+) -> Result<PayloadToken<'a>, GrainError> {
     let offset = reader.position();
     let token = reader.token()?;
     match token {
-        Token::Array(count) => walk_array(reader, count, deeper(depth, offset)?)?,
-        Token::Map(count) => walk_map(reader, count, deeper(depth, offset)?)?,
+        PayloadToken::Array(count) => walk_array(reader, count, nested_depth(depth, offset)?)?,
+        PayloadToken::Map(count) => walk_map(reader, count, nested_depth(depth, offset)?)?,
         _ => {}
     }
     Ok(token)
 }
 
-/// One level further down.
-pub(super) fn deeper(depth: usize, offset: usize) -> Result<usize, GrainError> {
+/// Returns the next depth, or an error beyond [`DEPTH_LIMIT`].
+pub(super) fn nested_depth(depth: usize, offset: usize) -> Result<usize, GrainError> {
     if depth >= DEPTH_LIMIT {
         return Err(GrainError::corrupt(
             offset,
@@ -335,7 +342,7 @@ pub(super) fn deeper(depth: usize, offset: usize) -> Result<usize, GrainError> {
     Ok(depth + 1)
 }
 
-/// A double that may stand in a grain: neither NaN nor infinite (§4.3).
+/// Checks that a double is neither NaN nor infinite (§4.3).
 pub(super) fn finite(value: f64, offset: usize) -> Result<f64, GrainError> {
     if value.is_finite() {
         return Ok(value);
@@ -343,15 +350,15 @@ pub(super) fn finite(value: f64, offset: usize) -> Result<f64, GrainError> {
     Err(GrainError::new(ErrorCode::FloatInvalid, "a number is NaN or infinite").at(offset))
 }
 
-/// `text` in normalization form C, borrowed where it is so already.
+/// Returns `text` in NFC, borrowed if it is already normalized.
 ///
 /// # Errors
-/// [`ErrorCode::Corrupt`] if it begins with a byte-order mark.
+/// [`ErrorCode::Corrupt`] if it starts with a byte-order mark.
 pub(super) fn normalize(text: &str) -> Result<std::borrow::Cow<'_, str>, GrainError> {
     if text.starts_with('\u{feff}') {
         return Err(GrainError::new(
             ErrorCode::Corrupt,
-            "a string begins with a byte-order mark",
+            "a string starts with a byte-order mark",
         ));
     }
     Ok(normalized(text))

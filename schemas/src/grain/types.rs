@@ -1,4 +1,4 @@
-//! Grain types: the header's type byte and the many names that it has had (§3.1.1, §8).
+//! Grain types: the header's type byte and the names of each type across versions (§3.1.1, §8).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum GrainType {
-    /// A held claim: subject, relation, object, confidence (§8.1).
+    /// A claim: subject, relation, object, confidence (§8.1).
     Belief = 0x01,
     /// A timestamped occurrence, most often a message (§8.2).
     Event = 0x02,
@@ -43,12 +43,12 @@ impl GrainType {
         GrainType::Consent,
     ];
 
-    /// The name in version 1.3.
+    /// Returns the name in version 1.3.
     pub const fn name(self) -> &'static str {
         self.names()[0]
     }
 
-    /// Every name that a published version of the specification gives the type, that of 1.3 first.
+    /// Returns the names in all published versions of the specification, that of 1.3 first.
     pub const fn names(self) -> &'static [&'static str] {
         match self {
             GrainType::Belief => &["belief", "fact"],
@@ -64,7 +64,7 @@ impl GrainType {
         }
     }
 
-    /// The type that a payload's type string names, in any version's spelling. Case matters.
+    /// Returns the type with the given name in any published version. Case-sensitive.
     pub fn from_name(name: &str) -> Option<GrainType> {
         Self::ALL
             .into_iter()
@@ -78,11 +78,11 @@ impl fmt::Display for GrainType {
     }
 }
 
-/// The third byte of a header, sorted by what it means. The byte decides; type strings in payloads
-/// are aliases of it.
+/// The type byte of a header, by range. The byte is authoritative; type strings in payloads are
+/// aliases of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TypeByte {
-    /// One of the ten types, whose schema is known and checked.
+    /// A standard type, whose schema is checked.
     Standard(GrainType),
     /// 0x0B–0xEF: a type of a later version, kept as an opaque map.
     Reserved(u8),
@@ -90,11 +90,11 @@ pub enum TypeByte {
     Domain(u8),
 }
 
-/// Types of versions after 1.3 whose names are known, though their schemas aren't checked.
+/// Types of versions after 1.3, whose names are known and whose schemas are not checked.
 const LATER_TYPES: [(u8, &str); 3] = [(0x0B, "skill"), (0x0C, "recommendation"), (0x0D, "trigger")];
 
 impl TypeByte {
-    /// Sorts `byte`; `None` for 0x00, which is outside every range.
+    /// Classifies `byte`; `None` for 0x00, which is reserved.
     pub fn from_byte(byte: u8) -> Option<TypeByte> {
         match byte {
             0 => None,
@@ -107,7 +107,7 @@ impl TypeByte {
         }
     }
 
-    /// The byte.
+    /// Returns the byte.
     pub const fn byte(self) -> u8 {
         match self {
             TypeByte::Standard(kind) => kind as u8,
@@ -115,7 +115,7 @@ impl TypeByte {
         }
     }
 
-    /// The standard type, if it is one.
+    /// Returns the standard type if this is one.
     pub const fn standard(self) -> Option<GrainType> {
         match self {
             TypeByte::Standard(kind) => Some(kind),
@@ -123,7 +123,7 @@ impl TypeByte {
         }
     }
 
-    /// The byte that a type string names: one of the ten types or one of a later version.
+    /// Returns the type byte for a type string: one of the ten types or one of a later version.
     pub fn from_name(name: &str) -> Option<TypeByte> {
         let later = || {
             LATER_TYPES
@@ -136,7 +136,7 @@ impl TypeByte {
             .or_else(later)
     }
 
-    /// The name that belongs to the byte, where one does.
+    /// Returns the name of the type if it is known.
     pub fn name(self) -> Option<&'static str> {
         match self {
             TypeByte::Standard(kind) => Some(kind.name()),
@@ -149,7 +149,7 @@ impl TypeByte {
     }
 }
 
-/// The name that belongs to the byte, else the byte: `type_0xf0`.
+/// Writes the name of the type, or the byte (`type_0xf0`) if there is none.
 impl fmt::Display for TypeByte {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_leads_to_one_byte_and_every_standard_byte_to_its_name() {
+    fn names_and_type_bytes_map_to_each_other() {
         for kind in GrainType::ALL {
             assert_eq!(
                 TypeByte::from_byte(kind as u8),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_shown_by_its_name_and_without_one_as_a_number() {
+    fn a_type_byte_is_displayed_by_name_or_as_a_number() {
         let shown =
             [0x01, 0x0B, 0x0E, 0xF0].map(|byte| TypeByte::from_byte(byte).unwrap().to_string());
         assert_eq!(shown, ["belief", "skill", "type_0x0e", "type_0xf0"]);

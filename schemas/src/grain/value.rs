@@ -1,9 +1,9 @@
-//! A payload value as a tree: what encoders take, with texts that may belong to another, and what
-//! leaves the zero-copy reader when it must be kept.
+//! Payload values as owned or borrowed trees, the input of the encoders.
 
 use std::borrow::Cow;
 
-/// One value of a payload. Integers and doubles are different values, as they are different bytes.
+/// A value of a payload. An integer and a double of the same value are different, as they are
+/// different bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a> {
     /// Null: omitted from maps, kept in arrays (§4.5).
@@ -16,20 +16,19 @@ pub enum Value<'a> {
     Float(f64),
     /// A string.
     Text(Cow<'a, str>),
-    /// Binary data, for the few fields that need it (§6.1 `trusted_timestamp`,
-    /// `supersession_auth`).
+    /// Binary data (only in `trusted_timestamp` and `supersession_auth`, §6.1).
     Bytes(Vec<u8>),
     /// An array.
     Array(Vec<Value<'a>>),
-    /// A map, in any order; encoders sort it.
+    /// A map in any order; encoders sort the entries.
     Map(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
 impl Value<'_> {
-    /// Bytes that the value takes at most in either encoding, or a few less where normalization
-    /// makes a text longer: room for them, made at once, needn't grow.
+    /// Returns an estimate of the encoded length in either encoding, to allocate once. An upper
+    /// bound, except that normalization can lengthen a text by a few bytes.
     pub(super) fn encoded_length_at_most(&self) -> usize {
-        /// A head and a number, or a head and a length.
+        /// A head and a number.
         const HEAD: usize = 9;
         const SHORT_HEAD: usize = 5;
         match self {
@@ -47,7 +46,7 @@ impl Value<'_> {
     }
 }
 
-/// An integer that both encodings can hold.
+/// An integer in the range of both encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integer {
     /// Zero and above.

@@ -1,12 +1,12 @@
-//! Two ways to compare JSON beside equality by value: to the letter, and by digest.
+//! Comparison of JSON by spelling, and hashing of JSON by value.
 
 use blake3::Hasher;
 
 use super::{Json, Number, Object};
 
 impl Json<'_> {
-    /// True if both are the same value *and* every number is spelled the same. Order of members
-    /// doesn't count.
+    /// Returns true if both values are equal *and* every number is spelled the same. The order of
+    /// members is ignored.
     pub fn is_identical(&self, other: &Json) -> bool {
         match (self, other) {
             (Json::Number(left), Json::Number(right)) => left.as_str() == right.as_str(),
@@ -23,79 +23,82 @@ impl Json<'_> {
         }
     }
 
-    /// Feeds the value to `hasher` so that equal values, whatever their spelling and order, feed
-    /// the same bytes and different values different ones.
-    pub fn feed(&self, hasher: &mut Hasher) {
-        self.feed_without(&[], hasher);
+    /// Updates `hasher` with the value: equal values, regardless of spelling and order, produce the
+    /// same bytes, and different values different ones.
+    pub fn hash_into(&self, hasher: &mut Hasher) {
+        self.hash_into_without(&[], hasher);
     }
 
-    /// [`Json::feed`] of the value without the members `left_out` of objects, however deep.
-    pub fn feed_without(&self, left_out: &[&str], hasher: &mut Hasher) {
-        let mut feed = Feed::new(hasher);
-        feed.value(self, left_out);
-        feed.flush();
+    /// As [`Json::hash_into`], without the members `excluded` of objects at any depth.
+    pub fn hash_into_without(&self, excluded: &[&str], hasher: &mut Hasher) {
+        let mut buffered = BufferedHasher::new(hasher);
+        buffered.value(self, excluded);
+        buffered.flush();
     }
 }
 
 impl Object<'_> {
-    /// [`Json::is_identical`] of the members.
+    /// As [`Json::is_identical`].
     pub fn is_identical(&self, other: &Object) -> bool {
         if self.len() != other.len() {
             return false;
         }
-        let twins = other.lookup();
-        self.iter()
-            .all(|(key, value)| twins.get(key).is_some_and(|twin| value.is_identical(twin)))
+        let index = other.index();
+        self.iter().all(|(key, value)| {
+            index
+                .get(key)
+                .is_some_and(|other| value.is_identical(other))
+        })
     }
 
-    /// [`Json::feed`] of the object, its members in the order of their keys.
-    pub fn feed(&self, hasher: &mut Hasher) {
-        let mut feed = Feed::new(hasher);
-        feed.object(self, &[]);
-        feed.flush();
+    /// As [`Json::hash_into`]: the members are hashed in the order of their keys.
+    pub fn hash_into(&self, hasher: &mut Hasher) {
+        let mut buffered = BufferedHasher::new(hasher);
+        buffered.object(self, &[]);
+        buffered.flush();
     }
 }
 
-/// Feeds a string as [`Json::feed`] feeds a string value.
-pub fn feed_text(text: &str, hasher: &mut Hasher) {
+/// Updates `hasher` with a string as [`Json::hash_into`] does with a string value.
+pub fn hash_text(text: &str, hasher: &mut Hasher) {
     hasher.update(&tag(b's', text.len()));
     hasher.update(text.as_bytes());
 }
 
-/// Bytes on their way to a hasher, which takes many small pieces much more slowly than one large.
-struct Feed<'h> {
+/// Buffers updates of a hasher, which is much slower for many small updates than for one large one.
+struct BufferedHasher<'h> {
     hasher: &'h mut Hasher,
-    waiting: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-/// So many bytes are fed at once.
-const FED_AT_ONCE_BYTES: usize = 4096;
+/// The size of the buffer in bytes.
+const BUFFER_BYTES: usize = 4096;
 
-impl<'h> Feed<'h> {
+impl<'h> BufferedHasher<'h> {
     fn new(hasher: &'h mut Hasher) -> Self {
-        Feed {
+        BufferedHasher {
             hasher,
-            waiting: Vec::with_capacity(FED_AT_ONCE_BYTES),
+            buffer: Vec::with_capacity(BUFFER_BYTES),
         }
     }
 
     fn flush(&mut self) {
-        self.hasher.update(&self.waiting);
-        self.waiting.clear();
+        self.hasher.update(&self.buffer);
+        self.buffer.clear();
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        if self.waiting.len() + bytes.len() > FED_AT_ONCE_BYTES {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.flush();
-            if bytes.len() > FED_AT_ONCE_BYTES {
+            if bytes.len() > BUFFER_BYTES {
                 self.hasher.update(bytes);
                 return;
             }
         }
-        self.waiting.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
     }
 
-    fn value(&mut self, value: &Json, left_out: &[&str]) {
+    fn value(&mut self, value: &Json, excluded: &[&str]) {
         match value {
             Json::Null => self.bytes(&tag(b'0', 0)),
             Json::Bool(value) => self.bytes(&tag(b'b', usize::from(*value))),
@@ -103,22 +106,22 @@ impl<'h> Feed<'h> {
             Json::String(text) => self.text(text),
             Json::Array(items) => {
                 self.bytes(&tag(b'a', items.len()));
-                items.iter().for_each(|item| self.value(item, left_out));
+                items.iter().for_each(|item| self.value(item, excluded));
             }
-            Json::Object(object) => self.object(object, left_out),
+            Json::Object(object) => self.object(object, excluded),
         }
     }
 
-    fn object(&mut self, object: &Object, left_out: &[&str]) {
+    fn object(&mut self, object: &Object, excluded: &[&str]) {
         let mut members: Vec<_> = object
             .iter()
-            .filter(|(key, _)| !left_out.contains(key))
+            .filter(|(key, _)| !excluded.contains(key))
             .collect();
         self.bytes(&tag(b'o', members.len()));
         members.sort_unstable_by_key(|(key, _)| *key);
         for (key, value) in members {
             self.text(key);
-            self.value(value, left_out);
+            self.value(value, excluded);
         }
     }
 
@@ -135,7 +138,8 @@ impl<'h> Feed<'h> {
     }
 }
 
-/// A tag and a length delimit every value, so no two different trees feed the same bytes.
+/// Encodes a tag and a length, which delimit every value, so that different trees produce different
+/// bytes.
 fn tag(tag: u8, length: usize) -> [u8; 9] {
     let mut head = [tag; 9];
     head[1..].copy_from_slice(&(length as u64).to_le_bytes());
@@ -152,12 +156,12 @@ mod tests {
 
     fn digest(text: &str) -> blake3::Hash {
         let mut hasher = Hasher::new();
-        json(text).feed(&mut hasher);
+        json(text).hash_into(&mut hasher);
         hasher.finalize()
     }
 
     #[test]
-    fn identity_minds_the_spelling_of_numbers_and_equality_does_not() {
+    fn identity_distinguishes_spellings_of_numbers_and_equality_does_not() {
         let (left, right) = (
             json(r#"{"a":[1.0],"b":null}"#),
             json(r#"{"b":null,"a":[1]}"#),

@@ -1,14 +1,12 @@
-//! JSON as it was written: a tree that keeps the spelling of every number and the order of every
-//! object.
+//! A JSON tree that keeps the spelling of every number and the order of every object.
 //!
-//! Grains, provider traffic and tool arguments must survive a round trip value for value, and a
-//! double can't carry `-0.33660158358122172`, `1.0` against `1`, or integers beyond 64 bits.
-//! [`Json`] therefore keeps numbers as text ([`Number`]) and borrows strings from the input where
-//! they hold no escape.
+//! Grains, provider traffic and tool arguments must round-trip value for value, and a double can't
+//! represent `-0.33660158358122172`, the difference of `1.0` and `1`, or integers beyond 64 bits.
+//! [`Json`] therefore stores numbers as text ([`Number`]) and borrows strings without escapes from
+//! the input.
 //!
-//! What lives here: the tree, its parser (on `jiter`'s pull parser), its writers. What doesn't: any
-//! knowledge of what the JSON means; grain JSON is in `grain::json`, provider traffic in the
-//! connectors.
+//! This module contains the tree, its parser (on `jiter`'s pull parser) and its writers. The
+//! mapping between JSON and grains is in `grain::json`; provider formats are in the connectors.
 
 mod compare;
 mod number;
@@ -18,13 +16,13 @@ mod write;
 
 use std::borrow::Cow;
 
-pub use compare::feed_text;
+pub use compare::hash_text;
 pub use number::{Number, NumberParts};
-pub use object::{Lookup, Object};
+pub use object::{Object, ObjectIndex};
 pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError, JsonErrorKind, JsonParser};
 pub use write::write_string;
 
-/// One JSON value. Borrows from the text it was parsed from; [`Json::into_owned`] cuts the tie.
+/// A JSON value. Borrows from the parsed text; [`Json::into_owned`] detaches it.
 ///
 /// Equality is by value: numbers compare as exact decimals (`1.0 == 1`, `1e2 == 100`), objects as
 /// sets of members.
@@ -41,22 +39,22 @@ pub enum Json<'a> {
     String(Cow<'a, str>),
     /// An array.
     Array(Vec<Json<'a>>),
-    /// An object in the order in which it was written.
+    /// An object in its original order.
     Object(Object<'a>),
 }
 
 impl<'a> Json<'a> {
-    /// A string value.
+    /// Creates a string value.
     pub fn string(text: impl Into<Cow<'a, str>>) -> Self {
         Json::String(text.into())
     }
 
-    /// True for `null`.
+    /// Returns true for `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Json::Null)
     }
 
-    /// The boolean, if this is one.
+    /// Returns the boolean if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Json::Bool(value) => Some(*value),
@@ -64,7 +62,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The text, if this is a string.
+    /// Returns the text if this is a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Json::String(text) => Some(text),
@@ -72,7 +70,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The number, if this is one.
+    /// Returns the number if this is one.
     pub fn as_number(&self) -> Option<&Number<'a>> {
         match self {
             Json::Number(number) => Some(number),
@@ -80,22 +78,24 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The number as a signed integer, if it is written as one (no dot, no exponent) and fits.
+    /// Returns the number as a signed integer if it is written as an integer (no dot, no exponent)
+    /// and fits.
     pub fn as_i64(&self) -> Option<i64> {
         self.as_number().and_then(Number::as_i64)
     }
 
-    /// The number as an unsigned integer, if it is written as one (no dot, no exponent) and fits.
+    /// Returns the number as an unsigned integer if it is written as an integer (no dot, no
+    /// exponent) and fits.
     pub fn as_u64(&self) -> Option<u64> {
         self.as_number().and_then(Number::as_u64)
     }
 
-    /// The number as a double, if this is a number.
+    /// Returns the number as a double if this is a number.
     pub fn as_f64(&self) -> Option<f64> {
         self.as_number().map(Number::as_f64)
     }
 
-    /// The items, if this is an array.
+    /// Returns the items if this is an array.
     pub fn as_array(&self) -> Option<&[Json<'a>]> {
         match self {
             Json::Array(items) => Some(items),
@@ -103,7 +103,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The members, if this is an object.
+    /// Returns the members if this is an object.
     pub fn as_object(&self) -> Option<&Object<'a>> {
         match self {
             Json::Object(object) => Some(object),
@@ -111,7 +111,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The members, for change, if this is an object.
+    /// Returns the members, mutably, if this is an object.
     pub fn as_object_mut(&mut self) -> Option<&mut Object<'a>> {
         match self {
             Json::Object(object) => Some(object),
@@ -119,12 +119,12 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The member `key`, if this is an object that has one.
+    /// Returns the member `key` if this is an object that has it. Linear in the number of members.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
         self.as_object().and_then(|object| object.get(key))
     }
 
-    /// The same value borrowing all its text from `self`: the tree is copied, the text isn't.
+    /// Returns a copy of the tree that borrows its text from `self`.
     pub fn reborrow(&self) -> Json<'_> {
         match self {
             Json::Null => Json::Null,
@@ -136,8 +136,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// What the value is called in messages to people: `null`, `boolean`, `number`, `string`,
-    /// `array`, `object`.
+    /// Returns the name of the kind for error messages: `null`, `boolean`, `number`, `string`,
+    /// `array` or `object`.
     pub fn kind(&self) -> &'static str {
         match self {
             Json::Null => "null",
@@ -149,7 +149,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The same value, owning all its text.
+    /// Returns the value with all its text owned.
     pub fn into_owned(self) -> Json<'static> {
         match self {
             Json::Null => Json::Null,

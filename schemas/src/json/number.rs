@@ -1,10 +1,10 @@
-//! A JSON number that remembers how it was written.
+//! A JSON number with its spelling.
 
 use std::borrow::Cow;
 
-/// A JSON number: its text, checked by the parser or made from a Rust number.
+/// A JSON number: its text, validated by the parser or formatted from a Rust number.
 ///
-/// Equality is by exact decimal value, not by spelling.
+/// Equality is by exact decimal value, regardless of spelling.
 #[derive(Debug, Clone)]
 pub struct Number<'a>(Cow<'a, str>);
 
@@ -14,13 +14,13 @@ impl<'a> Number<'a> {
         Number(Cow::Borrowed(text))
     }
 
-    /// The number as it was written.
+    /// Returns the number as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True if it is written without a dot and without an exponent; grain JSON makes an integer of
-    /// it and a double of any other.
+    /// Returns true if the number is written without dot and exponent. Grain JSON treats such a
+    /// number as an integer and any other as a double.
     pub fn is_integer(&self) -> bool {
         !self
             .0
@@ -28,35 +28,35 @@ impl<'a> Number<'a> {
             .any(|byte| matches!(byte, b'.' | b'e' | b'E'))
     }
 
-    /// The value as a signed integer, if written as one and within range.
+    /// Returns the value as a signed integer if it is written as one and in range.
     pub fn as_i64(&self) -> Option<i64> {
         self.0.parse().ok()
     }
 
-    /// The value as an unsigned integer, if written as one and within range.
+    /// Returns the value as an unsigned integer if it is written as one and in range.
     pub fn as_u64(&self) -> Option<u64> {
         self.0.parse().ok()
     }
 
-    /// The nearest double; infinite where the number is beyond the range of doubles.
+    /// Returns the nearest double; infinite for a number beyond the range of doubles.
     pub fn as_f64(&self) -> f64 {
         self.0.parse().unwrap_or(f64::NAN)
     }
 
-    /// The finite double `value`, spelled so that it stays a double (`1.0`, not `1`) and reads back
-    /// to the same bits. `None` for NaN and the infinities, which JSON can't write.
+    /// Formats a finite double so that it remains a double (`1.0`, not `1`) and parses back to the
+    /// same bits. `None` for NaN and infinities, which JSON can't represent.
     pub fn from_f64(value: f64) -> Option<Number<'static>> {
         value
             .is_finite()
             .then(|| Number(Cow::Owned(format!("{value:?}"))))
     }
 
-    /// The same number, owning its text.
+    /// Returns the number with owned text.
     pub fn into_owned(self) -> Number<'static> {
         Number(Cow::Owned(self.0.into_owned()))
     }
 
-    /// The same number borrowing its text from `self`.
+    /// Returns the number with text borrowed from `self`.
     pub fn reborrow(&self) -> Number<'_> {
         Number(Cow::Borrowed(&self.0))
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_equal_by_value_whatever_their_spelling() {
+    fn equality_ignores_the_spelling() {
         for (left, right) in [
             ("1", "1.0"),
             ("100", "1e2"),

@@ -4,44 +4,44 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::Json;
-use super::parse::HASHED_FROM;
+use super::parse::HASH_INDEX_THRESHOLD;
 
-/// Members in the order in which they were written, each key once. Look-ups are linear: the objects
-/// of messages and grains are small. Equality ignores the order.
+/// Members in their original order, with unique keys. Lookups are linear, since the objects of
+/// messages and grains are small. Equality ignores the order.
 #[derive(Debug, Clone, Default)]
 pub struct Object<'a> {
     members: Vec<(Cow<'a, str>, Json<'a>)>,
 }
 
 impl<'a> Object<'a> {
-    /// An object without members.
+    /// Creates an empty object.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An object without members that has room for so many.
+    /// Creates an empty object with the given capacity.
     pub fn with_capacity(members: usize) -> Self {
         Object {
             members: Vec::with_capacity(members),
         }
     }
 
-    /// Wraps members whose keys are known to differ.
-    pub fn from_distinct(members: Vec<(Cow<'a, str>, Json<'a>)>) -> Self {
+    /// Wraps members whose keys are known to be unique.
+    pub fn from_unique_members(members: Vec<(Cow<'a, str>, Json<'a>)>) -> Self {
         Object { members }
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// True if it has no members.
+    /// Returns true if there are no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`. Linear in the number of members.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
         self.members
             .iter()
@@ -49,7 +49,7 @@ impl<'a> Object<'a> {
             .map(|(_, value)| value)
     }
 
-    /// The value of `key`, for change.
+    /// Returns the value of `key`, mutably.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json<'a>> {
         self.members
             .iter_mut()
@@ -57,13 +57,12 @@ impl<'a> Object<'a> {
             .map(|(_, value)| value)
     }
 
-    /// True if there is a member `key`, even a null one.
+    /// Returns true if there is a member `key`, even a null one.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// Sets `key`, in its place if it exists and at the end if it doesn't; answers the value that
-    /// it replaces.
+    /// Sets `key`: replaces an existing member in place, else appends. Returns the replaced value.
     pub fn insert(
         &mut self,
         key: impl Into<Cow<'a, str>>,
@@ -79,55 +78,55 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Adds a member whose key is known to be new, without looking for it: a loop of
+    /// Appends a member whose key is known to be new, without a lookup; a loop of
     /// [`Object::insert`] is quadratic.
-    pub fn append_new(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
+    pub fn push_unique(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
         self.members.push((key.into(), value.into()));
     }
 
-    /// Takes `key` out, keeping the order of the others.
+    /// Removes `key`, keeping the order of the other members.
     pub fn remove(&mut self, key: &str) -> Option<Json<'a>> {
         let at = self.members.iter().position(|(name, _)| name == key)?;
         Some(self.members.remove(at).1)
     }
 
-    /// The members in order.
+    /// Returns the members in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Json<'a>)> {
         self.members.iter().map(|(key, value)| (&**key, value))
     }
 
-    /// The members in order, as they are held.
+    /// Returns the members in order as a slice.
     pub fn members(&self) -> &[(Cow<'a, str>, Json<'a>)] {
         &self.members
     }
 
-    /// For many look-ups in a row: builds a hash table if the object is large, so that none of them
-    /// is linear.
-    pub fn lookup(&self) -> Lookup<'_, 'a> {
-        let hashed = self.len() >= HASHED_FROM;
+    /// Returns an index for repeated lookups: a hash table if the object is large, else a linear
+    /// scan.
+    pub fn index(&self) -> ObjectIndex<'_, 'a> {
+        let hashed = self.len() >= HASH_INDEX_THRESHOLD;
         let table = hashed.then(|| {
             self.members
                 .iter()
                 .map(|(key, value)| (&**key, value))
                 .collect()
         });
-        Lookup {
+        ObjectIndex {
             object: self,
             table,
         }
     }
 
-    /// The keys in order.
+    /// Returns the keys in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
         self.members.iter().map(|(key, _)| &**key)
     }
 
-    /// The members in order, their values for change.
+    /// Returns the members in order, with mutable values.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut Json<'a>)> {
         self.members.iter_mut().map(|(key, value)| (&**key, value))
     }
 
-    /// The same object borrowing all its text from `self`: the tree is copied, the text isn't.
+    /// Returns a copy of the object that borrows its text from `self`.
     pub fn reborrow(&self) -> Object<'_> {
         let members = self.members.iter();
         Object {
@@ -137,7 +136,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The same object, owning all its text.
+    /// Returns the object with all its text owned.
     pub fn into_owned(self) -> Object<'static> {
         let members = self.members.into_iter();
         Object {
@@ -148,14 +147,14 @@ impl<'a> Object<'a> {
     }
 }
 
-/// See [`Object::lookup`].
+/// An index over the members of an object, see [`Object::index`].
 #[derive(Debug)]
-pub struct Lookup<'o, 'a> {
+pub struct ObjectIndex<'o, 'a> {
     object: &'o Object<'a>,
     table: Option<HashMap<&'o str, &'o Json<'a>>>,
 }
 
-impl<'o, 'a> Lookup<'o, 'a> {
+impl<'o, 'a> ObjectIndex<'o, 'a> {
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&'o Json<'a>> {
         match &self.table {
@@ -170,9 +169,9 @@ impl PartialEq for Object<'_> {
         if self.len() != other.len() {
             return false;
         }
-        let twins = other.lookup();
+        let index = other.index();
         self.iter()
-            .all(|(key, value)| twins.get(key) == Some(value))
+            .all(|(key, value)| index.get(key) == Some(value))
     }
 }
 
@@ -186,29 +185,29 @@ impl<'a> IntoIterator for Object<'a> {
 }
 
 impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> FromIterator<(K, V)> for Object<'a> {
-    /// Later members replace earlier ones of the same key.
+    /// Collects members; a later member replaces an earlier one with the same key.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
         let members = members.into_iter();
         let mut object = Object::with_capacity(members.size_hint().0);
-        let mut places: HashMap<Cow<'a, str>, usize> = HashMap::new();
+        let mut positions: HashMap<Cow<'a, str>, usize> = HashMap::new();
         for (key, value) in members {
             let (key, value) = (key.into(), value.into());
-            if object.len() < HASHED_FROM {
+            if object.len() < HASH_INDEX_THRESHOLD {
                 object.insert(key, value);
                 continue;
             }
-            if places.is_empty() {
-                places = object
+            if positions.is_empty() {
+                positions = object
                     .members
                     .iter()
                     .enumerate()
-                    .map(|(place, (key, _))| (key.clone(), place))
+                    .map(|(position, (key, _))| (key.clone(), position))
                     .collect();
             }
-            match places.get(&key) {
-                Some(&place) => object.members[place].1 = value,
+            match positions.get(&key) {
+                Some(&position) => object.members[position].1 = value,
                 None => {
-                    places.insert(key.clone(), object.len());
+                    positions.insert(key.clone(), object.len());
                     object.members.push((key, value));
                 }
             }
@@ -228,8 +227,9 @@ mod tests {
         };
         let object: Object = members(0).collect();
         assert_eq!(object.len(), 40_000);
-        assert_eq!(object.lookup().get("7"), Some(&Json::from(40_007u64)));
-        let backwards = Object::from_distinct(object.members().iter().rev().cloned().collect());
+        assert_eq!(object.index().get("7"), Some(&Json::from(40_007u64)));
+        let backwards =
+            Object::from_unique_members(object.members().iter().rev().cloned().collect());
         assert_eq!(object, backwards);
         assert!(object.is_identical(&backwards));
         assert_ne!(object, members(1).collect());
@@ -240,7 +240,7 @@ mod tests {
         for count in [3, 50_000] {
             let object = |keys: &mut dyn Iterator<Item = u64>| {
                 let mut object = Object::new();
-                keys.for_each(|key| object.append_new(key.to_string(), key));
+                keys.for_each(|key| object.push_unique(key.to_string(), key));
                 object
             };
             let (forwards, backwards) = (object(&mut (0..count)), object(&mut (0..count).rev()));
@@ -249,7 +249,7 @@ mod tests {
             other.insert("0", Json::Null);
             assert!(forwards != other);
             other.remove("0");
-            other.append_new("x", 0_u64);
+            other.push_unique("x", 0_u64);
             assert!(forwards != other);
         }
     }

@@ -1,4 +1,4 @@
-//! Text to [`Json`], on `jiter`'s pull parser.
+//! The parser from text to [`Json`], based on `jiter`'s pull parser.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,53 +7,52 @@ use jiter::{Jiter, JiterError, Peek};
 
 use super::{Json, Number, Object};
 
-/// How deep arrays and objects may nest unless the caller says otherwise.
+/// The default limit on the nesting of arrays and objects.
 pub const DEFAULT_DEPTH_LIMIT: usize = 128;
 
-/// From this many members on, keys are looked up by hash instead of by a scan.
-pub(super) const HASHED_FROM: usize = 64;
+/// The number of members from which keys are looked up by hash instead of by a linear scan.
+pub(super) const HASH_INDEX_THRESHOLD: usize = 64;
 
-/// Text that isn't JSON, with where and why.
+/// A JSON syntax error with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} at byte {offset} (line {line}, column {column})")]
 pub struct JsonError {
-    /// What is wrong.
+    /// A description of the error.
     pub message: String,
-    /// Where, in bytes from the start of the text.
+    /// The offset in bytes from the start of the text.
     pub offset: usize,
     /// The line of the offset, from 1.
     pub line: usize,
     /// The column of the offset in bytes, from 1.
     pub column: usize,
-    /// What kind of fault it is.
+    /// The kind of the error.
     pub kind: JsonErrorKind,
 }
 
-/// Kinds of faults in text that should be JSON.
+/// The kind of a [`JsonError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonErrorKind {
-    /// The text isn't UTF-8.
+    /// The text is not UTF-8.
     Utf8,
-    /// It isn't JSON's grammar.
+    /// The text violates the grammar of JSON.
     Syntax,
-    /// `NaN` or `Infinity` stands where a value should: some writers put it there for a number that
-    /// isn't one.
+    /// `NaN` or `Infinity` in place of a value, as some writers emit for numbers that are not
+    /// finite.
     NotFinite,
-    /// It nests deeper than the caller allows.
+    /// The nesting exceeds the limit.
     Depth,
 }
 
 impl<'a> Json<'a> {
-    /// Parses one JSON value that fills the whole of `text`, nested at most [`DEFAULT_DEPTH_LIMIT`]
-    /// deep.
+    /// Parses a JSON value that consists of all of `text`, with a nesting of at most
+    /// [`DEFAULT_DEPTH_LIMIT`].
     ///
-    /// A key that stands twice in an object keeps its first place and its last value, as most
-    /// readers have it.
+    /// A repeated key keeps its first position and its last value, as in most parsers.
     pub fn parse(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         Self::parse_with_depth(text, DEFAULT_DEPTH_LIMIT)
     }
 
-    /// [`Json::parse`] with another limit on nesting.
+    /// As [`Json::parse`], with the given limit on nesting.
     pub fn parse_with_depth(text: &'a [u8], depth_limit: usize) -> Result<Json<'a>, JsonError> {
         JsonParser::new().with_depth(depth_limit).parse_bytes(text)
     }
@@ -72,12 +71,12 @@ impl JsonError {
     }
 }
 
-/// Parses many texts, one after the other, and uses its memory again.
+/// A parser for many texts that reuses its memory.
 #[derive(Debug)]
 pub struct JsonParser<'a> {
     depth_limit: usize,
-    /// Members of the objects, and items of the arrays, that aren't complete yet: the innermost
-    /// ones last.
+    /// The members of all incomplete objects and the items of all incomplete arrays, those of the
+    /// innermost last.
     members: Vec<(Cow<'a, str>, Json<'a>)>,
     items: Vec<Json<'a>>,
 }
@@ -89,7 +88,7 @@ impl<'a> Default for JsonParser<'a> {
 }
 
 impl<'a> JsonParser<'a> {
-    /// A parser with [`DEFAULT_DEPTH_LIMIT`].
+    /// Creates a parser with [`DEFAULT_DEPTH_LIMIT`].
     pub fn new() -> Self {
         JsonParser {
             depth_limit: DEFAULT_DEPTH_LIMIT,
@@ -98,7 +97,7 @@ impl<'a> JsonParser<'a> {
         }
     }
 
-    /// The same with another limit on nesting.
+    /// Sets the limit on nesting.
     pub fn with_depth(self, depth_limit: usize) -> Self {
         JsonParser {
             depth_limit,
@@ -106,7 +105,7 @@ impl<'a> JsonParser<'a> {
         }
     }
 
-    /// [`Json::parse`].
+    /// As [`Json::parse`].
     pub fn parse_bytes(&mut self, text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         match simdutf8::compat::from_utf8(text) {
             Ok(text) => self.parse(text),
@@ -122,12 +121,12 @@ impl<'a> JsonParser<'a> {
         }
     }
 
-    /// [`Json::parse`] of text that is known to be UTF-8.
+    /// As [`Json::parse`], for text that is known to be UTF-8.
     pub fn parse(&mut self, text: &'a str) -> Result<Json<'a>, JsonError> {
         self.members.clear();
         self.items.clear();
         let depth = self.depth_limit;
-        let mut parser = Parser {
+        let mut parser = TreeBuilder {
             text,
             jiter: Jiter::new(text.as_bytes()),
             stack: self,
@@ -140,31 +139,31 @@ impl<'a> JsonParser<'a> {
     }
 }
 
-enum Fault {
+enum ParseFailure {
     Syntax(Box<JiterError>),
     NotFinite(usize),
     Depth,
 }
 
-impl From<JiterError> for Fault {
+impl From<JiterError> for ParseFailure {
     fn from(error: JiterError) -> Self {
-        Fault::Syntax(Box::new(error))
+        ParseFailure::Syntax(Box::new(error))
     }
 }
 
-struct Parser<'p, 'a> {
+struct TreeBuilder<'p, 'a> {
     text: &'a str,
     jiter: Jiter<'a>,
     stack: &'p mut JsonParser<'a>,
 }
 
-impl<'a> Parser<'_, 'a> {
-    fn any(&mut self, depth: usize) -> Result<Json<'a>, Fault> {
+impl<'a> TreeBuilder<'_, 'a> {
+    fn any(&mut self, depth: usize) -> Result<Json<'a>, ParseFailure> {
         let peek = self.jiter.peek()?;
         self.value(peek, depth)
     }
 
-    fn value(&mut self, peek: Peek, depth: usize) -> Result<Json<'a>, Fault> {
+    fn value(&mut self, peek: Peek, depth: usize) -> Result<Json<'a>, ParseFailure> {
         Ok(match peek {
             Peek::Null => {
                 self.jiter.known_null()?;
@@ -175,8 +174,12 @@ impl<'a> Parser<'_, 'a> {
                 let decoded = self.jiter.known_str()?;
                 Json::String(borrowed(self.text, decoded))
             }
-            Peek::Array => Json::Array(self.array(depth.checked_sub(1).ok_or(Fault::Depth)?)?),
-            Peek::Object => Json::Object(self.object(depth.checked_sub(1).ok_or(Fault::Depth)?)?),
+            Peek::Array => {
+                Json::Array(self.array(depth.checked_sub(1).ok_or(ParseFailure::Depth)?)?)
+            }
+            Peek::Object => {
+                Json::Object(self.object(depth.checked_sub(1).ok_or(ParseFailure::Depth)?)?)
+            }
             _ => {
                 let (text, start) = (self.text, self.jiter.current_index());
                 let digits = self
@@ -191,7 +194,7 @@ impl<'a> Parser<'_, 'a> {
         })
     }
 
-    fn array(&mut self, depth: usize) -> Result<Vec<Json<'a>>, Fault> {
+    fn array(&mut self, depth: usize) -> Result<Vec<Json<'a>>, ParseFailure> {
         let start = self.stack.items.len();
         let mut next = self.jiter.known_array()?;
         while let Some(peek) = next {
@@ -202,7 +205,7 @@ impl<'a> Parser<'_, 'a> {
         Ok(self.stack.items.drain(start..).collect())
     }
 
-    fn object(&mut self, depth: usize) -> Result<Object<'a>, Fault> {
+    fn object(&mut self, depth: usize) -> Result<Object<'a>, ParseFailure> {
         let start = self.stack.members.len();
         let mut hashed: HashSet<Cow<'a, str>> = HashSet::new();
         let text = self.text;
@@ -210,42 +213,42 @@ impl<'a> Parser<'_, 'a> {
         while let Some(key) = next {
             let value = self.any(depth)?;
             let members = self.stack.members.get_mut(start..).unwrap_or_default();
-            if members.len() == HASHED_FROM {
+            if members.len() == HASH_INDEX_THRESHOLD {
                 hashed = members.iter().map(|(name, _)| name.clone()).collect();
             }
-            let repeated = members.len() >= HASHED_FROM && !hashed.insert(key.clone());
-            let seek = repeated || members.len() < HASHED_FROM;
-            // Most keys differ in their length or first letter, which is cheaper to see.
-            let alike = |name: &str| {
+            let repeated = members.len() >= HASH_INDEX_THRESHOLD && !hashed.insert(key.clone());
+            let seek = repeated || members.len() < HASH_INDEX_THRESHOLD;
+            // Most keys differ in length or first letter, which is cheaper to compare.
+            let may_be_equal = |name: &str| {
                 name.len() == key.len() && name.as_bytes().first() == key.as_bytes().first()
             };
             match members
                 .iter_mut()
-                .find(|(name, _)| seek && alike(name) && *name == key)
+                .find(|(name, _)| seek && may_be_equal(name) && *name == key)
             {
                 Some(member) => member.1 = value,
                 None => self.stack.members.push((key, value)),
             }
             next = self.jiter.next_key()?.map(|key| borrowed(text, key));
         }
-        Ok(Object::from_distinct(
+        Ok(Object::from_unique_members(
             self.stack.members.drain(start..).collect(),
         ))
     }
 
-    fn error(&self, fault: Fault) -> JsonError {
+    fn error(&self, fault: ParseFailure) -> JsonError {
         let (kind, message, offset) = match fault {
-            Fault::Syntax(error) => (
+            ParseFailure::Syntax(error) => (
                 JsonErrorKind::Syntax,
                 error.error_type.to_string(),
                 error.index,
             ),
-            Fault::NotFinite(offset) => (
+            ParseFailure::NotFinite(offset) => (
                 JsonErrorKind::NotFinite,
-                "a number is NaN or infinite, which JSON has no word for".to_owned(),
+                "a number is NaN or infinite, which JSON can't represent".to_owned(),
                 offset,
             ),
-            Fault::Depth => (
+            ParseFailure::Depth => (
                 JsonErrorKind::Depth,
                 "nested too deeply".to_owned(),
                 self.jiter.current_index(),
@@ -255,18 +258,18 @@ impl<'a> Parser<'_, 'a> {
     }
 }
 
-/// What is wrong with the number that should begin at `start` of `text`.
-fn not_a_number(text: &str, start: usize, error: JiterError) -> Fault {
+/// Returns the error for the invalid number at `start` of `text`.
+fn not_a_number(text: &str, start: usize, error: JiterError) -> ParseFailure {
     let rest = text.get(start..).unwrap_or_default();
     let unsigned = rest.strip_prefix('-').unwrap_or(rest);
     if unsigned.starts_with("NaN") || unsigned.starts_with("Infinity") {
-        Fault::NotFinite(start)
+        ParseFailure::NotFinite(start)
     } else {
         error.into()
     }
 }
 
-/// `decoded` as a slice of `text` if the decoder didn't have to copy it, else a copy.
+/// Returns `decoded` as a slice of `text` if the decoder did not copy it, else a copy.
 fn borrowed<'a>(text: &'a str, decoded: &str) -> Cow<'a, str> {
     let start = (decoded.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
     match text.get(start..start.wrapping_add(decoded.len())) {
@@ -295,8 +298,8 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_key_keeps_its_first_place_and_last_value() {
-        for filler in [0, HASHED_FROM] {
+    fn a_repeated_key_keeps_its_first_position_and_last_value() {
+        for filler in [0, HASH_INDEX_THRESHOLD] {
             let mut text = String::from(r#"{"a":1,"b":2"#);
             (0..filler).for_each(|n| text.push_str(&format!(r#","k{n}":0"#)));
             text.push_str(r#","a":3}"#);
@@ -308,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_their_place() {
+    fn errors_have_a_position() {
         let error = parse("{\"a\": 1,\n \"b\": nope}").unwrap_err();
         assert_eq!((error.line, error.offset > 9), (2, true), "{error}");
         for text in [
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_none_is_told_from_other_faults() {
+    fn nan_and_infinity_are_distinguished_from_other_errors() {
         for (text, offset) in [
             ("NaN", 0),
             ("{\"a\": -Infinity}", 6),
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_limited_at_below_and_above() {
+    fn the_limit_on_nesting_is_exact() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(Json::parse_with_depth(nested(8).as_bytes(), 8).is_ok());
         assert!(Json::parse_with_depth(nested(9).as_bytes(), 8).is_err());

@@ -1,4 +1,4 @@
-//! [`Json`] to text.
+//! Writers of [`Json`] as text.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use super::{Json, Object};
 
 impl Json<'_> {
-    /// Appends the value as compact JSON, numbers as they were written, members in their order.
+    /// Appends the value to `out` as compact JSON, with numbers as written and members in their
+    /// order.
     pub fn write(&self, out: &mut String) {
         match self {
             Json::Null => out.push_str("null"),
@@ -28,9 +29,9 @@ impl Json<'_> {
         }
     }
 
-    /// How many bytes [`Json::write`] appends, but for those that escapes take.
-    pub fn text_length_at_least(&self) -> usize {
-        /// Brackets, or quotes.
+    /// Returns the number of bytes that [`Json::write`] appends, without those added by escapes.
+    pub fn min_serialized_length(&self) -> usize {
+        /// Brackets or quotes.
         const AROUND: usize = 2;
         match self {
             Json::Null => "null".len(),
@@ -39,11 +40,11 @@ impl Json<'_> {
             Json::String(text) => AROUND + text.len(),
             Json::Array(items) => {
                 let commas = items.len().saturating_sub(1);
-                AROUND + commas + items.iter().map(Json::text_length_at_least).sum::<usize>()
+                AROUND + commas + items.iter().map(Json::min_serialized_length).sum::<usize>()
             }
             Json::Object(object) => {
                 let member = |(key, value): (&str, &Json)| {
-                    AROUND + key.len() + ":".len() + value.text_length_at_least()
+                    AROUND + key.len() + ":".len() + value.min_serialized_length()
                 };
                 let commas = object.len().saturating_sub(1);
                 AROUND + commas + object.iter().map(member).sum::<usize>()
@@ -51,8 +52,8 @@ impl Json<'_> {
         }
     }
 
-    /// Appends the value as canonical JSON: compact, members sorted by the bytes of their keys at
-    /// every level.
+    /// Appends the value to `out` as canonical JSON: compact, with members sorted by the bytes of
+    /// their keys at every level.
     pub fn write_canonical(&self, out: &mut String) {
         match self {
             Json::Array(items) => {
@@ -74,7 +75,7 @@ impl Json<'_> {
         }
     }
 
-    /// [`Json::write_canonical`] into a new string.
+    /// As [`Json::write_canonical`], into a new string.
     pub fn to_canonical_string(&self) -> String {
         let mut out = String::new();
         self.write_canonical(&mut out);
@@ -99,8 +100,8 @@ fn write_members<'a, 'j: 'a>(
     out.push('}');
 }
 
-/// Appends `text` as a JSON string: only what JSON demands is escaped, so non-ASCII text stays
-/// readable.
+/// Appends `text` to `out` as a JSON string. Escapes only what JSON requires, so non-ASCII text
+/// stays readable.
 pub fn write_string(text: &str, out: &mut String) {
     out.reserve(text.len() + 2);
     out.push('"');
@@ -123,16 +124,16 @@ pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// The first byte of `text` that must be escaped, with what stands before and after it.
+/// Returns the first byte of `text` that must be escaped, with the text before and after it.
 fn split_at_escaped(text: &str) -> Option<(&str, u8, &str)> {
-    /// Bytes that are looked at together, which takes a few instructions.
-    const TOGETHER: usize = 16;
+    /// Bytes per block of the scan, which compiles to a few vector instructions.
+    const BLOCK_BYTES: usize = 16;
     let must = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    let (chunks, _) = text.as_bytes().as_chunks::<TOGETHER>();
+    let (chunks, _) = text.as_bytes().as_chunks::<BLOCK_BYTES>();
     let plain = chunks
         .iter()
         .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | must(*byte)));
-    let passed = plain.count() * TOGETHER;
+    let passed = plain.count() * BLOCK_BYTES;
     let rest = text.as_bytes().get(passed..)?;
     let (found, byte) = rest.iter().enumerate().find(|(_, byte)| must(**byte))?;
     let (before, after) = text.split_at_checked(passed + found)?;
@@ -140,7 +141,7 @@ fn split_at_escaped(text: &str) -> Option<(&str, u8, &str)> {
 }
 
 impl fmt::Display for Json<'_> {
-    /// Compact JSON, as [`Json::write`] has it.
+    /// Writes compact JSON, as [`Json::write`] does.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = String::new();
         self.write(&mut out);
@@ -149,7 +150,7 @@ impl fmt::Display for Json<'_> {
 }
 
 impl Serialize for Json<'_> {
-    /// Into `serde_json` the text goes as it is, numbers included.
+    /// Serializes to `serde_json` without change of the text, including numbers.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Json::Null => serializer.serialize_unit(),
@@ -157,7 +158,7 @@ impl Serialize for Json<'_> {
             Json::Number(number) => match (number.as_i64(), number.as_u64()) {
                 (Some(value), _) => serializer.serialize_i64(value),
                 (_, Some(value)) => serializer.serialize_u64(value),
-                // The spelling survives only as raw JSON text.
+                // Only raw JSON text preserves the spelling.
                 _ => serde_json::value::RawValue::from_string(number.as_str().to_owned())
                     .map_err(serde::ser::Error::custom)?
                     .serialize(serializer),
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_comes_back_as_it_went_in() {
+    fn text_round_trips() {
         let text = r#"{"z":-0.33660158358122172,"a":[1.0,1,18446744073709551617,1E+2],"é":"\"\\\n\t\u0001é😀","e":{},"n":null,"t":true}"#;
         assert_eq!(Json::parse(text.as_bytes()).unwrap().to_string(), text);
         assert_eq!(
@@ -199,7 +200,10 @@ mod tests {
         );
         let escapes = r#"\"\\\n\t\u0001"#.len() - "\"\\\n\t\u{1}".len();
         assert_eq!(
-            Json::parse(text.as_bytes()).unwrap().text_length_at_least() + escapes,
+            Json::parse(text.as_bytes())
+                .unwrap()
+                .min_serialized_length()
+                + escapes,
             text.len()
         );
     }

@@ -1,62 +1,62 @@
-//! Content blocks: the closed set of six, and the unknown ones that are kept beside them (§4.2).
+//! Content blocks: the six kinds of the format, and unknown blocks, which are preserved (§4.2).
 
 use std::borrow::Cow;
 
 use crate::json::{Json, Object};
 
-/// One block of a message.
+/// A content block of a message.
 ///
-/// Six kinds are the whole set; additions get a tag of their own, none is ever overloaded.
-/// [`ContentBlock::Unknown`] isn't a seventh: it holds what this version can't name, as it came, so
-/// that nothing is lost on the way through.
+/// The six kinds are a closed set; future additions get tags of their own.
+/// [`ContentBlock::Unknown`] holds a block that this version does not know, unchanged, so that it
+/// round-trips.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContentBlock<'a> {
     /// Text.
     Text(Cow<'a, str>),
     /// An image.
     Image(ImageBlock<'a>),
-    /// A call of a tool.
+    /// A tool call.
     ToolUse(ToolUseBlock<'a>),
-    /// What a tool answered.
+    /// The result of a tool call.
     ToolResult(ToolResultBlock<'a>),
-    /// What a model thought.
+    /// Reasoning of a model.
     Thinking {
-        /// The thought.
+        /// The text of the reasoning.
         text: Cow<'a, str>,
-        /// An opaque token by which the provider verifies the thought.
+        /// An opaque token with which the provider verifies the text.
         signature: Option<Cow<'a, str>>,
     },
-    /// What a model thought and its provider hides.
+    /// Reasoning of a model that the provider has encrypted.
     RedactedThinking {
-        /// The opaque blob.
+        /// The opaque data.
         data: Cow<'a, str>,
     },
-    /// Something else.
+    /// A block of an unknown kind.
     Unknown(UnknownBlock<'a>),
 }
 
-/// An image by its bytes, its address or its file.
+/// An image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageBlock<'a> {
-    /// Where it is.
+    /// The source of the image.
     pub source: ImageSource<'a>,
-    /// Its IANA media type.
+    /// The IANA media type.
     pub media_type: Cow<'a, str>,
 }
 
-/// Where an image is.
+/// The source of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSource<'a> {
-    /// Here, in base64.
+    /// Inline data in base64.
     Base64(Cow<'a, str>),
-    /// At a URL.
+    /// A URL.
     Url(Cow<'a, str>),
-    /// In the workspace, at a relative path.
+    /// A path relative to the workspace.
     FileRef(Cow<'a, str>),
 }
 
 impl ImageSource<'_> {
-    /// The kind as it is written.
+    /// Returns the name of the kind in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             ImageSource::Base64(_) => "base64",
@@ -65,7 +65,7 @@ impl ImageSource<'_> {
         }
     }
 
-    /// Base64 text, URL or path, according to the kind.
+    /// Returns the base64 text, URL or path.
     pub fn data(&self) -> &str {
         match self {
             ImageSource::Base64(data) | ImageSource::Url(data) | ImageSource::FileRef(data) => data,
@@ -73,32 +73,32 @@ impl ImageSource<'_> {
     }
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolUseBlock<'a> {
-    /// The canonical id, `tu_<ulid>`; never the provider's (§6.2).
+    /// The canonical id, `tu_<ulid>`, not that of the provider (§6.2).
     pub id: Cow<'a, str>,
-    /// The tool's canonical name.
+    /// The canonical name of the tool.
     pub name: Cow<'a, str>,
-    /// What it is called with.
+    /// The arguments.
     pub input: Object<'a>,
 }
 
-/// The single member of an input that holds arguments which are not a JSON object.
+/// The only member of an input that holds arguments other than a JSON object.
 ///
-/// A call's input is always an object (§2.2), but models also write plain text, arrays, numbers and
-/// JSON that was cut short. Such arguments are kept as `{"_raw_arguments": VALUE}`: the text as the
-/// model wrote it, or the JSON value where the wire carries arguments as values.
+/// The input of a call is always an object (§2.2), but models also generate plain text, arrays,
+/// numbers and truncated JSON. Such arguments are stored as `{"_raw_arguments": VALUE}`: the text
+/// that the model generated, or the JSON value if the wire format has arguments as values.
 pub const RAW_ARGUMENTS: &str = "_raw_arguments";
 
 impl<'a> ToolUseBlock<'a> {
-    /// The input that holds `arguments`, which are not a JSON object.
+    /// Returns the input for `arguments` that are not a JSON object.
     pub fn raw_input(arguments: impl Into<Json<'a>>) -> Object<'a> {
         [(RAW_ARGUMENTS, arguments.into())].into_iter().collect()
     }
 
-    /// The input that `arguments` on a wire stand for: an object, the text of one, or nothing;
-    /// anything else is kept by [`ToolUseBlock::raw_input`].
+    /// Returns the input for the arguments of a wire format: an object, the text of one, or
+    /// nothing. Anything else is wrapped by [`ToolUseBlock::raw_input`].
     pub fn input_of(arguments: Option<&'a Json<'a>>) -> Object<'a> {
         match arguments {
             None | Some(Json::Null) => Object::new(),
@@ -108,8 +108,8 @@ impl<'a> ToolUseBlock<'a> {
         }
     }
 
-    /// The input that the JSON text `arguments` stands for: the object that it spells, an empty one
-    /// for empty text and for `null`, otherwise [`ToolUseBlock::raw_input`] of the text.
+    /// Returns the input for arguments as JSON text: the object, an empty one for empty text and
+    /// for `null`, else [`ToolUseBlock::raw_input`] of the text.
     pub fn input_of_text(arguments: &'a str) -> Object<'a> {
         match Json::parse(arguments.as_bytes()) {
             _ if arguments.trim().is_empty() => Object::new(),
@@ -119,13 +119,13 @@ impl<'a> ToolUseBlock<'a> {
         }
     }
 
-    /// The arguments as they came, if they were not a JSON object.
+    /// Returns the original arguments if they are not a JSON object.
     pub fn raw_arguments(&self) -> Option<&Json<'a>> {
         raw_arguments(&self.input)
     }
 
-    /// The arguments as text: the input's JSON, or the arguments as they came if they were not a
-    /// JSON object.
+    /// Returns the arguments as text: the input as JSON, or the original arguments if they are not
+    /// a JSON object.
     pub fn arguments_text(&self) -> String {
         match self.raw_arguments() {
             Some(Json::String(text)) => text.clone().into_owned(),
@@ -135,48 +135,48 @@ impl<'a> ToolUseBlock<'a> {
     }
 }
 
-/// The arguments that `input` holds under [`RAW_ARGUMENTS`], if that is its only member.
+/// Returns the arguments under [`RAW_ARGUMENTS`] if that is the only member of `input`.
 pub fn raw_arguments<'i, 'a>(input: &'i Object<'a>) -> Option<&'i Json<'a>> {
     input.get(RAW_ARGUMENTS).filter(|_| input.len() == 1)
 }
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResultBlock<'a> {
-    /// The call that it answers.
+    /// The id of the call.
     pub tool_use_id: Cow<'a, str>,
-    /// The answer: normally one text; images may stand in it.
+    /// The content, normally a single text; images are allowed.
     pub content: Vec<ContentBlock<'a>>,
     /// True if the tool failed.
     pub is_error: bool,
 }
 
-/// A block that is none of the six.
+/// A block of an unknown kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnknownBlock<'a> {
-    /// Whose block it is.
+    /// The origin of the block.
     pub origin: Origin<'a>,
-    /// The block as it came.
+    /// The block, unchanged.
     pub json: Json<'a>,
 }
 
-/// Whose vocabulary an unknown block speaks.
+/// The origin of an unknown block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin<'a> {
-    /// A later version of this format: it is written back where it stood.
+    /// A later version of this format. The block is written back in place.
     Canonical,
-    /// A provider's wire: it travels in `provider_raw`, because a provider's tag may mean something
-    /// else here.
+    /// The wire format of the named adapter. The block is stored in `provider_raw`, since a
+    /// provider's tag may have another meaning in this format.
     Wire(Cow<'a, str>),
 }
 
 impl<'a> ContentBlock<'a> {
-    /// A text block.
+    /// Creates a text block.
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         ContentBlock::Text(text.into())
     }
 
-    /// The discriminator: one of the six tags, or what the unknown block calls itself.
+    /// Returns the tag: one of the six, or the `type` of an unknown block.
     pub fn tag(&self) -> &str {
         match self {
             ContentBlock::Text(_) => "text",
@@ -193,7 +193,7 @@ impl<'a> ContentBlock<'a> {
         }
     }
 
-    /// The text, if this is a text block.
+    /// Returns the text if this is a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             ContentBlock::Text(text) => Some(text),
@@ -201,7 +201,7 @@ impl<'a> ContentBlock<'a> {
         }
     }
 
-    /// The same block, owning all its text.
+    /// Returns the block with all its text owned.
     pub fn into_owned(self) -> ContentBlock<'static> {
         match self {
             ContentBlock::Text(text) => ContentBlock::Text(owned(text)),
@@ -239,7 +239,7 @@ impl<'a> ContentBlock<'a> {
 }
 
 impl ImageBlock<'_> {
-    /// The same image, owning all its text.
+    /// Returns the image with all its text owned.
     pub fn into_owned(self) -> ImageBlock<'static> {
         let source = match self.source {
             ImageSource::Base64(data) => ImageSource::Base64(owned(data)),
@@ -253,7 +253,7 @@ impl ImageBlock<'_> {
     }
 }
 
-/// The text of the text blocks with `separator` between them, borrowed if there is only one.
+/// Joins the text of all text blocks with `separator`; borrowed if there is only one.
 pub fn join_text<'b>(blocks: &'b [ContentBlock], separator: &str) -> Cow<'b, str> {
     let mut texts = blocks.iter().filter_map(ContentBlock::as_text);
     let Some(first) = texts.next() else {

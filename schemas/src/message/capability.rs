@@ -1,43 +1,43 @@
-//! What a model can take, and whether a turn may go to it (§7.2).
+//! Capabilities of models, and the check whether a model can handle a turn (§7.2).
 
-/// What an adapter exposes of a model. It must be honest: a feature that the adapter doesn't expose
-/// is `false`, even if the model has it.
+/// The capabilities of a model as exposed by its adapter: a feature that the adapter does not
+/// expose is `false`, even if the model has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Thinking blocks go in and come out.
+    /// Supports thinking blocks in input and output.
     pub supports_thinking: bool,
-    /// Images go in.
+    /// Supports images as input.
     pub supports_images: bool,
-    /// Tools can be declared.
+    /// Supports tool definitions.
     pub supports_tools: bool,
-    /// There is a place for instructions.
+    /// Supports system prompts.
     pub supports_system_prompt: bool,
-    /// Output can be bound to a schema.
+    /// Supports output that matches a schema.
     pub supports_structured_output: bool,
-    /// Answers can come piece by piece.
+    /// Supports streamed answers.
     pub supports_streaming: bool,
-    /// Calls can come piece by piece.
+    /// Supports streamed tool calls.
     pub supports_streaming_tool_calls: bool,
-    /// One answer can hold several calls.
+    /// Supports several tool calls in one answer.
     pub supports_parallel_tool_calls: bool,
-    /// The prompt can be cached.
+    /// Supports prompt caching.
     pub supports_prompt_caching: bool,
-    /// Instructions stand in the list of messages instead of beside it.
+    /// Takes system prompts as messages in the list instead of a separate field.
     pub supports_system_messages_in_list: bool,
-    /// Tokens of input and output together.
+    /// The maximum number of input and output tokens together.
     pub max_context_tokens: u64,
-    /// Tokens of output.
+    /// The maximum number of output tokens.
     pub max_output_tokens: u64,
-    /// Media types of images; counts only where images go in.
+    /// The accepted media types of images; relevant only if images are supported.
     pub accepted_image_media_types: &'static [&'static str],
 }
 
-/// The image types that the large providers take.
+/// The image types that the major providers accept.
 pub const COMMON_IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 impl Capabilities {
-    /// What is assumed of a model that nobody declared: tools and instructions yes, structured
-    /// output no (routing §4.4).
+    /// The defaults for undeclared models: tools and system prompts, no structured output (routing
+    /// §4.4).
     pub const UNDECLARED: Capabilities = Capabilities {
         supports_thinking: false,
         supports_images: true,
@@ -55,53 +55,53 @@ impl Capabilities {
     };
 }
 
-/// Whether a model's provider can be reached at all.
+/// The availability of a model's provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
-    /// It can.
+    /// The provider is available.
     Available,
-    /// No key or address is set for it.
+    /// No key or address is configured.
     NotConfigured,
-    /// It failed too often lately.
+    /// The provider has failed too often recently.
     Unavailable,
 }
 
-/// What a turn needs.
+/// The requirements of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TurnNeeds {
-    /// Its history or input holds images.
+    /// History or input contain images.
     pub has_images: bool,
-    /// Its input is about so long, in tokens.
+    /// The estimated number of input tokens.
     pub estimated_input_tokens: u64,
-    /// It declares tools.
+    /// The turn has tool definitions.
     pub has_tool_definitions: bool,
-    /// It has instructions.
+    /// The turn has a system prompt.
     pub has_system_prompt: bool,
-    /// Its output must match a schema.
+    /// The output must match a schema.
     pub requires_structured_output: bool,
 }
 
-/// Why a turn may not go to a model.
+/// The reason why a model can't handle a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rejection {
-    /// No key or address is set for its provider.
+    /// No key or address is configured for the provider.
     NotConfigured,
-    /// Its provider failed too often lately.
+    /// The provider has failed too often recently.
     ProviderUnavailable,
-    /// It sees no images.
+    /// The model does not support images.
     NoVisionSupport,
-    /// The input is too long for it.
+    /// The input exceeds the context window.
     ExceedsContextWindow,
-    /// It calls no tools.
+    /// The model does not support tools.
     NoToolSupport,
-    /// It takes no instructions.
+    /// The model does not support system prompts.
     NoSystemPromptSupport,
-    /// Its output can't be bound to a schema.
+    /// The model does not support structured output.
     NoStructuredOutputSupport,
 }
 
 impl Rejection {
-    /// The reason as it is written.
+    /// Returns the name of the reason.
     pub fn as_str(self) -> &'static str {
         match self {
             Rejection::NotConfigured => "not_configured",
@@ -115,9 +115,9 @@ impl Rejection {
     }
 }
 
-/// Why a turn may not go to a model, if it may not: the first reason in the order of the routing
-/// engine.
-pub fn reject(
+/// Returns the first reason, in the order of the routing engine, why `model` can't handle `turn`;
+/// `None` if it can.
+pub fn rejection(
     availability: Availability,
     model: &Capabilities,
     turn: &TurnNeeds,
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_wins_and_the_window_is_taken_to_its_edge() {
+    fn the_first_reason_wins_and_the_context_window_is_exact() {
         let model = Capabilities {
             supports_images: false,
             max_context_tokens: 100,
@@ -175,19 +175,19 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(
-            reject(Availability::Available, &model, &turn(false, 100)),
+            rejection(Availability::Available, &model, &turn(false, 100)),
             None
         );
         assert_eq!(
-            reject(Availability::Available, &model, &turn(false, 101)),
+            rejection(Availability::Available, &model, &turn(false, 101)),
             Some(Rejection::ExceedsContextWindow)
         );
         assert_eq!(
-            reject(Availability::Available, &model, &turn(true, 101)),
+            rejection(Availability::Available, &model, &turn(true, 101)),
             Some(Rejection::NoVisionSupport)
         );
         assert_eq!(
-            reject(Availability::Unavailable, &model, &turn(true, 0)),
+            rejection(Availability::Unavailable, &model, &turn(true, 0)),
             Some(Rejection::ProviderUnavailable)
         );
     }

@@ -1,10 +1,10 @@
-//! Messages to JSON.
+//! Encodes messages as JSON.
 //!
-//! Every known field is written, defaults too, in one fixed order. A block of a later version of
-//! the format goes back where it stood. A block that only a provider can name must not stand among
-//! the six, where its tag could be taken for a future one of ours: it goes to `provider_raw`, under
-//! its adapter's key, as `"blocks": [[index, block], …]` (inside a tool result
-//! `[index, inner index, block]`), and decoding puts it back.
+//! All known fields are written, including defaults, in a fixed order. A block of a later version
+//! of the format is written in place. A block of a provider must not appear among the known kinds,
+//! where its tag could be mistaken for a future one of this format. It is stored in `provider_raw`
+//! under the key of its adapter as `"blocks": [[index, block], …]` (inside a tool result `[index,
+//! inner index, block]`); decoding restores it.
 
 use std::borrow::Cow;
 
@@ -15,24 +15,23 @@ use super::metadata::{MessageMetadata, RoutingDecisionRecord, Usage};
 use super::{Message, ToolResultBlock};
 use crate::json::{Json, Number, Object};
 
-/// Where in an adapter's part of `provider_raw` its own blocks stand.
+/// The member of an adapter's part of `provider_raw` that holds its blocks.
 pub(super) const WIRE_BLOCKS: &str = "blocks";
 
-/// The member of metadata that says who gave the message's time; it isn't there if that was
-/// recorded.
+/// The member of metadata with the origin of the message's time; absent if the time was recorded.
 pub(super) const TIME_SOURCE: &str = "time_source";
 
-/// What to do with what this version doesn't know.
+/// The treatment of fields and blocks that this version does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknowns {
-    /// Write it: nothing is lost.
+pub enum UnknownFields {
+    /// Write them, so that they round-trip.
     Keep,
-    /// Leave it out: the normalised form, which every reader of this version reads.
+    /// Omit them. The result is the normalized form, which all readers of this version can decode.
     Drop,
 }
 
-/// The message as JSON.
-pub fn encode_message<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> {
+/// Encodes a message.
+pub fn encode_message<'m>(message: &'m Message, unknowns: UnknownFields) -> Json<'m> {
     let mut object = Object::new();
     object.insert("id", &*message.id);
     object.insert("session_id", &*message.session_id);
@@ -41,14 +40,14 @@ pub fn encode_message<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> 
     object.insert("created_at", message.created_at.to_string());
     object.insert("metadata", metadata(message, unknowns));
     object.insert("schema_version", message.schema_version);
-    if unknowns == Unknowns::Keep {
+    if unknowns == UnknownFields::Keep {
         append(&mut object, &message.unknown_fields);
     }
     Json::Object(object)
 }
 
-/// The blocks as JSON; those that only a provider can name are left out.
-pub fn encode_blocks<'m>(blocks: &'m [ContentBlock], unknowns: Unknowns) -> Json<'m> {
+/// Encodes blocks, without those of providers.
+pub fn encode_blocks<'m>(blocks: &'m [ContentBlock], unknowns: UnknownFields) -> Json<'m> {
     Json::Array(
         blocks
             .iter()
@@ -57,7 +56,7 @@ pub fn encode_blocks<'m>(blocks: &'m [ContentBlock], unknowns: Unknowns) -> Json
     )
 }
 
-fn encode_block<'m>(block: &'m ContentBlock, unknowns: Unknowns) -> Option<Json<'m>> {
+fn encode_block<'m>(block: &'m ContentBlock, unknowns: UnknownFields) -> Option<Json<'m>> {
     let mut object = Object::new();
     object.insert("type", block.tag());
     match block {
@@ -87,7 +86,7 @@ fn encode_block<'m>(block: &'m ContentBlock, unknowns: Unknowns) -> Option<Json<
         ContentBlock::Unknown(UnknownBlock {
             origin: Origin::Canonical,
             json,
-        }) if unknowns == Unknowns::Keep => {
+        }) if unknowns == UnknownFields::Keep => {
             return Some(json.reborrow());
         }
         ContentBlock::Unknown(_) => return None,
@@ -95,24 +94,24 @@ fn encode_block<'m>(block: &'m ContentBlock, unknowns: Unknowns) -> Option<Json<
     Some(Json::Object(object))
 }
 
-fn tool_result<'m>(result: &'m ToolResultBlock, unknowns: Unknowns, object: &mut Object<'m>) {
+fn tool_result<'m>(result: &'m ToolResultBlock, unknowns: UnknownFields, object: &mut Object<'m>) {
     object.insert("tool_use_id", &*result.tool_use_id);
     object.insert("content", encode_blocks(&result.content, unknowns));
     object.insert("is_error", result.is_error);
 }
 
-/// The metadata as JSON, as it stands in [`encode_message`].
-pub(super) fn metadata<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> {
+/// Encodes the metadata of a message.
+pub(super) fn metadata<'m>(message: &'m Message, unknowns: UnknownFields) -> Json<'m> {
     let metadata = &message.metadata;
     let mut raw = metadata.provider_raw.as_ref().map(Object::reborrow);
-    if unknowns == Unknowns::Keep {
+    if unknowns == UnknownFields::Keep {
         add_wire_blocks(&message.content, &mut raw);
     }
     let mut object = known_metadata(metadata);
     object.insert("provider_raw", raw.map_or(Json::Null, Json::Object));
-    if unknowns == Unknowns::Keep {
+    if unknowns == UnknownFields::Keep {
         append(&mut object, &metadata.unknown_fields);
-        if let Some(mark) = message.created_at.source().mark() {
+        if let Some(mark) = message.created_at.source().non_default_name() {
             object.insert(TIME_SOURCE, mark);
         }
     }
@@ -159,7 +158,7 @@ fn routing<'m>(record: &'m RoutingDecisionRecord) -> Json<'m> {
     Json::Object(object)
 }
 
-/// Usage as JSON; the cost is a string, with its scale.
+/// Encodes usage; the cost is a string that preserves its scale.
 pub fn usage<'m>(usage: &'m Usage) -> Json<'m> {
     let mut object = Object::new();
     object.insert("input_tokens", usage.input_tokens);
@@ -175,7 +174,7 @@ pub fn usage<'m>(usage: &'m Usage) -> Json<'m> {
     Json::Object(object)
 }
 
-/// Adds the blocks of providers to the parts of their adapters.
+/// Adds the blocks of providers to `raw`.
 fn add_wire_blocks<'m>(content: &'m [ContentBlock], raw: &mut Option<Object<'m>>) {
     let mut add = |adapter: &'m str, mut place: Vec<Json<'m>>, json: &'m Json| {
         place.push(json.reborrow());
@@ -234,12 +233,12 @@ fn append<'m>(object: &mut Object<'m>, more: &'m Object) {
 }
 
 impl Message<'_> {
-    /// The digest of everything but `provider_raw`: equal messages have equal digests, on every run
-    /// and machine (§2.1 goal 5).
+    /// Returns a digest of the message without `provider_raw`: equal messages have equal digests on
+    /// every run and machine (§2.1 goal 5).
     pub fn digest(&self) -> [u8; 32] {
-        let mut json = encode_message(self, Unknowns::Keep);
+        let mut json = encode_message(self, UnknownFields::Keep);
         if let Some(object) = json.as_object_mut() {
-            // Moments are equal whatever offset they are told in.
+            // Equal instants may have different UTC offsets.
             object.insert("created_at", self.created_at.micros());
             object
                 .get_mut("metadata")
@@ -247,14 +246,14 @@ impl Message<'_> {
                 .map(|metadata| metadata.remove("provider_raw"));
         }
         let mut hasher = Hasher::new_derive_key("gristmill canonical message digest v1");
-        json.feed(&mut hasher);
+        json.hash_into(&mut hasher);
         *hasher.finalize().as_bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::{Mode, decode_message};
+    use super::super::decode::{MessageDecodeMode, decode_message};
     use super::*;
 
     const FULL: &str = r#"{"id":"01HZ0000000000000000000001","session_id":"sess_1","role":"assistant","content":[
@@ -267,20 +266,20 @@ mod tests {
         "user_id":"usr_1","team_id":null,"mood":"good"},"schema_version":1,"extra":[null]}"#;
 
     #[test]
-    fn a_message_comes_back_whole_blocks_of_providers_and_unknown_fields_included() {
+    fn a_message_round_trips_with_provider_blocks_and_unknown_fields() {
         let json = Json::parse(FULL.as_bytes()).unwrap();
-        let (message, warnings) = decode_message(&json, Mode::Tolerant).unwrap();
+        let (message, warnings) = decode_message(&json, MessageDecodeMode::Tolerant).unwrap();
         assert_eq!(warnings.len(), 1);
         assert_eq!(message.content[1].tag(), "odd");
-        assert!(encode_message(&message, Unknowns::Keep).is_identical(&json));
+        assert!(encode_message(&message, UnknownFields::Keep).is_identical(&json));
         assert_eq!(message.clone().into_owned(), message);
     }
 
     #[test]
-    fn the_normalised_form_holds_only_what_this_version_knows() {
+    fn the_normalized_form_has_only_known_fields_and_blocks() {
         let json = Json::parse(FULL.as_bytes()).unwrap();
-        let (message, _) = decode_message(&json, Mode::Tolerant).unwrap();
-        let plain = encode_message(&message, Unknowns::Drop);
+        let (message, _) = decode_message(&json, MessageDecodeMode::Tolerant).unwrap();
+        let plain = encode_message(&message, UnknownFields::Drop);
         assert_eq!(
             plain
                 .get("content")
@@ -289,13 +288,13 @@ mod tests {
             Some(3)
         );
         assert!(plain.get("extra").is_none());
-        assert!(decode_message(&plain, Mode::Strict).is_ok());
+        assert!(decode_message(&plain, MessageDecodeMode::Strict).is_ok());
     }
 
     #[test]
-    fn the_digest_follows_equality() {
+    fn digests_agree_with_equality() {
         let json = Json::parse(FULL.as_bytes()).unwrap();
-        let (message, _) = decode_message(&json, Mode::Tolerant).unwrap();
+        let (message, _) = decode_message(&json, MessageDecodeMode::Tolerant).unwrap();
         let mut twin = message.clone();
         twin.metadata.provider_raw = None;
         twin.created_at = crate::message::Timestamp::from_micros(twin.created_at.micros());

@@ -1,18 +1,18 @@
-//! About how many tokens a request is: four characters each (§8.1; within ten per cent is good
-//! enough for routing).
+//! An estimate of the input tokens of a request: four characters per token (§8.1; an error of ten
+//! per cent is acceptable for routing).
 
 use super::ContentBlock;
 use super::request::{Request, RequestTool};
 use crate::json::Json;
 
-/// Characters that an image counts for.
+/// Characters counted for an image.
 const IMAGE_CHARS: usize = 1_024;
-/// Characters that a tool's result counts for beside its content.
+/// Characters counted for a tool result in addition to its content.
 const RESULT_CHARS: usize = 16;
-/// Characters to a token.
+/// Characters per token.
 const CHARS_PER_TOKEN: usize = 4;
 
-/// The tokens of the input of `request`, at least 1. Takes time linear in its text.
+/// Estimates the input tokens of `request`, at least 1. Linear in its text.
 pub fn estimate_input_tokens(request: &Request) -> u64 {
     let system = [&request.system_prompt, &request.system_prompt_volatile]
         .into_iter()
@@ -51,7 +51,7 @@ fn tool_chars(tool: &RequestTool) -> usize {
     }
 }
 
-/// Characters of the value written with a blank after each comma and colon.
+/// Counts the characters of the value as JSON with a space after each comma and colon.
 fn json_chars(json: &Json) -> usize {
     match json {
         Json::Null => 4,

@@ -1,18 +1,17 @@
-//! Identifiers that the same transcript gets on every run (§6.1, §6.2).
+//! Deterministic ids: the same transcript gets the same ids on every run (§6.1, §6.2).
 //!
-//! A message's ULID is made of its own time and its [`Position`] in the conversation, not of a
-//! clock and a random source:
+//! The ULID of a message is derived from its time and its [`MessagePosition`] in the conversation,
+//! not from a clock and a random source:
 //!
 //! ```text
 //! 48 bits  milliseconds of the message's time
-//! 16 bits  depth: how many messages stand before it, so that ids rise along a conversation within one millisecond
+//! 16 bits  depth: the number of messages before it, so that ids ascend within one millisecond
 //! 64 bits  BLAKE3 of the position
 //! ```
 //!
-//! The calls of a message are numbered on from its own ULID. A position is what rule 4 of the
-//! design names a message by: what stands before it, its role and its content. Requests resend the
-//! whole conversation; the same prefix gives the same positions, an edited or regenerated turn
-//! branches off.
+//! The ids of a message's calls count up from its ULID. A position is a hash chain over the roles
+//! and contents of all messages up to this one. Requests resend the whole conversation: the same
+//! prefix gives the same positions, and an edited or regenerated turn starts a branch.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -22,51 +21,51 @@ use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use ulid::Ulid;
 
 use super::{ContentBlock, Role, Timestamp};
-use crate::json::{Json, Object, feed_text};
+use crate::json::{Json, Object, hash_text};
 
-/// Before a session's ULID.
+/// The prefix of session ids.
 pub const SESSION_PREFIX: &str = "sess_";
-/// Before a tool call's ULID.
+/// The prefix of tool call ids.
 pub const TOOL_USE_PREFIX: &str = "tu_";
 
-/// Where a message stands: everything before it, its role and its content, as one digest.
+/// The position of a message in a conversation: a digest of its role, its content and all messages
+/// before it.
 ///
-/// Thinking doesn't count, because clients leave it out when they resend an answer, and neither do
-/// the ids of calls, because they change when a session moves to another provider; a result counts
-/// with the call that it answers. Marks of what a provider is to cache move on with every request,
-/// so they don't count either, and neither do empty texts: an answer without a word is resent as
-/// one, because requests can't hold an empty message.
+/// The digest excludes whatever clients and providers change when they resend a conversation:
+/// thinking, which clients omit; the ids of calls, which change with the provider (a result is
+/// hashed with the call that it answers); cache markers, which move with every request; and empty
+/// texts, which are added to answers without content because requests can't contain empty messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Position {
+pub struct MessagePosition {
     digest: [u8; 32],
     depth: u32,
 }
 
-impl Position {
-    /// Where the conversation `name` starts, before its first message. Conversations of one name
-    /// share their prefixes.
+impl MessagePosition {
+    /// Returns the start of the conversation `name`, before its first message. Conversations with
+    /// the same name share their prefixes.
     pub fn start(name: &str) -> Self {
         static KEY: LazyLock<ContextKey> =
             LazyLock::new(|| hash_derive_key_context("gristmill conversation v1"));
         let mut hasher = Hasher::new_from_context_key(&KEY);
-        feed_text(name, &mut hasher);
-        Position {
+        hash_text(name, &mut hasher);
+        MessagePosition {
             digest: *hasher.finalize().as_bytes(),
             depth: 0,
         }
     }
 
-    /// The digest: the key of the message among all messages.
+    /// Returns the digest, the key of the message among all messages.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
-    /// How many messages lead here, this one included.
+    /// Returns the number of messages up to and including this one.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// The ULID of the message that stands here and was made at `time`.
+    /// Returns the ULID of the message at this position with the given time.
     pub fn ulid(&self, time: Timestamp) -> Ulid {
         let mut tail = [0; 8];
         tail.copy_from_slice(&self.digest[..8]);
@@ -78,76 +77,76 @@ impl Position {
     }
 }
 
-/// The id of the call that is number `ordinal` (from 0) in the message with id `message`.
+/// Returns the id of the call number `ordinal` (from 0) of the message `message`.
 pub fn tool_use_id(message: Ulid, ordinal: usize) -> String {
     let value = u128::from(message);
-    // Only the digest's bits count on, so the id keeps the message's time and depth.
+    // Only the bits of the digest are incremented, so the id keeps the message's time and depth.
     let tail = (value as u64).wrapping_add(1).wrapping_add(ordinal as u64);
     let value = (value >> 64) << 64 | u128::from(tail);
     format!("{TOOL_USE_PREFIX}{}", Ulid::from(value))
 }
 
-/// The id of the session whose first message stands at `first` and was made at `time`.
-pub fn session_id(first: &Position, time: Timestamp) -> String {
+/// Returns the id of the session whose first message is at `first` with the given time.
+pub fn session_id(first: &MessagePosition, time: Timestamp) -> String {
     format!("{SESSION_PREFIX}{}", first.ulid(time))
 }
 
-/// True for `tu_` and a ULID.
+/// Returns true for `tu_` followed by a ULID.
 pub fn is_tool_use_id(id: &str) -> bool {
     id.strip_prefix(TOOL_USE_PREFIX)
         .is_some_and(|ulid| Ulid::from_string(ulid).is_ok())
 }
 
-/// A conversation being walked from its start: gives each message its position.
+/// Computes the positions of the messages of a conversation in order.
 #[derive(Debug, Clone)]
-pub struct Thread {
-    position: Position,
+pub struct PositionTracker {
+    position: MessagePosition,
     calls: HashMap<String, [u8; 32]>,
 }
 
-impl Thread {
-    /// At the start of the conversation `name`.
+impl PositionTracker {
+    /// Starts the conversation `name`.
     pub fn new(name: &str) -> Self {
-        Thread {
-            position: Position::start(name),
+        PositionTracker {
+            position: MessagePosition::start(name),
             calls: HashMap::new(),
         }
     }
 
-    /// Where the walk is.
-    pub fn position(&self) -> Position {
+    /// Returns the position of the last message.
+    pub fn position(&self) -> MessagePosition {
         self.position
     }
 
-    /// Steps to the next message and answers where it stands. The ids in `content` need only be
+    /// Adds the next message and returns its position. The call ids in `content` need only be
     /// unique so far.
-    pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> Position {
+    pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> MessagePosition {
         static KEY: LazyLock<ContextKey> =
             LazyLock::new(|| hash_derive_key_context("gristmill message position v1"));
         let mut hasher = Hasher::new_from_context_key(&KEY);
         hasher.update(&self.position.digest);
-        feed_text(role.as_str(), &mut hasher);
+        hash_text(role.as_str(), &mut hasher);
         for block in content {
-            self.feed_block(block, &mut hasher);
+            self.hash_block(block, &mut hasher);
         }
-        self.position = Position {
+        self.position = MessagePosition {
             digest: *hasher.finalize().as_bytes(),
             depth: self.position.depth.saturating_add(1),
         };
         self.position
     }
 
-    fn feed_block(&mut self, block: &ContentBlock, hasher: &mut Hasher) {
+    fn hash_block(&mut self, block: &ContentBlock, hasher: &mut Hasher) {
         match block {
             ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => return,
-            _ if is_only_form(block) => return,
-            _ => feed_text(block.tag(), hasher),
+            _ if is_insignificant(block) => return,
+            _ => hash_text(block.tag(), hasher),
         }
         match block {
-            ContentBlock::Text(text) => feed_text(text, hasher),
+            ContentBlock::Text(text) => hash_text(text, hasher),
             ContentBlock::Image(image) => {
-                feed_text(image.source.kind(), hasher);
-                feed_text(image.source.data(), hasher);
+                hash_text(image.source.kind(), hasher);
+                hash_text(image.source.data(), hasher);
             }
             ContentBlock::ToolUse(call) => {
                 let digest = call_digest(&call.name, &call.input);
@@ -160,39 +159,39 @@ impl Thread {
                 let blocks = result
                     .content
                     .iter()
-                    .filter(|block| !is_only_form(block))
+                    .filter(|block| !is_insignificant(block))
                     .count();
                 hasher.update(&(blocks as u64).to_le_bytes());
                 result
                     .content
                     .iter()
-                    .for_each(|block| self.feed_block(block, hasher));
+                    .for_each(|block| self.hash_block(block, hasher));
             }
-            ContentBlock::Unknown(block) => block.json.feed_without(&CACHE_MARKS, hasher),
+            ContentBlock::Unknown(block) => block.json.hash_into_without(&CACHE_MARKERS, hasher),
             ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => {}
         }
     }
 }
 
-/// Members that say what a provider is to cache: beside a block's own, or as a block by itself.
-const CACHE_MARKS: [&str; 2] = ["cache_control", "cachePoint"];
+/// Cache markers of providers: members of a block, or a block of their own.
+const CACHE_MARKERS: [&str; 2] = ["cache_control", "cachePoint"];
 
-/// True for a block that says nothing: an empty text, which stands where a wire wants one, or a
-/// mark.
-fn is_only_form(block: &ContentBlock) -> bool {
-    block.as_text() == Some("") || is_cache_mark(block)
+/// Returns true for a block without content: an empty text, which some wire formats require, or a
+/// cache marker.
+fn is_insignificant(block: &ContentBlock) -> bool {
+    block.as_text() == Some("") || is_cache_marker(block)
 }
 
-fn is_cache_mark(block: &ContentBlock) -> bool {
+fn is_cache_marker(block: &ContentBlock) -> bool {
     let members =
-        |block: &Object| block.len() == 1 && block.keys().all(|key| CACHE_MARKS.contains(&key));
+        |block: &Object| block.len() == 1 && block.keys().all(|key| CACHE_MARKERS.contains(&key));
     matches!(block, ContentBlock::Unknown(unknown) if unknown.json.as_object().is_some_and(members))
 }
 
 fn call_digest(name: &str, input: &Object) -> [u8; 32] {
     let mut hasher = Hasher::new();
-    Json::from(name).feed(&mut hasher);
-    input.feed(&mut hasher);
+    Json::from(name).hash_into(&mut hasher);
+    input.hash_into(&mut hasher);
     *hasher.finalize().as_bytes()
 }
 
@@ -219,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn ids_rise_along_a_conversation_within_one_millisecond() {
+    fn ids_ascend_along_a_conversation_within_one_millisecond() {
         let time = Timestamp::from_millis(1_700_000_000_000);
-        let mut thread = Thread::new("s");
+        let mut thread = PositionTracker::new("s");
         let mut last = String::new();
         for turn in 0..50 {
             let position = thread.advance(Role::User, &[ContentBlock::text(turn.to_string())]);
@@ -232,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_at_the_same_place_have_the_same_id_and_elsewhere_another() {
-        let mut one = Thread::new("s");
-        let mut two = Thread::new("s");
+    fn positions_depend_on_content_role_and_prefix() {
+        let mut one = PositionTracker::new("s");
+        let mut two = PositionTracker::new("s");
         let hello = [ContentBlock::text("hello")];
         let first = one.advance(Role::User, &hello);
         assert_eq!(first, two.advance(Role::User, &hello));
@@ -243,18 +242,21 @@ mod tests {
             one.advance(Role::User, &hello),
             "a repetition is a new message"
         );
-        assert_ne!(first, Thread::new("t").advance(Role::User, &hello));
-        assert_ne!(first, Thread::new("s").advance(Role::System, &hello));
+        assert_ne!(first, PositionTracker::new("t").advance(Role::User, &hello));
+        assert_ne!(
+            first,
+            PositionTracker::new("s").advance(Role::System, &hello)
+        );
     }
 
     #[test]
-    fn resending_without_thinking_or_with_other_call_ids_is_the_same_place() {
+    fn thinking_and_call_ids_do_not_change_positions() {
         let thought = ContentBlock::Thinking {
             text: "hm".into(),
             signature: None,
         };
-        let mut one = Thread::new("s");
-        let mut two = Thread::new("s");
+        let mut one = PositionTracker::new("s");
+        let mut two = PositionTracker::new("s");
         let first = one.advance(
             Role::Assistant,
             &[thought, call("toolu_1", "a"), call("toolu_2", "b")],
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_what_to_cache_move_without_moving_a_message() {
+    fn cache_markers_do_not_change_positions() {
         let unknown = |text: &'static str| {
             let json = Json::parse(text.as_bytes()).unwrap();
             ContentBlock::Unknown(UnknownBlock {
@@ -283,7 +285,7 @@ mod tests {
                 json,
             })
         };
-        let place = |blocks: &[ContentBlock]| Thread::new("s").advance(Role::User, blocks);
+        let place = |blocks: &[ContentBlock]| PositionTracker::new("s").advance(Role::User, blocks);
         let plain = place(&[unknown(r#"{"type":"document","source":{"data":"A"}}"#)]);
         let marked = unknown(
             r#"{"type":"document","source":{"data":"A","cache_control":{}},"cache_control":{"type":"e"}}"#,
@@ -300,8 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_text_says_nothing_wherever_it_stands() {
-        let place = |blocks: &[ContentBlock]| Thread::new("s").advance(Role::Assistant, blocks);
+    fn empty_texts_do_not_change_positions() {
+        let place =
+            |blocks: &[ContentBlock]| PositionTracker::new("s").advance(Role::Assistant, blocks);
         let text = ContentBlock::text;
         assert_eq!(place(&[]), place(&[text("")]));
         assert_eq!(
@@ -310,7 +313,10 @@ mod tests {
         );
         assert_ne!(place(&[]), place(&[text(" ")]));
         assert_ne!(place(&[text("a"), text("b")]), place(&[text("ab")]));
-        assert_ne!(place(&[]), Thread::new("s").advance(Role::User, &[]));
+        assert_ne!(
+            place(&[]),
+            PositionTracker::new("s").advance(Role::User, &[])
+        );
         let result = |content| {
             ContentBlock::ToolResult(ToolResultBlock {
                 tool_use_id: "c".into(),
@@ -327,8 +333,8 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_numbered_on_from_their_message() {
-        let message = Thread::new("s")
+    fn ids_of_calls_count_up_from_their_message() {
+        let message = PositionTracker::new("s")
             .advance(Role::Assistant, &[])
             .ulid(Timestamp::from_millis(5));
         let ids: Vec<_> = (0..3)

@@ -1,4 +1,4 @@
-//! What is known about a message beside its content (§4.3).
+//! The metadata of a message (§4.3).
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -8,44 +8,44 @@ use rust_decimal::Decimal;
 use super::block::owned;
 use crate::json::Object;
 
-/// Everything known about a message. All of it is optional.
+/// The metadata of a message. All fields are optional.
 ///
-/// Equality and hash leave `provider_raw` out.
+/// Equality and hash ignore `provider_raw`.
 #[derive(Debug, Clone, Default)]
 pub struct MessageMetadata<'a> {
     /// The canonical model id, `provider:name`.
     pub model: Option<Cow<'a, str>>,
-    /// The key of the provider that made it.
+    /// The key of the provider.
     pub provider: Option<Cow<'a, str>>,
-    /// Why this model (assistant messages).
+    /// The reason for the choice of the model (assistant messages).
     pub routing: Option<RoutingDecisionRecord<'a>>,
-    /// What it took (assistant messages).
+    /// Tokens, cost and latency (assistant messages).
     pub usage: Option<Usage<'a>>,
     /// The call that this message answers (tool messages).
     pub parent_tool_use_id: Option<Cow<'a, str>>,
-    /// How far it got.
+    /// The status of the message.
     pub status: MessageStatus,
-    /// What only the adapter that wrote it may read (§6.5).
+    /// Data that only the adapter that wrote it interprets (§6.5).
     pub provider_raw: Option<Object<'a>>,
-    /// The person, `usr_<ulid>`.
+    /// The user, `usr_<ulid>`.
     pub user_id: Option<Cow<'a, str>>,
     /// The team, `team_<ulid>`.
     pub team_id: Option<Cow<'a, str>>,
-    /// Fields that this version doesn't know, kept as they came.
+    /// Fields that are unknown in this version, unchanged.
     pub unknown_fields: Object<'a>,
 }
 
-/// How far a message got.
+/// The status of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MessageStatus {
-    /// It is whole.
+    /// The message is complete.
     #[default]
     Complete,
-    /// It is still streaming; no rule is checked.
+    /// The message is still streaming; it is not validated.
     Partial,
-    /// Its reader stopped it.
+    /// The user cancelled the message.
     Cancelled,
-    /// Its making failed.
+    /// Generation failed.
     Error,
 }
 
@@ -57,7 +57,7 @@ impl MessageStatus {
         MessageStatus::Error,
     ];
 
-    /// The status as it is written.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             MessageStatus::Complete => "complete",
@@ -67,43 +67,43 @@ impl MessageStatus {
         }
     }
 
-    /// The status that is written `text`.
+    /// Returns the status with the given name.
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
-/// Why a model was chosen: the summary that stays with the message.
+/// The reason for the choice of a model, as stored with the message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoutingDecisionRecord<'a> {
     /// The kind of reason.
     pub mode: RoutingMode,
-    /// The chosen model; says again what the metadata's `model` says.
+    /// The chosen model, the same as the metadata's `model`.
     pub chosen_model: Cow<'a, str>,
-    /// The reason, for people.
+    /// The reason as text.
     pub reason: Cow<'a, str>,
     /// The rule that matched.
     pub rule_name: Option<Cow<'a, str>>,
-    /// How sure the pattern store was, from 0 to 1.
+    /// The confidence of the pattern store, from 0 to 1.
     pub confidence: Option<f64>,
-    /// The models that were looked at and not taken.
+    /// The models that were considered and not chosen.
     pub alternatives_considered: Vec<Cow<'a, str>>,
 }
 
-/// The kind of reason: a coarse projection of the routing chain.
+/// The kind of reason, a coarse projection of the routing chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RoutingMode {
-    /// Named in the message.
+    /// The message names the model.
     Override,
-    /// Chosen for the session.
+    /// The model was chosen for the session.
     Manual,
     /// A rule matched.
     Rule,
-    /// The pattern store advised it.
+    /// The pattern store recommended it.
     Pattern,
-    /// A planner delegated.
+    /// A planner delegated to it.
     Delegate,
-    /// Nothing else applied; workspace and global default fall together.
+    /// No other reason applied; includes the workspace default and the global default.
     Default,
 }
 
@@ -117,7 +117,7 @@ impl RoutingMode {
         RoutingMode::Default,
     ];
 
-    /// The mode as it is written.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             RoutingMode::Override => "override",
@@ -129,13 +129,12 @@ impl RoutingMode {
         }
     }
 
-    /// The mode that is written `text`.
+    /// Returns the mode with the given name.
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 
-    /// The mode that a policy of the routing chain projects to (§4.3); names are taken in either
-    /// case.
+    /// Returns the mode for a policy of the routing chain (§4.3); case-insensitive.
     pub fn from_chain_policy(policy: &str) -> Option<Self> {
         Some(match policy.to_ascii_lowercase().as_str() {
             "per_message_override" => RoutingMode::Override,
@@ -149,27 +148,28 @@ impl RoutingMode {
     }
 }
 
-/// What a message took. The three counts of input are disjoint and sum to the whole prompt.
+/// Tokens, cost and latency of a message. The three input counts are disjoint and sum to the
+/// prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Usage<'a> {
-    /// Input that was neither read from nor written to a cache.
+    /// Input tokens that were neither read from nor written to a cache.
     pub input_tokens: u64,
-    /// Output, thinking included.
+    /// Output tokens, including thinking.
     pub output_tokens: u64,
-    /// Input read from a cache.
+    /// Input tokens read from a cache.
     pub cached_input_tokens: u64,
-    /// Input written to a cache.
+    /// Input tokens written to a cache.
     pub cache_creation_input_tokens: u64,
-    /// US dollars by the price table, with its scale.
+    /// The cost in US dollars by the price table, with its scale.
     pub cost_usd: Decimal,
     /// The version of the price table.
     pub pricing_version: Cow<'a, str>,
-    /// Milliseconds from request to last byte.
+    /// The time from the request to the last byte, in milliseconds.
     pub latency_ms: u64,
 }
 
 impl MessageMetadata<'_> {
-    /// The same metadata, owning all its text.
+    /// Returns the metadata with all its text owned.
     pub fn into_owned(self) -> MessageMetadata<'static> {
         MessageMetadata {
             model: self.model.map(owned),
@@ -214,7 +214,7 @@ impl Hash for MessageMetadata<'_> {
 }
 
 impl RoutingDecisionRecord<'_> {
-    /// The same record, owning all its text.
+    /// Returns the record with all its text owned.
     pub fn into_owned(self) -> RoutingDecisionRecord<'static> {
         RoutingDecisionRecord {
             mode: self.mode,
@@ -237,7 +237,7 @@ impl Hash for RoutingDecisionRecord<'_> {
         self.chosen_model.hash(state);
         self.reason.hash(state);
         self.rule_name.hash(state);
-        // The two zeros are equal, so they must hash alike.
+        // 0.0 and -0.0 are equal, so their hashes must be equal.
         self.confidence
             .map(|confidence| (confidence + 0.0).to_bits())
             .hash(state);
@@ -246,7 +246,7 @@ impl Hash for RoutingDecisionRecord<'_> {
 }
 
 impl Usage<'_> {
-    /// The same usage, owning its text.
+    /// Returns the usage with its text owned.
     pub fn into_owned(self) -> Usage<'static> {
         Usage {
             input_tokens: self.input_tokens,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn provider_raw_counts_neither_for_equality_nor_for_the_hash() {
+    fn equality_and_hash_ignore_provider_raw() {
         let plain = MessageMetadata {
             model: Some("m".into()),
             ..Default::default()
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn every_written_name_reads_back() {
+    fn names_round_trip() {
         for mode in RoutingMode::ALL {
             assert_eq!(RoutingMode::from_text(mode.as_str()), Some(mode));
         }

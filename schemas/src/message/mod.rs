@@ -1,29 +1,29 @@
-//! The canonical message (canonical message format 1.1): one data contract for what is said between
-//! people, models and tools.
+//! The canonical message (canonical message format 1.1): one data model for conversations between
+//! people, models and tools, independent of any provider.
 //!
-//! A message is a role and an ordered list of typed blocks; a tool's result is a message of its
-//! own, and so is a system prompt. Provider adapters convert to and from it, storage keeps exactly
-//! it, everything else reads only it.
+//! A message is a role and an ordered list of typed blocks. Tool results and system prompts are
+//! messages of their own. Provider adapters convert to and from it, and storage and queries use
+//! only this model.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
-//! | [`block`] | what can stand in a message? |
-//! | [`metadata`] | what is known about a message beside its content? |
-//! | [`time`] | when, to the microsecond, with the offset it was told in |
-//! | [`decode`], [`encode`] | how is it JSON? |
-//! | [`validate`], [`session`] | which rules does it break? |
-//! | [`ids`], [`tool_ids`] | which identifiers does it get, and what do providers call its tool calls? |
+//! | [`block`] | which content can a message have? |
+//! | [`metadata`] | what is known about a message in addition to its content? |
+//! | [`time`] | when was it created, and how precise is that time? |
+//! | [`decode`], [`encode`] | what is its JSON form? |
+//! | [`validate`], [`session`] | which rules does it violate? |
+//! | [`ids`], [`tool_ids`] | which ids does it get, and which ids do providers use for its tool calls? |
 //! | [`model_id`] | which provider and model does an id name? |
-//! | [`tool`], [`tool_schema`], [`tool_input`] | what may a tool's definition say, and does a call's input obey it? |
-//! | [`token_counts`] | which tokens are input, cached, written to a cache, output? |
-//! | [`price`] | what did it cost, exactly? |
-//! | [`request`] | what goes to a model, and what comes back? |
-//! | [`stream`] | how does an answer arrive piece by piece? |
-//! | [`grains`] | which grains is a message, and which message is an event? |
-//! | [`capability`], [`estimate`] | can this model take this turn, and how long is it about? |
+//! | [`tool`], [`tool_schema`], [`tool_input`] | is a tool definition valid, and does the input of a call match it? |
+//! | [`token_counts`] | how many tokens are input, cached, written to a cache, and output? |
+//! | [`price`] | what is the exact cost? |
+//! | [`request`] | what is sent to a model, and what does it return? |
+//! | [`stream`] | how does a streamed answer arrive? |
+//! | [`grains`] | which grains does a message become, and which message does an event hold? |
+//! | [`capability`], [`estimate`] | can a model handle a turn, and how many tokens does it have? |
 //!
-//! Everything here is pure: no I/O, no clock, no randomness. Values borrow their text from the
-//! input that they were read from; `into_owned` cuts the tie.
+//! All functions are pure: no I/O, no clock, no randomness. Values borrow text from the input;
+//! `into_owned` detaches them.
 
 pub mod block;
 pub mod capability;
@@ -57,24 +57,24 @@ pub use time::{TimeSource, Timestamp};
 
 use crate::json::Object;
 
-/// The version of the format that this code writes (§10.1).
+/// The format version that this crate writes (§10.1).
 pub const SCHEMA_VERSION: i64 = 1;
 
-/// Who speaks (§4.1). Closed: a reader of this version refuses any other.
+/// The author of a message (§4.1). A closed set: readers of this version reject any other role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// A person, or whoever stands for one.
+    /// A person, or an agent in place of one.
     User,
     /// A model.
     Assistant,
-    /// The instructions that a model works under.
+    /// Instructions for the model.
     System,
-    /// A tool, answering one call.
+    /// A tool that answers one call.
     Tool,
 }
 
 impl Role {
-    /// The role as it is written.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::User => "user",
@@ -84,7 +84,7 @@ impl Role {
         }
     }
 
-    /// The role that is written `text`.
+    /// Returns the role with the given name.
     pub fn from_text(text: &str) -> Option<Role> {
         [Role::User, Role::Assistant, Role::System, Role::Tool]
             .into_iter()
@@ -100,29 +100,29 @@ impl fmt::Display for Role {
 
 /// One message (§4.1).
 ///
-/// Equality covers everything but `metadata.provider_raw`.
+/// Equality ignores `metadata.provider_raw`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message<'a> {
-    /// A bare ULID.
+    /// The id: a ULID without prefix.
     pub id: Cow<'a, str>,
     /// The session, `sess_<ulid>`.
     pub session_id: Cow<'a, str>,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said, in order; the order means something.
+    /// The content; the order is significant.
     pub content: Vec<ContentBlock<'a>>,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// What is known about it.
+    /// The metadata.
     pub metadata: MessageMetadata<'a>,
-    /// The version of the format that it conforms to.
+    /// The format version of the message.
     pub schema_version: i64,
-    /// Top-level fields that this version doesn't know, kept as they came.
+    /// Top-level fields that are unknown in this version, unchanged.
     pub unknown_fields: Object<'a>,
 }
 
 impl<'a> Message<'a> {
-    /// A complete message without metadata, of the version that this code writes.
+    /// Creates a complete message without metadata, of the version that this crate writes.
     pub fn new(
         id: impl Into<Cow<'a, str>>,
         session_id: impl Into<Cow<'a, str>>,
@@ -142,13 +142,13 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The text of all text blocks, one after the other with a line break between them: for readers
-    /// without blocks.
+    /// Returns the text of all text blocks, joined by line breaks, for readers without support for
+    /// blocks.
     pub fn text(&self) -> Cow<'_, str> {
         block::join_text(&self.content, "\n")
     }
 
-    /// The same message, owning all its text.
+    /// Returns the message with all its text owned.
     pub fn into_owned(self) -> Message<'static> {
         Message {
             id: Cow::Owned(self.id.into_owned()),

@@ -1,7 +1,7 @@
-//! Prices and costs (§6.4): computed here from a versioned table, never taken from a provider.
+//! Prices and costs (§6.4), computed from a versioned table rather than taken from a provider.
 //!
-//! All arithmetic is exact decimal. Prices are US dollars per million tokens; a model that isn't in
-//! the table is an error, not free.
+//! All arithmetic is exact decimal. Prices are in US dollars per million tokens. A model that is
+//! missing from the table is an error rather than free.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,33 +12,33 @@ use serde::Deserialize;
 use super::Usage;
 use super::request::TokenUsage;
 
-/// Tokens to a million.
+/// One million, the unit of prices.
 const MILLION: Decimal = Decimal::from_parts(1_000_000, 0, 0, false, 0);
 
-/// A table of prices, known by its version.
+/// A versioned price table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PriceTable {
     version: String,
     models: BTreeMap<String, Rates>,
 }
 
-/// What a model costs, in US dollars per million tokens.
+/// The prices of a model in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// Input that no cache has to do with.
+    /// Input tokens that were neither read from nor written to a cache.
     pub input: Decimal,
-    /// Output.
+    /// Output tokens.
     pub output: Decimal,
-    /// Input read from a cache.
+    /// Input tokens read from a cache.
     pub cached_read: Decimal,
-    /// Input written to a cache.
+    /// Input tokens written to a cache.
     pub cache_write: Decimal,
 }
 
-/// Why there is no price.
+/// The reason why there is no price.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PriceError {
-    /// The table has no such model. List a free model with zeros.
+    /// The table does not contain the model. Free models must be listed with zeros.
     #[error("price table {version} has no model `{model}`")]
     UnknownModel {
         /// The model.
@@ -46,16 +46,16 @@ pub enum PriceError {
         /// The table's version.
         version: String,
     },
-    /// The cost has more digits than a decimal holds.
+    /// The cost exceeds the range of a decimal.
     #[error("cost of `{0}` is out of range")]
     OutOfRange(String),
-    /// The file isn't a price table.
+    /// The file is not a price table.
     #[error("not a price table: {0}")]
     Malformed(String),
 }
 
 impl PriceTable {
-    /// A table.
+    /// Creates a table.
     pub fn new(
         version: impl Into<String>,
         models: impl IntoIterator<Item = (String, Rates)>,
@@ -66,13 +66,13 @@ impl PriceTable {
         }
     }
 
-    /// Reads a YAML (or JSON) file of the form of §6.4; prices are taken by their spelling, as
-    /// numbers or strings.
+    /// Parses a YAML (or JSON) file in the form of §6.4. Prices may be numbers or strings and are
+    /// parsed from their spelling.
     ///
     /// # Errors
     /// [`PriceError::Malformed`].
     pub fn from_yaml(text: &str) -> Result<Self, PriceError> {
-        let file: File = serde_norway::from_str(text)
+        let file: PriceFile = serde_norway::from_str(text)
             .map_err(|error| PriceError::Malformed(error.to_string()))?;
         let models: Result<Vec<_>, _> = file
             .models
@@ -82,19 +82,18 @@ impl PriceTable {
         Ok(Self::new(file.pricing_version, models?))
     }
 
-    /// The table that ships with this code, of the version in its file `prices.yaml`. Ours to lay
-    /// over, not to trust for ever.
+    /// Returns the built-in table `prices.yaml`. Prices change, so overlay it with a current table.
     pub fn builtin() -> Self {
-        // The file is checked by a test; without it no model has a price, which every use reports.
+        // A test parses the file. Without it no model has a price, which every use reports.
         Self::from_yaml(include_str!("prices.yaml")).unwrap_or_else(|_| Self::new("none", []))
     }
 
-    /// The version, as usage records stamp it.
+    /// Returns the version, which is stored in usage records.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// What `model` costs.
+    /// Returns the prices of `model`.
     ///
     /// # Errors
     /// [`PriceError::UnknownModel`].
@@ -106,7 +105,8 @@ impl PriceTable {
         self.models.get(model).ok_or_else(unknown)
     }
 
-    /// This table with the entries of `overlay` in place of its own, as version `this+overlay`.
+    /// Returns this table with the entries of `overlay` added or replaced, as version
+    /// `this+overlay`.
     pub fn overlaid(&self, overlay: &PriceTable) -> PriceTable {
         let mut models = self.models.clone();
         models.extend(
@@ -121,7 +121,8 @@ impl PriceTable {
         }
     }
 
-    /// What `tokens` cost on `model`, in US dollars: exact, unrounded, without trailing zeros.
+    /// Returns the cost of `tokens` on `model` in US dollars: exact, unrounded, without trailing
+    /// zeros.
     ///
     /// # Errors
     /// [`PriceError::UnknownModel`], [`PriceError::OutOfRange`].
@@ -145,7 +146,7 @@ impl PriceTable {
             .ok_or_else(|| PriceError::OutOfRange(model.to_owned()))
     }
 
-    /// The record of what `tokens` cost on `model`.
+    /// Returns the usage record of `tokens` on `model`.
     ///
     /// # Errors
     /// Those of [`PriceTable::cost`].
@@ -166,7 +167,7 @@ impl PriceTable {
         })
     }
 
-    /// The same usage under this table's prices: how a past period is priced again.
+    /// Computes the cost of `usage` again with the prices of this table.
     ///
     /// # Errors
     /// Those of [`PriceTable::cost`].
@@ -176,14 +177,14 @@ impl PriceTable {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct PriceFile {
     pricing_version: String,
-    models: BTreeMap<String, Entry>,
+    models: BTreeMap<String, PriceFileEntry>,
 }
 
-/// Prices as text, so that `0.30` is read digit by digit and not through a double.
+/// Prices as text, so that `0.30` is parsed exactly instead of through a double.
 #[derive(Deserialize)]
-struct Entry {
+struct PriceFileEntry {
     input_per_mtok_usd: String,
     output_per_mtok_usd: String,
     #[serde(default)]
@@ -192,7 +193,7 @@ struct Entry {
     cache_write_per_mtok_usd: Option<String>,
 }
 
-impl Entry {
+impl PriceFileEntry {
     fn rates(&self, model: &str) -> Result<Rates, PriceError> {
         let read = |text: &str| {
             let exact = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unlisted_model_has_no_price_and_an_overlay_lists_it() {
+    fn an_unlisted_model_is_an_error_until_an_overlay_lists_it() {
         let table = PriceTable::from_yaml(TABLE).unwrap();
         let unknown = table.cost("a:b", &tokens(0, 0, 0, 0));
         assert!(matches!(unknown, Err(PriceError::UnknownModel { .. })));
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_that_ships_is_sound() {
+    fn the_built_in_table_is_valid() {
         let table = PriceTable::builtin();
         assert_eq!((table.version(), table.models.len()), ("2026-05-08", 5));
         let cost = table
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_price_is_refused() {
+    fn a_malformed_table_is_an_error() {
         for text in [
             "",
             "models: {}",

@@ -1,4 +1,4 @@
-//! What goes to a model and what comes back (§8.1).
+//! Requests to models and their responses (§8.1).
 
 use std::borrow::Cow;
 
@@ -6,51 +6,50 @@ use super::tool::ToolDefinition;
 use super::{Message, MessageStatus, Timestamp, Usage};
 use crate::json::{Json, Number, Object};
 
-/// One call of a model, in no provider's form.
+/// A request to a model, independent of the provider.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request<'a> {
-    /// The model, `provider:name`, or as the client called it.
+    /// The model, `provider:name`, or the name that the client used.
     pub model: Option<Cow<'a, str>>,
     /// The conversation, system messages included.
     pub messages: Vec<Message<'a>>,
-    /// Instructions that stay the same from turn to turn, before those of system messages.
+    /// Instructions that are constant across turns, before those of system messages.
     pub system_prompt: Option<Cow<'a, str>>,
     /// Instructions that change from turn to turn, after all others.
     pub system_prompt_volatile: Option<Cow<'a, str>>,
     /// The tools that the model may call.
     pub tools: Vec<RequestTool<'a>>,
-    /// At most so many tokens of output.
+    /// The maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
-    /// Texts at which to stop.
+    /// Texts that end the generation.
     pub stop_sequences: Vec<Cow<'a, str>>,
-    /// The temperature, as it was written.
+    /// The temperature, with its spelling.
     pub temperature: Option<Number<'a>>,
     /// The schema that the output must match.
     pub output_schema: Option<Json<'a>>,
-    /// True if the answer shall come piece by piece.
+    /// True if the answer is to be streamed.
     pub stream: bool,
-    /// What the adapter that read the request needs to write it again to the letter, beside what
-    /// the messages hold of it.
+    /// Data that the adapter needs to restore the exact request, in addition to the messages.
     pub provider_raw: Option<Object<'a>>,
 }
 
 /// A tool in a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RequestTool<'a> {
-    /// One that the client runs.
+    /// A tool that the client runs.
     Defined(ToolDefinition<'a>),
-    /// One that only a provider knows, such as its own web search.
+    /// A tool of a provider, such as its web search.
     Wire {
-        /// The adapter whose it is.
+        /// The adapter.
         adapter: Cow<'a, str>,
-        /// The tool as it came.
+        /// The tool, unchanged.
         json: Json<'a>,
     },
 }
 
 impl Request<'_> {
-    /// The text of all instructions that stay the same: the prompt, then every system message in
-    /// its order, what is empty left out, with a blank line between.
+    /// Returns the text of all constant instructions: the prompt, then all system messages in
+    /// order, without empty ones, joined by blank lines.
     pub fn stable_system_text(&self) -> String {
         let prompt = self.system_prompt.as_deref().into_iter();
         let system = self
@@ -67,7 +66,8 @@ impl Request<'_> {
         parts.join("\n\n")
     }
 
-    /// [`Request::stable_system_text`] and the instructions that change, with a blank line between.
+    /// Returns [`Request::stable_system_text`] and the changing instructions, joined by a blank
+    /// line.
     pub fn system_text(&self) -> String {
         let mut text = self.stable_system_text();
         if let Some(volatile) = self
@@ -84,36 +84,35 @@ impl Request<'_> {
     }
 }
 
-/// What a model answered, in no provider's form.
+/// A response of a model, independent of the provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response<'a> {
-    /// The provider's id of the answer.
+    /// The provider's id of the response.
     pub id: Option<Cow<'a, str>>,
-    /// When the provider says that it was made.
+    /// The time of creation according to the provider.
     pub created_at: Option<Timestamp>,
-    /// The model as the provider names it.
+    /// The provider's name of the model.
     pub model: Option<Cow<'a, str>>,
-    /// The answers: the first is the one that counts, others are branches beside it.
+    /// The answers. The first is the primary one, others are alternatives.
     pub choices: Vec<Choice<'a>>,
-    /// Tokens, if the provider told.
+    /// The tokens used, if the provider reports them.
     pub usage: Option<TokenUsage>,
-    /// What the adapter that read the response needs to write it again to the letter, beside what
-    /// the messages hold of it.
+    /// Data that the adapter needs to restore the exact response, in addition to the messages.
     pub provider_raw: Option<Object<'a>>,
 }
 
-/// One answer.
+/// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice<'a> {
     /// The message.
     pub message: Message<'a>,
-    /// Why it ends, if it was told.
+    /// The reason for its end, if the provider reports one.
     pub stop_reason: Option<StopReason>,
 }
 
 impl Choice<'_> {
-    /// Why the answer ends. One that is whole and doesn't tell ended its turn, as one does that
-    /// tells a reason of no known kind (§9.2, §9.3).
+    /// Returns the reason for the end of the answer. A complete answer with no reason, or one of an
+    /// unknown kind, ended its turn (§9.2, §9.3).
     pub fn reason(&self) -> StopReason {
         self.stop_reason
             .unwrap_or(match self.message.metadata.status {
@@ -125,26 +124,26 @@ impl Choice<'_> {
 }
 
 impl<'a> Response<'a> {
-    /// The answer that counts.
+    /// Returns the primary answer.
     pub fn message(&self) -> Option<&Message<'a>> {
         self.choices.first().map(|choice| &choice.message)
     }
 }
 
-/// Why an answer ends (§8.1).
+/// The reason for the end of an answer (§8.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopReason {
-    /// The model was done.
+    /// The model finished.
     EndTurn,
-    /// It had no more tokens.
+    /// The token limit was reached.
     MaxTokens,
-    /// It came to a text at which to stop.
+    /// A stop sequence was generated.
     StopSequence,
-    /// It wants a tool's result.
+    /// The model calls a tool.
     ToolUse,
-    /// Its reader stopped it.
+    /// The user cancelled the answer.
     Cancelled,
-    /// It failed.
+    /// Generation failed.
     Error,
 }
 
@@ -158,7 +157,7 @@ impl StopReason {
         StopReason::Error,
     ];
 
-    /// The reason as it is written.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             StopReason::EndTurn => "end_turn",
@@ -170,27 +169,27 @@ impl StopReason {
         }
     }
 
-    /// The reason that is written `text`.
+    /// Returns the reason with the given name.
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 }
 
-/// Tokens of one call; the three counts of input are disjoint and sum to the whole prompt (§4.3).
+/// The tokens of a request. The three input counts are disjoint and sum to the prompt (§4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TokenUsage {
-    /// Input that no cache has to do with.
+    /// Input tokens that were neither read from nor written to a cache.
     pub input_tokens: u64,
-    /// Output.
+    /// Output tokens.
     pub output_tokens: u64,
-    /// Input read from a cache.
+    /// Input tokens read from a cache.
     pub cached_input_tokens: u64,
-    /// Input written to a cache.
+    /// Input tokens written to a cache.
     pub cache_creation_input_tokens: u64,
 }
 
 impl TokenUsage {
-    /// The counts of a usage record.
+    /// Returns the counts of a usage record.
     pub fn of(usage: &Usage) -> Self {
         TokenUsage {
             input_tokens: usage.input_tokens,
@@ -200,14 +199,14 @@ impl TokenUsage {
         }
     }
 
-    /// The whole prompt; saturates.
+    /// Returns the number of prompt tokens; saturates.
     pub fn prompt_tokens(&self) -> u64 {
         self.input_tokens
             .saturating_add(self.cached_input_tokens)
             .saturating_add(self.cache_creation_input_tokens)
     }
 
-    /// The four counts as JSON.
+    /// Returns the four counts as JSON.
     pub fn to_json(&self) -> Json<'static> {
         let counts = [
             ("input_tokens", self.input_tokens),
@@ -228,8 +227,8 @@ mod tests {
     use crate::message::Role;
 
     #[test]
-    fn an_answer_that_tells_no_reason_ended_its_turn_only_if_it_is_whole() {
-        for (status, told, reason) in [
+    fn only_a_complete_answer_without_reason_ended_its_turn() {
+        for (status, reported, reason) in [
             (MessageStatus::Complete, None, StopReason::EndTurn),
             (
                 MessageStatus::Complete,
@@ -256,7 +255,7 @@ mod tests {
             assert_eq!(
                 Choice {
                     message,
-                    stop_reason: told
+                    stop_reason: reported
                 }
                 .reason(),
                 reason

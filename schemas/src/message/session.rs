@@ -1,4 +1,4 @@
-//! The rules that the messages of a session keep together (§5.2), each breach a variant.
+//! Rules for the messages of a session (§5.2), with one variant per violation.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -8,22 +8,22 @@ use super::tool_input::{InputError, check_input};
 use super::validate::{Violation, validate_message};
 use super::{ContentBlock, Message, ToolUseBlock};
 
-/// A rule that a session breaks.
+/// A violation of a rule by a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionViolation {
-    /// A message breaks a rule of its own.
+    /// A message violates a rule for single messages.
     Message {
-        /// Which message, counted from 0.
+        /// The index of the message.
         index: usize,
-        /// The rule.
+        /// The violation.
         violation: Violation,
     },
-    /// A result answers a call that its session doesn't have (§5.2.2).
+    /// A result answers a call that is not in its session (§5.2.2).
     UnknownCall {
         /// The call.
         tool_use_id: String,
     },
-    /// A result stands before the call that it answers (§5.2.2).
+    /// A result precedes the call that it answers (§5.2.2).
     ResultBeforeCall {
         /// The call.
         tool_use_id: String,
@@ -33,16 +33,16 @@ pub enum SessionViolation {
         /// The call.
         tool_use_id: String,
     },
-    /// Two calls have one id; a retry must get a new one (§5.2.3).
+    /// Two calls have the same id; a retry must get a new one (§5.2.3).
     IdUsedTwice {
         /// The id.
         tool_use_id: String,
     },
-    /// A call's input doesn't match the tool's schema (§5.2.4).
+    /// The input of a call does not match the schema of the tool (§5.2.4).
     InputInvalid {
         /// The call.
         tool_use_id: String,
-        /// Everything that doesn't match.
+        /// All mismatches.
         errors: Vec<InputError>,
     },
 }
@@ -87,11 +87,10 @@ impl fmt::Display for SessionViolation {
     }
 }
 
-/// Every rule that `messages`, in their order, break; rules between messages hold within one
+/// Returns all violations by `messages` in their order. Rules across messages apply within one
 /// `session_id`.
 ///
-/// Inputs are checked against the tools in `tools`; a call of a tool that isn't there is not
-/// judged.
+/// Inputs are checked against the tools in `tools`; calls of other tools are not checked.
 pub fn validate_session(messages: &[Message], tools: &ToolSet) -> Vec<SessionViolation> {
     let mut found = Vec::new();
     let declared: HashSet<_> = messages
@@ -174,7 +173,7 @@ mod tests {
             vec![block],
             Timestamp::from_micros(0),
         );
-        // Not complete, so that only the session's rules speak.
+        // Not complete, so that only the rules for sessions apply.
         message.metadata.status = super::super::MessageStatus::Cancelled;
         message
     }
@@ -194,7 +193,7 @@ mod tests {
         message
     }
 
-    fn told(messages: &[Message]) -> Vec<String> {
+    fn violations(messages: &[Message]) -> Vec<String> {
         validate_session(messages, &ToolSet::default())
             .iter()
             .map(SessionViolation::to_string)
@@ -202,33 +201,33 @@ mod tests {
     }
 
     #[test]
-    fn results_follow_their_calls_once() {
-        assert!(told(&[call("a"), call("b"), answer("b"), answer("a")]).is_empty());
-        assert!(told(&[call("a")]).is_empty(), "an open call is legal");
+    fn a_call_has_at_most_one_result_after_it() {
+        assert!(violations(&[call("a"), call("b"), answer("b"), answer("a")]).is_empty());
+        assert!(violations(&[call("a")]).is_empty(), "an open call is legal");
         assert_eq!(
-            told(&[call("a"), answer("a"), answer("a")]),
+            violations(&[call("a"), answer("a"), answer("a")]),
             ["tool_use a is answered more than once"]
         );
         assert_eq!(
-            told(&[answer("a"), call("a")]),
+            violations(&[answer("a"), call("a")]),
             ["tool_result precedes its tool_use a"]
         );
         assert_eq!(
-            told(&[answer("a")]),
+            violations(&[answer("a")]),
             ["tool_result refers to the unknown tool_use a"]
         );
         assert_eq!(
-            told(&[call("a"), call("a")]),
+            violations(&[call("a"), call("a")]),
             ["tool_use id a is used by more than one call"]
         );
     }
 
     #[test]
-    fn ids_never_cross_sessions() {
+    fn a_result_refers_to_calls_of_its_own_session() {
         let mut elsewhere = answer("a");
         elsewhere.session_id = "other".into();
         assert_eq!(
-            told(&[call("a"), elsewhere]),
+            violations(&[call("a"), elsewhere]),
             ["tool_result refers to the unknown tool_use a"]
         );
     }

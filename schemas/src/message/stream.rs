@@ -1,50 +1,51 @@
-//! Streaming events: how an answer arrives (streaming protocol 2).
+//! Events of a streamed answer (streaming protocol 2).
 //!
-//! The start comes first and the completion last. A tool call has one start, any deltas and one
-//! end, whose input is always an object. The deltas of a block in order are the block; where they
-//! aren't, the completion's content is right.
+//! The start event is the first, the completion the last. A tool call has one start event, any
+//! number of deltas and one end event with the input as an object. The concatenated deltas of a
+//! block are its content; if they differ from the content of the completion event, the latter is
+//! authoritative.
 
 use std::borrow::Cow;
 
 use super::block::{ContentBlock, ToolUseBlock};
-use super::encode::{Unknowns, encode_blocks};
+use super::encode::{UnknownFields, encode_blocks};
 use super::request::{StopReason, TokenUsage};
 use crate::json::{Json, Object};
 
-/// One event.
+/// An event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent<'a> {
-    /// The answer begins.
+    /// The answer starts.
     MessageStart {
         /// The model, `provider:name`.
         model: Cow<'a, str>,
     },
-    /// Text is added to a block.
+    /// Text of a block.
     TextDelta {
-        /// The block.
+        /// The index of the block.
         index: usize,
-        /// The piece.
+        /// The text.
         text: Cow<'a, str>,
     },
-    /// Thought is added to a block.
+    /// Reasoning in a thinking block.
     ThinkingDelta {
         /// The block.
         index: usize,
-        /// The piece; empty in the last delta of a signed block.
+        /// The text; empty in the last delta of a signed block.
         text: Cow<'a, str>,
         /// The signature, only in the last delta of a block.
         signature: Option<Cow<'a, str>>,
     },
-    /// A call begins.
+    /// A tool call starts.
     ToolUseStart {
         /// The block.
         index: usize,
         /// The call's canonical id.
         tool_use_id: String,
-        /// The tool.
+        /// The name of the tool.
         tool_name: Cow<'a, str>,
     },
-    /// A raw piece of a call's input, never parsed.
+    /// A part of a call's input as unparsed text.
     ToolUseInputDelta {
         /// The block.
         index: usize,
@@ -53,28 +54,28 @@ pub enum StreamEvent<'a> {
         /// The piece.
         partial_json: Cow<'a, str>,
     },
-    /// A call is whole.
+    /// A tool call is complete.
     ToolUseEnd {
         /// The block.
         index: usize,
         /// The call's canonical id.
         tool_use_id: String,
-        /// Its input; empty if the pieces were no JSON object.
+        /// The input as an object.
         final_input: Object<'a>,
     },
-    /// The answer is whole, or over.
+    /// The answer is complete or has ended.
     MessageComplete {
-        /// Why it ends.
+        /// The reason for the end.
         stop_reason: StopReason,
-        /// All of it.
+        /// The complete content.
         final_content: Vec<ContentBlock<'a>>,
-        /// Tokens.
+        /// The tokens used.
         usage: TokenUsage,
     },
 }
 
 impl StreamEvent<'_> {
-    /// The event as JSON, its name under `event`.
+    /// Returns the event as JSON, with its name under `event`.
     pub fn to_json(&self) -> Json<'_> {
         let mut object = Object::new();
         object.insert("event", self.name());
@@ -129,7 +130,7 @@ impl StreamEvent<'_> {
                 object.insert("stop_reason", stop_reason.as_str());
                 object.insert(
                     "final_content",
-                    encode_blocks(final_content, Unknowns::Drop),
+                    encode_blocks(final_content, UnknownFields::Drop),
                 );
                 object.insert("usage", usage.to_json());
             }
@@ -137,7 +138,7 @@ impl StreamEvent<'_> {
         Json::Object(object)
     }
 
-    /// The event's name.
+    /// Returns the name of the event.
     pub fn name(&self) -> &'static str {
         match self {
             StreamEvent::MessageStart { .. } => "message.start",
@@ -156,17 +157,17 @@ fn tool_event<'e>(object: &mut Object<'e>, index: usize, tool_use_id: &'e str) {
     object.insert("tool_use_id", tool_use_id);
 }
 
-/// An answer being put together from its pieces, and the events that tell of it. Adapters feed it;
-/// the rules of the protocol are kept here, once.
+/// Assembles an answer from its parts and generates the events of the protocol. Adapters call its
+/// methods; the rules of the protocol are implemented only here.
 #[derive(Debug)]
 pub struct Assembler {
     events: Vec<StreamEvent<'static>>,
-    blocks: Vec<Block>,
+    blocks: Vec<BlockBuilder>,
     complete: bool,
 }
 
 #[derive(Debug)]
-enum Block {
+enum BlockBuilder {
     Text(String),
     Thinking {
         text: String,
@@ -182,7 +183,7 @@ enum Block {
 }
 
 impl Assembler {
-    /// Begins an answer of `model` with its start event.
+    /// Starts an answer of `model` and generates the start event.
     pub fn new(model: &str) -> Self {
         let start = StreamEvent::MessageStart {
             model: Cow::Owned(model.to_owned()),
@@ -194,43 +195,43 @@ impl Assembler {
         }
     }
 
-    /// How many blocks were begun; the next has this index.
+    /// Returns the number of blocks, which is the index of the next.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
 
-    /// True once the completion was told.
+    /// Returns true after [`Assembler::complete`].
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Begins a text block and answers its index.
-    pub fn begin_text(&mut self) -> usize {
-        self.begin(Block::Text(String::new()))
+    /// Starts a text block and returns its index.
+    pub fn start_text(&mut self) -> usize {
+        self.push_builder(BlockBuilder::Text(String::new()))
     }
 
-    /// Begins a thinking block and answers its index.
-    pub fn begin_thinking(&mut self) -> usize {
-        self.begin(Block::Thinking {
+    /// Starts a thinking block and returns its index.
+    pub fn start_thinking(&mut self) -> usize {
+        self.push_builder(BlockBuilder::Thinking {
             text: String::new(),
             signature: None,
         })
     }
 
-    /// Adds a block that arrives whole, without events, and answers its index.
-    pub fn whole(&mut self, block: ContentBlock<'static>) -> usize {
-        self.begin(Block::Whole(block))
+    /// Adds a complete block without events and returns its index.
+    pub fn push_block(&mut self, block: ContentBlock<'static>) -> usize {
+        self.push_builder(BlockBuilder::Whole(block))
     }
 
-    /// Begins a call and answers its index.
-    pub fn begin_tool(&mut self, id: String, name: &str) -> usize {
+    /// Starts a tool call and returns its index.
+    pub fn start_tool(&mut self, id: String, name: &str) -> usize {
         let index = self.blocks.len();
         self.events.push(StreamEvent::ToolUseStart {
             index,
             tool_use_id: id.clone(),
             tool_name: Cow::Owned(name.to_owned()),
         });
-        self.begin(Block::Tool {
+        self.push_builder(BlockBuilder::Tool {
             id,
             name: name.to_owned(),
             json: String::new(),
@@ -238,24 +239,24 @@ impl Assembler {
         })
     }
 
-    fn begin(&mut self, block: Block) -> usize {
+    fn push_builder(&mut self, block: BlockBuilder) -> usize {
         self.blocks.push(block);
         self.blocks.len() - 1
     }
 
-    /// Adds a piece to text, thought or input, even an empty one; pieces for a block that isn't
-    /// there tell nothing.
-    pub fn piece(&mut self, index: usize, piece: &str) {
+    /// Appends a part, possibly empty, to the text, reasoning or input of a block. Parts of other
+    /// blocks are ignored.
+    pub fn push_delta(&mut self, index: usize, piece: &str) {
         let owned = || Cow::Owned(piece.to_owned());
         let event = match self.blocks.get_mut(index) {
-            Some(Block::Text(text)) => {
+            Some(BlockBuilder::Text(text)) => {
                 text.push_str(piece);
                 StreamEvent::TextDelta {
                     index,
                     text: owned(),
                 }
             }
-            Some(Block::Thinking { text, .. }) => {
+            Some(BlockBuilder::Thinking { text, .. }) => {
                 text.push_str(piece);
                 StreamEvent::ThinkingDelta {
                     index,
@@ -263,7 +264,7 @@ impl Assembler {
                     signature: None,
                 }
             }
-            Some(Block::Tool { id, json, .. }) => {
+            Some(BlockBuilder::Tool { id, json, .. }) => {
                 json.push_str(piece);
                 StreamEvent::ToolUseInputDelta {
                     index,
@@ -271,29 +272,29 @@ impl Assembler {
                     partial_json: owned(),
                 }
             }
-            Some(Block::Whole(_)) | None => return,
+            Some(BlockBuilder::Whole(_)) | None => return,
         };
         self.events.push(event);
     }
 
-    /// Signs a thinking block; told when the block ends.
-    pub fn sign(&mut self, index: usize, piece: &str) {
-        if let Some(Block::Thinking { signature, .. }) = self.blocks.get_mut(index) {
+    /// Appends to the signature of a thinking block, which is reported at the end of the block.
+    pub fn push_signature(&mut self, index: usize, piece: &str) {
+        if let Some(BlockBuilder::Thinking { signature, .. }) = self.blocks.get_mut(index) {
             signature.get_or_insert_default().push_str(piece);
         }
     }
 
-    /// Gives a call the input that came with its start; pieces that follow win.
-    pub fn input(&mut self, index: usize, given: Object<'static>) {
-        if let Some(Block::Tool { input, .. }) = self.blocks.get_mut(index) {
+    /// Sets the input that arrived with the start of a call. Later parts take precedence.
+    pub fn set_input(&mut self, index: usize, given: Object<'static>) {
+        if let Some(BlockBuilder::Tool { input, .. }) = self.blocks.get_mut(index) {
             *input = Some(given);
         }
     }
 
-    /// Ends a block: a call tells its input, a signed thought its signature.
-    pub fn end(&mut self, index: usize) {
+    /// Ends a block: generates the end event of a call, or the signature of a thinking block.
+    pub fn end_block(&mut self, index: usize) {
         match self.blocks.get_mut(index) {
-            Some(Block::Tool {
+            Some(BlockBuilder::Tool {
                 id, json, input, ..
             }) => {
                 let given = input.take().unwrap_or_default();
@@ -310,7 +311,7 @@ impl Assembler {
                     final_input,
                 });
             }
-            Some(Block::Thinking {
+            Some(BlockBuilder::Thinking {
                 signature: Some(signature),
                 ..
             }) if !signature.is_empty() => {
@@ -325,7 +326,7 @@ impl Assembler {
         }
     }
 
-    /// Completes the answer. Only the first completion counts.
+    /// Completes the answer. Only the first call has an effect.
     pub fn complete(&mut self, stop_reason: StopReason, usage: TokenUsage) {
         if !self.complete {
             self.complete = true;
@@ -338,29 +339,30 @@ impl Assembler {
         }
     }
 
-    /// The content so far; a call that hasn't ended has what can be read of its input.
+    /// Returns the content so far. A call that has not ended has the part of its input that can be
+    /// parsed.
     pub fn content(&self) -> Vec<ContentBlock<'static>> {
-        self.blocks.iter().map(Block::content).collect()
+        self.blocks.iter().map(BlockBuilder::content).collect()
     }
 
-    /// The events since the last time they were taken.
+    /// Takes the events since the last call.
     pub fn take_events(&mut self) -> Vec<StreamEvent<'static>> {
         std::mem::take(&mut self.events)
     }
 }
 
-impl Block {
+impl BlockBuilder {
     fn content(&self) -> ContentBlock<'static> {
         match self {
-            Block::Text(text) => ContentBlock::Text(Cow::Owned(text.clone())),
-            Block::Thinking { text, signature } => ContentBlock::Thinking {
+            BlockBuilder::Text(text) => ContentBlock::Text(Cow::Owned(text.clone())),
+            BlockBuilder::Thinking { text, signature } => ContentBlock::Thinking {
                 text: Cow::Owned(text.clone()),
                 signature: signature
                     .clone()
                     .filter(|signature| !signature.is_empty())
                     .map(Cow::Owned),
             },
-            Block::Tool {
+            BlockBuilder::Tool {
                 id,
                 name,
                 json,
@@ -370,12 +372,12 @@ impl Block {
                 name: Cow::Owned(name.clone()),
                 input: input.clone().unwrap_or_else(|| input_of(json)),
             }),
-            Block::Whole(block) => block.clone(),
+            BlockBuilder::Whole(block) => block.clone(),
         }
     }
 }
 
-/// The input that the text of a call's arguments stands for.
+/// Parses the input of a call.
 fn input_of(text: &str) -> Object<'static> {
     ToolUseBlock::input_of_text(text).into_owned()
 }
@@ -391,13 +393,13 @@ mod tests {
     #[test]
     fn deltas_in_order_are_the_content() {
         let mut answer = Assembler::new("a:b");
-        let (thought, text) = (answer.begin_thinking(), answer.begin_text());
-        answer.piece(thought, "h");
-        answer.piece(thought, "m");
-        answer.sign(thought, "sig");
-        answer.end(thought);
-        answer.piece(text, "hel");
-        answer.piece(text, "lo");
+        let (thought, text) = (answer.start_thinking(), answer.start_text());
+        answer.push_delta(thought, "h");
+        answer.push_delta(thought, "m");
+        answer.push_signature(thought, "sig");
+        answer.end_block(thought);
+        answer.push_delta(text, "hel");
+        answer.push_delta(text, "lo");
         answer.complete(StopReason::EndTurn, TokenUsage::default());
         let events = answer.take_events();
         let expected = [
@@ -418,12 +420,12 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_nothing_is_a_piece() {
+    fn an_empty_delta_is_an_event() {
         let mut answer = Assembler::new("a:b");
-        let call = answer.begin_tool("tu_1".to_owned(), "t");
-        answer.piece(call, "");
-        answer.piece(call, "{}");
-        answer.piece(call + 1, "x");
+        let call = answer.start_tool("tu_1".to_owned(), "t");
+        answer.push_delta(call, "");
+        answer.push_delta(call, "{}");
+        answer.push_delta(call + 1, "x");
         let names = names(&answer.take_events());
         assert_eq!(
             names,
@@ -457,12 +459,14 @@ mod tests {
             (Some(r#"{"b":2}"#), vec!["{}"], "{}"),
         ] {
             let mut answer = Assembler::new("a:b");
-            let call = answer.begin_tool("tu_1".to_owned(), "t");
+            let call = answer.start_tool("tu_1".to_owned(), "t");
             if let Some(given) = given {
-                answer.input(call, input_of(given));
+                answer.set_input(call, input_of(given));
             }
-            pieces.iter().for_each(|piece| answer.piece(call, piece));
-            answer.end(call);
+            pieces
+                .iter()
+                .for_each(|piece| answer.push_delta(call, piece));
+            answer.end_block(call);
             let Some(StreamEvent::ToolUseEnd { final_input, .. }) = answer.take_events().pop()
             else {
                 panic!("no end")

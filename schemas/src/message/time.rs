@@ -1,4 +1,4 @@
-//! Moments to the microsecond, with the offset that they were told in.
+//! Timestamps with microsecond precision, the original UTC offset, and their origin.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,22 +8,22 @@ use chrono::{DateTime, FixedOffset, NaiveDateTime, SecondsFormat, Timelike};
 
 use crate::grain::header_seconds;
 
-/// Who gave the time of a message.
+/// The origin of a message's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum TimeSource {
-    /// What recorded the message.
+    /// The recorder of the message.
     #[default]
     Recorded,
-    /// The provider's response, which says when it was made, to the second.
+    /// The provider's response, with a precision of a second.
     Response,
     /// The `Date` header of the response.
     Header,
-    /// Nobody: it is when the file was last changed.
+    /// The modification time of the file, because nothing else is available.
     File,
 }
 
 impl TimeSource {
-    /// Every source.
+    /// All sources.
     pub const ALL: [TimeSource; 4] = [
         TimeSource::Recorded,
         TimeSource::Response,
@@ -31,7 +31,7 @@ impl TimeSource {
         TimeSource::File,
     ];
 
-    /// The word in metadata and in the column `time_source`.
+    /// Returns the value in metadata and in the column `time_source`.
     pub const fn name(self) -> &'static str {
         match self {
             TimeSource::Recorded => "recorded",
@@ -41,19 +41,19 @@ impl TimeSource {
         }
     }
 
-    /// The source of that name.
+    /// Returns the source with the given name.
     pub fn from_name(name: &str) -> Option<TimeSource> {
         Self::ALL.into_iter().find(|source| source.name() == name)
     }
 
-    /// The name, unless the time was recorded, which needs no mark.
-    pub fn mark(self) -> Option<&'static str> {
+    /// Returns the name, or `None` for the default, [`TimeSource::Recorded`].
+    pub fn non_default_name(self) -> Option<&'static str> {
         (self != TimeSource::Recorded).then(|| self.name())
     }
 }
 
-/// A moment, and who gave it. Two moments are equal if they are the same instant, whatever offset
-/// they were told in.
+/// An instant and its origin. Two timestamps are equal if they denote the same instant, whatever
+/// their UTC offsets.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
     micros: i64,
@@ -62,7 +62,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The moment `micros` microseconds after the start of 1970, told in UTC.
+    /// Creates a timestamp from microseconds since 1970, in UTC.
     pub fn from_micros(micros: i64) -> Self {
         Timestamp {
             micros,
@@ -71,27 +71,27 @@ impl Timestamp {
         }
     }
 
-    /// The moment `millis` milliseconds after the start of 1970, told in UTC; saturates.
+    /// Creates a timestamp from milliseconds since 1970, in UTC; saturates.
     pub fn from_millis(millis: i64) -> Self {
         Self::from_micros(millis.saturating_mul(1_000))
     }
 
-    /// The moment `seconds` seconds after the start of 1970, told in UTC; saturates.
+    /// Creates a timestamp from seconds since 1970, in UTC; saturates.
     pub fn from_seconds(seconds: i64) -> Self {
         Self::from_micros(seconds.saturating_mul(1_000_000))
     }
 
-    /// The same moment, given by `source`.
-    pub fn given_by(self, source: TimeSource) -> Self {
+    /// Sets the origin.
+    pub fn with_source(self, source: TimeSource) -> Self {
         Timestamp { source, ..self }
     }
 
-    /// Who gave it; [`TimeSource::Recorded`] unless something else was noted.
+    /// Returns the origin; [`TimeSource::Recorded`] by default.
     pub fn source(self) -> TimeSource {
         self.source
     }
 
-    /// The earlier one of two moments; of equal ones the one whose source is better.
+    /// Returns the earlier of two timestamps; of equal ones, the one with the more reliable origin.
     pub fn earlier(self, other: Timestamp) -> Timestamp {
         if (other.micros, other.source) < (self.micros, self.source) {
             other
@@ -100,31 +100,31 @@ impl Timestamp {
         }
     }
 
-    /// Microseconds since the start of 1970.
+    /// Returns microseconds since 1970.
     pub fn micros(self) -> i64 {
         self.micros
     }
 
-    /// Milliseconds since the start of 1970, as a ULID wants them: 0 before 1970, at most 48 bits.
+    /// Returns milliseconds since 1970 in the range of a ULID: 0 before 1970, at most 48 bits.
     pub fn ulid_millis(self) -> u64 {
         u64::try_from(self.micros / 1_000)
             .unwrap_or(0)
             .min((1 << 48) - 1)
     }
 
-    /// True if a grain can say that it was made then: from 1970 to 2106, what the header holds (OMS
-    /// §3.1.1).
+    /// Returns true if a grain can represent the timestamp as its creation time: from 1970 to 2106,
+    /// the range of the header (OMS §3.1.1).
     pub fn fits_grain(self) -> bool {
         header_seconds(self.micros.div_euclid(1_000)).is_some()
     }
 
-    /// Reads RFC 3339; a moment without offset is taken as UTC. Digits beyond the microsecond are
-    /// cut off.
+    /// Parses RFC 3339. A timestamp without offset is taken as UTC. Digits beyond microseconds are
+    /// truncated.
     pub fn parse(text: &str) -> Option<Timestamp> {
-        if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
+        if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
             return Some(Timestamp {
-                micros: moment.timestamp_micros(),
-                offset_seconds: moment.offset().local_minus_utc(),
+                micros: instant.timestamp_micros(),
+                offset_seconds: instant.offset().local_minus_utc(),
                 source: TimeSource::Recorded,
             });
         }
@@ -132,32 +132,31 @@ impl Timestamp {
         Some(Self::from_micros(naive.and_utc().timestamp_micros()))
     }
 
-    /// Reads the `Date` header of HTTP (RFC 2822 form).
+    /// Parses a `Date` header of HTTP (RFC 2822 form).
     pub fn parse_http_date(text: &str) -> Option<Timestamp> {
         DateTime::parse_from_rfc2822(text)
             .ok()
-            .map(|moment| Self::from_micros(moment.timestamp_micros()))
+            .map(|instant| Self::from_micros(instant.timestamp_micros()))
     }
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in the offset that it was told in, with six digits of fraction unless they are
-    /// zero.
+    /// Writes RFC 3339 with the original offset, with six fractional digits unless they are zero.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = FixedOffset::east_opt(self.offset_seconds);
-        let moment = DateTime::from_timestamp_micros(self.micros).zip(offset);
-        let Some((moment, offset)) =
-            moment.map(|(moment, offset)| (moment.with_timezone(&offset), offset))
+        let instant = DateTime::from_timestamp_micros(self.micros).zip(offset);
+        let Some((instant, offset)) =
+            instant.map(|(instant, offset)| (instant.with_timezone(&offset), offset))
         else {
-            // Beyond the years that a calendar can name.
+            // Beyond the range of the calendar.
             return write!(formatter, "{}", self.micros);
         };
-        let digits = if moment.nanosecond() == 0 {
+        let digits = if instant.nanosecond() == 0 {
             SecondsFormat::Secs
         } else {
             SecondsFormat::Micros
         };
-        formatter.write_str(&moment.to_rfc3339_opts(digits, offset.local_minus_utc() == 0))
+        formatter.write_str(&instant.to_rfc3339_opts(digits, offset.local_minus_utc() == 0))
     }
 }
 
@@ -192,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_comes_back_as_it_was_told() {
+    fn timestamps_round_trip() {
         for text in [
             "2026-05-08T12:00:00.123456Z",
             "2026-05-08T12:00:00Z",
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_compare_as_instants() {
+    fn timestamps_compare_as_instants() {
         let (here, there) = (
             Timestamp::parse("2026-05-08T14:00:00+02:00"),
             Timestamp::parse("2026-05-08T12:00:00Z"),

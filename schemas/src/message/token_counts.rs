@@ -1,5 +1,4 @@
-//! Counts of tokens: from the counting of a provider, or of a grain's writer, to four disjoint
-//! classes.
+//! Conversion of the token counts of providers and of grains to four disjoint classes.
 //!
 //! | class | what is counted |
 //! |---|---|
@@ -8,41 +7,40 @@
 //! | `cache_creation_input_tokens` | input written to a cache |
 //! | `output_tokens` | output, reasoning included |
 //!
-//! Every token is in one class, so that the first three sum to the prompt and all four to what was
-//! billed (§4.3). Anthropic and Bedrock count like that themselves. OpenAI's dialects and Gemini
-//! count the whole prompt and name the part of it that a cache had; [`PromptCount`] takes that
-//! apart.
+//! Every token is in exactly one class: the first three sum to the prompt, and all four to the
+//! billed tokens (§4.3). Anthropic and Bedrock use these classes. OpenAI's APIs and Gemini report
+//! the whole prompt and the cached part of it, which [`PromptCount`] separates.
 
 use super::request::TokenUsage;
 use crate::json::Json;
 
-/// A count of a whole prompt, and what it says about caches.
+/// Token counts of a provider that reports the whole prompt.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PromptCount {
     /// Tokens of the prompt.
     pub prompt: u64,
-    /// Tokens that were read from a cache.
+    /// Tokens read from a cache.
     pub cached: u64,
-    /// Tokens that were written to a cache.
+    /// Tokens written to a cache.
     pub written: u64,
-    /// Tokens that were generated, reasoning included.
+    /// Generated tokens, including reasoning.
     pub output: u64,
-    /// The sum that the provider gives; 0 if it gives none.
+    /// The total that the provider reports; 0 if it reports none.
     pub total: u64,
 }
 
 impl PromptCount {
-    /// True if the counts of the cache fit into the prompt.
+    /// Returns true if the cache counts do not exceed the prompt.
     pub fn is_consistent(&self) -> bool {
         self.cached.saturating_add(self.written) <= self.prompt
     }
 
-    /// The disjoint counts.
+    /// Returns the disjoint counts.
     ///
-    /// The counts of a cache are part of the prompt, unless that can't be: if `total` is their sum
-    /// with prompt and output, or if more was read or written than the prompt has, they are counted
-    /// beside it. Where they are part of it and come to more than it, the same tokens were counted
-    /// as read and as written; they are taken as read.
+    /// The cache counts are part of the prompt unless that is impossible: if `total` is the sum of
+    /// prompt, cache counts and output, or if a cache count exceeds the prompt, they are added to
+    /// it. If they are part of the prompt but their sum exceeds it, the same tokens were counted as
+    /// read and as written, and are taken as read.
     pub fn usage(self) -> TokenUsage {
         let PromptCount {
             prompt,
@@ -51,11 +49,11 @@ impl PromptCount {
             output,
             total,
         } = self;
-        let of_cache = cached.saturating_add(written);
-        let is_beside =
-            of_cache > 0 && total == prompt.saturating_add(of_cache).saturating_add(output);
+        let cache_total = cached.saturating_add(written);
+        let is_additional =
+            cache_total > 0 && total == prompt.saturating_add(cache_total).saturating_add(output);
         let (input, written) = match prompt.checked_sub(cached) {
-            Some(rest) if !is_beside && written <= prompt => {
+            Some(rest) if !is_additional && written <= prompt => {
                 (rest.saturating_sub(written), written.min(rest))
             }
             _ => (prompt, written),
@@ -69,8 +67,8 @@ impl PromptCount {
     }
 }
 
-/// Generated tokens, reasoning included: `generated` counts `reasoning` too, unless `total` is the
-/// sum of all three.
+/// Returns the generated tokens including reasoning. `generated` is assumed to include `reasoning`
+/// unless `total` is the sum of all three.
 pub fn with_reasoning(generated: u64, reasoning: u64, prompt: u64, total: u64) -> u64 {
     let both = generated.saturating_add(reasoning);
     if prompt.saturating_add(both) == total {
@@ -80,8 +78,8 @@ pub fn with_reasoning(generated: u64, reasoning: u64, prompt: u64, total: u64) -
     }
 }
 
-/// Names of the counts in a `token_usage`, in the order in which they are looked for: those of the
-/// canonical message, of the grain specification, of providers.
+/// Names of the counts in a `token_usage`, in the order of lookup: those of the canonical message,
+/// of the grain specification, and of providers.
 const CACHED: [&str; 4] = [
     "cached_input_tokens",
     "cache_read_tokens",
@@ -95,11 +93,11 @@ const WRITTEN: [&str; 3] = [
 ];
 const OUTPUT: [&str; 2] = ["output_tokens", "completion_tokens"];
 
-/// The counts of a grain's `token_usage`, whichever of the names in use they have.
+/// Reads the counts of a grain's `token_usage` under any of the names in use.
 ///
-/// Counts under `input_tokens` are disjoint from those of caches. `prompt_tokens`, and
-/// `input_tokens` beside `input_tokens_details`, are OpenAI's names of a whole prompt.
-pub fn token_usage_of(counts: &Json) -> TokenUsage {
+/// A count under `input_tokens` excludes the cache counts. `prompt_tokens`, and `input_tokens` next
+/// to `input_tokens_details`, are OpenAI's names for the whole prompt.
+pub fn read_token_usage(counts: &Json) -> TokenUsage {
     let in_prompt = |keys: &[&str]| {
         let details = ["prompt_tokens_details", "input_tokens_details"]
             .iter()
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_usage_is_read_whatever_names_it_has_and_never_counts_twice() {
+    fn a_token_usage_is_read_under_all_names_without_double_counting() {
         for (counts, expected) in [
             (
                 r#"{"input_tokens":20,"output_tokens":7,"cache_read_tokens":80,"cache_creation_tokens":3}"#,
@@ -234,7 +232,7 @@ mod tests {
                 r#"{"input_tokens":20,"output_tokens":7,"cache_read_input_tokens":80}"#,
                 [20, 7, 80, 0],
             ),
-            // OpenAI's names: the prompt holds what a cache had.
+            // OpenAI's names: the prompt includes the cached tokens.
             (
                 r#"{"prompt_tokens":100,"completion_tokens":7,"cached_tokens":80}"#,
                 [20, 7, 80, 0],
@@ -255,12 +253,12 @@ mod tests {
             ("null", [0, 0, 0, 0]),
         ] {
             let json = Json::parse(counts.as_bytes()).unwrap();
-            assert_eq!(classes(token_usage_of(&json)), expected, "{counts}");
+            assert_eq!(classes(read_token_usage(&json)), expected, "{counts}");
         }
     }
 
     #[test]
-    fn reasoning_is_output_once() {
+    fn reasoning_is_counted_once() {
         assert_eq!(
             with_reasoning(15, 110, 741, 866),
             125,

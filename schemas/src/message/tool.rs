@@ -1,4 +1,4 @@
-//! Tool definitions (§4.4): not messages, but what tool calls refer to by name.
+//! Tool definitions (§4.4), which tool calls refer to by name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,21 +11,21 @@ use crate::json::Object;
 pub struct ToolDefinition<'a> {
     /// The canonical name: snake case, unique.
     pub name: Cow<'a, str>,
-    /// What it does, for the model.
+    /// A description for the model.
     pub description: Cow<'a, str>,
-    /// What it takes: JSON Schema, of the subset that [`check_schema`] accepts once the tool is
-    /// registered.
+    /// The JSON Schema of the input; a registered tool uses only the subset that [`check_schema`]
+    /// accepts.
     pub input_schema: Object<'a>,
-    /// What it does to the world.
+    /// The side effects of the tool.
     pub side_effects: SideEffects,
-    /// True if it needs a workspace.
+    /// True if the tool requires a workspace.
     pub requires_workspace: bool,
 }
 
-/// What a tool does to the world; drives confirmation, routing and tracing, so it must be honest.
+/// The side effects of a tool, which determine confirmation, routing and tracing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SideEffects {
-    /// Nothing.
+    /// No side effects.
     None,
     /// Reads files or the network.
     Read,
@@ -33,7 +33,7 @@ pub enum SideEffects {
     Write,
     /// Runs shells or arbitrary code.
     Execute,
-    /// Changes something over the network.
+    /// Changes state over the network.
     Network,
 }
 
@@ -46,7 +46,7 @@ impl SideEffects {
         SideEffects::Network,
     ];
 
-    /// The value as it is written.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             SideEffects::None => "none",
@@ -57,7 +57,7 @@ impl SideEffects {
         }
     }
 
-    /// The value that is written `text`.
+    /// Returns the value with the given name.
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -71,21 +71,21 @@ pub struct ToolSet {
     tools: BTreeMap<String, ToolDefinition<'static>>,
 }
 
-/// Why a tool isn't registered.
+/// The reason why a tool can't be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// The name isn't snake case.
+    /// The name is not snake case.
     #[error("tool name `{0}` is not snake case")]
     Name(String),
-    /// There is a tool of that name.
+    /// A tool with the same name exists.
     #[error("tool `{0}` is registered already")]
     Duplicate(String),
-    /// The schema uses what isn't in the subset: everything that is wrong with it.
+    /// The schema is outside the subset.
     #[error("tool `{name}`: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Schema {
         /// The tool.
         name: String,
-        /// Every fault, with its path.
+        /// All violations, with their paths.
         errors: Vec<SchemaError>,
     },
 }
@@ -94,7 +94,7 @@ impl ToolSet {
     /// Registers a tool.
     ///
     /// # Errors
-    /// Loudly, and with all the faults of the schema at once (§5.4).
+    /// [`RegisterError`], with all violations of the schema at once (§5.4).
     pub fn register(&mut self, tool: ToolDefinition<'static>) -> Result<(), RegisterError> {
         let name = tool.name.to_string();
         if !is_snake_case(&name) {
@@ -111,13 +111,14 @@ impl ToolSet {
         Ok(())
     }
 
-    /// The tool of that name.
+    /// Returns the tool with the given name.
     pub fn get(&self, name: &str) -> Option<&ToolDefinition<'static>> {
         self.tools.get(name)
     }
 }
 
-/// Lower-case ASCII letters, digits and underscores, starting with a letter.
+/// Returns true if `name` consists of lowercase ASCII letters, digits and underscores, and starts
+/// with a letter.
 pub fn is_snake_case(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn registration_refuses_bad_names_twins_and_bad_schemas() {
+    fn invalid_names_duplicates_and_invalid_schemas_are_rejected() {
         let mut tools = ToolSet::default();
         tools.register(tool("read_file", "{}")).unwrap();
         assert!(matches!(

@@ -1,13 +1,13 @@
-//! What providers call the tool calls of a session (§6.2).
+//! Ids of providers for the tool calls of a session (§6.2).
 
 use std::collections::HashMap;
 
-/// One session's map between canonical ids (`tu_…`) and the ids of providers, both ways, keyed by
+/// A bidirectional map between the canonical ids (`tu_…`) of a session and the ids of each
 /// provider.
 ///
-/// A provider that has never heard of a call is told the id under which the call is known
-/// elsewhere, if that id has a form that it accepts and isn't the name of another call there: so a
-/// model sees its own ids again after a swap and back.
+/// A call that is new to a provider gets the id that another provider uses for it, if that id is
+/// valid and unused there, so that a model sees its own ids again after the provider was changed
+/// and changed back.
 #[derive(Debug, Clone, Default)]
 pub struct ToolIdMap {
     wire: HashMap<String, HashMap<String, String>>,
@@ -21,8 +21,8 @@ impl ToolIdMap {
         Self::default()
     }
 
-    /// Takes down that `provider` calls `canonical` `wire`. A later name replaces an earlier one
-    /// for sending; the earlier one is still understood.
+    /// Records that `provider` uses the id `wire` for the call `canonical`. A later id replaces an
+    /// earlier one for sending; the earlier one is still recognized.
     pub fn remember(&mut self, provider: &str, canonical: &str, wire: &str) {
         insert(&mut self.wire, provider, canonical, wire);
         insert(&mut self.canonical, provider, wire, canonical);
@@ -31,19 +31,20 @@ impl ToolIdMap {
             .or_insert_with(|| wire.to_owned());
     }
 
-    /// What `provider` calls `canonical`, if it was told.
+    /// Returns the id that `provider` uses for `canonical`.
     pub fn wire_id(&self, provider: &str, canonical: &str) -> Option<&str> {
         self.wire.get(provider)?.get(canonical).map(String::as_str)
     }
 
-    /// Which call `provider` means by `wire`.
+    /// Returns the canonical id for the id `wire` of `provider`.
     pub fn canonical_id(&self, provider: &str, wire: &str) -> Option<&str> {
         self.canonical.get(provider)?.get(wire).map(String::as_str)
     }
 
-    /// What to call `canonical` before `provider`: what it was told, else the name from elsewhere
-    /// if `accepts` takes it and it is free, else what `make` makes. The answer is remembered.
-    pub fn wire_id_or(
+    /// Returns the id to use for `canonical` with `provider`, and records it: the recorded one,
+    /// else that of another provider if `accepts` accepts it and it is unused, else the result of
+    /// `make`.
+    pub fn wire_id_or_else(
         &mut self,
         provider: &str,
         canonical: &str,
@@ -60,7 +61,7 @@ impl ToolIdMap {
         wire
     }
 
-    /// All that `provider` was told: canonical id and its own, in the order of the canonical ids.
+    /// Returns all pairs of canonical id and id of `provider`, in the order of the canonical ids.
     pub fn of_provider(&self, provider: &str) -> Vec<(&str, &str)> {
         let known = self.wire.get(provider).into_iter().flatten();
         let mut pairs: Vec<_> = known
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_name_is_still_understood() {
+    fn a_replaced_id_is_still_recognized() {
         let mut map = ToolIdMap::new();
         map.remember("p", "tu_a", "one");
         map.remember("p", "tu_a", "two");
@@ -106,21 +107,21 @@ mod tests {
     }
 
     #[test]
-    fn another_provider_hears_the_name_from_elsewhere_unless_it_is_taken_or_refused() {
+    fn an_id_of_another_provider_is_reused_unless_it_is_taken_or_invalid() {
         let mut map = ToolIdMap::new();
         map.remember("a", "tu_1", "call_1");
         map.remember("b", "tu_2", "call_1");
         let make = |canonical: &str| format!("made_{canonical}");
         assert_eq!(
-            map.clone().wire_id_or("c", "tu_1", |_| true, make),
+            map.clone().wire_id_or_else("c", "tu_1", |_| true, make),
             "call_1"
         );
         assert_eq!(
-            map.clone().wire_id_or("c", "tu_1", |_| false, make),
+            map.clone().wire_id_or_else("c", "tu_1", |_| false, make),
             "made_tu_1"
         );
         assert_eq!(
-            map.wire_id_or("b", "tu_1", |_| true, make),
+            map.wire_id_or_else("b", "tu_1", |_| true, make),
             "made_tu_1",
             "b means tu_2 by call_1"
         );

@@ -1,19 +1,19 @@
-//! Does a tool call's input match the tool's schema (§5.2.4)? Checked when it is parsed and again
-//! before it is run.
+//! Validation of the input of a tool call against the tool's schema (§5.2.4), both when it is
+//! parsed and before it is run.
 //!
-//! `pattern` and `format` are annotations here: the schemas of providers use dialects of them that
-//! no one engine speaks.
+//! `pattern` and `format` are treated as annotations, since the schemas of providers use
+//! incompatible dialects of them.
 
 use std::fmt;
 
 use crate::json::{Json, Object};
 
-/// One thing in an input that its schema doesn't allow.
+/// A mismatch between an input and its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputError {
-    /// Where, as a path from `$`.
+    /// The path from `$`.
     pub path: String,
-    /// Which keyword of the schema says no.
+    /// The violated keyword of the schema.
     pub keyword: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for InputError {
     }
 }
 
-/// Everything in `input` that `schema` doesn't allow; empty if it matches.
+/// Returns all mismatches between `input` and `schema`; empty if it matches.
 pub fn check_input(schema: &Object, input: &Object) -> Vec<InputError> {
     let mut errors = Vec::new();
     if type_refuses(schema, "object") {
@@ -43,7 +43,8 @@ fn check(schema: &Object, value: &Json, path: &str, errors: &mut Vec<InputError>
             keyword,
         })
     };
-    if type_refuses(schema, type_of(value)) && (!is_whole(value) || type_refuses(schema, "integer"))
+    if type_refuses(schema, type_of(value))
+        && (!is_integral(value) || type_refuses(schema, "integer"))
     {
         fail("type");
     }
@@ -122,7 +123,7 @@ fn check_object(schema: &Object, object: &Object, path: &str, errors: &mut Vec<I
 }
 
 fn type_refuses(schema: &Object, name: &str) -> bool {
-    // An integer is a number too.
+    // An integer is also a number.
     let fits = |allowed: &Json| {
         allowed
             .as_str()
@@ -142,8 +143,8 @@ fn type_of(value: &Json) -> &'static str {
     }
 }
 
-/// JSON Schema takes `1.0` for an integer.
-fn is_whole(value: &Json) -> bool {
+/// Returns true for integers as defined by JSON Schema, which include `1.0`.
+fn is_integral(value: &Json) -> bool {
     value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
@@ -196,13 +197,13 @@ mod tests {
         "l":{"type":"array","maxItems":2,"items":{"enum":["a","b"]}},"f":{"type":"number"},"o":{"properties":{"x":{"const":1}}}}}"#;
 
     #[test]
-    fn what_matches_passes() {
+    fn a_matching_input_has_no_errors() {
         let input = r#"{"n":2.0,"s":null,"l":["a","b"],"f":1,"o":{"x":1.0,"y":"free"}}"#;
         assert!(faults(SCHEMA, input).is_empty());
     }
 
     #[test]
-    fn all_faults_are_told_with_their_paths() {
+    fn all_mismatches_are_reported_with_their_paths() {
         let input = r#"{"s":"é","l":["a","c","b"],"f":"1","o":{"x":2},"z":0}"#;
         assert_eq!(
             faults(SCHEMA, input),

@@ -1,8 +1,8 @@
-//! The subset of JSON Schema that a tool's input schema may use (§5.4): what the large providers
-//! accept reliably.
+//! The subset of JSON Schema for the input schemas of tools (§5.4), which the major providers
+//! support reliably.
 //!
-//! A schema outside the subset fails when the tool is registered, with every fault and its path,
-//! not in production.
+//! A schema outside the subset is rejected when the tool is registered, with all violations and
+//! their paths.
 
 use std::fmt;
 
@@ -51,52 +51,52 @@ const DISALLOWED: &[&str] = &[
     "unevaluatedItems",
 ];
 
-/// One thing that is wrong with a schema.
+/// A violation of the subset by a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaError {
-    /// Where: `$`, `$.properties.x`, `$.items` and so on.
+    /// The path: `$`, `$.properties.x`, `$.items` and so on.
     pub path: String,
-    /// What.
-    pub fault: SchemaFault,
+    /// The problem.
+    pub problem: SchemaProblem,
 }
 
-/// What can be wrong with a schema.
+/// A problem of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SchemaFault {
-    /// A keyword that JSON Schema has and the subset excludes.
+pub enum SchemaProblem {
+    /// A keyword of JSON Schema that the subset excludes.
     Disallowed(String),
-    /// A keyword that isn't in the closed list.
+    /// An unknown keyword.
     Unknown(String),
-    /// A type that JSON doesn't have.
+    /// An unknown type.
     Type(String),
-    /// A keyword whose value is of the wrong kind: what it should be.
+    /// A keyword with a value of the wrong kind; holds the expected kind.
     Kind(&'static str),
 }
 
 impl fmt::Display for SchemaError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: ", self.path)?;
-        match &self.fault {
-            SchemaFault::Disallowed(keyword) => {
+        match &self.problem {
+            SchemaProblem::Disallowed(keyword) => {
                 write!(formatter, "disallowed JSON Schema keyword `{keyword}`")
             }
-            SchemaFault::Unknown(keyword) => {
+            SchemaProblem::Unknown(keyword) => {
                 write!(formatter, "unknown JSON Schema keyword `{keyword}`")
             }
-            SchemaFault::Type(name) => write!(
+            SchemaProblem::Type(name) => write!(
                 formatter,
                 "`{name}` is not one of the types {}",
                 TYPES.join(", ")
             ),
-            SchemaFault::Kind(expected) => write!(formatter, "must be {expected}"),
+            SchemaProblem::Kind(expected) => write!(formatter, "must be {expected}"),
         }
     }
 }
 
-/// Everything that keeps `schema` out of the subset; empty if it is in.
+/// Returns all violations of the subset by `schema`; empty if there are none.
 ///
-/// Property names are not keywords. Tuple-form `items` and sub-schemas that aren't objects are left
-/// alone.
+/// Property names are not keywords. Tuple-form `items` and sub-schemas that are not objects are
+/// ignored.
 pub fn check_schema(schema: &Object) -> Vec<SchemaError> {
     let mut errors = Vec::new();
     walk(schema, "$", &mut errors);
@@ -117,25 +117,25 @@ fn walk(schema: &Object, path: &str, errors: &mut Vec<SchemaError>) {
             }
             ("properties", _) => errors.push(SchemaError {
                 path: here(),
-                fault: SchemaFault::Kind("an object"),
+                problem: SchemaProblem::Kind("an object"),
             }),
             ("items", Json::Object(items)) => walk(items, &here(), errors),
             ("additionalProperties", value) if value.as_bool().is_none() => {
                 errors.push(SchemaError {
                     path: here(),
-                    fault: SchemaFault::Kind("a boolean"),
+                    problem: SchemaProblem::Kind("a boolean"),
                 });
             }
             _ if ALLOWED.contains(&keyword) => {}
             _ => {
                 let make = if DISALLOWED.contains(&keyword) {
-                    SchemaFault::Disallowed
+                    SchemaProblem::Disallowed
                 } else {
-                    SchemaFault::Unknown
+                    SchemaProblem::Unknown
                 };
                 errors.push(SchemaError {
                     path: path.to_owned(),
-                    fault: make(keyword.to_owned()),
+                    problem: make(keyword.to_owned()),
                 });
             }
         }
@@ -144,14 +144,14 @@ fn walk(schema: &Object, path: &str, errors: &mut Vec<SchemaError>) {
 
 fn check_type(value: &Json, path: &str, errors: &mut Vec<SchemaError>) {
     let mut check = |name: &Json| {
-        let fault = match name.as_str() {
+        let problem = match name.as_str() {
             Some(name) if TYPES.contains(&name) => return,
-            Some(name) => SchemaFault::Type(name.to_owned()),
-            None => SchemaFault::Kind("a type name or a list of them"),
+            Some(name) => SchemaProblem::Type(name.to_owned()),
+            None => SchemaProblem::Kind("a type name or a list of them"),
         };
         errors.push(SchemaError {
             path: format!("{path}.type"),
-            fault,
+            problem,
         });
     };
     match value {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_path() {
+    fn all_violations_are_reported_with_their_paths() {
         let schema = r#"{"type":["string","any",3],"$defs":{},"properties":{"a":{"anyOf":[]},"b":{"items":{"not":{}}}},
             "additionalProperties":{}}"#;
         assert_eq!(

@@ -1,53 +1,52 @@
-//! The rules that one message must keep (§5.1, §5.3), each breach a variant.
+//! Rules for single messages (§5.1, §5.3), with one variant per violation.
 //!
-//! All breaches are gathered and nothing fails: an empty list means that the message is sound.
-//! Rules hold for complete messages only; one that is still streaming, was stopped or failed may
-//! break them.
+//! All violations are collected; an empty list means that the message is valid. The rules apply to
+//! complete messages only: one that is still streaming, was cancelled or failed may violate them.
 
 use std::fmt;
 
 use super::{ContentBlock, Message, MessageStatus, Role};
 
-/// A rule that a message breaks.
+/// A violation of a rule by a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A message that isn't a system message says nothing (§5.1.1).
+    /// A message other than a system message has no content (§5.1.1).
     EmptyContent {
-        /// Who says it.
+        /// The role.
         role: Role,
     },
-    /// A block that the role may not hold (§5.1.3).
+    /// A block is not allowed for the role (§5.1.3).
     BlockNotAllowed {
         /// The role.
         role: Role,
-        /// Which block.
+        /// The index of the block.
         index: usize,
-        /// What it is.
+        /// The tag of the block.
         tag: String,
     },
-    /// A tool message holds another number of blocks than one (§5.1.3).
+    /// A tool message does not have exactly one block (§5.1.3).
     NotOneResult {
-        /// How many.
+        /// The number of blocks.
         count: usize,
     },
-    /// A complete assistant message lacks a field of its metadata (§5.3.1–3).
+    /// A complete assistant message lacks a metadata field (§5.3.1–3).
     MissingMetadata {
-        /// Which: `model`, `provider`, `routing` or `usage`.
+        /// The field: `model`, `provider`, `routing` or `usage`.
         field: &'static str,
     },
-    /// A tool message doesn't say which call it answers (§5.3.4).
+    /// A tool message does not name the call that it answers (§5.3.4).
     MissingParent,
-    /// A tool message's metadata and its block name different calls (§5.3.4).
+    /// The metadata and the block of a tool message name different calls (§5.3.4).
     ParentDiffers {
-        /// By the metadata.
+        /// The call in the metadata.
         parent: String,
-        /// By the block.
+        /// The call in the block.
         tool_use_id: String,
     },
 }
 
 impl Violation {
-    /// What the breach is about, as a path from the role.
+    /// Returns the path of the violation, starting with the role.
     pub fn subject(&self) -> String {
         match self {
             Violation::EmptyContent { role } => role.to_string(),
@@ -91,7 +90,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The tags that a role may hold.
+/// Returns the tags that are allowed for a role.
 fn allowed(role: Role) -> &'static [&'static str] {
     match role {
         Role::User => &["text", "image"],
@@ -101,8 +100,8 @@ fn allowed(role: Role) -> &'static [&'static str] {
     }
 }
 
-/// Every rule that `message` breaks. Unknown blocks are judged by nobody: a later version may allow
-/// them.
+/// Returns all violations by `message`. Unknown blocks are not checked, since a later version may
+/// allow them.
 pub fn validate_message(message: &Message) -> Vec<Violation> {
     if message.metadata.status != MessageStatus::Complete {
         return Vec::new();
@@ -187,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn every_breach_of_a_tool_message_is_gathered() {
+    fn all_violations_of_a_tool_message_are_reported() {
         let mut tool = message(Role::Tool, vec![result("tu_a"), ContentBlock::text("x")]);
-        let told: Vec<_> = validate_message(&tool)
+        let violations: Vec<_> = validate_message(&tool)
             .iter()
             .map(Violation::to_string)
             .collect();
         assert_eq!(
-            told,
+            violations,
             [
                 "tool.content[1]: `text` is not allowed here (allowed: tool_result)",
                 "tool: must hold exactly one block, holds 2",
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_hold_only_for_complete_messages() {
+    fn only_complete_messages_are_validated() {
         let mut assistant = message(Role::Assistant, Vec::new());
         assert_eq!(validate_message(&assistant).len(), 5);
         for status in [
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_message_may_be_empty_and_others_may_not() {
+    fn only_a_system_message_may_be_empty() {
         assert!(validate_message(&message(Role::System, Vec::new())).is_empty());
         assert_eq!(
             validate_message(&message(Role::User, Vec::new())),

@@ -1,8 +1,8 @@
-//! COSE_Sign1 envelopes around blobs (§9.1, RFC 9052).
+//! COSE_Sign1 envelopes of blobs (§9.1, RFC 9052).
 //!
-//! The envelope isn't part of the grain: its address is that of the inner blob. The lake keeps the
-//! blob and, beside it, the envelope's bytes without the blob ([`EnvelopeParts`]), from which the
-//! delivered bytes can be put together again.
+//! The envelope is not part of the grain, whose address is that of the inner blob. The lake stores
+//! the blob and, separately, the rest of the envelope ([`EnvelopeParts`]), from which the delivered
+//! bytes are restored.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,87 +13,89 @@ use coset::{
     CborSerializable, CoseSign1Builder, HeaderBuilder, ProtectedHeader, SignatureContext, iana,
 };
 
-use super::did::{DidError, KeyResolver, did_of_key};
+use super::did::{DidError, KeyResolver, did_from_key};
 use super::key::{SigningKey, VerifyingKey};
 use crate::error::{ErrorCode, GrainError};
-use crate::grain::{Header, VERSION, cbor_items};
+use crate::grain::{GrainHeader, VERSION, cbor_items};
 
-/// How a delivered grain comes: bare, or inside an envelope.
+/// A grain as delivered: a bare blob, or a blob in an envelope.
 #[derive(Debug, Clone)]
-pub enum Delivery<'a> {
-    /// The blob itself.
+pub enum DeliveredGrain<'a> {
+    /// A blob without envelope.
     Bare(&'a [u8]),
-    /// A blob inside a COSE_Sign1 envelope.
+    /// A blob in a COSE_Sign1 envelope.
     Signed(Box<SignedBlob<'a>>),
 }
 
-impl<'a> Delivery<'a> {
-    /// Tells by the first byte whether `bytes` are a blob or an envelope, and opens the envelope.
+impl<'a> DeliveredGrain<'a> {
+    /// Opens a blob or an envelope, distinguished by the first byte.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`] if it can't be opened; [`ErrorCode::SignedMismatch`] if the blob's
-    /// signed flag and the presence of the envelope disagree (§9.2); what [`Header::read`] says of
-    /// the blob.
-    pub fn open(bytes: &'a [u8]) -> Result<Delivery<'a>, GrainError> {
+    /// [`ErrorCode::Corrupt`] if the envelope can't be opened; [`ErrorCode::SignedMismatch`] if the
+    /// blob's signed flag and the presence of an envelope disagree (§9.2); those of
+    /// [`GrainHeader::read`] for the blob.
+    pub fn open(bytes: &'a [u8]) -> Result<DeliveredGrain<'a>, GrainError> {
         let delivery = match bytes.first() {
-            Some(&first) if first != VERSION && envelope_begins(first) => {
-                Delivery::Signed(Box::new(SignedBlob::parse(bytes)?))
+            Some(&first) if first != VERSION && starts_envelope(first) => {
+                DeliveredGrain::Signed(Box::new(SignedBlob::parse(bytes)?))
             }
-            _ => Delivery::Bare(bytes),
+            _ => DeliveredGrain::Bare(bytes),
         };
-        let header =
-            Header::read(delivery.blob()).map_err(|error| error.shifted(delivery.blob_start()))?;
+        let header = GrainHeader::read(delivery.blob())
+            .map_err(|error| error.shifted(delivery.blob_start()))?;
         let message = match (header.flags.signed(), &delivery) {
-            (true, Delivery::Bare(_)) => {
-                "the signed flag is set but no signature came with the blob"
+            (true, DeliveredGrain::Bare(_)) => {
+                "the signed flag is set but the blob has no envelope"
             }
-            (false, Delivery::Signed(_)) => "a signature wraps a blob whose signed flag is clear",
+            (false, DeliveredGrain::Signed(_)) => {
+                "an envelope wraps a blob whose signed flag is clear"
+            }
             _ => return Ok(delivery),
         };
         Err(GrainError::new(ErrorCode::SignedMismatch, message).at(delivery.blob_start() + 1))
     }
 
-    /// Where the blob begins in the delivered bytes: what is wrong at some byte of it is wrong so
-    /// much further on in these.
+    /// Returns the offset of the blob in the delivered bytes.
     pub fn blob_start(&self) -> usize {
         match self {
-            Delivery::Bare(_) => 0,
-            Delivery::Signed(signed) => signed.payload.start,
+            DeliveredGrain::Bare(_) => 0,
+            DeliveredGrain::Signed(signed) => signed.payload.start,
         }
     }
 
-    /// The content-addressed blob.
+    /// Returns the content-addressed blob.
     pub fn blob(&self) -> &'a [u8] {
         match self {
-            Delivery::Bare(blob) => blob,
-            Delivery::Signed(signed) => signed.blob(),
+            DeliveredGrain::Bare(blob) => blob,
+            DeliveredGrain::Signed(signed) => signed.blob(),
         }
     }
 }
 
-/// True if `first` may begin an envelope: a CBOR array of four, or tag 18 before it.
-fn envelope_begins(first: u8) -> bool {
+/// Returns true if an envelope can start with `first`: a CBOR array of four items, or tag 18 before
+/// it.
+fn starts_envelope(first: u8) -> bool {
     matches!(first, ARRAY_OF_FOUR | TAG_18)
 }
 
 const ARRAY_OF_FOUR: u8 = 0x84;
 const TAG_18: u8 = 0xd2;
 
-/// What became of a signature.
+/// The result of checking a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignatureStatus {
-    /// The signer's key verifies it.
+    /// The signature is valid.
     Valid,
-    /// It isn't the signer's over this blob: because it is another's, or because the envelope
-    /// doesn't say whose it is and how it was made, or says what can't be (§9.3).
+    /// The signature is not the signer's over this blob, or the envelope lacks the signer or the
+    /// algorithm, or has invalid values for them (§9.3).
     Invalid,
-    /// Nobody here can tell, because the signer's key isn't known or is of a kind that the
-    /// specification doesn't name.
+    /// The signature can't be checked because the signer's key is unknown or of a kind that the
+    /// specification does not define. Holds the reason.
     Unverifiable(String),
 }
 
 impl SignatureStatus {
-    /// `valid`, `invalid` or `unverifiable`.
+    /// Returns `valid`, `invalid` or `unverifiable`.
     pub const fn name(&self) -> &'static str {
         match self {
             SignatureStatus::Valid => "valid",
@@ -114,7 +116,7 @@ pub struct SignedBlob<'a> {
     signer: Option<String>,
 }
 
-/// An envelope's bytes before and after the blob that it wraps.
+/// The bytes of an envelope before and after the blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvelopeParts<'a> {
     /// The bytes before the blob.
@@ -124,28 +126,29 @@ pub struct EnvelopeParts<'a> {
 }
 
 impl<'a> SignedBlob<'a> {
-    /// Opens `bytes`, tagged or not; the signer's name may be bytes or text.
+    /// Parses an envelope, tagged or not. The signer's key id may be bytes or text.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`] if they aren't a whole COSE_Sign1, or name header parameters as
-    /// critical.
+    /// [`ErrorCode::Corrupt`] if the bytes are not a complete COSE_Sign1, or if it has critical
+    /// header parameters.
     pub fn parse(bytes: &'a [u8]) -> Result<SignedBlob<'a>, GrainError> {
         let skipped = usize::from(bytes.first() == Some(&TAG_18));
         let untagged = bytes.get(skipped..).unwrap_or_default();
         let [protected, _, payload, signature] =
             cbor_items(untagged).map_err(|error| error.shifted(skipped))?;
-        let (protected, payload_bytes, signature) =
-            match (protected.bytes, payload.bytes, signature.bytes) {
-                (Some(protected), Some(payload), Some(signature)) => {
-                    (protected, payload, signature)
-                }
-                _ => {
-                    return Err(GrainError::corrupt(
-                        skipped,
-                        "a COSE_Sign1 has protected headers, payload and signature as bytes",
-                    ));
-                }
-            };
+        let (protected, payload_bytes, signature) = match (
+            protected.bytes,
+            payload.bytes,
+            signature.bytes,
+        ) {
+            (Some(protected), Some(payload), Some(signature)) => (protected, payload, signature),
+            _ => {
+                return Err(GrainError::corrupt(
+                    skipped,
+                    "the protected headers, payload and signature of a COSE_Sign1 must be byte strings",
+                ));
+            }
+        };
         let start = skipped + payload.end - payload_bytes.len();
         let (algorithm, signer) = read_protected(protected)?;
         let payload = start..start + payload_bytes.len();
@@ -159,17 +162,17 @@ impl<'a> SignedBlob<'a> {
         })
     }
 
-    /// The wrapped blob.
+    /// Returns the wrapped blob.
     pub fn blob(&self) -> &'a [u8] {
         self.bytes.get(self.payload.clone()).unwrap_or_default()
     }
 
-    /// The signer's DID, as the envelope claims it.
+    /// Returns the signer's DID as declared in the envelope.
     pub fn signer(&self) -> Option<&str> {
         self.signer.as_deref()
     }
 
-    /// The envelope without the blob.
+    /// Returns the envelope without the blob.
     pub fn parts(&self) -> EnvelopeParts<'a> {
         EnvelopeParts {
             before: self
@@ -185,7 +188,7 @@ impl<'a> SignedBlob<'a> {
         }
     }
 
-    /// Checks the signature with the key that `resolver` has for the signer.
+    /// Checks the signature with the signer's key from `resolver`.
     pub fn verify(&self, resolver: &dyn KeyResolver) -> SignatureStatus {
         let (Some(signer), Some(algorithm)) = (self.signer(), self.algorithm) else {
             return SignatureStatus::Invalid;
@@ -193,13 +196,13 @@ impl<'a> SignedBlob<'a> {
         let key = match resolver.resolve(signer) {
             Ok(key) => key,
             Err(DidError::Malformed(_)) => return SignatureStatus::Invalid,
-            // A key of another kind can't have made a signature of ours, whatever it is.
+            // No signature of a supported algorithm can be valid for a key of another kind.
             Err(DidError::KeyKind(_)) if matches!(algorithm, EDDSA | ED25519 | ES256) => {
                 return SignatureStatus::Invalid;
             }
             Err(error) => return SignatureStatus::Unverifiable(error.to_string()),
         };
-        if !fits(algorithm, &key) {
+        if !algorithm_fits(algorithm, &key) {
             return SignatureStatus::Invalid;
         }
         let protected = ProtectedHeader {
@@ -213,22 +216,25 @@ impl<'a> SignedBlob<'a> {
             &[],
             self.blob(),
         );
-        match key.verifies(&message, self.signature) {
+        match key.verify(&message, self.signature) {
             true => SignatureStatus::Valid,
             false => SignatureStatus::Invalid,
         }
     }
 
-    /// [`SignedBlob::verify`] for whoever takes no wrong signature: one that can't be verified here
-    /// is let through.
+    /// As [`SignedBlob::verify`], for callers that reject invalid signatures and accept
+    /// unverifiable ones.
     ///
     /// # Errors
     /// [`ErrorCode::Integrity`] if the signature is [`SignatureStatus::Invalid`].
-    pub fn prove(&self, resolver: &dyn KeyResolver) -> Result<SignatureStatus, GrainError> {
+    pub fn ensure_not_invalid(
+        &self,
+        resolver: &dyn KeyResolver,
+    ) -> Result<SignatureStatus, GrainError> {
         match self.verify(resolver) {
             SignatureStatus::Invalid => {
                 let signer = self.signer().unwrap_or("nobody");
-                let message = format!("the signature isn't that of {signer} over this blob");
+                let message = format!("the signature is not that of {signer} over this blob");
                 Err(GrainError::new(ErrorCode::Integrity, message))
             }
             status => Ok(status),
@@ -236,8 +242,8 @@ impl<'a> SignedBlob<'a> {
     }
 }
 
-/// True if signatures of `algorithm` are made with keys like `key`.
-fn fits(algorithm: i128, key: &VerifyingKey) -> bool {
+/// Returns true if signatures of `algorithm` are made with keys like `key`.
+fn algorithm_fits(algorithm: i128, key: &VerifyingKey) -> bool {
     match key {
         VerifyingKey::Ed25519(_) => matches!(algorithm, EDDSA | ED25519),
         VerifyingKey::P256(_) => algorithm == ES256,
@@ -249,7 +255,7 @@ const EDDSA: i128 = -8;
 const ED25519: i128 = -19;
 const ES256: i128 = -7;
 
-/// Algorithm and signer of a protected header. No bytes at all stand for an empty one.
+/// Reads algorithm and signer from a protected header. Zero bytes encode an empty header.
 fn read_protected(bytes: &[u8]) -> Result<(Option<i128>, Option<String>), GrainError> {
     let corrupt = |message: &'static str| GrainError::new(ErrorCode::Corrupt, message);
     if bytes.is_empty() {
@@ -257,23 +263,23 @@ fn read_protected(bytes: &[u8]) -> Result<(Option<i128>, Option<String>), GrainE
     }
     let mut rest = bytes;
     let header: Value = ciborium::from_reader(&mut rest)
-        .map_err(|_| corrupt("the protected header of the envelope isn't CBOR"))?;
+        .map_err(|_| corrupt("the protected header of the envelope is not CBOR"))?;
     if !rest.is_empty() {
         return Err(corrupt("bytes follow the protected header of the envelope"));
     }
     let entries = header
         .into_map()
-        .map_err(|_| corrupt("the protected header of the envelope isn't a map"))?;
+        .map_err(|_| corrupt("the protected header of the envelope is not a map"))?;
     let (mut algorithm, mut signer) = (None, None);
     let mut labels = HashSet::new();
     for (label, value) in entries {
-        // Labels are integers or texts (RFC 9052 §1.4); a reader that took the first of two would
-        // see another header.
+        // Labels are integers or texts (RFC 9052 §1.4). Repeated labels are an error because
+        // readers would disagree on which of them counts.
         let number = label.as_integer().map(i128::from);
         let label = (number, label.into_text().ok());
         if label == (None, None) || !labels.insert(label) {
             return Err(corrupt(
-                "a label of the envelope's protected header stands twice, or is neither number nor \
+                "a label of the envelope's protected header is repeated, or is neither number nor \
                  text",
             ));
         }
@@ -281,7 +287,7 @@ fn read_protected(bytes: &[u8]) -> Result<(Option<i128>, Option<String>), GrainE
             Some(1) => algorithm = value.as_integer().map(i128::from),
             Some(2) => {
                 return Err(corrupt(
-                    "the envelope has critical header parameters that aren't understood",
+                    "the envelope has critical header parameters that are not supported",
                 ));
             }
             Some(4) => signer = text_of(value),
@@ -299,23 +305,24 @@ fn text_of(value: Value) -> Option<String> {
     }
 }
 
-/// Wraps `blob`, whose signed flag must be set, in an envelope signed with `key`; the signer is the
-/// key's `did:key` unless `signer` names another DID. `issued_at` is in seconds since 1970. Written
+/// Wraps `blob`, whose signed flag must be set, in an envelope signed with `key`. The signer is the
+/// key's `did:key`, or the DID `signer`. `issued_at` is in seconds since 1970. The envelope is
 /// untagged, with the signer as bytes.
 ///
 /// # Errors
-/// [`ErrorCode::SignedMismatch`] if the blob's signed flag is clear; what [`Header::read`] says.
+/// [`ErrorCode::SignedMismatch`] if the blob's signed flag is clear; those of
+/// [`GrainHeader::read`].
 pub fn sign(
     blob: &[u8],
     key: &SigningKey,
     signer: Option<&str>,
     issued_at: i64,
 ) -> Result<Vec<u8>, GrainError> {
-    let header = Header::read(blob)?;
+    let header = GrainHeader::read(blob)?;
     if !header.flags.signed() {
         return Err(GrainError::new(
             ErrorCode::SignedMismatch,
-            "a blob to be signed must be encoded with its signed flag set",
+            "a blob to sign must be encoded with its signed flag set",
         ));
     }
     let content_type = if header.flags.cbor() {
@@ -326,11 +333,10 @@ pub fn sign(
     sign_message(blob, content_type, key, signer, issued_at)
 }
 
-/// Wraps any `payload` in a COSE_Sign1 envelope, as [`sign`] does a blob; [`SignedBlob::parse`]
-/// opens it.
+/// Wraps any `payload` in a COSE_Sign1 envelope as [`sign`] does; [`SignedBlob::parse`] opens it.
 ///
 /// # Errors
-/// [`ErrorCode::Corrupt`] if the envelope can't be written.
+/// [`ErrorCode::Corrupt`] if the envelope can't be encoded.
 pub fn sign_message(
     payload: &[u8],
     content_type: &str,
@@ -338,7 +344,7 @@ pub fn sign_message(
     signer: Option<&str>,
     issued_at: i64,
 ) -> Result<Vec<u8>, GrainError> {
-    let signer = signer.map_or_else(|| did_of_key(&key.verifying_key()), str::to_owned);
+    let signer = signer.map_or_else(|| did_from_key(&key.verifying_key()), str::to_owned);
     let algorithm = match key {
         SigningKey::Ed25519(_) => iana::Algorithm::EdDSA,
         SigningKey::P256(_) => iana::Algorithm::ES256,
@@ -361,7 +367,7 @@ pub fn sign_message(
         .map_err(|error| {
             GrainError::new(
                 ErrorCode::Corrupt,
-                format!("the envelope can't be written: {error}"),
+                format!("the envelope can't be encoded: {error}"),
             )
         })
 }

@@ -1,62 +1,62 @@
-//! Decentralized identifiers: from a DID to the key that it names.
+//! Decentralized identifiers (DIDs) and the keys that they name.
 //!
-//! `did:key` holds its key in itself. Every other method needs somebody who knows (a document on
-//! the web, a keyring): that is what [`KeyResolver`] is for. Nothing here looks anything up.
+//! A `did:key` contains its key. Other methods need an external source (a document on the web, a
+//! keyring), which implements [`KeyResolver`]. This module performs no lookups.
 
 use super::key::VerifyingKey;
 
-/// Multicodec prefix of Ed25519 public keys.
+/// The multicodec prefix of Ed25519 public keys.
 const ED25519: u64 = 0xed;
 
-/// Multicodec prefix of P-256 public keys, compressed.
+/// The multicodec prefix of compressed P-256 public keys.
 const P256: u64 = 0x1200;
 
-/// Why a DID gives no key.
+/// The reason why a DID yields no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DidError {
-    /// Another method than `did:key`, which this resolver doesn't know.
-    #[error("the key of {0} can't be known without resolving it; give it to the keyring")]
+    /// The DID uses another method than `did:key`, which the resolver does not support.
+    #[error("the key of {0} is unknown; add it to the keyring")]
     Unresolved(String),
-    /// Not a well-formed `did:key`.
+    /// The DID is not a well-formed `did:key`.
     #[error("not a well-formed did:key: {0}")]
     Malformed(&'static str),
-    /// A kind of key that signs no grains.
+    /// The key is of a kind that can't sign grains.
     #[error("a key of kind 0x{0:x} can't sign grains; Ed25519 (0xed) and P-256 (0x1200) can")]
     KeyKind(u64),
 }
 
-/// Who knows which key a DID names.
+/// Resolves DIDs to keys.
 pub trait KeyResolver: Send + Sync {
-    /// The key of `did`.
+    /// Returns the key of `did`.
     ///
     /// # Errors
-    /// [`DidError`] if there is none or it isn't known here.
+    /// [`DidError`] if there is none or it is unknown to this resolver.
     fn resolve(&self, did: &str) -> Result<VerifyingKey, DidError>;
 }
 
-/// Resolves `did:key` only: the identifier is the key.
+/// Resolves only `did:key`, whose identifiers contain the key.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SelfContained;
+pub struct DidKeyResolver;
 
-impl KeyResolver for SelfContained {
+impl KeyResolver for DidKeyResolver {
     fn resolve(&self, did: &str) -> Result<VerifyingKey, DidError> {
-        key_of_did(did)
+        key_from_did(did)
     }
 }
 
-/// The key inside a `did:key`. A verification method's fragment (`did:key:z…#z…`) is allowed and
+/// Returns the key in a `did:key`. The fragment of a verification method (`did:key:z…#z…`) is
 /// ignored.
 ///
 /// # Errors
 /// [`DidError`].
-pub fn key_of_did(did: &str) -> Result<VerifyingKey, DidError> {
+pub fn key_from_did(did: &str) -> Result<VerifyingKey, DidError> {
     let bare = did.split('#').next().unwrap_or(did);
     let encoded = bare
         .strip_prefix("did:key:")
         .ok_or_else(|| DidError::Unresolved(did.to_owned()))?;
     let digits = encoded
         .strip_prefix('z')
-        .ok_or(DidError::Malformed("only base58btc (z…) is defined"))?;
+        .ok_or(DidError::Malformed("its key must be base58btc (z…)"))?;
     let bytes = bs58::decode(digits)
         .into_vec()
         .map_err(|_| DidError::Malformed("not base58btc"))?;
@@ -80,8 +80,8 @@ pub fn key_of_did(did: &str) -> Result<VerifyingKey, DidError> {
     }
 }
 
-/// The `did:key` of a public key.
-pub fn did_of_key(key: &VerifyingKey) -> String {
+/// Returns the `did:key` of a public key.
+pub fn did_from_key(key: &VerifyingKey) -> String {
     let (kind, bytes) = match key {
         VerifyingKey::Ed25519(key) => (ED25519, key.as_bytes().to_vec()),
         VerifyingKey::P256(key) => (P256, key.to_sec1_point(true).as_bytes().to_vec()),
@@ -97,8 +97,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_specification_s_example_names_an_ed25519_key() {
-        let key = key_of_did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK").unwrap();
+    fn the_example_of_the_specification_is_an_ed25519_key() {
+        let key = key_from_did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK").unwrap();
         let VerifyingKey::Ed25519(bytes) = key else {
             panic!()
         };
@@ -109,25 +109,25 @@ mod tests {
     }
 
     #[test]
-    fn a_key_and_its_did_lead_to_each_other() {
+    fn a_key_round_trips_through_its_did() {
         let ed25519 = SigningKey::from_seed(&[7; 32]).verifying_key();
         let p256 = SigningKey::P256(p256::ecdsa::SigningKey::from_slice(&[7; 32]).unwrap())
             .verifying_key();
         for key in [ed25519, p256] {
-            assert_eq!(key_of_did(&did_of_key(&key)), Ok(key));
+            assert_eq!(key_from_did(&did_from_key(&key)), Ok(key));
         }
     }
 
     #[test]
-    fn what_holds_no_key_says_why() {
+    fn errors_name_the_reason() {
         for (did, expected) in [
-            ("did:web:example.com", "can't be known"),
+            ("did:web:example.com", "is unknown"),
             ("did:key:m123", "base58btc"),
             ("did:key:z0OIl", "not base58btc"),
             ("did:key:z6", "can't sign grains"),
-            ("alice", "can't be known"),
+            ("alice", "is unknown"),
         ] {
-            let error = key_of_did(did).unwrap_err().to_string();
+            let error = key_from_did(did).unwrap_err().to_string();
             assert!(error.contains(expected), "{did}: {error}");
         }
     }

@@ -1,4 +1,4 @@
-//! The two kinds of keys that sign grains: Ed25519 (the default) and ECDSA over P-256.
+//! The two kinds of signing keys: Ed25519 (the default) and ECDSA over P-256.
 
 use ed25519_dalek::Signer as _;
 use p256::ecdsa::signature::Verifier as _;
@@ -22,9 +22,9 @@ pub enum SigningKey {
 }
 
 impl VerifyingKey {
-    /// True if `signature` (64 bytes in COSE's raw form) over `message` was made with the private
-    /// half of this key.
-    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+    /// Returns true if `signature` (64 bytes in COSE's raw form) is valid for `message` and this
+    /// key.
+    pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             VerifyingKey::Ed25519(key) => ed25519_dalek::Signature::from_slice(signature)
                 .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
@@ -35,12 +35,12 @@ impl VerifyingKey {
 }
 
 impl SigningKey {
-    /// An Ed25519 key from its 32-byte seed.
+    /// Creates an Ed25519 key from its 32-byte seed.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         SigningKey::Ed25519(ed25519_dalek::SigningKey::from_bytes(seed))
     }
 
-    /// The public half.
+    /// Returns the public key.
     pub fn verifying_key(&self) -> VerifyingKey {
         match self {
             SigningKey::Ed25519(key) => VerifyingKey::Ed25519(key.verifying_key()),
@@ -48,7 +48,7 @@ impl SigningKey {
         }
     }
 
-    /// The signature over `message` in COSE's raw form, 64 bytes.
+    /// Signs `message`; returns the signature in COSE's raw form, 64 bytes.
     pub fn sign(&self, message: &[u8]) -> Vec<u8> {
         match self {
             SigningKey::Ed25519(key) => key.sign(message).to_bytes().to_vec(),

@@ -1,4 +1,4 @@
-//! Random grains that obey the schema of their type, and random values of any shape.
+//! Generators of grains that satisfy the schema of their type, and of arbitrary values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use gristmill_schemas::grain::{
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-/// The fields of a grain that is to be encoded.
+/// The fields of a grain to encode.
 pub type Fields = Vec<(Key<'static>, Value<'static>)>;
 
-/// Some text that is in normalization form C, as what comes back from a blob is.
+/// Generates NFC text.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-zA-Z0-9 .,:/-]{0,40}",
@@ -22,8 +22,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// `text` in normalization form C, and without the byte-order mark in front that no payload may
-/// have.
+/// Normalizes `text` to NFC and removes a leading byte-order mark, which payloads must not have.
 pub fn nfc(text: &str) -> String {
     use unicode_normalization::UnicodeNormalization;
     text.trim_start_matches('\u{feff}').nfc().collect()
@@ -33,7 +32,7 @@ fn integer() -> impl Strategy<Value = Integer> {
     prop_oneof![
         any::<i64>().prop_map(Integer::from),
         any::<u64>().prop_map(Integer::from),
-        // Where one width ends and the next begins.
+        // The boundaries of encoded widths.
         (0_u32..64, -2_i64..=2)
             .prop_map(|(bit, by)| Integer::from((1_i64 << bit).wrapping_add(by))),
         (0_u32..63, -2_i64..=2)
@@ -61,7 +60,7 @@ fn scalar() -> impl Strategy<Value = Value<'static>> {
     ]
 }
 
-/// Any value that may stand in a map, to a depth of four.
+/// Generates any value of a map, up to a depth of four.
 pub fn value() -> impl Strategy<Value = Value<'static>> {
     scalar().prop_recursive(4, 40, 20, |inner| {
         let item = prop_oneof![8 => inner.clone(), 1 => Just(Value::Nil)];
@@ -103,7 +102,7 @@ fn any_of(
     values.prop_map(move |value| (field, value)).boxed()
 }
 
-/// What a grain of `kind` must have.
+/// Generates the required fields of a grain of type `kind`.
 fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value<'static>)>> {
     match kind {
         GrainType::Belief => vec![
@@ -148,7 +147,7 @@ fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value<'static>)>> {
     }
 }
 
-/// Who answers for an agent: the two parts that must be there, and any others.
+/// Generates a legal entity: its two required members and any others.
 fn legal_entity() -> impl Strategy<Value = Value<'static>> {
     (map(), word(), word()).prop_map(|(map, kind, name)| {
         let Value::Map(mut entries) = map else {
@@ -160,7 +159,7 @@ fn legal_entity() -> impl Strategy<Value = Value<'static>> {
     })
 }
 
-/// What any grain may have.
+/// Generates optional fields of any grain.
 fn optional() -> BoxedStrategy<(Field, Value<'static>)> {
     prop_oneof![
         any_of(Field::Namespace, word()),
@@ -187,8 +186,7 @@ fn optional() -> BoxedStrategy<(Field, Value<'static>)> {
     .boxed()
 }
 
-/// The fields of a grain of `kind`: what its type needs, a choice of what it may have, and keys of
-/// the author's own.
+/// Generates a grain of type `kind`: required fields, some optional ones, and custom fields.
 fn fields_of(kind: GrainType) -> impl Strategy<Value = Fields> {
     let own = btree_map("x_[a-zé字]{1,40}", value(), 0..4);
     let created = 0_i64..4_294_967_295_999;
@@ -204,24 +202,24 @@ fn fields_of(kind: GrainType) -> impl Strategy<Value = Fields> {
             known
                 .chain(
                     own.into_iter()
-                        .map(|(key, value)| (Key::Own(Cow::Owned(key)), value)),
+                        .map(|(key, value)| (Key::Custom(Cow::Owned(key)), value)),
                 )
                 .collect()
         },
     )
 }
 
-/// The fields of a grain of any type.
+/// Generates a grain of any type.
 pub fn fields() -> impl Strategy<Value = Fields> {
     proptest::sample::select(GrainType::ALL.to_vec()).prop_flat_map(fields_of)
 }
 
-/// MessagePack or CBOR.
+/// Generates an encoding.
 pub fn encoding() -> impl Strategy<Value = Encoding> {
     prop_oneof![Just(Encoding::MessagePack), Just(Encoding::Cbor)]
 }
 
-/// The blob of a grain of any type, in either encoding.
+/// Generates the blob of a grain of any type in either encoding.
 pub fn blob() -> impl Strategy<Value = Vec<u8>> {
     (fields(), encoding()).prop_map(|(fields, encoding)| {
         encode(

@@ -4,14 +4,16 @@
 use std::fs;
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{Container, ContainerLimits, Frame, next_frame};
+use gristmill_schemas::container::{Container, ContainerLimits, GrainFrame, next_frame};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Field, Grain, Mode, Payload, Sensitivity,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Field, Grain, Payload, Sensitivity,
     elision_hash, encode_json, namespace_hash,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{Delivery, SelfContained, SignedBlob, VerifyingKey, key_of_did};
+use gristmill_schemas::sign::{
+    DeliveredGrain, DidKeyResolver, SignedBlob, VerifyingKey, key_from_did,
+};
 use sha2::{Digest, Sha256};
 
 use super::{CaseFile, Outcome, Report, judge_alternatives};
@@ -125,7 +127,7 @@ fn bytes_of(case: &Json) -> Result<Vec<u8>, String> {
 
 fn decode(blob: &[u8]) -> Result<Json<'static>, GrainError> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
-    Ok(Grain::decode(&payload, Mode::Strict)?.to_json())
+    Ok(Grain::decode(&payload, DecodeMode::Strict)?.to_json())
 }
 
 /// Compares grains; two spellings of one double are equal.
@@ -237,13 +239,13 @@ fn published(case: &Json) -> Result<(), String> {
     }
     // Grains of other projects are decoded leniently: missing fields are marked, not refused.
     let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
-    let grain = Grain::decode(&payload, Mode::Lenient).map_err(|error| error.to_string())?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient).map_err(|error| error.to_string())?;
     case.get("decoded")
         .map_or(Ok(()), |wanted| same_grain(&grain.to_json(), wanted))
 }
 
 fn did_key(case: &Json) -> Result<(), String> {
-    match key_of_did(text(case, "did")).map_err(|error| error.to_string())? {
+    match key_from_did(text(case, "did")).map_err(|error| error.to_string())? {
         VerifyingKey::Ed25519(key) => same(
             "key",
             &hex::encode(key.as_bytes()),
@@ -329,12 +331,12 @@ fn envelope(case: &Json) -> Result<(), String> {
 }
 
 fn open_envelope(bytes: &[u8]) -> Result<Box<SignedBlob<'_>>, GrainError> {
-    let Delivery::Signed(signed) = Delivery::open(bytes)? else {
+    let DeliveredGrain::Signed(signed) = DeliveredGrain::open(bytes)? else {
         return Err(GrainError::corrupt(0, "not an envelope"));
     };
-    signed.prove(&SelfContained)?;
+    signed.ensure_not_invalid(&DidKeyResolver)?;
     let payload = Payload::open(signed.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-    Grain::decode(&payload, Mode::Strict)?;
+    Grain::decode(&payload, DecodeMode::Strict)?;
     Ok(signed)
 }
 
@@ -383,10 +385,12 @@ fn read_frames(mut rest: &[u8], addresses: &mut Vec<String>) -> Result<(), Grain
     loop {
         let frame = next_frame(rest)?;
         match frame {
-            Frame::Grain(grain) => addresses.push(check_delivery(grain)?),
-            Frame::End if frame.consumed() == rest.len() => return Ok(()),
-            Frame::End => return Err(GrainError::corrupt(0, "bytes follow the end of the stream")),
-            Frame::Incomplete(_) => {
+            GrainFrame::Grain(grain) => addresses.push(check_delivery(grain)?),
+            GrainFrame::End if frame.consumed() == rest.len() => return Ok(()),
+            GrainFrame::End => {
+                return Err(GrainError::corrupt(0, "bytes follow the end of the stream"));
+            }
+            GrainFrame::Incomplete(_) => {
                 return Err(GrainError::corrupt(
                     0,
                     "the stream ends without its end mark",
@@ -398,9 +402,9 @@ fn read_frames(mut rest: &[u8], addresses: &mut Vec<String>) -> Result<(), Grain
 }
 
 fn check_delivery(bytes: &[u8]) -> Result<String, GrainError> {
-    let delivery = Delivery::open(bytes)?;
+    let delivery = DeliveredGrain::open(bytes)?;
     let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-    Grain::decode(&payload, Mode::Strict)?;
+    Grain::decode(&payload, DecodeMode::Strict)?;
     Ok(ContentAddress::of(delivery.blob()).to_string())
 }
 

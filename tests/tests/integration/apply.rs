@@ -11,10 +11,11 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::grain::{
-    EncodeOptions, Grain, Mode, Payload, act_message, authorization_message, encode_json,
+    DecodeMode, EncodeOptions, Grain, Payload, authorization_message, encode_json,
+    operation_authorization_message,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{SigningKey, did_of_key, sign, sign_message};
+use gristmill_schemas::sign::{SigningKey, did_from_key, sign, sign_message};
 
 struct ApplyLake {
     lake: Lake,
@@ -520,7 +521,7 @@ async fn quorums_and_delegates_need_signatures() {
         .collect();
     let dids: Vec<String> = keys
         .iter()
-        .map(|key| did_of_key(&key.verifying_key()))
+        .map(|key| did_from_key(&key.verifying_key()))
         .collect();
     let authorized = format!(r#""authorized": ["{}", "{}"]"#, dids[0], dids[1]);
     let quorum = belief(
@@ -545,7 +546,11 @@ async fn quorums_and_delegates_need_signatures() {
         )
         .unwrap();
         let payload = Payload::open(&bare.blob, 1 << 20).unwrap();
-        authorization_message(&by_quorum, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap()
+        authorization_message(
+            &by_quorum,
+            &Grain::decode(&payload, DecodeMode::Strict).unwrap(),
+        )
+        .unwrap()
     };
     let signature = |key: &SigningKey| {
         let signed = sign_message(&message, "application/octet-stream", key, None, 0).unwrap();
@@ -571,7 +576,7 @@ async fn quorums_and_delegates_need_signatures() {
     };
     let act = hex::encode(
         sign_message(
-            &act_message(&by_delegate, "contradict"),
+            &operation_authorization_message(&by_delegate, "contradict"),
             "x/y",
             &keys[0],
             None,

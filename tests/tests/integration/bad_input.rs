@@ -4,7 +4,7 @@
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, OnError};
 use gristmill_schemas::container::{Codec, ContainerOptions, FOOTER_LENGTH};
-use gristmill_schemas::grain::{EncodeOptions, Mode};
+use gristmill_schemas::grain::{DecodeMode, EncodeOptions};
 use gristmill_tests::datasets;
 use gristmill_tests::grains::{belief, container, frames, grain_with, plain};
 use gristmill_tests::lake::TestLake;
@@ -113,7 +113,7 @@ async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects(
     assert!(strict.readable_rejects > 10 && strict.readable_rejects <= odd.len() as u64 + 1);
     // Without `--retry-refused` nothing changes.
     let lenient = IngestOptions {
-        mode: Mode::Lenient,
+        mode: DecodeMode::Lenient,
         ..IngestOptions::default()
     };
     let again = lake.try_ingest(&files, &lenient).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_lenient_retry_ingests_rejected_grains_once_and_removes_their_rejects(
     );
     // A strict retry removes nothing.
     let strictly = IngestOptions {
-        mode: Mode::Strict,
+        mode: DecodeMode::Strict,
         ..retry
     };
     assert_eq!(

@@ -9,10 +9,10 @@ use gristmill_schemas::container::{
     ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus,
 };
 use gristmill_schemas::grain::{
-    EncodeOptions, Grain, Mode, Payload, authorization_message, encode_json,
+    DecodeMode, EncodeOptions, Grain, Payload, authorization_message, encode_json,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{SigningKey, did_of_key, sign_message};
+use gristmill_schemas::sign::{SigningKey, did_from_key, sign_message};
 use gristmill_tests::lake::TestLake;
 
 type Encoded = (ContentAddress, Vec<u8>);
@@ -84,7 +84,7 @@ fn status(status: VerificationStatus) -> IndexState {
 fn quorum_of(key: &SigningKey) -> String {
     format!(
         r#"{{"mode": "quorum", "threshold": 1, "authorized": ["{}"]}}"#,
-        did_of_key(&key.verifying_key())
+        did_from_key(&key.verifying_key())
     )
 }
 
@@ -101,8 +101,11 @@ fn authorized(old: &Encoded, key: &SigningKey) -> Encoded {
     let draft = draft_after(old);
     let bare = belief("new", &format!(r#"{draft}, "supersession_auth": []"#));
     let payload = Payload::open(&bare.1, 1 << 20).unwrap();
-    let message =
-        authorization_message(&old.0, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap();
+    let message = authorization_message(
+        &old.0,
+        &Grain::decode(&payload, DecodeMode::Strict).unwrap(),
+    )
+    .unwrap();
     let signature =
         hex::encode(sign_message(&message, "application/octet-stream", key, None, 0).unwrap());
     belief(

@@ -12,7 +12,7 @@ use gristmill_engine::erase::{
 };
 use gristmill_engine::keys::Keyring;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::TestLake;
 use gristmill_tests::paths::workspace;
@@ -334,7 +334,7 @@ fn look_for_others(blocks: u64) {
     for number in 0..blocks {
         for grain in corpus.block(number).unwrap().grains {
             let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-            let decoded = Grain::decode(&payload, Mode::Lenient).unwrap();
+            let decoded = Grain::decode(&payload, DecodeMode::Lenient).unwrap();
             hits.clear();
             matcher.match_grain(&decoded, &mut hits);
             let people: Vec<_> = hits

@@ -17,7 +17,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 use gristmill_schemas::container::Codec;
 use gristmill_schemas::json::Json;
-use gristmill_schemas::lifecycle::LifecycleFold;
+use gristmill_schemas::lifecycle::LifecycleState;
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_tests::grains::grain;
 use gristmill_tests::lake::{TestLake, patient_session};
@@ -173,8 +173,8 @@ impl Histories {
     }
 
     /// Returns the fold of each grain's events up to `until`.
-    fn folds(&self, until: i64) -> BTreeMap<ContentAddress, LifecycleFold> {
-        let mut folds: BTreeMap<ContentAddress, LifecycleFold> = BTreeMap::new();
+    fn folds(&self, until: i64) -> BTreeMap<ContentAddress, LifecycleState> {
+        let mut folds: BTreeMap<ContentAddress, LifecycleState> = BTreeMap::new();
         for (address, event, value, at) in self.events.iter().filter(|(.., at)| *at <= until) {
             folds
                 .entry(*address)
@@ -187,13 +187,13 @@ impl Histories {
     /// Returns the grains that are current by these folds.
     fn current(
         &self,
-        folds: &BTreeMap<ContentAddress, LifecycleFold>,
+        folds: &BTreeMap<ContentAddress, LifecycleState>,
         until: i64,
     ) -> BTreeSet<String> {
         let is_current = |address: &ContentAddress| {
             folds
                 .get(address)
-                .is_none_or(gristmill_schemas::lifecycle::LifecycleFold::is_current)
+                .is_none_or(gristmill_schemas::lifecycle::LifecycleState::is_current)
         };
         let made = self.grains.iter().filter(|(_, made)| *made <= until);
         made.map(|(address, _)| address)
@@ -204,7 +204,7 @@ impl Histories {
 }
 
 /// The fold as a row of text.
-fn row_of(address: &ContentAddress, fold: &LifecycleFold) -> Vec<String> {
+fn row_of(address: &ContentAddress, fold: &LifecycleState) -> Vec<String> {
     fn text(value: Option<impl ToString>) -> String {
         value.map_or("NULL".to_owned(), |value| value.to_string())
     }
@@ -320,7 +320,7 @@ async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
         let contradicted = |address: &ContentAddress| {
             folds
                 .get(address)
-                .is_some_and(LifecycleFold::is_contradicted)
+                .is_some_and(LifecycleState::is_contradicted)
         };
         let left: Vec<_> = histories
             .grains
@@ -347,7 +347,7 @@ async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
         let copy = copied(lake).await;
         let portable: BTreeMap<_, _> = folds
             .iter()
-            .filter_map(|(address, fold)| Some((*address, fold.portable()?)))
+            .filter_map(|(address, fold)| Some((*address, fold.to_index_state()?)))
             .collect();
         assert_eq!(
             copy.lake.portable_states(|_| true).await.unwrap(),

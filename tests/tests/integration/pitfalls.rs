@@ -10,8 +10,8 @@ use gristmill_schemas::container::{
 };
 use gristmill_schemas::error::ErrorCode;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Field, Grain, Mark, Mode, Payload, TypeByte,
-    Value, encode, integration_keys,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Field, Grain, Mark, Payload,
+    TypeByte, Value, encode, integration_keys,
 };
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, sign};
@@ -19,28 +19,28 @@ use gristmill_tests::grains::{belief, container, frames, grain, grain_with, plai
 use gristmill_tests::lake::TestLake;
 
 /// Decodes `blob` in `mode`: the grain as JSON and its marks, or the error code.
-fn read(blob: &[u8], mode: Mode) -> Result<(Json<'static>, Vec<Mark>), ErrorCode> {
+fn read(blob: &[u8], mode: DecodeMode) -> Result<(Json<'static>, Vec<Mark>), ErrorCode> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.code)?;
     let grain = Grain::decode(&payload, mode).map_err(|error| error.code)?;
     Ok((grain.to_json(), grain.marks().iter().collect()))
 }
 
 fn strict(blob: &[u8]) -> (Json<'static>, Vec<Mark>) {
-    read(blob, Mode::Strict).unwrap()
+    read(blob, DecodeMode::Strict).unwrap()
 }
 
 /// The blob of a grain with unknown keys.
 fn blob_with(json: &str, own: &[(&'static str, Value)]) -> Vec<u8> {
     let plain = grain(json).blob;
     let payload = Payload::open(&plain, DEFAULT_PAYLOAD_LIMIT).unwrap();
-    let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+    let grain = Grain::decode(&payload, DecodeMode::Strict).unwrap();
     let known = grain
         .known()
         .iter()
         .map(|(field, value)| ((*field).into(), value.to_value()));
     let own = own.iter().map(|(key, value)| {
         (
-            gristmill_schemas::grain::Key::Own((*key).into()),
+            gristmill_schemas::grain::Key::Custom((*key).into()),
             value.clone(),
         )
     });
@@ -95,7 +95,7 @@ fn short_keys_of_other_writers_are_read_in_their_own_type_only() {
     let (json, marks) = strict(&action);
     assert_eq!(json.get("stdout").and_then(Json::as_str), Some("hello"));
     assert_eq!(json.get("exit_code").and_then(Json::as_i64), Some(3));
-    assert!(marks.contains(&Mark::ForeignKey));
+    assert!(marks.contains(&Mark::AliasedKey));
     // In a belief the same key is unknown.
     let text = r#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":1.0,"created_at":1}"#;
     let (json, marks) = strict(&blob_with(text, &[("xcode", 3_i64.into())]));
@@ -162,7 +162,7 @@ async fn text_for_a_list_and_numbers_of_another_kind_become_cells() {
     let replaced = |text: &str, field: Field, value: Value| {
         let plain = grain(text).blob;
         let payload = Payload::open(&plain, DEFAULT_PAYLOAD_LIMIT).unwrap();
-        let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+        let grain = Grain::decode(&payload, DecodeMode::Strict).unwrap();
         let rest = grain.known().iter().filter(|(known, _)| *known != field);
         let rest = rest.map(|(known, value)| {
             (
@@ -238,7 +238,7 @@ async fn index_fields_inside_a_blob_are_marked_and_not_applied() {
     let claimed = ContentAddress::of(&other).to_string();
     let payload = belief(1);
     let opened = Payload::open(&payload, DEFAULT_PAYLOAD_LIMIT).unwrap();
-    let decoded = Grain::decode(&opened, Mode::Strict).unwrap();
+    let decoded = Grain::decode(&opened, DecodeMode::Strict).unwrap();
     let known = decoded
         .known()
         .iter()
@@ -265,7 +265,7 @@ async fn index_fields_inside_a_blob_are_marked_and_not_applied() {
 
 #[test]
 fn trailing_bytes_are_refused() {
-    for mode in [Mode::Strict, Mode::Lenient] {
+    for mode in [DecodeMode::Strict, DecodeMode::Lenient] {
         assert_eq!(
             read(&[&belief(1)[..], b"\xc0"].concat(), mode),
             Err(ErrorCode::Corrupt)
@@ -312,7 +312,7 @@ fn every_historical_type_name_is_read_and_the_header_byte_decides() {
     );
     let mut lie = blob;
     lie[2] = 2;
-    assert_eq!(read(&lie, Mode::Lenient), Err(ErrorCode::Corrupt));
+    assert_eq!(read(&lie, DecodeMode::Lenient), Err(ErrorCode::Corrupt));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use gristmill_schemas::cmf::canonical::from_canonical;
 use gristmill_schemas::cmf::view::DictOptions;
-use gristmill_schemas::cmf::{Access, CapabilitySet, views};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodedGrain, Grain, Mode, Payload};
+use gristmill_schemas::cmf::{CapabilitySet, ExtensionAccess, views};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodedGrain, Grain, Payload};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::{ContentBlock, Message};
 
@@ -109,7 +109,7 @@ impl LineOutput<'_> {
         if to == OutputFormat::Cmf {
             return self.line(&envelope.to_json().to_string());
         }
-        let access = Access::new(envelope.extensions.as_ref(), CapabilitySet::all());
+        let access = ExtensionAccess::new(envelope.extensions.as_ref(), CapabilitySet::all());
         for view in views(&envelope.message, access).at_hook(envelope.hook.as_deref()) {
             self.line(&view.to_dict(DictOptions::default()).to_string());
         }
@@ -129,7 +129,7 @@ fn grain_object(grain: &EncodedGrain) -> Object<'static> {
     let decoded = payload
         .as_ref()
         .ok()
-        .and_then(|payload| Grain::decode(payload, Mode::Strict).ok());
+        .and_then(|payload| Grain::decode(payload, DecodeMode::Strict).ok());
     let mut line = Object::new();
     line.insert("content_address", grain.address.to_string());
     line.insert("blob_hex", hex::encode(&grain.blob));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{Origin, UnknownBlock};
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role, Timestamp, model_id};
 
@@ -23,9 +23,9 @@ use crate::wire::registry;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExchangeMessage<'j> {
     /// The position of the message.
-    pub position: Position,
+    pub position: MessagePosition,
     /// The position of the preceding message; `None` for the first of a conversation.
-    pub parent: Option<Position>,
+    pub parent: Option<MessagePosition>,
     /// In which part of the exchange the message is.
     pub sighting: SightingKind,
     /// The message.
@@ -146,7 +146,7 @@ pub struct ScannedExchange {
 }
 
 impl ScannedExchange {
-    fn push(&mut self, kind: SightingKind, positions: impl IntoIterator<Item = Position>) {
+    fn push(&mut self, kind: SightingKind, positions: impl IntoIterator<Item = MessagePosition>) {
         self.sightings.extend(
             positions
                 .into_iter()
@@ -218,7 +218,7 @@ pub fn visit_messages(
     exchange: &Exchange,
     conversation: Conversation,
     context: &ReadContext,
-    is_wanted: &dyn Fn(&Position, SightingKind) -> bool,
+    is_wanted: &dyn Fn(&MessagePosition, SightingKind) -> bool,
     visit: &mut dyn FnMut(ExchangeMessage<'_>, &Conversation),
 ) -> VisitSummary {
     let provider = exchange.actual_provider(adapter);
@@ -251,10 +251,10 @@ struct MessageVisitor<'v, 'e> {
     exchange: &'v Exchange<'e>,
     conversation: Conversation,
     context: &'v ReadContext<'v>,
-    is_wanted: &'v dyn Fn(&Position, SightingKind) -> bool,
+    is_wanted: &'v dyn Fn(&MessagePosition, SightingKind) -> bool,
     visit: &'v mut dyn FnMut(ExchangeMessage<'_>, &Conversation),
     /// The position of the last message.
-    parent: Option<Position>,
+    parent: Option<MessagePosition>,
     /// The model that the request names.
     requested_model: Option<Cow<'e, str>>,
     summary: VisitSummary,
@@ -266,7 +266,8 @@ impl<'e> MessageVisitor<'_, 'e> {
         let Some(body) = self.exchange.request else {
             return;
         };
-        let is_wanted = |position: &Position| (self.is_wanted)(position, SightingKind::Resent);
+        let is_wanted =
+            |position: &MessagePosition| (self.is_wanted)(position, SightingKind::Resent);
         let Ok(read) = read_messages(
             self.adapter,
             body,
@@ -305,7 +306,8 @@ impl<'e> MessageVisitor<'_, 'e> {
 
     /// Visits the answers of the response `json`.
     fn visit_answers(&mut self, json: &Json, body: &FoldedBody<'_>) {
-        let is_wanted = |position: &Position| (self.is_wanted)(position, SightingKind::Answer);
+        let is_wanted =
+            |position: &MessagePosition| (self.is_wanted)(position, SightingKind::Answer);
         let Ok(read) = read_choices(
             self.adapter,
             json,
@@ -344,7 +346,7 @@ impl<'e> MessageVisitor<'_, 'e> {
     /// Returns a message of the response, without usage and metadata.
     fn answer<'j>(
         &self,
-        position: Position,
+        position: MessagePosition,
         message: Message<'j>,
         stop_reason: Option<StopReason>,
     ) -> ExchangeMessage<'j> {
@@ -473,7 +475,8 @@ mod tests {
             &ReadContext::at(time),
         )
         .sightings;
-        let seen: Vec<Position> = sightings.iter().map(|sighting| sighting.position).collect();
+        let seen: Vec<MessagePosition> =
+            sightings.iter().map(|sighting| sighting.position).collect();
         assert_eq!(
             seen,
             messages
@@ -522,7 +525,7 @@ mod tests {
         let AdapterMatch::Matched(adapter) = match_adapter(&exchange) else {
             panic!("opaque")
         };
-        let visited = |wanted: &dyn Fn(&Position, SightingKind) -> bool| {
+        let visited = |wanted: &dyn Fn(&MessagePosition, SightingKind) -> bool| {
             let (mut messages, context) = (Vec::new(), ReadContext::at(Timestamp::from_seconds(5)));
             visit_messages(
                 adapter,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use gristmill_schemas::json::{Json, JsonParser};
 use gristmill_schemas::message::Timestamp;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 
 use super::extract::{
     AdapterMatch, ScannedExchange, VisitSummary, answered_at, match_adapter, scan_exchange,
@@ -320,8 +320,8 @@ impl<'s> ChunkScanner<'s> {
             digest: line.digest,
             location: line.location,
         };
-        let first_seen = |position: &Position| Some(partial.first_seen(position));
-        let is_preferred = |position: &Position, kind| partial.is_preferred(position, kind);
+        let first_seen = |position: &MessagePosition| Some(partial.first_seen(position));
+        let is_preferred = |position: &MessagePosition, kind| partial.is_preferred(position, kind);
         let context = ReadContext {
             first_seen: Some(&first_seen),
             session,

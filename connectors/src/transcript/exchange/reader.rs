@@ -2,7 +2,7 @@
 
 use gristmill_schemas::json::{Json, JsonParser};
 use gristmill_schemas::message::Timestamp;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 
 use super::extract::{AdapterMatch, UNREADABLE_BODY, match_adapter, visit_messages};
 use super::first_pass::{LineChunk, run_first_pass};
@@ -136,7 +136,7 @@ fn preferred_messages<T>(
     (line, time): (&Line, Timestamp),
     mapper: &dyn ItemMapper<T>,
 ) -> Vec<T> {
-    let first_seen = |position: &Position| file.index.first_seen(position);
+    let first_seen = |position: &MessagePosition| file.index.first_seen(position);
     let context = ReadContext {
         first_seen: Some(&first_seen),
         session: json.get("session_id").and_then(Json::as_str),
@@ -150,7 +150,7 @@ fn preferred_messages<T>(
         line: line.number,
     };
     let is_preferred =
-        |position: &Position, kind| file.index.is_preferred(position, kind, location);
+        |position: &MessagePosition, kind| file.index.is_preferred(position, kind, location);
     let mut items = Vec::new();
     visit_messages(
         adapter,

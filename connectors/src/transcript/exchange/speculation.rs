@@ -9,7 +9,7 @@
 //! moved to the right one ([`ItemMapper::with_session`]). The output is the same as without
 //! speculation.
 
-use gristmill_schemas::message::ids::{Position, session_id};
+use gristmill_schemas::message::ids::{MessagePosition, session_id};
 use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
 
 use super::extract::ExchangeMessage;
@@ -184,7 +184,7 @@ pub(super) struct PartialIndex<'s> {
 
 impl PartialIndex<'_> {
     /// Returns the earliest time so far, which is at most that of the line.
-    pub(super) fn first_seen(&self, position: &Position) -> Timestamp {
+    pub(super) fn first_seen(&self, position: &MessagePosition) -> Timestamp {
         [self.chunk, self.merged]
             .into_iter()
             .filter_map(|index| index.first_seen(position))
@@ -192,7 +192,7 @@ impl PartialIndex<'_> {
     }
 
     /// Returns true if the line has the preferred sighting so far.
-    pub(super) fn is_preferred(&self, position: &Position, kind: SightingKind) -> bool {
+    pub(super) fn is_preferred(&self, position: &MessagePosition, kind: SightingKind) -> bool {
         [self.chunk, self.merged].iter().all(|index| {
             let line = (self.time, self.digest);
             index.would_be_preferred(position, kind, line, self.location)
@@ -204,7 +204,7 @@ impl PartialIndex<'_> {
 mod tests {
     use gristmill_schemas::message::Role;
     use gristmill_schemas::message::block::ToolUseBlock;
-    use gristmill_schemas::message::ids::Thread;
+    use gristmill_schemas::message::ids::PositionTracker;
 
     use super::super::item::ExchangeItem;
     use super::*;
@@ -214,7 +214,7 @@ mod tests {
 
     /// A line whose messages have these times; the second one has a tool call.
     fn speculative_line(seconds: &[i64]) -> (SpeculativeLine<usize>, Vec<Sighting>) {
-        let (mut line, mut thread) = (SpeculativeLine::new(false), Thread::new(""));
+        let (mut line, mut thread) = (SpeculativeLine::new(false), PositionTracker::new(""));
         for (number, seconds) in seconds.iter().enumerate() {
             let call = ToolUseBlock {
                 id: "1".into(),

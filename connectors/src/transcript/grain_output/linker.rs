@@ -5,19 +5,19 @@ use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::message::grains::SealedDraft;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::grains::EncodedDraft;
+use gristmill_schemas::message::ids::MessagePosition;
 
 use super::{GrainCounts, GrainOutput};
 use crate::transcript::line::Line;
 
 /// A message whose grains need the address of its parent.
 pub(super) struct PendingMessage {
-    pub(super) position: Position,
-    pub(super) parent: Option<Position>,
+    pub(super) position: MessagePosition,
+    pub(super) parent: Option<MessagePosition>,
     pub(super) line: Line,
     /// Its grains without links, or why they can't be encoded.
-    pub(super) draft: Result<SealedDraft, GrainError>,
+    pub(super) draft: Result<EncodedDraft, GrainError>,
     /// True if the lake already contains its grains: only the address is needed.
     pub(super) is_ingested: bool,
 }
@@ -61,7 +61,8 @@ impl MessageLinker {
             .flatten()
             .collect();
         pending.sort_by_key(|message| message.position);
-        let known: HashSet<Position> = pending.iter().map(|message| message.position).collect();
+        let known: HashSet<MessagePosition> =
+            pending.iter().map(|message| message.position).collect();
         for message in pending {
             if let Some(parent) = message.parent.filter(|parent| !known.contains(parent)) {
                 self.addresses.entry(*parent.digest()).or_insert(None);

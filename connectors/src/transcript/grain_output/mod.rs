@@ -9,8 +9,8 @@ pub mod linker;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::EncodedGrain;
 use gristmill_schemas::message::TimeSource;
-use gristmill_schemas::message::grains::{Draft, Note, SealedDraft, opaque_event};
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::grains::{EncodedDraft, EventDetails, MessageDraft, opaque_event};
+use gristmill_schemas::message::ids::MessagePosition;
 
 use self::linker::{MessageLinker, PendingMessage};
 use super::exchange::extract::ExchangeMessage;
@@ -147,7 +147,7 @@ pub fn grains_of_part(
 }
 
 fn pending_message(placed: PlacedMessage, namespace: Option<&str>) -> PendingMessage {
-    let note = Note {
+    let note = EventDetails {
         stop_reason: placed.stop_reason,
         usage: placed.usage,
         response: None,
@@ -156,7 +156,7 @@ fn pending_message(placed: PlacedMessage, namespace: Option<&str>) -> PendingMes
     PendingMessage {
         position: placed.position,
         parent: placed.parent,
-        draft: Draft::of(&placed.message, note).seal(placed.parent.is_some()),
+        draft: MessageDraft::of(&placed.message, note).encode(placed.parent.is_some()),
         line: placed.line,
         is_ingested: false,
     }
@@ -268,9 +268,9 @@ fn add_item(
 )]
 enum EncodedItem {
     Message {
-        position: Position,
-        parent: Option<Position>,
-        draft: Result<SealedDraft, GrainError>,
+        position: MessagePosition,
+        parent: Option<MessagePosition>,
+        draft: Result<EncodedDraft, GrainError>,
     },
     Opaque(Result<EncodedGrain, GrainError>),
 }
@@ -282,7 +282,7 @@ struct GrainEncoder<'n> {
 
 impl GrainEncoder<'_> {
     fn encode_message(&self, message: ExchangeMessage<'_>) -> EncodedItem {
-        let note = Note {
+        let note = EventDetails {
             stop_reason: message.stop_reason,
             usage: message.usage,
             response: message.response.as_ref(),
@@ -291,7 +291,7 @@ impl GrainEncoder<'_> {
         EncodedItem::Message {
             position: message.position,
             parent: message.parent,
-            draft: Draft::of(&message.message, note).seal(message.parent.is_some()),
+            draft: MessageDraft::of(&message.message, note).encode(message.parent.is_some()),
         }
     }
 }
@@ -319,7 +319,7 @@ impl ItemMapper<EncodedItem> for GrainEncoder<'_> {
             } => Some(EncodedItem::Message {
                 position,
                 parent,
-                draft: Ok(draft.ok()?.in_session(session)?),
+                draft: Ok(draft.ok()?.with_session(session)?),
             }),
             opaque @ EncodedItem::Opaque(_) => Some(opaque),
         }

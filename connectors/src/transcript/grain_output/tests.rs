@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_schemas::json::Json;
 
 use super::*;
@@ -41,7 +41,11 @@ fn grains(lines: &[String], threads: usize) -> (Vec<Json<'static>>, Vec<String>,
     let counts = grains_of_exchanges(text.as_bytes(), options, &mut |output| match output {
         GrainOutput::Message(_, grain) => {
             let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-            grains.push(Grain::decode(&payload, Mode::Strict).unwrap().to_json());
+            grains.push(
+                Grain::decode(&payload, DecodeMode::Strict)
+                    .unwrap()
+                    .to_json(),
+            );
             addresses.push(grain.address.to_string());
         }
         other => panic!("{other:?}"),

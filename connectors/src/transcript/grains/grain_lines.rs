@@ -8,7 +8,7 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::Delivery;
+use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::threads;
 use crate::transcript::line::{FaultCode, Line, LineFault, lines};
@@ -87,7 +87,7 @@ fn check_address(expected: &str, address: ContentAddress, line: &Line) -> Result
 fn decode_blob(digits: &str, line: &Line) -> Result<EncodedGrain, LineFault> {
     let blob = hex::decode(digits)
         .map_err(|error| line.fault(FaultCode::Shape, format!("`blob_hex`: {error}")))?;
-    let delivery = Delivery::open(&blob).map_err(|error| line.grain_fault(&error))?;
+    let delivery = DeliveredGrain::open(&blob).map_err(|error| line.grain_fault(&error))?;
     let address = ContentAddress::of(delivery.blob());
     Ok(EncodedGrain { blob, address })
 }
@@ -104,7 +104,7 @@ fn encode_grain(
         let reason = "not a grain: an object with `grain`, `blob_hex` or `type`";
         return Err(line.fault(FaultCode::Shape, reason));
     };
-    EncodeOptions::of_json(wrapped.and_then(|_| json.get("options")))
+    EncodeOptions::from_json(wrapped.and_then(|_| json.get("options")))
         .and_then(|options| encode_json(&with_namespace(grain, expected, namespace), options))
         .map_err(|error| line.grain_fault(&error))
 }

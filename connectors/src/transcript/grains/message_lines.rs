@@ -2,18 +2,18 @@
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::cmf::Envelope;
-use gristmill_schemas::cmf::canonical::{Identity, to_canonical};
+use gristmill_schemas::cmf::canonical::{CanonicalIds, to_canonical};
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode as GrainMode, Payload,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode as GrainMode, Grain, GrainType, Payload,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::decode::{Mode, decode_message};
+use gristmill_schemas::message::decode::{MessageDecodeMode, decode_message};
 use gristmill_schemas::message::grains::message_of_event;
-use gristmill_schemas::message::ids::{Thread, session_id};
+use gristmill_schemas::message::ids::{PositionTracker, session_id};
 use gristmill_schemas::message::request::StopReason;
-use gristmill_schemas::message::token_counts::token_usage_of;
+use gristmill_schemas::message::token_counts::read_token_usage;
 use gristmill_schemas::message::{Message, Timestamp};
-use gristmill_schemas::sign::Delivery;
+use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::transcript::line::{FaultCode, Line, lines};
 use crate::transcript::message_placer::MessagePlacer;
@@ -24,7 +24,7 @@ pub fn canonical_lines(bytes: &[u8]) -> ParsedPart {
     let mut placer = MessagePlacer::default();
     parse_lines(bytes, |json, line| {
         let (message, _) =
-            decode_message(json, Mode::Tolerant).map_err(|error| error.to_string())?;
+            decode_message(json, MessageDecodeMode::Tolerant).map_err(|error| error.to_string())?;
         Ok(Some(
             placer.place_in_session(message.into_owned(), line.clone()),
         ))
@@ -37,7 +37,7 @@ pub fn canonical_lines(bytes: &[u8]) -> ParsedPart {
 /// message; one without a time gets `time`.
 pub fn cmf_lines(bytes: &[u8], time: Timestamp) -> ParsedPart {
     let mut placer = MessagePlacer::default();
-    let mut file = Thread::new("cmf");
+    let mut file = PositionTracker::new("cmf");
     let mut file_session = None;
     parse_lines(bytes, |json, line| {
         let message = cmf_message(json, &mut file, &mut file_session, time)?;
@@ -49,7 +49,7 @@ pub fn cmf_lines(bytes: &[u8], time: Timestamp) -> ParsedPart {
 /// of the session of messages that name none.
 fn cmf_message(
     json: &Json,
-    file: &mut Thread,
+    file: &mut PositionTracker,
     file_session: &mut Option<String>,
     time: Timestamp,
 ) -> Result<Message<'static>, String> {
@@ -58,7 +58,7 @@ fn cmf_message(
     let created_at = self::extension(json, "request", "timestamp")
         .and_then(Timestamp::parse)
         .unwrap_or(time);
-    let identity = |id: String, session_id: String| Identity {
+    let identity = |id: String, session_id: String| CanonicalIds {
         id,
         session_id,
         created_at,
@@ -98,7 +98,7 @@ pub fn event_lines(bytes: &[u8]) -> ParsedPart {
             .and_then(StopReason::from_text);
         placed.usage = event
             .get("token_usage")
-            .map(token_usage_of)
+            .map(read_token_usage)
             .or(placed.usage);
         Ok(Some(placed))
     })
@@ -159,7 +159,7 @@ fn is_message(grain: &Json) -> bool {
 /// address and its grain.
 fn decode_blob(digits: &str) -> Result<(String, Json<'static>), String> {
     let blob = hex::decode(digits).map_err(|error| format!("`blob_hex`: {error}"))?;
-    let delivery = Delivery::open(&blob).map_err(|error| error.to_string())?;
+    let delivery = DeliveredGrain::open(&blob).map_err(|error| error.to_string())?;
     let payload =
         Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
     let grain = Grain::decode(&payload, GrainMode::Lenient).map_err(|error| error.to_string())?;
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_session_id_that_is_derived_from_the_first_message_names_no_thread() {
-        let mut unnamed = Thread::new("");
+        let mut unnamed = PositionTracker::new("");
         let time = Timestamp::from_seconds(5);
         let [first, second] =
             ["1", "2"].map(|text| unnamed.advance(Role::User, &[ContentBlock::text(text)]));

@@ -5,7 +5,7 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
 use gristmill_schemas::json::{Json, Number, Object};
 use gristmill_schemas::message::Timestamp;
-use gristmill_schemas::message::grains::{json_text, mark_time};
+use gristmill_schemas::message::grains::{json_text, record_time_source};
 
 use crate::transcript::line::Line;
 use crate::transcript::parsed::{ParsedPart, StandaloneGrain};
@@ -133,7 +133,7 @@ impl Fact {
         insert_texts(&mut belief, "derived_from", derived_from);
         insert_texts(&mut belief, "structural_tags", self.tags.iter().cloned());
         let mut context = self.context.clone();
-        mark_time(self.created_at, &mut context);
+        record_time_source(self.created_at, &mut context);
         if !context.is_empty() {
             belief.insert("context", context);
         }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use gristmill_schemas::json::Json;
 #[cfg(feature = "sqlite")]
 use gristmill_schemas::json::Object;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
@@ -275,7 +275,11 @@ impl<'s> ThreadSnapshot<'s> {
 
     /// Appends the messages that no earlier snapshot has. `known` has the times of those of earlier
     /// snapshots.
-    fn read_conversation(&self, known: &mut HashMap<Position, Timestamp>, part: &mut ParsedPart) {
+    fn read_conversation(
+        &self,
+        known: &mut HashMap<MessagePosition, Timestamp>,
+        part: &mut ParsedPart,
+    ) {
         let mut conversation = ConversationBuilder::new(&self.thread);
         for (index, message) in items(self.values, MESSAGES_CHANNEL).iter().enumerate() {
             let Some((role, message)) = unwrap_message(message, WRAPPER_DEPTH_LIMIT) else {

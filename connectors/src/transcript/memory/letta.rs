@@ -294,7 +294,7 @@ fn checkpoint_time(block: &Json, fallback: Timestamp) -> Timestamp {
         Some(number) => {
             let millis_before = CHECKPOINTS_LIMIT - number.clamp(0, CHECKPOINTS_LIMIT - 1);
             let micros = fallback.micros().saturating_sub(millis_before * 1_000);
-            Timestamp::from_micros(micros).given_by(fallback.source())
+            Timestamp::from_micros(micros).with_source(fallback.source())
         }
         None => fallback,
     }

@@ -251,5 +251,5 @@ impl Mem0Record {
 
 /// Returns the time one millisecond earlier.
 fn just_before(time: Timestamp) -> Timestamp {
-    Timestamp::from_micros(time.micros().saturating_sub(1_000)).given_by(time.source())
+    Timestamp::from_micros(time.micros().saturating_sub(1_000)).with_source(time.source())
 }

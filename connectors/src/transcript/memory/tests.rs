@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::{ContentBlock, Role};
 
@@ -19,7 +19,9 @@ fn parsed(text: &str, kind: TranscriptKind) -> ParsedPart {
 
 fn json(grain: &StandaloneGrain) -> Json<'static> {
     let payload = Payload::open(&grain.grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-    Grain::decode(&payload, Mode::Strict).unwrap().to_json()
+    Grain::decode(&payload, DecodeMode::Strict)
+        .unwrap()
+        .to_json()
 }
 
 fn text<'j>(json: &'j Json, key: &str) -> &'j str {

@@ -1,7 +1,7 @@
 //! Sessions and messages of the canonical schema (§9).
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::decode::{Mode, decode_message};
+use gristmill_schemas::message::decode::{MessageDecodeMode, decode_message};
 use gristmill_schemas::message::grains::opaque_event;
 use gristmill_schemas::message::{Message, Timestamp};
 
@@ -96,7 +96,8 @@ pub(super) fn message_from_row(row: &Json) -> Result<Message<'static>, String> {
         message.insert("schema_version", version.unwrap_or_default());
     }
     let message = Json::Object(message);
-    let decoded = decode_message(&message, Mode::Tolerant).map_err(|error| error.to_string())?;
+    let decoded =
+        decode_message(&message, MessageDecodeMode::Tolerant).map_err(|error| error.to_string())?;
     Ok(decoded.0.into_owned())
 }
 

@@ -250,7 +250,7 @@ impl StreamDecoder for AnthropicStreamDecoder {
             }
             "content_block_stop" => {
                 if let Some(at) = self.block(data) {
-                    assembler.end(at);
+                    assembler.end_block(at);
                     self.open = None;
                 }
             }
@@ -278,7 +278,7 @@ impl StreamDecoder for AnthropicStreamDecoder {
             return;
         }
         if let Some(at) = self.open.take().and_then(|open| self.blocks.get(&open)) {
-            assembler.end(*at);
+            assembler.end_block(*at);
         }
         let reason = self
             .stop_reason
@@ -329,28 +329,28 @@ fn begin_block(
     let text = |key| text_or_empty(block, key);
     match text("type") {
         "text" => {
-            let at = assembler.begin_text();
+            let at = assembler.start_text();
             append_non_empty(assembler, at, text("text"));
             at
         }
         "thinking" => {
-            let at = assembler.begin_thinking();
+            let at = assembler.start_thinking();
             append_non_empty(assembler, at, text("thinking"));
-            assembler.sign(at, text("signature"));
+            assembler.push_signature(at, text("signature"));
             at
         }
-        "redacted_thinking" => assembler.whole(ContentBlock::RedactedThinking {
+        "redacted_thinking" => assembler.push_block(ContentBlock::RedactedThinking {
             data: Cow::Owned(text("data").to_owned()),
         }),
         "tool_use" => {
             let id = call_id(block.get("id").and_then(Json::as_str));
-            let at = assembler.begin_tool(id, text("name"));
+            let at = assembler.start_tool(id, text("name"));
             if let Some(input) = block.get("input").and_then(Json::as_object) {
-                assembler.input(at, input.clone().into_owned());
+                assembler.set_input(at, input.clone().into_owned());
             }
             at
         }
-        _ => assembler.whole(ContentBlock::Unknown(UnknownBlock {
+        _ => assembler.push_block(ContentBlock::Unknown(UnknownBlock {
             origin: Origin::Wire(Cow::Borrowed(super::MESSAGES.key)),
             json: block.clone().into_owned(),
         })),
@@ -359,17 +359,17 @@ fn begin_block(
 
 fn append_non_empty(assembler: &mut Assembler, at: usize, text: &str) {
     if !text.is_empty() {
-        assembler.piece(at, text);
+        assembler.push_delta(at, text);
     }
 }
 
 fn decode_delta(delta: &Json, at: usize, assembler: &mut Assembler) {
     let text = |key| text_or_empty(delta, key);
     match text("type") {
-        "text_delta" => assembler.piece(at, text("text")),
-        "thinking_delta" => assembler.piece(at, text("thinking")),
-        "input_json_delta" => assembler.piece(at, text("partial_json")),
-        "signature_delta" => assembler.sign(at, text("signature")),
+        "text_delta" => assembler.push_delta(at, text("text")),
+        "thinking_delta" => assembler.push_delta(at, text("thinking")),
+        "input_json_delta" => assembler.push_delta(at, text("partial_json")),
+        "signature_delta" => assembler.push_signature(at, text("signature")),
         _ => {}
     }
 }

@@ -14,7 +14,7 @@ mod stream;
 mod write;
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{Choice, Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message};
@@ -36,7 +36,7 @@ pub struct ReadRequest<'j> {
     /// The request.
     pub request: Request<'j>,
     /// The position of each of its messages in the conversation.
-    pub positions: Vec<Position>,
+    pub positions: Vec<MessagePosition>,
     /// Parts that were kept without being understood.
     pub warnings: Vec<ReadWarning>,
 }
@@ -47,7 +47,7 @@ pub struct ReadResponse<'j> {
     /// The response.
     pub response: Response<'j>,
     /// The position of each of its choices in the conversation.
-    pub positions: Vec<Position>,
+    pub positions: Vec<MessagePosition>,
     /// Parts that were kept without being understood.
     pub warnings: Vec<ReadWarning>,
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::model_id;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
@@ -41,7 +41,7 @@ pub fn read_messages<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     context: &ReadContext,
-    wanted: &dyn Fn(&Position) -> bool,
+    wanted: &dyn Fn(&MessagePosition) -> bool,
 ) -> Result<ReadRequest<'j>, DialectError> {
     request(
         adapter,
@@ -108,7 +108,7 @@ pub fn scan_request<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     context: &ReadContext,
-) -> Result<Vec<Position>, DialectError> {
+) -> Result<Vec<MessagePosition>, DialectError> {
     let mut reader = MessageReader::new(adapter, conversation, context);
     adapter.read_request(body, &mut reader)?;
     Ok(reader.positions)
@@ -124,7 +124,7 @@ pub fn scan_response<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     context: &ReadContext,
-) -> Result<(Vec<Position>, Response<'j>), DialectError> {
+) -> Result<(Vec<MessagePosition>, Response<'j>), DialectError> {
     let mut reader = MessageReader::new(adapter, conversation, context);
     let response = adapter.read_response(body, &mut reader)?;
     reader.finish_choices();
@@ -155,7 +155,7 @@ pub fn read_choices<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     context: &ReadContext,
-    wanted: &dyn Fn(&Position) -> bool,
+    wanted: &dyn Fn(&MessagePosition) -> bool,
 ) -> Result<ReadResponse<'j>, DialectError> {
     response(
         adapter,

@@ -1,7 +1,7 @@
 //! The residuals of a body, and the selection of those that are stored.
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 
 use super::super::adapter::WireProjection;
 use super::super::message_reader::ReadUnit;
@@ -14,15 +14,15 @@ pub(super) enum ResidualScope<'w> {
     /// All units and the envelope.
     All,
     /// The messages at these positions.
-    Messages(&'w dyn Fn(&Position) -> bool),
+    Messages(&'w dyn Fn(&MessagePosition) -> bool),
     /// The choices at these positions, and the envelope if the first choice is among them.
-    Choices(&'w dyn Fn(&Position) -> bool),
+    Choices(&'w dyn Fn(&MessagePosition) -> bool),
 }
 
 impl ResidualScope<'_> {
     /// Returns true if the residual of `unit` is stored. It is stored with the unit's first
     /// message.
-    fn contains(self, unit: &ReadUnit, positions: &[Position]) -> bool {
+    fn contains(self, unit: &ReadUnit, positions: &[MessagePosition]) -> bool {
         match self {
             ResidualScope::All => true,
             ResidualScope::Messages(wanted) | ResidualScope::Choices(wanted) => {
@@ -39,7 +39,7 @@ impl ResidualScope<'_> {
     pub(super) fn residuals<'m, 'j>(
         self,
         read_units: &[ReadUnit],
-        positions: &[Position],
+        positions: &[MessagePosition],
         original: &'j Json<'j>,
         project: impl FnOnce() -> WireProjection<'m>,
     ) -> BodyResiduals<'j> {

@@ -2,7 +2,7 @@
 //! format.
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
+use gristmill_schemas::message::encode::{UnknownFields, encode_blocks};
 use gristmill_schemas::message::request::{Choice, RequestTool, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
@@ -62,7 +62,7 @@ fn shown(inbound: &InboundRequest) -> Vec<String> {
         format!(
             "{}: {}",
             message.role.as_str(),
-            encode_blocks(&content, Unknowns::Keep)
+            encode_blocks(&content, UnknownFields::Keep)
         )
     });
     messages.collect()
@@ -427,7 +427,7 @@ fn a_response_of_the_openai_shape_is_text_and_has_a_finish_reason() {
     );
     let (content, _) = gristmill_schemas::message::decode::decode_blocks(
         &blocks,
-        gristmill_schemas::message::decode::Mode::Strict,
+        gristmill_schemas::message::decode::MessageDecodeMode::Strict,
     )
     .unwrap();
     let message = Message::new(

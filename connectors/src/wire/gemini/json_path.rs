@@ -72,7 +72,7 @@ fn member_at<'v, 'f>(value: &'v mut Json<'f>, key: &str) -> Option<&'v mut Json<
     }
     let object = value.as_object_mut()?;
     if !object.contains_key(key) {
-        object.append_new(Cow::Owned(key.to_owned()), Json::Null);
+        object.push_unique(Cow::Owned(key.to_owned()), Json::Null);
     }
     object.get_mut(key)
 }

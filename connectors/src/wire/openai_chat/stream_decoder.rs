@@ -52,16 +52,16 @@ impl ChatStreamDecoder {
         if let Some(piece) = read::thinking_text(self.reasoning, delta) {
             let at = *self
                 .thinking
-                .get_or_insert_with(|| assembler.begin_thinking());
-            assembler.piece(at, &piece);
+                .get_or_insert_with(|| assembler.start_thinking());
+            assembler.push_delta(at, &piece);
         }
         if let Some(piece) = delta
             .get("content")
             .and_then(Json::as_str)
             .filter(|piece| !piece.is_empty())
         {
-            let at = *self.text.get_or_insert_with(|| assembler.begin_text());
-            assembler.piece(at, piece);
+            let at = *self.text.get_or_insert_with(|| assembler.start_text());
+            assembler.push_delta(at, piece);
         }
         for (position, call) in items(delta, "tool_calls").iter().enumerate() {
             self.call_delta(position, call, assembler, call_id);
@@ -83,7 +83,7 @@ impl ChatStreamDecoder {
         let at = match self.block_of_call(index, id, name) {
             Some(at) => at,
             None => {
-                let at = assembler.begin_tool(call_id(id), name);
+                let at = assembler.start_tool(call_id(id), name);
                 let id = id.unwrap_or_default().to_owned();
                 self.calls.insert(index, (id, at));
                 self.open.push(at);
@@ -93,7 +93,7 @@ impl ChatStreamDecoder {
         // The first delta of a call often contains the name only.
         let arguments = text_or_empty(function, "arguments");
         if !arguments.is_empty() {
-            assembler.piece(at, arguments);
+            assembler.push_delta(at, arguments);
         }
     }
 
@@ -107,7 +107,7 @@ impl ChatStreamDecoder {
     fn end_calls(&mut self, assembler: &mut Assembler) {
         if !std::mem::replace(&mut self.ended, true) {
             self.open.sort_unstable();
-            self.open.drain(..).for_each(|at| assembler.end(at));
+            self.open.drain(..).for_each(|at| assembler.end_block(at));
         }
     }
 }

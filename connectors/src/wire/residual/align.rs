@@ -88,7 +88,7 @@ fn likeness(old: &Json, new: &Json) -> u32 {
         (old, new) if old.is_identical(new) => 64,
         (Json::Object(left), Json::Object(right)) => {
             // A shared key scores 1, an equal member 3.
-            let right = right.lookup();
+            let right = right.index();
             let score = |(key, value): (&str, &Json)| {
                 right
                     .get(key)

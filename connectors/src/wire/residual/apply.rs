@@ -95,7 +95,7 @@ impl<'r, 'a> Applier<'r, 'a> {
         old: &Object<'a>,
         new: &mut Vec<(Cow<'a, str>, Json<'a>)>,
     ) -> Result<(), ApplyError> {
-        let old_members = old.lookup();
+        let old_members = old.index();
         let is_new = |key: &str| old_members.get(key).is_none();
         for (key, edit) in edits.iter().filter(|(key, _)| is_new(key)) {
             let MemberEdit::Set(template) = edit else {

@@ -57,7 +57,7 @@ impl<'a> Differ<'a> {
 
     fn object<'b>(&mut self, old: &Object, new: &Object<'b>) -> Option<Patch<'b>> {
         let mut edits = Vec::new();
-        let (old_members, new_members) = (old.lookup(), new.lookup());
+        let (old_members, new_members) = (old.index(), new.index());
         for key in old.keys().filter(|key| new_members.get(key).is_none()) {
             edits.push((Cow::Owned(key.to_owned()), MemberEdit::Remove));
         }

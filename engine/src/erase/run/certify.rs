@@ -48,7 +48,7 @@ impl Run<'_> {
             .await?;
         let path = Path::from(format!("{ERASURES}/{}.cose", self.journal.id));
         self.put(&path, signed).await?;
-        let signer = gristmill_schemas::sign::did_of_key(&key.verifying_key());
+        let signer = gristmill_schemas::sign::did_from_key(&key.verifying_key());
         Ok((certificate.scope, path, signer))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int16Type;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::{Field, GrainType};
 use rustc_hash::FxHashMap;
 
@@ -19,8 +19,8 @@ use crate::policy::may_withdraw;
 
 /// The columns that [`consents`] and [`withdrawals`] read.
 const CONSENT_COLUMNS: [&str; 5] = [
-    IdentityColumn::TypeByte.name(),
-    IdentityColumn::ContentAddress.name(),
+    SystemColumn::TypeByte.name(),
+    SystemColumn::ContentAddress.name(),
     Field::SubjectDid.name(),
     Field::PriorConsent.name(),
     Field::IsWithdrawal.name(),
@@ -94,7 +94,7 @@ fn withdrawn_in(batch: &RecordBatch, named: &Withdrawals) -> Vec<(ContentAddress
         by.into_iter()
             .any(|by| may_withdraw(Some(by), Some(subject)))
     };
-    consents(batch, IdentityColumn::ContentAddress.name(), |_| true)
+    consents(batch, SystemColumn::ContentAddress.name(), |_| true)
         .filter(is_withdrawn)
         .collect()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use rustc_hash::FxHashMap;
 
 use super::links::Targets;
@@ -97,7 +97,7 @@ impl SurveyRun<'_> {
             let Some(file) = self.open(number as usize).await? else {
                 continue;
             };
-            let name = IdentityColumn::ContentAddress.name();
+            let name = SystemColumn::ContentAddress.name();
             let batches = self
                 .on_cores(move || file.read_rows(&[name], &rows))
                 .await?;
@@ -128,8 +128,8 @@ impl SurveyRun<'_> {
             }
         }
         let columns = [
-            IdentityColumn::ContentAddress.name(),
-            IdentityColumn::Supersedes.name(),
+            SystemColumn::ContentAddress.name(),
+            SystemColumn::Supersedes.name(),
         ];
         for number in 0..self.survey.segments.len() {
             let Some(file) = self.open(number).await? else {

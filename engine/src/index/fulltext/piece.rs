@@ -2,7 +2,7 @@
 
 use arrow::array::{AsArray, RecordBatch};
 use bytes::Bytes;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Grain;
 use serde_json::Value;
 use tantivy::directory::{Directory, OwnedBytes, RamDirectory};
@@ -111,7 +111,7 @@ impl TextPieceBuilder {
 
 impl TextPiece {
     /// Name of the column that it is built from.
-    pub const COLUMN: &str = IdentityColumn::Blob.name();
+    pub const COLUMN: &str = SystemColumn::Blob.name();
 
     /// Returns the index of `rows` rows that `directory` holds.
     pub(super) fn of(

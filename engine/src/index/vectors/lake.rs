@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, StructArray};
 use arrow::datatypes::Int64Type;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 use serde::Serialize;
 
@@ -118,7 +118,7 @@ impl SegmentVectors {
         let reader = SegmentReader::open(bytes)?;
         let column = match source {
             VectorSource::Files(_) => Field::EmbeddingRefs.name(),
-            VectorSource::Embedder(_) => IdentityColumn::Blob.name(),
+            VectorSource::Embedder(_) => SystemColumn::Blob.name(),
         };
         let mut collected = SegmentVectors::default();
         let mut first_row = 0;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 
 use super::hash::{each_word, hash_of, hash_of_letter, hash_of_number, hash_of_tail};
@@ -104,11 +104,11 @@ impl Recent {
 impl WordSet {
     /// The columns that it is built from.
     pub const COLUMNS: [&'static str; 5] = [
-        IdentityColumn::ContentAddress.name(),
-        IdentityColumn::Blob.name(),
-        IdentityColumn::Envelope.name(),
-        IdentityColumn::SignerDid.name(),
-        IdentityColumn::Supersedes.name(),
+        SystemColumn::ContentAddress.name(),
+        SystemColumn::Blob.name(),
+        SystemColumn::Envelope.name(),
+        SystemColumn::SignerDid.name(),
+        SystemColumn::Supersedes.name(),
     ];
 
     /// Adds the words of all columns except the blobs. Returns `None` if columns are missing. The

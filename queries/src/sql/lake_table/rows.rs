@@ -18,7 +18,7 @@ use gristmill_engine::lake::{DataFile, is_sealed_file};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_engine::text::{Statistics, Terms};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
 use tokio::task::JoinSet;
@@ -63,7 +63,7 @@ impl LakeTable {
                 continue;
             }
             let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
-            let read = self.rows_of(state, file, &rows, &[IdentityColumn::Blob as usize])?;
+            let read = self.rows_of(state, file, &rows, &[SystemColumn::Blob as usize])?;
             reads.spawn(async move { Ok::<_, DataFusionError>((found, read.await?)) });
         }
         let mut blobs = Vec::with_capacity(addresses.len());

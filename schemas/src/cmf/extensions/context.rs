@@ -1,30 +1,30 @@
-//! The immutable slots that describe where a message stands: request, agent, completion,
-//! provenance, model, framework, host metadata (§3.3, §3.4, §3.8–3.12).
+//! The immutable slots for the context of a message: request, agent, completion, provenance, model,
+//! framework, host metadata (§3.3, §3.4, §3.8–3.12).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cmf::error::CmfError;
-use crate::cmf::message::Message;
-use crate::cmf::record::{Fields, record};
-use crate::cmf::vocabulary::StopReason;
+use crate::cmf::json_record::{ObjectReader, record};
+use crate::cmf::message::CmfMessage;
+use crate::cmf::vocabulary::CmfStopReason;
 use crate::json::Object;
 
-/// How many messages of history a conversation context may carry.
+/// The maximum number of history messages in a conversation context.
 pub const HISTORY_LIMIT_MESSAGES: usize = 100;
 
 record! {
-    /// Environment, ids and tracing of a request (§3.3). Everybody may see it.
+    /// Environment, ids and tracing of a request (§3.3). Visible to all consumers.
     #[derive(Eq, Default)]
     pub struct RequestExtension {
-        /// Such as `production`.
+        /// The environment, such as `production`.
         optional environment: Option<String>,
-        /// Joins what belongs to one request.
+        /// The request id.
         optional request_id: Option<String>,
-        /// When the request was made, ISO 8601.
+        /// The time of the request, ISO 8601.
         optional timestamp: Option<String>,
-        /// Distributed tracing: the trace.
+        /// The trace id of distributed tracing.
         optional trace_id: Option<String>,
-        /// Distributed tracing: the span.
+        /// The span id of distributed tracing.
         optional span_id: Option<String>,
     }
 }
@@ -33,7 +33,7 @@ record! {
     /// Session, conversation and agent lineage (§3.4).
     #[derive(Default)]
     pub struct AgentExtension {
-        /// What the person first asked for.
+        /// The user's original input.
         optional input: Option<String>,
         /// The session.
         optional session_id: Option<String>,
@@ -45,43 +45,43 @@ record! {
         optional agent_id: Option<String>,
         /// The agent that started that agent.
         optional parent_agent_id: Option<String>,
-        /// A window onto the conversation.
+        /// An excerpt of the conversation.
         optional conversation: Option<ConversationContext>,
     }
 }
 
 record! {
-    /// A window onto a conversation (§3.4): at most [`HISTORY_LIMIT_MESSAGES`] messages.
+    /// An excerpt of a conversation (§3.4): at most [`HISTORY_LIMIT_MESSAGES`] messages.
     #[derive(Default)]
     pub struct ConversationContext checked by bounded_history {
         /// The latest messages.
-        default history: Vec<Message>,
-        /// What came before, in short.
+        default history: Vec<CmfMessage>,
+        /// A summary of earlier messages.
         optional summary: Option<String>,
-        /// What it is about.
+        /// The topics.
         default topics: Vec<String>,
     }
 }
 
-fn bounded_history(fields: &Fields) -> Result<(), CmfError> {
+fn bounded_history(fields: &ObjectReader) -> Result<(), CmfError> {
     fields.limit("history", HISTORY_LIMIT_MESSAGES)
 }
 
 record! {
-    /// How a model came to its answer (§3.8).
+    /// How the model generated the answer (§3.8).
     #[derive(Eq, Default)]
     pub struct CompletionExtension {
-        /// Why it stopped.
-        optional stop_reason: Option<StopReason>,
-        /// What it used.
-        optional tokens: Option<TokenUsage>,
-        /// Which model it was.
+        /// The reason for the end of the answer.
+        optional stop_reason: Option<CmfStopReason>,
+        /// The tokens used.
+        optional tokens: Option<CmfTokenUsage>,
+        /// The model.
         optional model: Option<String>,
-        /// The wire format that it spoke, such as `chatml`, `harmony`, `gemini` or `anthropic`.
+        /// The wire format, such as `chatml`, `harmony`, `gemini` or `anthropic`.
         optional raw_format: Option<String>,
-        /// When, ISO 8601.
+        /// The time of the answer, ISO 8601.
         optional created_at: Option<String>,
-        /// How long it took, in milliseconds.
+        /// The latency in milliseconds.
         optional latency_ms: Option<i64>,
     }
 }
@@ -89,21 +89,21 @@ record! {
 record! {
     /// Tokens used (§3.8).
     #[derive(Eq)]
-    pub struct TokenUsage {
-        /// Tokens read.
+    pub struct CmfTokenUsage {
+        /// Input tokens.
         required input_tokens: i64,
-        /// Tokens written.
+        /// Output tokens.
         required output_tokens: i64,
-        /// Tokens in all, as the provider counts them.
+        /// Total tokens as reported by the provider.
         required total_tokens: i64,
     }
 }
 
 record! {
-    /// Where a message comes from (§3.9).
+    /// The origin of a message (§3.9).
     #[derive(Eq, Default)]
     pub struct ProvenanceExtension {
-        /// Such as `user`, `agent:x` or `mcp-server:y`.
+        /// The source, such as `user`, `agent:x` or `mcp-server:y`.
         optional source: Option<String>,
         /// The message.
         optional message_id: Option<String>,
@@ -113,20 +113,20 @@ record! {
 }
 
 record! {
-    /// Which model, apart from any completion (§3.10).
+    /// The model, independent of a completion (§3.10).
     #[derive(Eq, Default)]
     pub struct LlmExtension {
         /// The model.
         optional model_id: Option<String>,
         /// Its provider.
         optional provider: Option<String>,
-        /// What it can do, such as `vision`.
+        /// The capabilities of the model, such as `vision`.
         default capabilities: Vec<String>,
     }
 }
 
 record! {
-    /// Which agentic framework, and where in it (§3.11).
+    /// The agent framework and the position in its graph (§3.11).
     #[derive(Default)]
     pub struct FrameworkExtension {
         /// The framework.
@@ -143,8 +143,8 @@ record! {
 }
 
 record! {
-    /// What the host knows of the entity (§3.12 of the final specification). Set before anybody
-    /// looks, and immutable.
+    /// Metadata of the host about the entity (§3.12 of the final specification). Set before any
+    /// consumer sees the message, and immutable.
     #[derive(Eq, Default)]
     pub struct MetaExtension {
         /// Tags of the entity.

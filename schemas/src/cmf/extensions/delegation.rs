@@ -1,26 +1,27 @@
-//! On whose behalf a message is, hop by hop: a chain that only grows at its end.
+//! The delegation chain of a message, which only grows at its end.
 
 use chrono::{DateTime, FixedOffset};
 
-use crate::cmf::record::record;
+use crate::cmf::json_record::record;
 
 record! {
-    /// One step of a delegation: who acts, for which audience, with which scopes.
+    /// A hop of a delegation: subject, audience and scopes.
     #[derive(Eq)]
     pub struct DelegationHop {
-        /// Who acts at this hop.
+        /// The subject that acts at this hop.
         required subject_id: String,
-        /// What that is, such as `user` or `agent`; not a closed set here.
+        /// The type of the subject, such as `user` or `agent`; not a closed set.
         required subject_type: String,
-        /// For whom the hop's credential is.
+        /// The audience of the hop's credential.
         optional audience: Option<String>,
-        /// What the hop's credential permits.
+        /// The scopes of the hop's credential.
         default scopes_granted: Vec<String>,
-        /// When the hop was made. The format defaults to the clock, which this crate doesn't read.
+        /// The time of the hop. The format defaults to the current time, which this crate does not
+        /// read.
         optional timestamp: Option<DateTime<FixedOffset>>,
-        /// How long the hop's credential is good, in seconds.
+        /// The validity of the hop's credential in seconds.
         optional ttl_seconds: Option<i64>,
-        /// How the credential was got.
+        /// How the credential was obtained.
         optional strategy: Option<String>,
         /// True if the credential came from a cache.
         default from_cache: bool,
@@ -28,13 +29,13 @@ record! {
 }
 
 record! {
-    /// The chain of delegations. All members but the chain follow from it, and are recomputed when
-    /// it grows.
+    /// The delegation chain. All members except `chain` are derived from it and recomputed when it
+    /// grows.
     #[derive(Default)]
     pub struct DelegationExtension {
         /// The hops, oldest first.
         default chain: Vec<DelegationHop>,
-        /// How many hops there are.
+        /// The number of hops.
         default depth: i64,
         /// The subject of the first hop.
         optional origin_subject_id: Option<String>,
@@ -47,28 +48,28 @@ record! {
     }
 }
 
-/// How a chain fails to be another one with hops added at its end.
+/// The reason why a chain is not an extension of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DelegationBreak {
-    /// It has fewer hops.
+    /// The chain has fewer hops.
     Shrunk {
         /// Hops before.
         before: usize,
         /// Hops after.
         after: usize,
     },
-    /// A hop that was there is another one now.
+    /// An existing hop was changed.
     Rewritten {
-        /// The position of the first such hop, from 0.
+        /// The index of the first changed hop.
         hop: usize,
     },
 }
 
 impl DelegationExtension {
-    /// The hops that `after` adds to this chain.
+    /// Returns the hops that `after` adds to this chain.
     ///
     /// # Errors
-    /// [`DelegationBreak`] if `after` doesn't begin with this chain.
+    /// [`DelegationBreak`] if `after` does not start with this chain.
     pub fn added_by<'a>(
         &self,
         after: &'a DelegationExtension,
@@ -83,8 +84,8 @@ impl DelegationExtension {
         })
     }
 
-    /// This chain with `hops` at its end. Depth, actor, age and the flag follow from the chain, so
-    /// a consumer can't forge them; the origin stays whom it was.
+    /// Returns this chain with `hops` appended. Depth, actor, age and the flag are recomputed, so a
+    /// consumer can't forge them; the origin is unchanged.
     pub fn with_hops(&self, hops: &[DelegationHop]) -> Self {
         let Some(last) = hops.last() else {
             return self.clone();
@@ -106,7 +107,7 @@ impl DelegationExtension {
     }
 }
 
-/// Seconds between two hops whose times are known.
+/// Returns the seconds between two hops if both have a time.
 fn seconds_between(first: Option<&DelegationHop>, last: Option<&DelegationHop>) -> Option<f64> {
     let milliseconds = (last?.timestamp? - first?.timestamp?).num_milliseconds();
     Some(milliseconds as f64 / 1000.0)
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hops_at_the_end_are_growth() {
+    fn only_hops_at_the_end_may_be_added() {
         let (alice, bob) = (
             hop("alice", "2026-01-01T00:00:00Z"),
             hop("bob", "2026-01-01T00:00:00Z"),

@@ -1,23 +1,23 @@
-//! HTTP headers: the guarded slot (§3.5).
+//! HTTP headers, the guarded slot (§3.5).
 
-use crate::cmf::error::{CmfError, Place};
-use crate::cmf::record::{Fields, Read, Write, record, wrong_type};
+use crate::cmf::error::{CmfError, JsonPath};
+use crate::cmf::json_record::{FromJson, ObjectReader, ToJson, record, wrong_type};
 use crate::json::{Json, Object};
 
 record! {
-    /// The headers of the HTTP request that a message came with.
+    /// The headers of the HTTP request that delivered a message.
     #[derive(Eq, Default)]
     pub struct HttpExtension checked by one_map_of_headers {
-        /// The headers, sensitive ones included.
+        /// The headers, including sensitive ones.
         default headers: Headers,
     }
 }
 
-/// Members of the other shape in circulation, which splits headers by request and response. Read as
-/// this one, it would be an extension without headers, so it is refused.
+/// Members of another form in use, which separates request and response headers. Parsed as this
+/// form it would yield no headers, so it is rejected.
 const SPLIT_FORM: &[&str] = &["request_headers", "response_headers"];
 
-fn one_map_of_headers(fields: &Fields) -> Result<(), CmfError> {
+fn one_map_of_headers(fields: &ObjectReader) -> Result<(), CmfError> {
     match SPLIT_FORM.iter().find(|key| fields.has(key)) {
         Some(found) => Err(CmfError::SplitHeaders {
             path: fields.path(),
@@ -27,25 +27,24 @@ fn one_map_of_headers(fields: &Fields) -> Result<(), CmfError> {
     }
 }
 
-/// Header names and values in their order. Names are kept as they were spelled and found in any
-/// case.
+/// Header names and values in order. Names keep their spelling; lookup ignores case.
 #[derive(Debug, Clone, Default)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// No headers.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Headers(Vec::new())
     }
 
-    /// The value of the first header that is called `name` in any case.
+    /// Returns the value of the first header `name`, ignoring case.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter()
             .find(|(own, _)| same_name(own, name))
             .map(|(_, value)| value)
     }
 
-    /// Sets the header that is spelled exactly `name`, at the end if it is new.
+    /// Sets the header with exactly this spelling of `name`; appends a new one.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
         match self.0.iter_mut().find(|(own, _)| *own == name) {
@@ -54,7 +53,7 @@ impl Headers {
         }
     }
 
-    /// The headers in their order.
+    /// Returns the headers in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0
             .iter()
@@ -67,13 +66,13 @@ impl Headers {
         headers
     }
 
-    /// True if there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// True if two header names are the same in any case, beyond ASCII too.
+/// Compares two header names ignoring case, also beyond ASCII.
 pub(in crate::cmf) fn same_name(left: &str, right: &str) -> bool {
     if left.is_ascii() && right.is_ascii() {
         return left.eq_ignore_ascii_case(right);
@@ -82,7 +81,7 @@ pub(in crate::cmf) fn same_name(left: &str, right: &str) -> bool {
 }
 
 impl PartialEq for Headers {
-    /// As maps: the order doesn't count.
+    /// Compares as maps; the order is ignored.
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0 || (self.0.len() == other.0.len() && self.sorted() == other.sorted())
     }
@@ -100,10 +99,10 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Headers {
     }
 }
 
-impl Read for Headers {
+impl FromJson for Headers {
     const EXPECTED: &'static str = "object";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let object = json
             .as_object()
             .ok_or_else(|| wrong_type::<Self>(json, place))?;
@@ -116,11 +115,11 @@ impl Read for Headers {
     }
 }
 
-impl Write for Headers {
+impl ToJson for Headers {
     fn write(&self) -> Json<'static> {
         let mut object = Object::new();
         self.iter()
-            .for_each(|(name, value)| object.append_new(name.to_owned(), value.to_owned()));
+            .for_each(|(name, value)| object.push_unique(name.to_owned(), value.to_owned()));
         Json::Object(object)
     }
 }

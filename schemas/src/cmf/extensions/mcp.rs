@@ -1,11 +1,11 @@
-//! The tool, resource or prompt template of a message as its server describes it (§3.7).
+//! The tool, resource or prompt template of a message as described by its server (§3.7).
 
-use crate::cmf::error::{CmfError, Place};
-use crate::cmf::record::{Fields, Read, Write, record};
+use crate::cmf::error::{CmfError, JsonPath};
+use crate::cmf::json_record::{FromJson, ObjectReader, ToJson, record};
 use crate::json::{Json, Object};
 
 record! {
-    /// A tool as its server describes it.
+    /// A tool as described by its server.
     pub struct ToolMetadata {
         /// The tool's name.
         required name: String,
@@ -19,7 +19,7 @@ record! {
         optional output_schema: Option<Object<'static>>,
         /// The server that has it.
         optional server_id: Option<String>,
-        /// Where its name is looked up.
+        /// The namespace of its name.
         optional namespace: Option<String>,
         /// Hints such as `readOnlyHint`.
         default annotations: Object<'static>,
@@ -27,7 +27,7 @@ record! {
 }
 
 record! {
-    /// A resource as its server describes it.
+    /// A resource as described by its server.
     pub struct ResourceMetadata {
         /// The resource's identifier.
         required uri: String,
@@ -45,7 +45,7 @@ record! {
 }
 
 record! {
-    /// A prompt template as its server describes it.
+    /// A prompt template as described by its server.
     pub struct PromptMetadata {
         /// The template's name.
         required name: String,
@@ -60,7 +60,7 @@ record! {
     }
 }
 
-/// What an [`McpExtension`] describes.
+/// The entity of an [`McpExtension`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum McpEntity {
     /// A tool.
@@ -71,7 +71,7 @@ pub enum McpEntity {
     Prompt(PromptMetadata),
 }
 
-/// The entity of a message, if any: never more than one.
+/// The entity of a message, at most one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct McpExtension {
     /// The entity.
@@ -80,11 +80,11 @@ pub struct McpExtension {
 
 const MEMBERS: &[&str] = &["tool", "resource", "prompt"];
 
-impl Read for McpExtension {
+impl FromJson for McpExtension {
     const EXPECTED: &'static str = "object";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let fields = Fields::of(json, place)?;
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
+        let fields = ObjectReader::of(json, place)?;
         let tool = fields.optional("tool")?.map(McpEntity::Tool);
         let resource = fields.optional("resource")?.map(McpEntity::Resource);
         let prompt = fields.optional("prompt")?.map(McpEntity::Prompt);
@@ -99,7 +99,7 @@ impl Read for McpExtension {
     }
 }
 
-impl Write for McpExtension {
+impl ToJson for McpExtension {
     fn write(&self) -> Json<'static> {
         let member = self.entity.as_ref().map(|entity| match entity {
             McpEntity::Tool(tool) => ("tool", tool.write()),

@@ -1,6 +1,6 @@
-//! What is known around a message: typed slots, each with its own rule of change (§3).
+//! Extensions of a message: typed slots, each with its own mutability (§3).
 //!
-//! The rules themselves are in [`super::tier`], who may see what in [`super::access`].
+//! [`super::tier`] has the rules of change, [`super::access`] those of visibility.
 
 mod context;
 mod delegation;
@@ -9,9 +9,8 @@ mod mcp;
 mod security;
 
 pub use context::{
-    AgentExtension, CompletionExtension, ConversationContext, FrameworkExtension,
+    AgentExtension, CmfTokenUsage, CompletionExtension, ConversationContext, FrameworkExtension,
     HISTORY_LIMIT_MESSAGES, LlmExtension, MetaExtension, ProvenanceExtension, RequestExtension,
-    TokenUsage,
 };
 pub use delegation::{DelegationBreak, DelegationExtension, DelegationHop};
 pub(super) use http::same_name;
@@ -21,7 +20,7 @@ pub use security::{
     DataPolicy, ObjectSecurityProfile, RetentionPolicy, SecurityExtension, Subject,
 };
 
-use super::record::record;
+use super::json_record::record;
 use crate::json::Object;
 
 record! {
@@ -36,23 +35,23 @@ record! {
         optional http: Option<HttpExtension>,
         /// Labels, identity, profiles and data policies.
         optional security: Option<SecurityExtension>,
-        /// On whose behalf, hop by hop.
+        /// The delegation chain.
         optional delegation: Option<DelegationExtension>,
-        /// The tool, resource or prompt as its server describes it.
+        /// The tool, resource or prompt as described by its server.
         optional mcp: Option<McpExtension>,
-        /// How a model came to its answer.
+        /// How the model generated the answer.
         optional completion: Option<CompletionExtension>,
-        /// Where the message comes from.
+        /// The origin of the message.
         optional provenance: Option<ProvenanceExtension>,
-        /// Which model.
+        /// The model.
         optional llm: Option<LlmExtension>,
-        /// Which agentic framework.
+        /// The agent framework.
         optional framework: Option<FrameworkExtension>,
-        /// What the host knows of the entity.
+        /// Metadata of the host about the entity.
         optional meta: Option<MetaExtension>,
-        /// Anything, changed by anyone.
+        /// Arbitrary data that all consumers may change.
         optional custom: Option<Object<'static>>,
-        /// Slots that this version doesn't know: kept, shown to nobody, changed by nobody.
+        /// Slots that are unknown in this version: preserved, hidden from all consumers, immutable.
         rest unknown as "": Object<'static>,
     }
 }

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cmf::json_record::record;
 use crate::cmf::labels::Labels;
-use crate::cmf::record::record;
 use crate::cmf::vocabulary::SubjectType;
 
 record! {
-    /// What policies decide on.
+    /// The security attributes that policies evaluate.
     #[derive(Eq, Default)]
     pub struct SecurityExtension {
-        /// Labels such as `PII`, which only grow.
+        /// Labels such as `PII`, which can only be added.
         default labels: Labels,
         /// The level of classification.
         optional classification: Option<String>,
-        /// Who asks.
+        /// The subject.
         optional subject: Option<Subject>,
         /// Access profiles by entity: tool name, resource URI or prompt name.
         default objects: BTreeMap<String, ObjectSecurityProfile>,
@@ -24,7 +24,7 @@ record! {
 }
 
 record! {
-    /// The authenticated entity that asks (§3.6.1).
+    /// The authenticated entity that makes the request (§3.6.1).
     #[derive(Eq)]
     pub struct Subject {
         /// Its identifier.
@@ -33,26 +33,26 @@ record! {
         required subject_type as "type": SubjectType,
         /// Its roles.
         default roles: BTreeSet<String>,
-        /// What it may do.
+        /// The permissions.
         default permissions: BTreeSet<String>,
         /// Its teams.
         default teams: BTreeSet<String>,
-        /// What its credentials claim. Never serialised for policies.
+        /// The claims of its credentials. Never serialized for policies.
         default claims: BTreeMap<String, String>,
     }
 }
 
 record! {
-    /// What it takes to use an entity (§3.6.2); evaluated before it is used.
+    /// The requirements for using an entity (§3.6.2), evaluated before use.
     #[derive(Eq)]
     pub struct ObjectSecurityProfile {
-        /// Who enforces it: `host`, `tool` or `both`, not a closed set.
+        /// The enforcing party: `host`, `tool` or `both`; not a closed set.
         default managed_by: String = "host".to_owned(),
-        /// What the subject must be permitted.
+        /// The permissions that the subject must have.
         default permissions: Vec<String>,
-        /// Such as `internal`, `external` or `privileged`, not a closed set.
+        /// The trust domain, such as `internal`, `external` or `privileged`; not a closed set.
         optional trust_domain: Option<String>,
-        /// The fields that the entity touches.
+        /// The fields that the entity accesses.
         default data_scope: Vec<String>,
     }
 }
@@ -69,23 +69,23 @@ impl Default for ObjectSecurityProfile {
 }
 
 record! {
-    /// What may be done with an entity's output (§3.6.3); evaluated after it was used.
+    /// The permitted uses of an entity's output (§3.6.3), evaluated after use.
     #[derive(Eq, Default)]
     pub struct DataPolicy {
-        /// Labels that the output gets.
+        /// Labels to add to the output.
         default apply_labels: Vec<String>,
-        /// The only actions allowed on it; unrestricted where unset, none where empty.
+        /// The allowed actions; unrestricted if unset, none if empty.
         optional allowed_actions: Option<Vec<String>>,
-        /// Actions denied on it, whatever is allowed.
+        /// The denied actions, which take precedence over allowed ones.
         default denied_actions: Vec<String>,
-        /// How long it may be kept.
+        /// The retention policy.
         optional retention: Option<RetentionPolicy>,
     }
 }
 
 impl DataPolicy {
-    /// True if `action` may be done with the output: it isn't denied, and it is allowed where only
-    /// some actions are.
+    /// Returns true if `action` is permitted on the output: not denied, and allowed if allowed
+    /// actions are listed.
     pub fn permits(&self, action: &str) -> bool {
         let is_action = |name: &String| name == action;
         !self.denied_actions.iter().any(is_action)
@@ -97,14 +97,14 @@ impl DataPolicy {
 }
 
 record! {
-    /// How long data may be kept (§3.6.3).
+    /// The retention policy of data (§3.6.3).
     #[derive(Eq)]
     pub struct RetentionPolicy {
-        /// At most this long, in seconds.
+        /// The maximum age in seconds.
         optional max_age_seconds: Option<i64>,
         /// `session`, `transient`, `persistent` or `none`, not a closed set.
         default policy: String = "persistent".to_owned(),
-        /// When it must be gone, ISO 8601.
+        /// The time of deletion, ISO 8601.
         optional delete_after: Option<String>,
     }
 }

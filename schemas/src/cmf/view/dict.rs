@@ -1,5 +1,5 @@
-//! A view as one object, for policy engines outside and for people (§4.7): members in a fixed
-//! order, secrets left out.
+//! Serialization of a view as an object for external policy engines and for people (§4.7): members
+//! in a fixed order, without secrets.
 
 use super::MessageView;
 use super::properties::Property;
@@ -10,14 +10,14 @@ use crate::cmf::extensions::{
 };
 use crate::json::{Json, Object};
 
-/// Which headers never leave in a serialised view. Names are compared in any case.
+/// The headers that are removed from serialized views. Names are compared ignoring case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderStripping {
-    /// All headers that are known to carry credentials: the specification's three, `Set-Cookie`,
-    /// `Proxy-Authorization` and `X-Auth-Token`.
+    /// All known credential headers: the specification's three, `Set-Cookie`, `Proxy-Authorization`
+    /// and `X-Auth-Token`.
     #[default]
     Credentials,
-    /// The three that the specification names (§3.5): `Authorization`, `Cookie`, `X-API-Key`.
+    /// The three headers of the specification (§3.5): `Authorization`, `Cookie`, `X-API-Key`.
     Specified,
 }
 
@@ -37,7 +37,7 @@ impl HeaderStripping {
         }
     }
 
-    /// True if a header of this name is left out.
+    /// Returns true if a header with this name is removed.
     pub fn strips(self, name: &str) -> bool {
         self.names()
             .iter()
@@ -45,17 +45,17 @@ impl HeaderStripping {
     }
 }
 
-/// What a serialised view holds.
+/// Options of serialization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DictOptions {
-    /// The content and its size.
+    /// Include the content and its size.
     pub content: bool,
-    /// The arguments. The specification keeps them where content is left out, although they are the
-    /// same data.
+    /// Include the arguments. The specification keeps them if the content is excluded, although
+    /// they are the same data.
     pub arguments: bool,
-    /// What the extensions say.
+    /// Include the extensions.
     pub context: bool,
-    /// Which headers are left out.
+    /// The headers to remove.
     pub headers: HeaderStripping,
 }
 
@@ -71,14 +71,14 @@ impl Default for DictOptions {
 }
 
 impl MessageView<'_> {
-    /// The view as a JSON object.
+    /// Serializes the view as a JSON object.
     pub fn to_dict(&self, options: DictOptions) -> Json<'static> {
         let mut tree = JsonTree::default();
         self.write_dict(options, &mut tree);
         tree.into_json()
     }
 
-    /// The view as input of an Open Policy Agent: `{"input": …}`.
+    /// Serializes the view as input for Open Policy Agent: `{"input": …}`.
     pub fn to_opa_input(&self, options: DictOptions) -> Json<'static> {
         let mut tree = JsonTree::default();
         tree.open_object();
@@ -88,7 +88,7 @@ impl MessageView<'_> {
         tree.into_json()
     }
 
-    /// Tells the view to `sink`, members in the specification's order.
+    /// Writes the view to `sink`, with members in the order of the specification.
     pub fn write_dict(&self, options: DictOptions, sink: &mut impl DictSink) {
         sink.open_object();
         self.write_identity(sink);
@@ -102,7 +102,7 @@ impl MessageView<'_> {
         }
         self.write_properties(sink);
         if options.context {
-            let mut context = Block::new("extensions", sink);
+            let mut context = LazyObject::new("extensions", sink);
             self.write_context(options.headers, &mut context);
             context.close();
         }
@@ -125,7 +125,7 @@ impl MessageView<'_> {
         write_text(sink, "name", self.name());
     }
 
-    /// The content with its own size; where there is none, the size that is declared or embedded.
+    /// Writes the content with its actual size; without content, the declared or embedded size.
     fn write_content(&self, sink: &mut impl DictSink) {
         let size = match self.content() {
             Some(content) => {
@@ -142,14 +142,14 @@ impl MessageView<'_> {
     }
 
     fn write_properties(&self, sink: &mut impl DictSink) {
-        let mut block = Block::new("properties", sink);
+        let mut block = LazyObject::new("properties", sink);
         for (name, value) in self.properties() {
             write_property(block.member(name), value);
         }
         block.close();
     }
 
-    fn write_context<S: DictSink>(&self, stripping: HeaderStripping, context: &mut Block<S>) {
+    fn write_context<S: DictSink>(&self, stripping: HeaderStripping, context: &mut LazyObject<S>) {
         if let Some(subject) = self.subject() {
             write_subject(context.member("subject"), &subject);
         }
@@ -172,23 +172,23 @@ impl MessageView<'_> {
     }
 }
 
-/// An object that is only there if it has members: it opens with the first of them.
-struct Block<'s, S: DictSink> {
+/// An object that is written only if it has members: it opens with the first one.
+struct LazyObject<'s, S: DictSink> {
     key: &'static str,
     opened: bool,
     sink: &'s mut S,
 }
 
-impl<'s, S: DictSink> Block<'s, S> {
+impl<'s, S: DictSink> LazyObject<'s, S> {
     fn new(key: &'static str, sink: &'s mut S) -> Self {
-        Block {
+        LazyObject {
             key,
             opened: false,
             sink,
         }
     }
 
-    /// The place of the member `key`.
+    /// Starts the member `key`.
     fn member(&mut self, key: &str) -> &mut S {
         if !std::mem::replace(&mut self.opened, true) {
             self.sink.key(self.key);
@@ -205,7 +205,7 @@ impl<'s, S: DictSink> Block<'s, S> {
     }
 }
 
-/// Claims are nobody's business outside, so they are left out.
+/// Writes the subject without claims, which are never serialized.
 fn write_subject(sink: &mut impl DictSink, subject: &VisibleSubject) {
     sink.open_object();
     sink.key("id");
@@ -224,7 +224,7 @@ fn write_subject(sink: &mut impl DictSink, subject: &VisibleSubject) {
 }
 
 fn write_headers<S: DictSink>(
-    context: &mut Block<S>,
+    context: &mut LazyObject<S>,
     headers: &Headers,
     stripping: HeaderStripping,
 ) {
@@ -286,8 +286,8 @@ fn write_policy(sink: &mut impl DictSink, policy: &DataPolicy) {
     sink.close_object();
 }
 
-/// The agent's members that aren't empty; the conversation window stays inside.
-fn write_agent<S: DictSink>(context: &mut Block<S>, agent: &AgentExtension) {
+/// Writes the non-empty members of the agent, without the conversation.
+fn write_agent<S: DictSink>(context: &mut LazyObject<S>, agent: &AgentExtension) {
     let members = [
         ("input", Property::text(agent.input.as_ref())),
         ("session_id", Property::text(agent.session_id.as_ref())),
@@ -316,7 +316,7 @@ fn write_agent<S: DictSink>(context: &mut Block<S>, agent: &AgentExtension) {
     sink.close_object();
 }
 
-/// A string member that is left out where it is absent or empty.
+/// Writes a string member unless it is absent or empty.
 fn write_text(sink: &mut impl DictSink, key: &str, text: Option<&str>) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         sink.key(key);

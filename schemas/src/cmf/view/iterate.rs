@@ -1,16 +1,16 @@
-//! The views of a message, one for each part and in its order.
+//! Iteration over the views of a message, one per part, in order.
 
 use std::slice;
 
 use super::MessageView;
-use crate::cmf::access::Access;
-use crate::cmf::message::Message;
-use crate::cmf::part::Part;
-use crate::cmf::vocabulary::Role;
+use crate::cmf::access::ExtensionAccess;
+use crate::cmf::message::CmfMessage;
+use crate::cmf::part::ContentPart;
+use crate::cmf::vocabulary::CmfRole;
 
-/// The views of `message`: as many as it has parts. `access` says what they show of its extensions.
-pub fn views<'a>(message: &'a Message, access: Access<'a>) -> Views<'a> {
-    let innermost = Level {
+/// Returns the views of `message`, one per part. `access` limits the visible extensions.
+pub fn views<'a>(message: &'a CmfMessage, access: ExtensionAccess<'a>) -> Views<'a> {
+    let innermost = NestingLevel {
         parts: message.content.iter(),
         messages: [].iter(),
         role: message.role,
@@ -24,26 +24,26 @@ pub fn views<'a>(message: &'a Message, access: Access<'a>) -> Views<'a> {
     }
 }
 
-/// An iterator over views. Allocates only where it descends.
+/// An iterator over views. Allocates only for nested messages.
 #[derive(Debug, Clone)]
 pub struct Views<'a> {
-    access: Access<'a>,
+    access: ExtensionAccess<'a>,
     hook: Option<&'a str>,
     recursive: bool,
-    innermost: Level<'a>,
-    outer: Vec<Level<'a>>,
+    innermost: NestingLevel<'a>,
+    outer: Vec<NestingLevel<'a>>,
 }
 
-/// The rest of a message, and of its siblings within a prompt result.
+/// The remaining parts of a message, and its remaining siblings within a prompt result.
 #[derive(Debug, Clone)]
-struct Level<'a> {
-    parts: slice::Iter<'a, Part>,
-    messages: slice::Iter<'a, Message>,
-    role: Role,
+struct NestingLevel<'a> {
+    parts: slice::Iter<'a, ContentPart>,
+    messages: slice::Iter<'a, CmfMessage>,
+    role: CmfRole,
 }
 
-impl<'a> Level<'a> {
-    fn next(&mut self) -> Option<(&'a Part, Role)> {
+impl<'a> NestingLevel<'a> {
+    fn next(&mut self) -> Option<(&'a ContentPart, CmfRole)> {
         loop {
             if let Some(part) = self.parts.next() {
                 return Some((part, self.role));
@@ -56,22 +56,22 @@ impl<'a> Level<'a> {
 }
 
 impl<'a> Views<'a> {
-    /// The same views, evaluated at `hook`. The hook is carried and changes nothing.
+    /// Sets the hook of the views, which changes nothing else.
     pub fn at_hook(mut self, hook: Option<&'a str>) -> Self {
         self.hook = hook;
         self
     }
 
-    /// The same views and, after that of a prompt result, those of its messages, at any depth.
-    /// Without this nobody sees what nested messages hold.
+    /// Includes the views of messages nested in prompt results, at any depth, after the view of the
+    /// result. By default nested messages are not visited.
     pub fn recursive(mut self) -> Self {
         self.recursive = true;
         self
     }
 
-    fn descend(&mut self, part: &'a Part) {
-        if let (true, Part::PromptResult(result)) = (self.recursive, part) {
-            let nested = Level {
+    fn descend(&mut self, part: &'a ContentPart) {
+        if let (true, ContentPart::PromptResult(result)) = (self.recursive, part) {
+            let nested = NestingLevel {
                 parts: [].iter(),
                 messages: result.messages.iter(),
                 role: self.innermost.role,

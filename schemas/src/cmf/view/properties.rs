@@ -1,6 +1,6 @@
-//! What a kind of content has besides the attributes that all views share (§4.6).
+//! The properties that are specific to a kind of content (§4.6).
 
-use crate::cmf::part::Part;
+use crate::cmf::part::ContentPart;
 use crate::json::{Json, Object};
 
 /// The value of a property.
@@ -10,9 +10,9 @@ pub enum Property<'a> {
     Null,
     /// Text.
     Text(&'a str),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
     /// Open metadata.
     Object(&'a Object<'static>),
@@ -23,7 +23,7 @@ impl<'a> Property<'a> {
         text.map_or(Property::Null, |text| Property::Text(text))
     }
 
-    /// The value as JSON.
+    /// Returns the value as JSON.
     pub fn to_json(self) -> Json<'a> {
         match self {
             Property::Null => Json::Null,
@@ -35,7 +35,7 @@ impl<'a> Property<'a> {
     }
 }
 
-/// The properties of one part, by name. Allocates nothing.
+/// An iterator over the properties of a part. Allocates nothing.
 #[derive(Debug, Clone)]
 pub struct Properties<'a> {
     entries: [Option<(&'static str, Property<'a>)>; 3],
@@ -43,10 +43,10 @@ pub struct Properties<'a> {
 }
 
 impl<'a> Properties<'a> {
-    /// The properties of `part`; several kinds have none.
-    pub(super) fn of(part: &'a Part) -> Self {
+    /// Returns the properties of `part`; several kinds have none.
+    pub(super) fn of(part: &'a ContentPart) -> Self {
         let entries = match part {
-            Part::Resource(resource) => [
+            ContentPart::Resource(resource) => [
                 Some((
                     "resource_type",
                     Property::Text(resource.resource_type.as_str()),
@@ -54,22 +54,22 @@ impl<'a> Properties<'a> {
                 Some(("version", Property::text(resource.version.as_ref()))),
                 Some(("annotations", Property::Object(&resource.annotations))),
             ],
-            Part::ToolCall(call) => [
+            ContentPart::ToolCall(call) => [
                 Some(("namespace", Property::text(call.namespace.as_ref()))),
                 Some(("tool_id", Property::Text(&call.tool_call_id))),
                 None,
             ],
-            Part::ToolResult(result) => [
+            ContentPart::ToolResult(result) => [
                 Some(("is_error", Property::Flag(result.is_error))),
                 Some(("tool_name", Property::Text(&result.tool_name))),
                 None,
             ],
-            Part::PromptRequest(request) => [
+            ContentPart::PromptRequest(request) => [
                 Some(("server_id", Property::text(request.server_id.as_ref()))),
                 None,
                 None,
             ],
-            Part::PromptResult(result) => [
+            ContentPart::PromptResult(result) => [
                 Some(("is_error", Property::Flag(result.is_error))),
                 Some((
                     "message_count",

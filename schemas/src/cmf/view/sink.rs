@@ -1,36 +1,36 @@
-//! Where a serialised view goes: a JSON tree, JSON text, or the value type of a policy engine.
+//! Destinations of a serialized view: a JSON tree, JSON text, or the value type of a policy engine.
 //!
-//! A view tells its members to a [`DictSink`] in their order, so an engine's values are built
-//! without a tree or text in between.
+//! A view writes its members to a [`DictSink`] in order, so an engine's values are built without an
+//! intermediate tree or text.
 
 use crate::json::{Json, Object, write_string};
 
-/// Takes in one value, member by member. Calls are well formed: keys and values alternate within
-/// objects, no key comes twice in one, and what is opened is closed.
+/// Receives a value as a sequence of calls. The sequence is well formed: keys and values alternate
+/// within objects, keys are unique, and every opened value is closed.
 pub trait DictSink {
-    /// An object begins.
+    /// Starts an object.
     fn open_object(&mut self);
-    /// The key of the next value.
+    /// Writes the key of the next value.
     fn key(&mut self, key: &str);
-    /// The object ends.
+    /// Ends the object.
     fn close_object(&mut self);
-    /// An array begins.
+    /// Starts an array.
     fn open_array(&mut self);
-    /// The array ends.
+    /// Ends the array.
     fn close_array(&mut self);
-    /// A string.
+    /// Writes a string.
     fn text(&mut self, text: &str);
-    /// A boolean.
+    /// Writes a boolean.
     fn flag(&mut self, flag: bool);
-    /// An integer.
+    /// Writes an integer.
     fn integer(&mut self, integer: i64);
-    /// Null.
+    /// Writes null.
     fn null(&mut self);
-    /// Any JSON, such as an argument.
+    /// Writes any JSON, such as an argument.
     fn json(&mut self, json: &Json);
 }
 
-/// Builds a [`Json`] tree that owns all its text.
+/// A sink that builds an owned [`Json`] tree.
 #[derive(Debug, Default)]
 pub struct JsonTree {
     root: Json<'static>,
@@ -39,7 +39,7 @@ pub struct JsonTree {
 }
 
 impl JsonTree {
-    /// The value that was told; null before any was.
+    /// Returns the written value; null if there is none.
     pub fn into_json(self) -> Json<'static> {
         self.root
     }
@@ -47,7 +47,7 @@ impl JsonTree {
     fn put(&mut self, value: Json<'static>) {
         match self.open.last_mut() {
             Some(Json::Object(object)) => {
-                object.append_new(self.keys.pop().unwrap_or_default(), value)
+                object.push_unique(self.keys.pop().unwrap_or_default(), value)
             }
             Some(Json::Array(items)) => items.push(value),
             _ => self.root = value,
@@ -103,7 +103,7 @@ impl DictSink for JsonTree {
     }
 }
 
-/// Appends compact JSON text.
+/// A sink that writes compact JSON text.
 #[derive(Debug, Default)]
 pub struct JsonText {
     out: String,
@@ -111,12 +111,12 @@ pub struct JsonText {
 }
 
 impl JsonText {
-    /// The text.
+    /// Returns the text.
     pub fn into_string(self) -> String {
         self.out
     }
 
-    /// The separator that the next value or key needs.
+    /// Writes the separator before the next value or key.
     fn separate(&mut self) {
         if self.after_value {
             self.out.push(',');

@@ -1,19 +1,19 @@
-//! The text and the URI of a part, formed where the part doesn't have them as they are.
+//! The text and the URI of a part, computed if the part does not contain them.
 
 use std::borrow::Cow;
 
-use crate::cmf::part::Part;
+use crate::cmf::part::ContentPart;
 use crate::json::{Json, Object, write_string};
 
-/// The text of a part that a scanner reads (§4.3).
-pub(super) fn content(part: &Part) -> Option<Cow<'_, str>> {
+/// Returns the text of a part for scanning (§4.3).
+pub(super) fn content(part: &ContentPart) -> Option<Cow<'_, str>> {
     match part {
-        Part::Text(text) | Part::Thinking(text) => Some(Cow::Borrowed(text)),
-        Part::Resource(resource) => resource.content.as_deref().map(Cow::Borrowed),
-        Part::PromptResult(result) => result.content.as_deref().map(Cow::Borrowed),
-        Part::ToolCall(call) => Some(Cow::Owned(spaced_object(&call.arguments))),
-        Part::PromptRequest(request) => Some(Cow::Owned(spaced_object(&request.arguments))),
-        Part::ToolResult(result) => match result.content.as_ref()? {
+        ContentPart::Text(text) | ContentPart::Thinking(text) => Some(Cow::Borrowed(text)),
+        ContentPart::Resource(resource) => resource.content.as_deref().map(Cow::Borrowed),
+        ContentPart::PromptResult(result) => result.content.as_deref().map(Cow::Borrowed),
+        ContentPart::ToolCall(call) => Some(Cow::Owned(spaced_object(&call.arguments))),
+        ContentPart::PromptRequest(request) => Some(Cow::Owned(spaced_object(&request.arguments))),
+        ContentPart::ToolResult(result) => match result.content.as_ref()? {
             Json::String(text) => Some(Cow::Borrowed(text)),
             json => {
                 let mut out = String::new();
@@ -21,36 +21,36 @@ pub(super) fn content(part: &Part) -> Option<Cow<'_, str>> {
                 Some(Cow::Owned(out))
             }
         },
-        Part::ResourceRef(_)
-        | Part::Image(_)
-        | Part::Video(_)
-        | Part::Audio(_)
-        | Part::Document(_) => None,
+        ContentPart::ResourceRef(_)
+        | ContentPart::Image(_)
+        | ContentPart::Video(_)
+        | ContentPart::Audio(_)
+        | ContentPart::Document(_) => None,
     }
 }
 
-/// The identifier of a part (§4.3). Names go in as they are: nothing is escaped or normalised.
-pub(super) fn uri(part: &Part) -> Option<Cow<'_, str>> {
+/// Returns the URI of a part (§4.3). Names are neither escaped nor normalized.
+pub(super) fn uri(part: &ContentPart) -> Option<Cow<'_, str>> {
     match part {
-        Part::Resource(resource) => Some(Cow::Borrowed(&resource.uri)),
-        Part::ResourceRef(reference) => Some(Cow::Borrowed(&reference.uri)),
-        Part::ToolCall(call) => Some(Cow::Owned(
+        ContentPart::Resource(resource) => Some(Cow::Borrowed(&resource.uri)),
+        ContentPart::ResourceRef(reference) => Some(Cow::Borrowed(&reference.uri)),
+        ContentPart::ToolCall(call) => Some(Cow::Owned(
             ["tool://", or_none(&call.namespace), "/", &call.name].concat(),
         )),
-        Part::ToolResult(result) => {
+        ContentPart::ToolResult(result) => {
             Some(Cow::Owned(["tool_result://", &result.tool_name].concat()))
         }
-        Part::PromptRequest(request) => Some(Cow::Owned(
+        ContentPart::PromptRequest(request) => Some(Cow::Owned(
             ["prompt://", or_none(&request.server_id), "/", &request.name].concat(),
         )),
-        Part::PromptResult(result) => Some(Cow::Owned(
+        ContentPart::PromptResult(result) => Some(Cow::Owned(
             ["prompt_result://", &result.prompt_name].concat(),
         )),
         _ => None,
     }
 }
 
-/// The namespace or server of a URI; `_` where there is none.
+/// Returns the namespace or server of a URI; `_` if there is none.
 fn or_none(authority: &Option<String>) -> &str {
     authority
         .as_deref()
@@ -64,9 +64,9 @@ fn spaced_object(object: &Object) -> String {
     out
 }
 
-/// Appends JSON with a space after each comma and colon, members in their order, numbers as
-/// written, non-ASCII text readable. This is the form that the specification's examples show, and a
-/// scanner for `Zürich` finds it.
+/// Appends JSON with a space after each comma and colon, members in order, numbers as written, and
+/// non-ASCII text unescaped. This is the form of the specification's examples, and a scanner for
+/// `Zürich` matches it.
 fn write_spaced(json: &Json, out: &mut String) {
     match json {
         Json::Array(items) => {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_text_keeps_order_and_spelling_and_stays_readable() {
+    fn json_text_keeps_order_spelling_and_non_ascii_text() {
         let json = Json::parse(r#"{"z":"Zürich","n":1.0,"l":[1,{"e":{}},[]],"x":null}"#.as_bytes())
             .unwrap();
         let mut out = String::new();

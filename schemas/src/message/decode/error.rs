@@ -1,40 +1,40 @@
-//! What was wrong with a message's JSON, and where.
+//! Errors of decoding a message, with their JSON path.
 
 use std::fmt;
 
 use crate::json::Json;
 
-/// JSON that isn't what the format says, with the path of the fault from `$`.
+/// An error in the JSON of a message, with its path from `$`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Path steps, innermost first; each starts with `.` or `[`.
+    /// The path segments, innermost first; each starts with `.` or `[`.
     steps: Vec<String>,
-    /// What is wrong there.
-    pub problem: Problem,
+    /// The problem.
+    pub problem: DecodeProblem,
 }
 
-/// What is wrong with a field.
+/// A problem with a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
-    /// A required field isn't there.
+pub enum DecodeProblem {
+    /// A required field is missing.
     Missing,
-    /// A field is of the wrong kind.
+    /// A field has the wrong type.
     Kind {
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The actual type.
         found: &'static str,
     },
-    /// A block's type is none of the six.
+    /// The type of a block is unknown.
     UnknownTag(String),
-    /// A value isn't one of those that the field may have.
+    /// The value is not in the set of permitted values.
     UnknownValue(String),
-    /// Text that isn't a moment, a decimal number and so on.
+    /// The text is malformed (a timestamp, a decimal number and so on).
     Malformed(String),
 }
 
 impl DecodeError {
-    pub(super) fn new(problem: Problem) -> Self {
+    pub(super) fn new(problem: DecodeProblem) -> Self {
         DecodeError {
             steps: Vec::new(),
             problem,
@@ -42,7 +42,7 @@ impl DecodeError {
     }
 
     pub(super) fn kind(expected: &'static str, found: &Json) -> Self {
-        Self::new(Problem::Kind {
+        Self::new(DecodeProblem::Kind {
             expected,
             found: found.kind(),
         })
@@ -58,7 +58,7 @@ impl DecodeError {
         self
     }
 
-    /// Where it is, as a path from `$`.
+    /// Returns the path of the error from `$`.
     pub fn path(&self) -> String {
         let steps = self.steps.iter().rev().map(String::as_str);
         std::iter::once("$").chain(steps).collect()
@@ -69,13 +69,13 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: ", self.path())?;
         match &self.problem {
-            Problem::Missing => formatter.write_str("missing"),
-            Problem::Kind { expected, found } => {
+            DecodeProblem::Missing => formatter.write_str("missing"),
+            DecodeProblem::Kind { expected, found } => {
                 write!(formatter, "expected {expected}, got {found}")
             }
-            Problem::UnknownTag(tag) => write!(formatter, "unknown type `{tag}`"),
-            Problem::UnknownValue(value) => write!(formatter, "unknown value `{value}`"),
-            Problem::Malformed(value) => write!(formatter, "malformed value `{value}`"),
+            DecodeProblem::UnknownTag(tag) => write!(formatter, "unknown type `{tag}`"),
+            DecodeProblem::UnknownValue(value) => write!(formatter, "unknown value `{value}`"),
+            DecodeProblem::Malformed(value) => write!(formatter, "malformed value `{value}`"),
         }
     }
 }

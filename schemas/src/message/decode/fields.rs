@@ -1,26 +1,26 @@
-//! Taking the fields of an object one by one, each with its kind, and keeping the rest.
+//! Typed extraction of the fields of an object; the remaining fields are preserved.
 
 use std::borrow::Cow;
 
-use super::error::{DecodeError, Problem};
+use super::error::{DecodeError, DecodeProblem};
 use crate::json::{Json, Object};
 
-/// The fields of one object that haven't been read yet.
-pub(super) struct Fields<'a> {
+/// The fields of an object that have not been extracted yet.
+pub(super) struct FieldReader<'a> {
     object: Object<'a>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     pub(super) fn new(object: Object<'a>) -> Self {
-        Fields { object }
+        FieldReader { object }
     }
 
-    /// What nobody asked for.
+    /// Returns the remaining fields.
     pub(super) fn rest(self) -> Object<'a> {
         self.object
     }
 
-    /// The field, unless it is absent or null.
+    /// Takes a field unless it is absent or null.
     pub(super) fn optional(&mut self, key: &str) -> Option<Json<'a>> {
         self.object.remove(key).filter(|json| !json.is_null())
     }
@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
     pub(super) fn required(&mut self, key: &str) -> Result<Json<'a>, DecodeError> {
         self.object
             .remove(key)
-            .ok_or_else(|| DecodeError::new(Problem::Missing).inside(key))
+            .ok_or_else(|| DecodeError::new(DecodeProblem::Missing).inside(key))
     }
 
     pub(super) fn text(&mut self, key: &str) -> Result<Cow<'a, str>, DecodeError> {
@@ -58,37 +58,39 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A count: required unless there is a default.
+    /// Takes a count; required unless there is a default.
     pub(super) fn count(&mut self, key: &str, default: Option<u64>) -> Result<u64, DecodeError> {
         match (self.object.remove(key), default) {
             (None, Some(default)) => Ok(default),
-            (None, None) => Err(DecodeError::new(Problem::Missing).inside(key)),
+            (None, None) => Err(DecodeError::new(DecodeProblem::Missing).inside(key)),
             (Some(json), _) => json
                 .as_u64()
                 .ok_or_else(|| DecodeError::kind("unsigned integer", &json).inside(key)),
         }
     }
 
-    /// Text that must be one of a closed set of names.
+    /// Takes text from a closed set of names.
     pub(super) fn named<T>(
         &mut self,
         key: &str,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<T, DecodeError> {
         let text = self.text(key)?;
-        read(&text)
-            .ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())).inside(key))
+        read(&text).ok_or_else(|| {
+            DecodeError::new(DecodeProblem::UnknownValue(text.into_owned())).inside(key)
+        })
     }
 
-    /// Text of a certain form.
+    /// Takes text that `read` parses.
     pub(super) fn parsed<T>(
         &mut self,
         key: &str,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<T, DecodeError> {
         let text = self.text(key)?;
-        read(&text)
-            .ok_or_else(|| DecodeError::new(Problem::Malformed(text.into_owned())).inside(key))
+        read(&text).ok_or_else(|| {
+            DecodeError::new(DecodeProblem::Malformed(text.into_owned())).inside(key)
+        })
     }
 }
 

@@ -1,11 +1,11 @@
-//! The metadata of a message from JSON.
+//! Decodes the metadata of a message.
 
 use std::borrow::Cow;
 
 use rust_decimal::Decimal;
 
-use super::error::{DecodeError, Problem};
-use super::fields::{Fields, expect_str};
+use super::error::{DecodeError, DecodeProblem};
+use super::fields::{FieldReader, expect_str};
 use crate::json::{Json, Object};
 use crate::message::block::{Origin, UnknownBlock};
 use crate::message::encode::{TIME_SOURCE, WIRE_BLOCKS};
@@ -18,7 +18,7 @@ pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeErro
     let Json::Object(object) = json else {
         return Err(DecodeError::kind("object", &json));
     };
-    let mut fields = Fields::new(object);
+    let mut fields = FieldReader::new(object);
     let status = match fields.optional("status") {
         Some(json) => read_status(json).map_err(|error| error.inside("status"))?,
         None => MessageStatus::Complete,
@@ -37,27 +37,27 @@ pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeErro
     })
 }
 
-/// Takes who gave the message's time out of the unknown fields.
+/// Moves the origin of the message's time from the unknown fields to the timestamp.
 pub(super) fn restore_time_source(message: &mut Message<'_>) {
-    let noted = message
+    let name = message
         .metadata
         .unknown_fields
         .get(TIME_SOURCE)
         .and_then(Json::as_str);
-    if let Some(source) = noted.and_then(TimeSource::from_name) {
+    if let Some(source) = name.and_then(TimeSource::from_name) {
         message.metadata.unknown_fields.remove(TIME_SOURCE);
-        message.created_at = message.created_at.given_by(source);
+        message.created_at = message.created_at.with_source(source);
     }
 }
 
 fn read_status(json: Json<'_>) -> Result<MessageStatus, DecodeError> {
     let text = expect_str(json)?;
     MessageStatus::from_text(&text)
-        .ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())))
+        .ok_or_else(|| DecodeError::new(DecodeProblem::UnknownValue(text.into_owned())))
 }
 
 fn optional<'a, T>(
-    fields: &mut Fields<'a>,
+    fields: &mut FieldReader<'a>,
     key: &str,
     read: impl Fn(Object<'a>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
@@ -69,7 +69,7 @@ fn optional<'a, T>(
 }
 
 fn routing(object: Object<'_>) -> Result<RoutingDecisionRecord<'_>, DecodeError> {
-    let mut fields = Fields::new(object);
+    let mut fields = FieldReader::new(object);
     Ok(RoutingDecisionRecord {
         mode: fields.named("mode", RoutingMode::from_text)?,
         chosen_model: fields.text("chosen_model")?,
@@ -101,7 +101,7 @@ fn alternatives(json: Option<Json<'_>>) -> Result<Vec<Cow<'_, str>>, DecodeError
 }
 
 fn usage(object: Object<'_>) -> Result<Usage<'_>, DecodeError> {
-    let mut fields = Fields::new(object);
+    let mut fields = FieldReader::new(object);
     Ok(Usage {
         input_tokens: fields.count("input_tokens", None)?,
         output_tokens: fields.count("output_tokens", None)?,
@@ -115,7 +115,7 @@ fn usage(object: Object<'_>) -> Result<Usage<'_>, DecodeError> {
     })
 }
 
-/// A decimal is written as a string; a number is taken by its spelling, so it never passes through
+/// Reads a decimal from a string, or from the spelling of a number, so that it never passes through
 /// a double.
 fn decimal(json: Json<'_>) -> Result<Decimal, DecodeError> {
     let text = match &json {
@@ -124,13 +124,12 @@ fn decimal(json: Json<'_>) -> Result<Decimal, DecodeError> {
         other => return Err(DecodeError::kind("decimal string", other)),
     };
     let exact = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
-    exact.map_err(|_| DecodeError::new(Problem::Malformed(text.to_owned())))
+    exact.map_err(|_| DecodeError::new(DecodeProblem::Malformed(text.to_owned())))
 }
 
-/// Puts the blocks that only a provider can name back where they stood (see
-/// [`crate::message::encode`]).
+/// Restores the blocks of providers to their positions (see [`crate::message::encode`]).
 ///
-/// What doesn't have the expected form stays in `provider_raw` untouched.
+/// Malformed entries stay in `provider_raw` unchanged.
 pub(super) fn restore_wire_blocks(message: &mut Message) {
     let Some(raw) = &mut message.metadata.provider_raw else {
         return;
@@ -157,7 +156,7 @@ pub(super) fn restore_wire_blocks(message: &mut Message) {
             }
         }
     }
-    // In their order, so that each lands where it stood before those behind it do.
+    // In the order of their positions, so that each insertion precedes those that follow.
     found.sort_by_key(|(place, ..)| *place);
     for ((outer, inner), adapter, json) in found {
         let block = ContentBlock::Unknown(UnknownBlock {
@@ -177,7 +176,7 @@ pub(super) fn restore_wire_blocks(message: &mut Message) {
     }
 }
 
-/// `[outer, block]` or `[outer, inner, block]`.
+/// Reads the position of an entry: `[outer, block]` or `[outer, inner, block]`.
 fn place(entry: &Json) -> Option<(usize, Option<usize>)> {
     let index = |json: &Json| json.as_u64().and_then(|value| usize::try_from(value).ok());
     match entry.as_array()? {

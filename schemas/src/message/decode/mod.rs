@@ -1,12 +1,11 @@
-//! JSON to messages, strictly or tolerantly (§10.3).
+//! Decodes messages from JSON, strictly or tolerantly (§10.3).
 //!
-//! Strict decoding refuses a block whose type isn't one of the six. Tolerant decoding keeps it as
-//! [`ContentBlock::Unknown`] with a warning, in tool results too. Both keep fields that they don't
-//! know, refuse a known block that is malformed, and bring a message of an older version up to date
-//! first.
+//! Strict decoding rejects blocks of unknown types. Tolerant decoding preserves them as
+//! [`ContentBlock::Unknown`] with a warning, also within tool results. Both preserve unknown
+//! fields, reject malformed blocks of known types, and migrate messages of older versions first.
 //!
-//! What lives here: the shape of the JSON. What doesn't: the rules that a well-formed message may
-//! still break ([`super::validate`]).
+//! This module checks the structure of the JSON. [`super::validate`] checks the rules that a
+//! well-formed message may still violate.
 
 mod error;
 mod fields;
@@ -14,28 +13,28 @@ mod metadata;
 
 use std::fmt;
 
-pub use error::{DecodeError, Problem};
-use fields::{Fields, expect_object};
+pub use error::{DecodeError, DecodeProblem};
+use fields::{FieldReader, expect_object};
 
 use super::block::{ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
 use super::{ContentBlock, Message, MessageMetadata, Role, SCHEMA_VERSION, Timestamp};
 use crate::json::{Json, Object};
 
-/// What to do with a block whose type is unknown.
+/// The treatment of blocks of unknown types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Refuse it.
+pub enum MessageDecodeMode {
+    /// Reject them.
     Strict,
-    /// Keep it, with a warning.
+    /// Preserve them with a warning.
     Tolerant,
 }
 
-/// A block that tolerant decoding couldn't name: one WARN line.
+/// A block of unknown type that tolerant decoding preserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeWarning {
-    /// Where it stands, as a path from `$`.
+    /// The path of the block from `$`.
     pub path: String,
-    /// What it calls itself; `None` if it doesn't say.
+    /// The type of the block, if it has one.
     pub block_type: Option<String>,
 }
 
@@ -44,40 +43,40 @@ impl fmt::Display for DecodeWarning {
         let name = self.block_type.as_deref().unwrap_or("(none)");
         write!(
             formatter,
-            "{}: unknown content block type `{name}` is kept but not read (§10.3)",
+            "{}: unknown content block type `{name}` is preserved but not interpreted (§10.3)",
             self.path
         )
     }
 }
 
-/// Brings the JSON of a message from one version to the next (§10.2).
+/// A migration of message JSON to the next version (§10.2).
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// The version that it reads; it writes the one after.
+    /// The version that it reads; the result has the next version.
     pub from: i64,
-    /// The change.
+    /// The function that migrates a message in place.
     pub apply: fn(&mut Object),
 }
 
-/// The migrations up to [`SCHEMA_VERSION`], in order. The first version has no predecessor, so
-/// there is none yet.
+/// The migrations up to [`SCHEMA_VERSION`], in order; none so far, as the first version has no
+/// predecessor.
 pub const MIGRATIONS: &[Migration] = &[];
 
-/// Reads one message, after the migrations that its version needs.
+/// Decodes a message, after applying the migrations for its version.
 ///
 /// # Errors
-/// The first field that is missing or of the wrong kind, with its path.
+/// The first field that is missing or of the wrong type, with its path.
 pub fn decode_message<'a>(
     json: &'a Json<'_>,
-    mode: Mode,
+    mode: MessageDecodeMode,
 ) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
     decode_message_with(json, mode, MIGRATIONS)
 }
 
-/// [`decode_message`] with other migrations.
+/// As [`decode_message`], with the given migrations.
 pub fn decode_message_with<'a>(
     json: &'a Json<'_>,
-    mode: Mode,
+    mode: MessageDecodeMode,
     migrations: &[Migration],
 ) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
     let object = expect_object(json)?;
@@ -96,14 +95,14 @@ pub fn decode_message_with<'a>(
         }
     }
     let mut warnings = Vec::new();
-    let mut message = message(Fields::new(object), mode, &mut warnings)?;
+    let mut message = message(FieldReader::new(object), mode, &mut warnings)?;
     message.schema_version = version;
     Ok((message, warnings))
 }
 
 fn message<'a>(
-    mut fields: Fields<'a>,
-    mode: Mode,
+    mut fields: FieldReader<'a>,
+    mode: MessageDecodeMode,
     warnings: &mut Vec<DecodeWarning>,
 ) -> Result<Message<'a>, DecodeError> {
     let id = fields.text("id")?;
@@ -124,7 +123,7 @@ fn message<'a>(
     Ok(message)
 }
 
-/// Reads metadata alone.
+/// Decodes metadata alone.
 ///
 /// # Errors
 /// Like [`decode_message`].
@@ -132,13 +131,13 @@ pub fn decode_metadata<'a>(json: &'a Json<'_>) -> Result<MessageMetadata<'a>, De
     metadata::metadata(json.reborrow())
 }
 
-/// Reads a list of blocks; paths in warnings start at `$`.
+/// Decodes a list of blocks; paths in warnings start at `$`.
 ///
 /// # Errors
 /// Like [`decode_message`].
 pub fn decode_blocks<'a>(
     json: &'a Json<'_>,
-    mode: Mode,
+    mode: MessageDecodeMode,
 ) -> Result<(Vec<ContentBlock<'a>>, Vec<DecodeWarning>), DecodeError> {
     let mut warnings = Vec::new();
     Ok((
@@ -149,7 +148,7 @@ pub fn decode_blocks<'a>(
 
 fn take_blocks<'a>(
     json: Json<'a>,
-    mode: Mode,
+    mode: MessageDecodeMode,
     path: &str,
     warnings: &mut Vec<DecodeWarning>,
 ) -> Result<Vec<ContentBlock<'a>>, DecodeError> {
@@ -165,7 +164,7 @@ fn take_blocks<'a>(
 
 fn take_block<'a>(
     json: Json<'a>,
-    mode: Mode,
+    mode: MessageDecodeMode,
     path: &str,
     warnings: &mut Vec<DecodeWarning>,
 ) -> Result<ContentBlock<'a>, DecodeError> {
@@ -175,12 +174,12 @@ fn take_block<'a>(
         .map(str::to_owned);
     match (tag.as_deref(), json) {
         (Some("tool_result"), Json::Object(object)) => {
-            tool_result(Fields::new(object), mode, path, warnings)
+            tool_result(FieldReader::new(object), mode, path, warnings)
         }
         (Some(tag), Json::Object(object)) if FLAT_TAGS.contains(&tag) => {
-            flat_block(tag, Fields::new(object))
+            flat_block(tag, FieldReader::new(object))
         }
-        (_, json) if mode == Mode::Tolerant => {
+        (_, json) if mode == MessageDecodeMode::Tolerant => {
             warnings.push(DecodeWarning {
                 path: path.to_owned(),
                 block_type: tag,
@@ -190,15 +189,17 @@ fn take_block<'a>(
                 json,
             }))
         }
-        (Some(tag), _) => Err(DecodeError::new(Problem::UnknownTag(tag.to_owned())).inside("type")),
-        (None, _) => Err(DecodeError::new(Problem::Missing).inside("type")),
+        (Some(tag), _) => {
+            Err(DecodeError::new(DecodeProblem::UnknownTag(tag.to_owned())).inside("type"))
+        }
+        (None, _) => Err(DecodeError::new(DecodeProblem::Missing).inside("type")),
     }
 }
 
-/// The tags of blocks that hold no blocks.
+/// The tags of blocks that do not contain blocks.
 const FLAT_TAGS: [&str; 5] = ["text", "image", "tool_use", "thinking", "redacted_thinking"];
 
-fn flat_block<'a>(tag: &str, mut fields: Fields<'a>) -> Result<ContentBlock<'a>, DecodeError> {
+fn flat_block<'a>(tag: &str, mut fields: FieldReader<'a>) -> Result<ContentBlock<'a>, DecodeError> {
     Ok(match tag {
         "text" => ContentBlock::Text(fields.text("text")?),
         "image" => {
@@ -225,8 +226,8 @@ fn flat_block<'a>(tag: &str, mut fields: Fields<'a>) -> Result<ContentBlock<'a>,
 }
 
 fn tool_result<'a>(
-    mut fields: Fields<'a>,
-    mode: Mode,
+    mut fields: FieldReader<'a>,
+    mode: MessageDecodeMode,
     path: &str,
     warnings: &mut Vec<DecodeWarning>,
 ) -> Result<ContentBlock<'a>, DecodeError> {
@@ -244,14 +245,18 @@ fn image_source(json: Json<'_>) -> Result<ImageSource<'_>, DecodeError> {
     let Json::Object(object) = json else {
         return Err(DecodeError::kind("object", &json));
     };
-    let mut fields = Fields::new(object);
+    let mut fields = FieldReader::new(object);
     let kind = fields.text("kind")?;
     let data = fields.text("data");
     Ok(match &*kind {
         "base64" => ImageSource::Base64(data?),
         "url" => ImageSource::Url(data?),
         "file_ref" => ImageSource::FileRef(data?),
-        _ => return Err(DecodeError::new(Problem::UnknownValue(kind.into_owned())).inside("kind")),
+        _ => {
+            return Err(
+                DecodeError::new(DecodeProblem::UnknownValue(kind.into_owned())).inside("kind"),
+            );
+        }
     })
 }
 
@@ -264,11 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn tolerance_reaches_into_tool_results_and_names_every_place() {
+    fn tolerant_decoding_includes_tool_results_and_reports_every_path() {
         let blocks = json(
             r#"[{"type":"tool_result","tool_use_id":"tu_a","content":[{"type":"audio","x":1},{"type":"text","text":"ok"}]},{"x":2}]"#,
         );
-        let (decoded, warnings) = decode_blocks(&blocks, Mode::Tolerant).unwrap();
+        let (decoded, warnings) = decode_blocks(&blocks, MessageDecodeMode::Tolerant).unwrap();
         let paths: Vec<_> = warnings
             .iter()
             .map(|warning| warning.path.as_str())
@@ -277,7 +282,7 @@ mod tests {
         assert!(
             matches!(&decoded[1], ContentBlock::Unknown(block) if block.origin == Origin::Canonical)
         );
-        let error = decode_blocks(&blocks, Mode::Strict).unwrap_err();
+        let error = decode_blocks(&blocks, MessageDecodeMode::Strict).unwrap_err();
         assert_eq!(
             error.to_string(),
             "$[0].content[0].type: unknown type `audio`"
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_known_block_fails_in_both_modes_with_its_path() {
+    fn a_malformed_known_block_is_an_error_in_both_modes() {
         for (text, message) in [
             (r#"[{"type":"text"}]"#, "$[0].text: missing"),
             (
@@ -299,7 +304,7 @@ mod tests {
             (r#"["x"]"#, "$[0]: expected object, got string"),
             (r#"{}"#, "$: expected array, got object"),
         ] {
-            for mode in [Mode::Strict, Mode::Tolerant] {
+            for mode in [MessageDecodeMode::Strict, MessageDecodeMode::Tolerant] {
                 assert_eq!(
                     decode_blocks(&json(text), mode).unwrap_err().to_string(),
                     message
@@ -321,16 +326,17 @@ mod tests {
         let old = json(
             r#"{"id":"a","session_id":"s","role":"user","content":[],"when":"2026-05-08T12:00:00Z","schema_version":0}"#,
         );
-        let (message, _) = decode_message_with(&old, Mode::Strict, &migrations).unwrap();
+        let (message, _) =
+            decode_message_with(&old, MessageDecodeMode::Strict, &migrations).unwrap();
         assert_eq!(message.schema_version, 1);
-        assert!(decode_message(&old, Mode::Strict).is_err());
+        assert!(decode_message(&old, MessageDecodeMode::Strict).is_err());
     }
 
     #[test]
-    fn unknown_fields_are_kept_beside_the_known_ones() {
+    fn unknown_fields_are_preserved() {
         let text = r#"{"id":"a","session_id":"s","role":"user","content":[],"created_at":"2026-05-08T12:00:00Z","mood":"good","metadata":{"weather":1}}"#;
         let parsed = json(text);
-        let (message, _) = decode_message(&parsed, Mode::Strict).unwrap();
+        let (message, _) = decode_message(&parsed, MessageDecodeMode::Strict).unwrap();
         assert_eq!(
             message.unknown_fields.get("mood").and_then(Json::as_str),
             Some("good")

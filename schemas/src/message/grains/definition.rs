@@ -1,35 +1,36 @@
-//! The Action that defines a tool (§27.1, phase `definition`), as its server lists it.
+//! The Action that defines a tool (§27.1, phase `definition`), from an MCP tool listing.
 
-use super::keep::{json_text, keeps, nearest_object};
+use super::representable::{is_representable, json_text, nearest_object};
 use super::{Timestamp, encode};
 use crate::error::GrainError;
 use crate::grain::EncodedGrain;
 use crate::json::{Json, Object};
 
-/// A tool as its server lists it, and where and when that was seen.
+/// A tool as listed by its server, with the circumstances of the listing.
 #[derive(Debug, Clone, Copy)]
 pub struct ListedTool<'t> {
-    /// The tool's object: `name`, `description`, `inputSchema`, `outputSchema` and whatever else
-    /// the server says.
+    /// The tool's object: `name`, `description`, `inputSchema`, `outputSchema` and any other
+    /// members.
     pub tool: &'t Json<'t>,
-    /// When it was listed.
+    /// The time of the listing.
     pub listed_at: Timestamp,
-    /// The session in which it was listed; empty if it has no name.
+    /// The session of the listing; empty if it has no id.
     pub session_id: &'t str,
-    /// The server that has it.
+    /// The server that provides the tool.
     pub server: Option<&'t str>,
     /// The namespace of the grain.
     pub namespace: Option<&'t str>,
 }
 
-/// Members of a listed tool that have fields of their own.
+/// Members of a listed tool that map to fields of the grain.
 const OWN_MEMBERS: [&str; 4] = ["name", "description", "inputSchema", "outputSchema"];
 
 impl ListedTool<'_> {
-    /// The grain. What its fields can't hold stands in `context`, whole, as `mcp:tool`.
+    /// Encodes the grain. If its fields can't represent the tool completely, `context` holds it as
+    /// `mcp:tool`.
     ///
     /// # Errors
-    /// What the encoder refuses: a tool without a name, a time that a grain can't name.
+    /// Encoding errors: a tool without a name, or a time out of range.
     pub fn grain(&self) -> Result<EncodedGrain, GrainError> {
         let text = |key| {
             self.tool
@@ -67,10 +68,10 @@ impl ListedTool<'_> {
         encode(action)
     }
 
-    /// A definition must say something of the tool; of one that its server doesn't describe that is
-    /// its title or name.
+    /// Returns the description, or title or name for a tool without one, since a definition
+    /// requires a description.
     fn description(&self) -> &str {
-        let said = |key| {
+        let non_empty = |key| {
             self.tool
                 .get(key)
                 .and_then(Json::as_str)
@@ -78,7 +79,7 @@ impl ListedTool<'_> {
         };
         ["description", "title", "name"]
             .into_iter()
-            .find_map(said)
+            .find_map(non_empty)
             .unwrap_or_default()
     }
 
@@ -91,7 +92,7 @@ impl ListedTool<'_> {
         let described =
             self.tool.get("description").and_then(Json::as_str) == Some(self.description());
         if !described
-            || !keeps(self.tool)
+            || !is_representable(self.tool)
             || self
                 .tool
                 .as_object()
@@ -106,10 +107,10 @@ impl ListedTool<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+    use crate::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 
     #[test]
-    fn a_listed_tool_is_a_definition_and_what_has_no_field_is_kept() {
+    fn a_listed_tool_becomes_a_definition_and_other_members_are_kept() {
         let json =
             r#"{"name":"ask","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
         let tool = Json::parse(json.as_bytes()).unwrap();
@@ -123,7 +124,9 @@ mod tests {
         };
         let grain = listed.grain().unwrap();
         let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-        let action = Grain::decode(&payload, Mode::Strict).unwrap().to_json();
+        let action = Grain::decode(&payload, DecodeMode::Strict)
+            .unwrap()
+            .to_json();
         let text = |key| action.get(key).and_then(Json::as_str);
         assert_eq!(
             (text("action_phase"), text("tool_name")),

@@ -1,9 +1,14 @@
+use std::borrow::Cow;
+
 use proptest::prelude::*;
 
-use super::super::block::{ImageBlock, ToolResultBlock, UnknownBlock};
-use super::super::{Timestamp, Usage};
 use super::*;
-use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use crate::address::ContentAddress;
+use crate::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
+use crate::message::{
+    ContentBlock, ImageBlock, ImageSource, Message, Origin, Role, ToolResultBlock, ToolUseBlock,
+    UnknownBlock, Usage,
+};
 
 fn message(role: Role, content: Vec<ContentBlock<'static>>) -> Message<'static> {
     Message::new(
@@ -36,7 +41,9 @@ fn answer(id: &str) -> ContentBlock<'static> {
 
 fn json_of(grain: &EncodedGrain) -> Json<'static> {
     let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-    Grain::decode(&payload, Mode::Strict).unwrap().to_json()
+    Grain::decode(&payload, DecodeMode::Strict)
+        .unwrap()
+        .to_json()
 }
 
 fn text<'j>(json: &'j Json, key: &str) -> &'j str {
@@ -44,13 +51,13 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
 }
 
 fn linked(message: &Message, known: Option<ContentAddress>) -> MessageGrains {
-    Draft::of(message, Note::default())
+    MessageDraft::of(message, EventDetails::default())
         .link(None, |_| known)
         .unwrap()
 }
 
 #[test]
-fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
+fn thoughts_and_calls_become_separate_grains() {
     let content = vec![
         ContentBlock::Thinking {
             text: "hm".into(),
@@ -61,9 +68,9 @@ fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
         call("tu_1", r#"{"city":"Rome"}"#),
         call("tu_2", "{}"),
     ];
-    let mut said = message(Role::Assistant, content);
-    said.metadata.model = Some("p:m".into());
-    let grains = linked(&said, None);
+    let mut original = message(Role::Assistant, content);
+    original.metadata.model = Some("p:m".into());
+    let grains = linked(&original, None);
     let event = json_of(&grains.event);
     assert_eq!(
         (
@@ -88,7 +95,7 @@ fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
         ),
         ("call", "tu_1")
     );
-    assert_eq!(text(&parts[2], "call_batch_id"), said.id);
+    assert_eq!(text(&parts[2], "call_batch_id"), original.id);
     let from = parts[0]
         .get("derived_from")
         .and_then(Json::as_array)
@@ -105,14 +112,14 @@ fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
 }
 
 #[test]
-fn two_hidden_thoughts_of_a_message_are_two_grains() {
+fn two_redacted_thoughts_of_a_message_are_two_grains() {
     let hidden = || ContentBlock::RedactedThinking { data: "x".into() };
     let grains = linked(&message(Role::Assistant, vec![hidden(), hidden()]), None);
     assert_ne!(grains.parts[0].address, grains.parts[1].address);
 }
 
 #[test]
-fn a_result_points_at_its_call_and_an_orphan_at_its_own_event() {
+fn a_result_is_derived_from_its_call_and_an_orphan_from_its_own_event() {
     let call = ContentAddress::of(b"call");
     let joined = linked(&message(Role::Tool, vec![answer("tu_1")]), Some(call));
     let result = json_of(&joined.parts[0]);
@@ -135,10 +142,10 @@ fn a_result_points_at_its_call_and_an_orphan_at_its_own_event() {
 }
 
 #[test]
-fn the_parent_is_named_by_its_address() {
+fn a_reply_has_the_address_of_its_parent() {
     let parent = ContentAddress::of(b"parent");
-    let said = message(Role::User, vec![ContentBlock::text("hi")]);
-    let grains = Draft::of(&said, Note::default())
+    let original = message(Role::User, vec![ContentBlock::text("hi")]);
+    let grains = MessageDraft::of(&original, EventDetails::default())
         .link(Some(parent), |_| None)
         .unwrap();
     assert_eq!(
@@ -148,7 +155,7 @@ fn the_parent_is_named_by_its_address() {
 }
 
 #[test]
-fn a_message_that_is_moved_to_another_session_is_as_if_it_had_been_sealed_there() {
+fn with_session_equals_encoding_in_that_session() {
     let content = vec![
         ContentBlock::Thinking {
             text: "hm".into(),
@@ -157,7 +164,7 @@ fn a_message_that_is_moved_to_another_session_is_as_if_it_had_been_sealed_there(
         ContentBlock::text("in sess_1 I said sess_1"),
         call("tu_1", "{}"),
     ];
-    let (address, note) = (ContentAddress::of(b"another"), Note::default());
+    let (address, details) = (ContentAddress::of(b"another"), EventDetails::default());
     for (role, content) in [
         (Role::Assistant, content),
         (Role::Tool, vec![answer("tu_1")]),
@@ -168,18 +175,20 @@ fn a_message_that_is_moved_to_another_session_is_as_if_it_had_been_sealed_there(
             ..here.clone()
         };
         for parent in [None, Some(address)] {
-            let sealed = Draft::of(&here, note).seal(parent.is_some()).unwrap();
+            let encoded = MessageDraft::of(&here, details)
+                .encode(parent.is_some())
+                .unwrap();
             assert!(
-                sealed.clone().in_session("sess_10").is_none(),
-                "its id is longer"
+                encoded.clone().with_session("sess_10").is_none(),
+                "the id is longer"
             );
-            let moved = sealed
-                .in_session("sess_2")
+            let moved = encoded
+                .with_session("sess_2")
                 .unwrap()
                 .link(parent, |_| Some(address));
             assert_eq!(
                 moved.unwrap(),
-                Draft::of(&there, note)
+                MessageDraft::of(&there, details)
                     .link(parent, |_| Some(address))
                     .unwrap()
             );
@@ -188,30 +197,30 @@ fn a_message_that_is_moved_to_another_session_is_as_if_it_had_been_sealed_there(
 }
 
 #[test]
-fn what_a_grain_would_change_is_kept_as_text() {
-    let mut said = message(
+fn values_that_a_grain_would_change_are_kept_as_text() {
+    let mut original = message(
         Role::Assistant,
         vec![call(
             "tu_1",
             r#"{"a":1.50,"b":null,"c":123456789012345678901234567890}"#,
         )],
     );
-    let odd = Json::parse(br#"{"type":"odd","x":null}"#)
+    let unknown = Json::parse(br#"{"type":"odd","x":null}"#)
         .unwrap()
         .into_owned();
-    let odd = |origin| {
+    let block = |origin| {
         ContentBlock::Unknown(UnknownBlock {
             origin,
-            json: odd.clone(),
+            json: unknown.clone(),
         })
     };
-    said.content.push(odd(Origin::Wire("p/e".into())));
-    said.content.push(odd(Origin::Canonical));
-    let grains = linked(&said, None);
+    original.content.push(block(Origin::Wire("p/e".into())));
+    original.content.push(block(Origin::Canonical));
+    let grains = linked(&original, None);
     assert_eq!(grains.unknown, 2);
     let event = json_of(&grains.event);
     let back = message_of_event(&event).unwrap();
-    assert_eq!(back, said);
+    assert_eq!(back, original);
     let ContentBlock::ToolUse(call) = &back.content[0] else {
         panic!("no call")
     };
@@ -219,7 +228,7 @@ fn what_a_grain_would_change_is_kept_as_text() {
 }
 
 #[test]
-fn events_of_others_are_read_too() {
+fn events_of_other_writers_are_converted() {
     let event = br#"{"type":"event","role":"user","created_at":1700000000000,"content":"hi","session_id":"s"}"#;
     let back = message_of_event(&Json::parse(event).unwrap()).unwrap();
     assert_eq!(
@@ -236,7 +245,7 @@ fn events_of_others_are_read_too() {
 }
 
 fn texts() -> impl Strategy<Value = String> {
-    // With combining marks, controls and characters beyond the first plane.
+    // Includes combining marks, control characters and characters beyond the first plane.
     proptest::string::string_regex("[a-zé\u{301}\u{1F600}\"\\\\\n ]{0,8}").unwrap()
 }
 
@@ -275,32 +284,32 @@ fn blocks() -> impl Strategy<Value = ContentBlock<'static>> {
 
 proptest! {
     #[test]
-    fn a_message_comes_back_from_its_event(
+    fn a_message_round_trips_through_its_event(
         content in proptest::collection::vec(blocks(), 0..4),
         micros in 0_i64..4_000_000_000_000_000,
         with_usage: bool,
     ) {
-        let mut said = message(Role::Assistant, content);
-        said.created_at = Timestamp::from_micros(micros);
-        said.metadata.user_id = Some("usr_1".into());
+        let mut original = message(Role::Assistant, content);
+        original.created_at = Timestamp::from_micros(micros);
+        original.metadata.user_id = Some("usr_1".into());
         if with_usage {
-            said.metadata.usage = Some(Usage {
+            original.metadata.usage = Some(Usage {
                 input_tokens: 1, output_tokens: 2, cached_input_tokens: 3, cache_creation_input_tokens: 0,
                 cost_usd: rust_decimal::Decimal::ZERO, pricing_version: "v".into(), latency_ms: 5,
             });
         }
-        said.metadata.parent_tool_use_id = said.content.iter().find_map(|block| match block {
+        original.metadata.parent_tool_use_id = original.content.iter().find_map(|block| match block {
             ContentBlock::ToolResult(result) => Some(result.tool_use_id.clone()),
             _ => None,
         });
-        let grains = linked(&said, None);
-        prop_assert_eq!(message_of_event(&json_of(&grains.event)).unwrap(), said.clone());
-        prop_assert_eq!(&linked(&said, None), &grains);
+        let grains = linked(&original, None);
+        prop_assert_eq!(message_of_event(&json_of(&grains.event)).unwrap(), original.clone());
+        prop_assert_eq!(&linked(&original, None), &grains);
         let (parent, call) = (ContentAddress::of(b"parent"), ContentAddress::of(b"call"));
         for (parent, call) in [(None, None), (None, Some(call)), (Some(parent), None), (Some(parent), Some(call))] {
-            let sealed = |is_reply| Draft::of(&said, Note::default()).seal(is_reply).unwrap();
-            let linked = sealed(true).link(parent, |_| call).unwrap();
-            prop_assert_eq!(&sealed(false).link(parent, |_| call).unwrap(), &linked, "a wrong \
+            let encoded = |is_reply| MessageDraft::of(&original, EventDetails::default()).encode(is_reply).unwrap();
+            let linked = encoded(true).link(parent, |_| call).unwrap();
+            prop_assert_eq!(&encoded(false).link(parent, |_| call).unwrap(), &linked, "a wrong \
                 guess changes nothing");
             let event = json_of(&linked.event);
             prop_assert_eq!(event.get("parent_message_id").is_some(), parent.is_some());

@@ -8,8 +8,8 @@ use gristmill_connectors::wire::image::FolderWorkspace;
 use gristmill_connectors::wire::message_writer::{Workspace, WriteOptions};
 use gristmill_connectors::wire::{anthropic as claude, openrouter as router, registry};
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::decode::{Mode, decode_message};
-use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
+use gristmill_schemas::message::decode::{MessageDecodeMode, decode_message};
+use gristmill_schemas::message::encode::{UnknownFields, encode_blocks};
 use gristmill_schemas::message::model_id;
 use gristmill_schemas::message::request::{Request, RequestTool, Response};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
@@ -117,7 +117,7 @@ fn answer(
         .map(|model| model_id::canonical(adapter.provider(), model))
         .or(request.model.as_ref().map(ToString::to_string))
         .unwrap_or_default();
-    let content = encode_blocks(&choice.message.content, Unknowns::Drop).into_owned();
+    let content = encode_blocks(&choice.message.content, UnknownFields::Drop).into_owned();
     let usage = response.usage.unwrap_or_default().to_json();
     Ok([
         ("content", content),
@@ -220,7 +220,9 @@ impl<'j> Inputs<'j> {
         let messages: Result<Vec<Message>, _> = self
             .messages
             .iter()
-            .map(|message| decode_message(message, Mode::Tolerant).map(|(message, _)| message))
+            .map(|message| {
+                decode_message(message, MessageDecodeMode::Tolerant).map(|(message, _)| message)
+            })
             .collect();
         let stops = json
             .get("stop_sequences")

@@ -7,7 +7,7 @@ use gristmill_connectors::wire::message_writer::WriteOptions;
 use gristmill_connectors::wire::{anthropic, openrouter, registry};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::ToolResultBlock;
-use gristmill_schemas::message::capability::{Availability, TurnNeeds, reject};
+use gristmill_schemas::message::capability::{Availability, TurnNeeds, rejection};
 use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
@@ -157,7 +157,7 @@ fn swap(input: &Json, target: &Json) -> Checked {
         .iter()
         .any(|block| block.get("type").and_then(Json::as_str) == Some("image"));
     let model = capabilities(input.get("to").unwrap_or(&Json::Null));
-    let rejection = reject(
+    let rejection = rejection(
         Availability::Available,
         &model,
         &TurnNeeds {

@@ -3,9 +3,9 @@
 use gristmill_connectors::wire::conversation::Conversation;
 use gristmill_connectors::wire::gateway::{self, InboundRequest, InvalidField};
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::decode::{Mode, decode_blocks};
-use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
-use gristmill_schemas::message::ids::Thread;
+use gristmill_schemas::message::decode::{MessageDecodeMode, decode_blocks};
+use gristmill_schemas::message::encode::{UnknownFields, encode_blocks};
+use gristmill_schemas::message::ids::PositionTracker;
 use gristmill_schemas::message::request::{Choice, Request, RequestTool, Response, StopReason};
 use gristmill_schemas::message::{Message, Role, Timestamp};
 
@@ -75,7 +75,10 @@ fn request_json<'m>(inbound: &'m InboundRequest<'m>) -> Object<'m> {
     let messages = request.messages.iter().map(|message| {
         let members = [
             ("role", Json::from(message.role.as_str())),
-            ("content", encode_blocks(&message.content, Unknowns::Drop)),
+            (
+                "content",
+                encode_blocks(&message.content, UnknownFields::Drop),
+            ),
         ];
         Json::Object(members.into_iter().collect())
     });
@@ -148,10 +151,13 @@ pub fn render_anthropic(input: &Json, target: &Json) -> Checked {
 
 fn render(input: &Json, target: &Json, provider: &str, id_prefix: &str) -> Checked {
     let json = input.get("response").ok_or("no response")?;
-    let (content, _) = decode_blocks(json.get("content").ok_or("no content")?, Mode::Tolerant)
-        .map_err(|error| error.to_string())?;
+    let (content, _) = decode_blocks(
+        json.get("content").ok_or("no content")?,
+        MessageDecodeMode::Tolerant,
+    )
+    .map_err(|error| error.to_string())?;
     let time = Timestamp::from_micros(0);
-    let ulid = Thread::new("case")
+    let ulid = PositionTracker::new("case")
         .advance(Role::Assistant, &content)
         .ulid(time);
     let message = Message::new(ulid.to_string(), "gw_1", Role::Assistant, content, time);

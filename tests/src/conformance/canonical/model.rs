@@ -3,8 +3,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::decode::{self, DecodeError, DecodeWarning, Mode, Problem};
-use gristmill_schemas::message::encode::{Unknowns, encode_blocks, encode_message};
+use gristmill_schemas::message::decode::{
+    self, DecodeError, DecodeProblem, DecodeWarning, MessageDecodeMode,
+};
+use gristmill_schemas::message::encode::{UnknownFields, encode_blocks, encode_message};
 use gristmill_schemas::message::session::{self, SessionViolation};
 use gristmill_schemas::message::tool::ToolSet;
 use gristmill_schemas::message::tool_schema::check_schema;
@@ -14,19 +16,23 @@ use super::compare::{Rows, same};
 use super::{Checked, asked};
 
 pub fn decode_blocks_strict(input: &Json, target: &Json) -> Checked {
-    decode_blocks(input, target, Mode::Strict)
+    decode_blocks(input, target, MessageDecodeMode::Strict)
 }
 
 pub fn decode_blocks_tolerant(input: &Json, target: &Json) -> Checked {
-    decode_blocks(input, target, Mode::Tolerant)
+    decode_blocks(input, target, MessageDecodeMode::Tolerant)
 }
 
-fn decode_blocks(input: &Json, target: &Json, mode: Mode) -> Checked {
+fn decode_blocks(input: &Json, target: &Json, mode: MessageDecodeMode) -> Checked {
     let blocks = input.get("blocks").ok_or("no blocks")?;
     match decode::decode_blocks(blocks, mode) {
         Ok((decoded, warnings)) => {
             check_warnings(target, &warnings)?;
-            decoded_as(target, "blocks", encode_blocks(&decoded, Unknowns::Drop))
+            decoded_as(
+                target,
+                "blocks",
+                encode_blocks(&decoded, UnknownFields::Drop),
+            )
         }
         Err(error) => refused_as(target, &error),
     }
@@ -34,8 +40,12 @@ fn decode_blocks(input: &Json, target: &Json, mode: Mode) -> Checked {
 
 pub fn decode_message(input: &Json, target: &Json) -> Checked {
     let message = input.get("message").ok_or("no message")?;
-    match decode::decode_message(message, Mode::Strict) {
-        Ok((message, _)) => decoded_as(target, "message", encode_message(&message, Unknowns::Drop)),
+    match decode::decode_message(message, MessageDecodeMode::Strict) {
+        Ok((message, _)) => decoded_as(
+            target,
+            "message",
+            encode_message(&message, UnknownFields::Drop),
+        ),
         Err(error) => refused_as(target, &error),
     }
 }
@@ -85,7 +95,8 @@ fn refused_as(target: &Json, error: &DecodeError) -> Checked {
         return Err(format!("expected a fault at {path}, came {error}"));
     }
     if let Some(field) = quoted("missing required field `")
-        && (error.problem != Problem::Missing || !error.path().ends_with(&format!(".{field}")))
+        && (error.problem != DecodeProblem::Missing
+            || !error.path().ends_with(&format!(".{field}")))
     {
         return Err(format!(
             "expected the field {field} to be missed, came {error}"
@@ -96,8 +107,8 @@ fn refused_as(target: &Json, error: &DecodeError) -> Checked {
 
 pub fn validate(input: &Json, target: &Json) -> Checked {
     let message = with_defaults(input.get("message").ok_or("no message")?);
-    let (message, _) =
-        decode::decode_message(&message, Mode::Tolerant).map_err(|error| error.to_string())?;
+    let (message, _) = decode::decode_message(&message, MessageDecodeMode::Tolerant)
+        .map_err(|error| error.to_string())?;
     let found: Vec<String> = validate_message(&message)
         .iter()
         .map(Violation::subject)
@@ -127,7 +138,7 @@ pub fn validate_session(input: &Json, target: &Json) -> Checked {
     let list: Vec<Json> = list.iter().map(with_defaults).collect();
     let messages: Result<Vec<_>, _> = list
         .iter()
-        .map(|json| decode::decode_message(json, Mode::Tolerant))
+        .map(|json| decode::decode_message(json, MessageDecodeMode::Tolerant))
         .collect();
     let messages: Vec<_> = messages
         .map_err(|error| error.to_string())?

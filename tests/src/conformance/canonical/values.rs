@@ -7,8 +7,8 @@ use gristmill_connectors::wire::error::{classify as class_of, read_error};
 use gristmill_connectors::wire::image::media_type_of_path;
 use gristmill_connectors::wire::{anthropic, openrouter, registry};
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::capability::{Availability, Capabilities, TurnNeeds, reject};
-use gristmill_schemas::message::ids::{Thread, session_id, tool_use_id};
+use gristmill_schemas::message::capability::{Availability, Capabilities, TurnNeeds, rejection};
+use gristmill_schemas::message::ids::{PositionTracker, session_id, tool_use_id};
 use gristmill_schemas::message::price::{PriceError, PriceTable};
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
@@ -138,7 +138,7 @@ pub fn routing_mode(input: &Json, target: &Json) -> Checked {
 pub fn id_format(input: &Json, target: &Json) -> Checked {
     let kind = text(input, "kind")?;
     let time = Timestamp::from_millis(1_700_000_000_000);
-    let mut thread = Thread::new("case");
+    let mut thread = PositionTracker::new("case");
     let made: Vec<String> = (0..64)
         .map(|at| {
             let position = thread.advance(Role::User, &[ContentBlock::text(at.to_string())]);
@@ -197,7 +197,7 @@ pub fn tool_id_map(input: &Json, target: &Json) -> Checked {
 pub fn capability_check(input: &Json, target: &Json) -> Checked {
     let null = Json::Null;
     let overrides = input.get("capabilities_override").unwrap_or(&null);
-    let rejection = reject(
+    let rejection = rejection(
         availability(overrides),
         &capabilities(overrides),
         &needs(input.get("turn").unwrap_or(&null)),

@@ -3,10 +3,10 @@
 use chrono::DateTime;
 use gristmill_schemas::cmf::declassify::{accept_labels, authorise_declassification};
 use gristmill_schemas::cmf::extensions::DataPolicy;
-use gristmill_schemas::cmf::propagation::{ConversationLabels, stamp};
+use gristmill_schemas::cmf::propagation::{ConversationLabels, apply_policy_labels};
 use gristmill_schemas::cmf::{
-    Access, CapabilitySet, ContentType, Extensions, Labels, Message, MutabilityTier, Part, Role,
-    TierViolation, filter as filter_extensions, merge as merge_extensions,
+    CapabilitySet, CmfMessage, CmfRole, ContentPart, ContentType, ExtensionAccess, Extensions,
+    Labels, MutabilityTier, TierViolation, filter as filter_extensions, merge as merge_extensions,
     validate as validate_tiers, views,
 };
 use gristmill_schemas::json::{Json, Object};
@@ -141,7 +141,7 @@ fn inherited(input: &Json, target: &Json) -> Checked {
     for source in sources {
         let mut extensions = Extensions::default();
         extensions.security.get_or_insert_default().labels = label_set(Some(source));
-        conversation.carry(&Message::new(Role::Tool, vec![]), &mut extensions);
+        conversation.propagate(&CmfMessage::new(CmfRole::Tool, vec![]), &mut extensions);
     }
     same_labels(target, "labels", conversation.labels())
 }
@@ -179,8 +179,8 @@ fn stamped(input: &Json, target: &Json) -> Checked {
     let role = shown
         .get("role")
         .and_then(Json::as_str)
-        .and_then(Role::from_name)
-        .unwrap_or(Role::Tool);
+        .and_then(CmfRole::from_name)
+        .unwrap_or(CmfRole::Tool);
     let security = [(
         "data",
         input
@@ -196,16 +196,16 @@ fn stamped(input: &Json, target: &Json) -> Checked {
     let extensions = Extensions::parse(&extensions).map_err(|error| error.to_string())?;
     let mut labels = label_set(input.get("labels_before"));
     for view in views(
-        &Message::new(role, vec![part]),
-        Access::new(Some(&extensions), CapabilitySet::all()),
+        &CmfMessage::new(role, vec![part]),
+        ExtensionAccess::new(Some(&extensions), CapabilitySet::all()),
     ) {
-        stamp(&view, &mut labels);
+        apply_policy_labels(&view, &mut labels);
     }
     same_labels(target, "labels_after", &labels)
 }
 
 /// A part of the kind and name given by the case.
-fn part(view: &Json) -> Result<Part, String> {
+fn part(view: &Json) -> Result<ContentPart, String> {
     let kind = view
         .get("kind")
         .and_then(Json::as_str)
@@ -219,7 +219,7 @@ fn part(view: &Json) -> Result<Part, String> {
     };
     let (name, uri) = (text("name", ""), text("uri", "uri:none"));
     let members: &[(&str, String)] = match kind {
-        ContentType::Text | ContentType::Thinking => return Ok(Part::text(name)),
+        ContentType::Text | ContentType::Thinking => return Ok(ContentPart::text(name)),
         ContentType::ToolCall => &[("tool_call_id", name.clone()), ("name", name)],
         ContentType::ToolResult => &[("tool_call_id", name.clone()), ("tool_name", name)],
         ContentType::Resource | ContentType::ResourceRef => &[
@@ -240,7 +240,7 @@ fn part(view: &Json) -> Result<Part, String> {
         ("content_type", Json::from(kind.as_str())),
         ("content", Json::Object(body)),
     ];
-    Part::parse(&Json::Object(part.into_iter().collect())).map_err(|error| error.to_string())
+    ContentPart::parse(&Json::Object(part.into_iter().collect())).map_err(|error| error.to_string())
 }
 
 /// An action under a data policy.

@@ -4,8 +4,8 @@
 use std::fs;
 
 use gristmill_schemas::cmf::{
-    Capability, Channel, ContentType, Direction, MessageHook, MutabilityTier, ResourceType, Role,
-    SourceType, StopReason, SubjectType, ViewAction,
+    Capability, Channel, CmfRole, CmfStopReason, ContentType, MessageHook, MutabilityTier,
+    ResourceType, SourceType, SubjectType, ViewAction, ViewDirection,
 };
 use gristmill_schemas::json::Json;
 
@@ -47,13 +47,13 @@ pub(super) fn enumeration(input: &Json, target: &Json) -> Checked {
 
 fn names(title: &str) -> Option<&'static [&'static str]> {
     Some(match title {
-        "Role" => Role::NAMES,
+        "Role" => CmfRole::NAMES,
         "Channel" => Channel::NAMES,
         "ContentType" | "ViewKind" => ContentType::NAMES,
         "ResourceType" => ResourceType::NAMES,
         "SourceType" => SourceType::NAMES,
         "SubjectType" => SubjectType::NAMES,
-        "StopReason" => StopReason::NAMES,
+        "StopReason" => CmfStopReason::NAMES,
         "ViewAction" => ViewAction::NAMES,
         "Capability" => Capability::NAMES,
         "MutabilityTier" => MutabilityTier::NAMES,
@@ -100,7 +100,7 @@ fn divergence(what: &str, case: &Json) -> Outcome {
 struct Question {
     is_action: bool,
     kind: ContentType,
-    roles: Vec<Role>,
+    roles: Vec<CmfRole>,
 }
 
 impl Question {
@@ -112,10 +112,10 @@ impl Question {
                 kind,
                 roles
                     .split('/')
-                    .map(Role::from_name)
+                    .map(CmfRole::from_name)
                     .collect::<Option<Vec<_>>>()?,
             ),
-            None => (rest, Role::ALL.to_vec()),
+            None => (rest, CmfRole::ALL.to_vec()),
         };
         let is_action = match attribute {
             "action" => true,
@@ -130,10 +130,10 @@ impl Question {
     }
 
     fn answers(&self) -> Vec<&'static str> {
-        let answer = |role: &Role| match (self.is_action, Direction::of(self.kind, *role)) {
+        let answer = |role: &CmfRole| match (self.is_action, ViewDirection::of(self.kind, *role)) {
             (true, _) => ViewAction::of(self.kind, *role).as_str(),
-            (false, Direction::Pre) => "pre",
-            (false, Direction::Post) => "post",
+            (false, ViewDirection::Pre) => "pre",
+            (false, ViewDirection::Post) => "post",
         };
         self.roles.iter().map(answer).collect()
     }

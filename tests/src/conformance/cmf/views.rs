@@ -2,8 +2,8 @@
 
 use gristmill_schemas::cmf::view::{DictOptions, HeaderStripping, Property};
 use gristmill_schemas::cmf::{
-    Access, CapabilitySet, Extensions, Message, MessageView, Part, ResourceReference, ResourceType,
-    Role, UriPattern, views as views_of,
+    CapabilitySet, CmfMessage, CmfRole, ContentPart, ExtensionAccess, Extensions, MessageView,
+    ResourceReference, ResourceType, UriPattern, views as views_of,
 };
 use gristmill_schemas::json::{Json, Object};
 
@@ -11,7 +11,7 @@ use super::{Checked, compare};
 
 /// Compares a parsed message as it is written again, or expects a parse error.
 pub(super) fn parse(input: &Json, target: &Json) -> Checked {
-    let parsed = Message::parse(input.get("message").unwrap_or(&Json::Null));
+    let parsed = CmfMessage::parse(input.get("message").unwrap_or(&Json::Null));
     match (target.get("ok").and_then(Json::as_bool), parsed) {
         (Some(true), Ok(message)) => compare::member(target, "message", &message.to_json()),
         (Some(true), Err(error)) => Err(format!("expected a message, came the error {error}")),
@@ -22,7 +22,7 @@ pub(super) fn parse(input: &Json, target: &Json) -> Checked {
 
 /// The message and extensions of an input, for a consumer that may see all.
 pub(super) struct Scene {
-    message: Message,
+    message: CmfMessage,
     extensions: Option<Extensions>,
     hook: Option<String>,
 }
@@ -34,7 +34,7 @@ impl Scene {
             .filter(|json| !json.is_null())
             .map(Extensions::parse)
             .transpose();
-        let message = Message::parse(input.get("message").unwrap_or(&Json::Null));
+        let message = CmfMessage::parse(input.get("message").unwrap_or(&Json::Null));
         Ok(Scene {
             message: message.map_err(|error| format!("message: {error}"))?,
             extensions: extensions.map_err(|error| format!("extensions: {error}"))?,
@@ -43,7 +43,7 @@ impl Scene {
     }
 
     pub(super) fn views(&self) -> Vec<MessageView<'_>> {
-        let access = Access::new(self.extensions.as_ref(), CapabilitySet::all());
+        let access = ExtensionAccess::new(self.extensions.as_ref(), CapabilitySet::all());
         views_of(&self.message, access)
             .at_hook(self.hook.as_deref())
             .collect()
@@ -189,7 +189,7 @@ pub(super) fn glob(input: &Json, target: &Json) -> Checked {
         .unwrap_or_default();
     let pattern = UriPattern::new(pattern).map_err(|error| error.to_string())?;
     let part = match input.get("uri").and_then(Json::as_str) {
-        Some(uri) => Part::ResourceRef(ResourceReference {
+        Some(uri) => ContentPart::ResourceRef(ResourceReference {
             resource_request_id: String::new(),
             uri: uri.to_owned(),
             name: None,
@@ -198,9 +198,10 @@ pub(super) fn glob(input: &Json, target: &Json) -> Checked {
             range_end: None,
             selector: None,
         }),
-        None => Part::text(""),
+        None => ContentPart::text(""),
     };
-    let message = Message::new(Role::User, vec![part]);
-    let matched = views_of(&message, Access::NONE).all(|view| view.matches_uri_pattern(&pattern));
+    let message = CmfMessage::new(CmfRole::User, vec![part]);
+    let matched =
+        views_of(&message, ExtensionAccess::NONE).all(|view| view.matches_uri_pattern(&pattern));
     compare::member(target, "match", &Json::from(matched))
 }

@@ -21,7 +21,7 @@ use gristmill_engine::hash::{Digest, sha256_each};
 use gristmill_engine::verify::{VerifyOptions, VerifyReport, verify_sources};
 use gristmill_rivals::{measured, timed};
 use gristmill_schemas::container::{Container, ContainerLimits};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use rayon::prelude::*;
 use tokio::runtime::Runtime;
 
@@ -125,8 +125,8 @@ fn our_run(grains: &[&[u8]]) -> ReadResult {
     for (payload, digest) in payloads.iter().zip(&digests) {
         let Ok(payload) = payload else { continue };
         let checked = match &mut kept {
-            Some(grain) => grain.redecode(payload, Mode::Strict),
-            empty => Grain::decode(payload, Mode::Strict).map(|grain| *empty = Some(grain)),
+            Some(grain) => grain.redecode(payload, DecodeMode::Strict),
+            empty => Grain::decode(payload, DecodeMode::Strict).map(|grain| *empty = Some(grain)),
         };
         if checked.is_ok() {
             black_box(&kept);

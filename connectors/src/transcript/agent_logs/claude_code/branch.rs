@@ -1,7 +1,7 @@
 //! Conversion of the messages on a branch to canonical messages, by the Anthropic adapter.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp, model_id};
 
@@ -21,7 +21,7 @@ const ADAPTER: &dyn Adapter = &anthropic::MESSAGES;
 #[derive(Clone)]
 pub(super) struct Branch {
     conversation: Conversation,
-    last: Option<Position>,
+    last: Option<MessagePosition>,
 }
 
 impl Branch {
@@ -130,7 +130,7 @@ impl Branch {
     fn place(
         &mut self,
         message: Message<'static>,
-        position: Position,
+        position: MessagePosition,
         line: &Line,
     ) -> PlacedMessage {
         PlacedMessage {

@@ -14,7 +14,7 @@ mod exec_items;
 mod tests;
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::MessagePosition;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp};
@@ -158,7 +158,7 @@ impl Rollout {
         let mut conversation = Conversation::new(self.id.as_deref().unwrap_or_default());
         // Each with the index of its first item.
         let mut messages: Vec<(usize, PlacedMessage)> = Vec::new();
-        let mut parent: Option<Position> = None;
+        let mut parent: Option<MessagePosition> = None;
         for (start, end) in group_items(&self.items) {
             let group = &self.items[start..end];
             let Some(first) = group.first() else { continue };
@@ -186,7 +186,7 @@ impl Rollout {
         group: &[ResponseItem],
         conversation: &mut Conversation,
         default_time: Timestamp,
-    ) -> Vec<(Message<'static>, Position)> {
+    ) -> Vec<(Message<'static>, MessagePosition)> {
         let time = group.first().and_then(|item| item.time);
         let context = ReadContext {
             session: self.id.as_deref(),

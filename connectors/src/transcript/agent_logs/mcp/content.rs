@@ -7,7 +7,7 @@ use gristmill_schemas::cmf::extensions::{
     McpEntity, McpExtension, PromptMetadata, ResourceMetadata, ToolMetadata,
 };
 use gristmill_schemas::cmf::{
-    AudioSource, Blob, Part, Resource, ResourceReference, ResourceType, SourceType,
+    AudioSource, Blob, ContentPart, Resource, ResourceReference, ResourceType, SourceType,
 };
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ContentBlock;
@@ -66,7 +66,7 @@ fn image(item: &Json) -> Option<ContentBlock<'static>> {
 }
 
 fn audio(item: &Json) -> Option<ContentBlock<'static>> {
-    Some(block_of(&Part::Audio(AudioSource {
+    Some(block_of(&ContentPart::Audio(AudioSource {
         source_type: SourceType::Base64,
         data: owned_text(item, "data")?,
         media_type: owned_text(item, "mimeType"),
@@ -111,7 +111,7 @@ pub(super) fn resource_block(json: &Json, request: &str) -> Option<ContentBlock<
         version: None,
         uri,
     };
-    Some(block_of(&Part::Resource(Box::new(resource))))
+    Some(block_of(&ContentPart::Resource(Box::new(resource))))
 }
 
 /// Returns a reference to a resource as a block.
@@ -120,7 +120,7 @@ pub(super) fn resource_reference(
     name: Option<String>,
     request: &str,
 ) -> ContentBlock<'static> {
-    block_of(&Part::ResourceRef(ResourceReference {
+    block_of(&ContentPart::ResourceRef(ResourceReference {
         resource_request_id: request.to_owned(),
         name,
         resource_type: resource_type(&uri),

@@ -41,7 +41,7 @@ impl Listings {
         let entry = listed_tool(tool, self.server.as_deref());
         insert(&mut self.tools, text(tool, "name").map(Into::into), entry);
         let mut digest = blake3::Hasher::new();
-        tool.feed(&mut digest);
+        tool.hash_into(&mut digest);
         self.defined_tools.len() < LISTED_LIMIT
             && self.defined_tools.insert(*digest.finalize().as_bytes())
     }

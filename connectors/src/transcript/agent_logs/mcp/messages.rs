@@ -1,10 +1,9 @@
 //! Requests and responses as messages of the conversation.
 
-use gristmill_schemas::cmf::canonical::{attach, block_of};
+use gristmill_schemas::cmf::canonical::{attach_extensions, block_of};
 use gristmill_schemas::cmf::extensions::{AgentExtension, McpExtension, ProvenanceExtension};
 use gristmill_schemas::cmf::{
-    Extensions, Message as CmfMessage, MessageHook, Part, PromptRequest, PromptResult,
-    Role as CmfRole,
+    CmfMessage, CmfRole, ContentPart, Extensions, MessageHook, PromptRequest, PromptResult,
 };
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ToolResultBlock, ToolUseBlock};
@@ -203,7 +202,7 @@ impl Connection<'_> {
         let other_members = other_members(parameters, id, represented);
         self.push(
             Role::User,
-            vec![block_of(&Part::PromptRequest(request))],
+            vec![block_of(&ContentPart::PromptRequest(request))],
             MessageContext::request(metadata, MessageHook::PromptPreFetch, other_members),
         );
     }
@@ -222,7 +221,7 @@ impl Connection<'_> {
         let other_members = other_members(result, id, &[]);
         self.push(
             Role::Tool,
-            vec![block_of(&Part::PromptResult(rendered))],
+            vec![block_of(&ContentPart::PromptResult(rendered))],
             MessageContext::response(metadata, MessageHook::PromptPostFetch, other_members),
         );
     }
@@ -243,7 +242,7 @@ impl Connection<'_> {
         let other_members = other_members(error, id, &["message"]);
         self.push(
             Role::Tool,
-            vec![block_of(&Part::PromptResult(result))],
+            vec![block_of(&ContentPart::PromptResult(result))],
             MessageContext::response(metadata, MessageHook::PromptPostFetch, other_members),
         );
     }
@@ -319,7 +318,7 @@ impl Connection<'_> {
         let server = state.listings.server.as_ref();
         let server = server.filter(|_| context.is_from_server);
         let extensions = extensions(&message, context.metadata, server);
-        attach(&mut message, &extensions, context.hook);
+        attach_extensions(&mut message, &extensions, context.hook);
         self.part.messages.push(PlacedMessage {
             position,
             parent,
@@ -384,7 +383,7 @@ fn prompt_message(message: &Json) -> CmfMessage {
         .and_then(|content| text(content, "text"));
     let parts = content
         .into_iter()
-        .map(|text| Part::text(text.into_owned()))
+        .map(|text| ContentPart::text(text.into_owned()))
         .collect();
     CmfMessage::new(role, parts)
 }

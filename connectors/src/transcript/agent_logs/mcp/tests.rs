@@ -1,5 +1,5 @@
 use gristmill_schemas::cmf::canonical::from_canonical;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::{ContentBlock, Role};
 
@@ -19,7 +19,9 @@ fn parsed(lines: &[&str]) -> ParsedPart {
 
 fn json(grain: &StandaloneGrain) -> Json<'static> {
     let payload = Payload::open(&grain.grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
-    Grain::decode(&payload, Mode::Strict).unwrap().to_json()
+    Grain::decode(&payload, DecodeMode::Strict)
+        .unwrap()
+        .to_json()
 }
 
 #[test]

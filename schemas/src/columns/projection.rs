@@ -1,43 +1,43 @@
-//! The row of a grain.
+//! Converts grains to rows of the table `grains`.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch,
-    StringBuilder, TimestampMicrosecondBuilder, new_null_array,
+    ArrayRef, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
+    TimestampMicrosecondBuilder, new_null_array,
 };
-use arrow::datatypes::{DataType, TimestampMicrosecondType};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-use super::cell::{ColumnBuilder, Room, instant_builder, list_field};
+use super::column_builder::{Capacity, ColumnBuilder, list_field, timestamp_builder};
 use super::envelope::envelope_cell;
-use super::grains::{IdentityColumn, column_of, grains_schema};
-use super::sealed::{TOKENS, is_sealed};
+use super::grains::{column_type, grains_schema};
+use super::sealed::{BLIND_TOKEN_FIELDS, is_sealed};
 use crate::address::ContentAddress;
-use crate::grain::{Field, Grain, GrainType, Header, RawValue};
+use crate::grain::{Field, Grain, GrainType, RawValue};
 use crate::sign::EnvelopeParts;
 
-/// The version of the rules by which a grain becomes its row. It grows when the same grain gives
-/// another cell than before, so that rows of earlier programs aren't taken for damaged ones. The
-/// rules have not changed since format version 1 of the lake.
+/// The version of the conversion rules. It is incremented when the same grain yields another cell
+/// than before, so that rows of earlier versions are not reported as damaged. The rules have not
+/// changed since format version 1 of the lake.
 pub const PROJECTION_VERSION: u32 = 1;
 
-/// What `signature` says of a grain.
+/// The value of the column `signature`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SignatureColumn {
-    /// The grain came bare.
+    /// The grain has no envelope.
     #[default]
     None,
-    /// The signer's key verifies it.
+    /// The signature is valid.
     Valid,
-    /// It doesn't.
+    /// The signature is invalid.
     Invalid,
-    /// The signer's key isn't known.
+    /// The signer's key is unknown.
     Unverifiable,
 }
 
 impl SignatureColumn {
-    /// The word in the column.
+    /// Returns the value in the column.
     pub const fn name(self) -> &'static str {
         match self {
             SignatureColumn::None => "none",
@@ -48,52 +48,52 @@ impl SignatureColumn {
     }
 }
 
-/// What the engine knows about a grain beside its fields.
+/// The metadata of a grain that is not stored in its fields.
 #[derive(Debug, Clone, Default)]
-pub struct RowIdentity<'a> {
-    /// The COSE envelope, if the grain came in one.
+pub struct RowMetadata<'a> {
+    /// The COSE envelope, if the grain has one.
     pub envelope: Option<EnvelopeParts<'a>>,
-    /// What the signature is worth.
+    /// The result of the signature check.
     pub signature: SignatureColumn,
-    /// Who signed.
+    /// The signer's DID.
     pub signer: Option<&'a str>,
     /// The BLAKE3 of the source, in hex.
     pub source_id: Option<&'a str>,
-    /// When the run began, in microseconds since 1970.
+    /// The start of the run, in microseconds since 1970.
     pub ingested_at: i64,
     /// The grains that this one supersedes.
     pub supersedes: &'a [ContentAddress],
 }
 
-/// Rows of `grains` that are being built.
-pub struct GrainColumns {
+/// A builder for batches of the table `grains`.
+pub struct GrainBatchBuilder {
     rows: usize,
-    identity: Identity,
+    identity: IdentityBuilders,
     /// One for each of [`Field::ALL`].
     fields: Vec<FieldColumn>,
 }
 
-/// What becomes of a field's values.
+/// The state of a field's column.
 #[allow(
     clippy::large_enum_variant,
     reason = "one per field of a batch, nearly all of the large kind"
 )]
 enum FieldColumn {
     /// The field has no column.
-    Left,
-    /// No grain has had the field yet; in the batch before it took so much.
-    Empty(Room),
-    /// Cells are there.
+    NoColumn,
+    /// No grain of the batch has the field so far. The capacity is that of the previous batch.
+    Empty(Capacity),
+    /// At least one grain of the batch has the field.
     Building(ColumnBuilder),
 }
 
 impl FieldColumn {
     fn all() -> Vec<FieldColumn> {
         let column = |field: &Field| {
-            if column_of(*field).is_some() {
-                FieldColumn::Empty(Room::default())
+            if column_type(*field).is_some() {
+                FieldColumn::Empty(Capacity::default())
             } else {
-                FieldColumn::Left
+                FieldColumn::NoColumn
             }
         };
         Field::ALL.iter().map(column).collect()
@@ -101,10 +101,10 @@ impl FieldColumn {
 
     fn set(&mut self, field: Field, row: usize, value: &RawValue<'_>) {
         match self {
-            FieldColumn::Left => {}
+            FieldColumn::NoColumn => {}
             FieldColumn::Building(column) => column.set(row, value),
-            FieldColumn::Empty(room) => {
-                let mut column = ColumnBuilder::new(field, *room);
+            FieldColumn::Empty(capacity) => {
+                let mut column = ColumnBuilder::new(field, *capacity);
                 column.set(row, value);
                 *self = FieldColumn::Building(column);
             }
@@ -112,12 +112,12 @@ impl FieldColumn {
     }
 }
 
-/// Columns without a cell. Most fields are those of other types: all of one data type share one
-/// array.
+/// All-null columns. Most fields belong to other grain types; columns of the same data type share
+/// one array.
 #[derive(Default)]
-struct EmptyColumns(Vec<ArrayRef>);
+struct NullColumns(Vec<ArrayRef>);
 
-impl EmptyColumns {
+impl NullColumns {
     fn of(&mut self, data_type: &DataType, rows: usize) -> ArrayRef {
         let known = self.0.iter().find(|column| column.data_type() == data_type);
         match known {
@@ -131,7 +131,7 @@ impl EmptyColumns {
     }
 }
 
-struct Identity {
+struct IdentityBuilders {
     address: StringBuilder,
     type_name: StringBuilder,
     type_byte: Int16Builder,
@@ -149,64 +149,64 @@ struct Identity {
     marks: ListBuilder<StringBuilder>,
 }
 
-impl GrainColumns {
-    /// No rows, with room for `rows` of `blob_bytes` bytes in all.
+impl GrainBatchBuilder {
+    /// Creates an empty builder with the capacity for `rows` rows with `blob_bytes` bytes of blobs
+    /// in total.
     pub fn with_capacity(rows: usize, blob_bytes: usize) -> Self {
-        GrainColumns {
+        GrainBatchBuilder {
             rows: 0,
-            identity: Identity::with_capacity(rows, blob_bytes),
+            identity: IdentityBuilders::with_capacity(rows, blob_bytes),
             fields: FieldColumn::all(),
         }
     }
 
-    /// Makes room for `rows` of `blob_bytes` bytes in all, if there are none; for their fields, as
-    /// much as the batch before took.
+    /// Reserves capacity as [`GrainBatchBuilder::with_capacity`] if the builder is empty. The
+    /// columns of fields keep the capacity that the previous batch used.
     pub fn reserve(&mut self, rows: usize, blob_bytes: usize) {
         if self.is_empty() {
-            self.identity = Identity::with_capacity(rows, blob_bytes);
+            self.identity = IdentityBuilders::with_capacity(rows, blob_bytes);
         }
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// True if it has no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Adds the row of `grain`, whose bytes are `blob`. Costs nothing for fields that the grain
-    /// doesn't have.
+    /// Appends the row of `grain` with the bytes `blob`. Fields that the grain lacks cost nothing.
     pub fn append(
         &mut self,
         address: &ContentAddress,
         blob: &[u8],
         grain: &Grain<'_>,
-        row: &RowIdentity<'_>,
+        row: &RowMetadata<'_>,
     ) {
-        self.append_open(address, (blob, blob.len()), grain, row);
+        self.append_plaintext(address, (blob, blob.len()), grain, row);
     }
 
-    /// Adds the row of `grain`, whose bytes are `size` long, with an empty cell `blob`: for a
-    /// comparison with a stored row, which needs no second copy of the bytes.
+    /// Appends the row of `grain` with an empty cell `blob`; `size` is the length of its blob. Used
+    /// to compare a grain with a stored row without copying the blob.
     pub fn append_without_blob(
         &mut self,
         address: &ContentAddress,
         size: usize,
         grain: &Grain<'_>,
-        row: &RowIdentity<'_>,
+        row: &RowMetadata<'_>,
     ) {
-        self.append_open(address, (&[], size), grain, row);
+        self.append_plaintext(address, (&[], size), grain, row);
     }
 
-    fn append_open(
+    fn append_plaintext(
         &mut self,
         address: &ContentAddress,
         (blob, size): (&[u8], usize),
         grain: &Grain<'_>,
-        row: &RowIdentity<'_>,
+        row: &RowMetadata<'_>,
     ) {
         self.identity.append(address, blob, size, grain, row);
         for (field, value) in grain.known() {
@@ -217,23 +217,23 @@ impl GrainColumns {
         self.rows += 1;
     }
 
-    /// Adds the sealed row of `grain`, whose bytes are `size` long and stand in the envelope
-    /// `sealed`; `token` answers the blind token of a text.
+    /// Appends the encrypted row of `grain`. `sealed` is the encrypted envelope, `size` the length
+    /// of the blob; `token` computes the blind token of a text.
     pub fn append_sealed(
         &mut self,
         address: &ContentAddress,
         (sealed, size): (&[u8], usize),
         grain: &Grain<'_>,
-        row: &RowIdentity<'_>,
+        row: &RowMetadata<'_>,
         token: &dyn Fn(Field, &str) -> String,
     ) {
-        let row = RowIdentity {
+        let row = RowMetadata {
             envelope: None,
             signer: None,
             ..row.clone()
         };
         self.identity.append(address, sealed, size, grain, &row);
-        for field in TOKENS {
+        for field in BLIND_TOKEN_FIELDS {
             let cell = grain.text(field).map(|text| token(field, text));
             if let (Some(cell), Some(column)) = (cell, self.fields.get_mut(field as usize)) {
                 column.set(field, self.rows, &RawValue::Text(&cell));
@@ -242,26 +242,28 @@ impl GrainColumns {
         self.rows += 1;
     }
 
-    /// Adds a row of which nothing can be told: the key to its envelope was destroyed.
-    pub fn append_unreadable(&mut self) {
+    /// Appends a row for a grain that was crypto-shredded (its key was destroyed): all cells are
+    /// null or empty.
+    pub fn append_shredded(&mut self) {
         self.identity.append_empty();
         self.rows += 1;
     }
 
-    /// The rows as a batch, leaving none. What comes next makes room for as much again.
+    /// Returns the rows as a batch and resets the builder, which keeps the used capacity for the
+    /// next batch.
     ///
     /// # Errors
-    /// None that the builders can cause; Arrow's own check is passed on.
+    /// None for any rows; Arrow's own check is passed on.
     pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         let rows = std::mem::take(&mut self.rows);
         let mut columns = self.identity.finish();
-        let mut empty = EmptyColumns::default();
+        let mut empty = NullColumns::default();
         for (field, column) in Field::ALL.iter().zip(&mut self.fields) {
-            columns.push(match (&mut *column, column_of(*field)) {
+            columns.push(match (&mut *column, column_type(*field)) {
                 (FieldColumn::Building(cells), _) => {
-                    let room = cells.room();
+                    let capacity = cells.used_capacity();
                     let cells = cells.finish(rows);
-                    *column = FieldColumn::Empty(room);
+                    *column = FieldColumn::Empty(capacity);
                     cells
                 }
                 (FieldColumn::Empty(_), Some(data_type)) => empty.of(&data_type, rows),
@@ -272,11 +274,11 @@ impl GrainColumns {
     }
 }
 
-impl Identity {
-    fn with_capacity(rows: usize, blob_bytes: usize) -> Identity {
+impl IdentityBuilders {
+    fn with_capacity(rows: usize, blob_bytes: usize) -> IdentityBuilders {
         let texts =
             || ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8));
-        Identity {
+        IdentityBuilders {
             address: StringBuilder::with_capacity(rows, rows * ContentAddress::TEXT_LENGTH),
             type_name: StringBuilder::with_capacity(rows, rows * 8),
             type_byte: Int16Builder::with_capacity(rows),
@@ -289,7 +291,7 @@ impl Identity {
             signature: StringBuilder::with_capacity(rows, rows * 4),
             signer: StringBuilder::new(),
             source_id: StringBuilder::with_capacity(rows, rows * 64),
-            ingested_at: instant_builder(rows),
+            ingested_at: timestamp_builder(rows),
             supersedes: texts(),
             marks: texts(),
         }
@@ -301,12 +303,12 @@ impl Identity {
         blob: &[u8],
         size: usize,
         grain: &Grain<'_>,
-        row: &RowIdentity<'_>,
+        row: &RowMetadata<'_>,
     ) {
         let header = grain.header();
         self.address
             .append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
-        // The word of an unknown type is the payload's.
+        // The type name of an unknown type is part of the encrypted payload.
         match is_sealed(blob) {
             true => self.type_name.append_value(known_type(grain)),
             false => self.type_name.append_value(grain.type_name()),
@@ -358,7 +360,7 @@ impl Identity {
         self.marks.append(false);
     }
 
-    /// In the order of [`IdentityColumn`](super::IdentityColumn).
+    /// Returns the columns in the order of [`SystemColumn`](super::SystemColumn).
     fn finish(&mut self) -> Vec<ArrayRef> {
         vec![
             Arc::new(self.address.finish()),
@@ -380,137 +382,7 @@ impl Identity {
     }
 }
 
-/// Appends the sort key of `grain`: rows of a segment are ordered by namespace, user, subject and
-/// creation time, so that a person's rows are neighbours. The bytes compare as the tuple does;
-/// absent comes before empty.
-pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
-    let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
-    // Types without a schema may hold an instant that its column can't.
-    let created = created.filter(|milliseconds| milliseconds.checked_mul(1_000).is_some());
-    let created = created.unwrap_or_else(|| i64::from(grain.header().created_at_seconds) * 1000);
-    write_key(PERSON.map(|field| grain.text(field)), created, out);
-}
-
-/// [`write_sort_key`] of a sealed row: with the tokens in place of the texts, and without the
-/// instant, which is sealed.
-pub fn write_sealed_sort_key(
-    grain: &Grain<'_>,
-    token: &dyn Fn(Field, &str) -> String,
-    out: &mut Vec<u8>,
-) {
-    let texts = PERSON.map(|field| grain.text(field).map(|text| token(field, text)));
-    write_key(texts.each_ref().map(Option::as_deref), 0, out);
-}
-
+/// Returns the name of a standard type, or `unknown`.
 fn known_type(grain: &Grain<'_>) -> &'static str {
     grain.grain_type().map_or("unknown", GrainType::name)
-}
-
-/// The fields that stand before the creation time in a sort key.
-const PERSON: [Field; 3] = [Field::Namespace, Field::UserId, Field::Subject];
-
-/// The sort key of texts and an instant in milliseconds.
-fn write_key(texts: [Option<&str>; 3], created: i64, out: &mut Vec<u8>) {
-    for text in texts {
-        match text {
-            None => out.push(0),
-            Some(text) => {
-                out.push(1);
-                write_escaped(text.as_bytes(), out);
-            }
-        }
-    }
-    // Flipping the sign bit makes signed order the order of bytes.
-    out.extend((created ^ i64::MIN).to_be_bytes());
-}
-
-/// A sort key's texts, encoded, and its instant as a number: keys compare as these pairs do.
-pub fn split_sort_key(key: &[u8]) -> (&[u8], u64) {
-    key.split_last_chunk().map_or((key, 0), |(texts, created)| {
-        (texts, u64::from_be_bytes(*created))
-    })
-}
-
-/// The sort keys of the rows of `grains` in a batch, each followed by the row's address: the order
-/// of rows in a segment.
-#[derive(Debug, Default)]
-pub struct RowKeys {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl RowKeys {
-    /// The keys of `batch`, which has the columns of `grains` by name.
-    ///
-    /// # Errors
-    /// [`ArrowError::SchemaError`] if a column is missing.
-    pub fn of(batch: &RecordBatch) -> Result<RowKeys, ArrowError> {
-        let column = |name: &str| {
-            batch
-                .column_by_name(name)
-                .ok_or_else(|| ArrowError::SchemaError(format!("no column `{name}`")))
-        };
-        let addresses = column(IdentityColumn::ContentAddress.name())?.as_string::<i32>();
-        let blobs = column(IdentityColumn::Blob.name())?.as_binary::<i32>();
-        let created = column(Field::CreatedAt.name())?.as_primitive::<TimestampMicrosecondType>();
-        let [namespace, user, subject] = PERSON.map(|field| column(field.name()));
-        let texts = [
-            namespace?.as_string::<i32>(),
-            user?.as_string::<i32>(),
-            subject?.as_string::<i32>(),
-        ];
-        let mut keys = RowKeys::default();
-        for row in 0..batch.num_rows() {
-            let created = match created.is_valid(row) {
-                true => created.value(row).div_euclid(1_000),
-                false if is_sealed(blobs.value(row)) => 0,
-                false => Header::read(blobs.value(row))
-                    .map_or(0, |header| i64::from(header.created_at_seconds) * 1_000),
-            };
-            write_key(
-                texts.map(|texts| texts.is_valid(row).then(|| texts.value(row))),
-                created,
-                &mut keys.bytes,
-            );
-            keys.bytes.extend(addresses.value(row).as_bytes());
-            keys.ends.push(keys.bytes.len());
-        }
-        Ok(keys)
-    }
-
-    /// How many rows there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// True if there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// The key of `row`; keys compare as their rows do.
-    pub fn key(&self, row: usize) -> &[u8] {
-        let start = row
-            .checked_sub(1)
-            .and_then(|before| self.ends.get(before))
-            .copied()
-            .unwrap_or(0);
-        self.ends
-            .get(row)
-            .and_then(|end| self.bytes.get(start..*end))
-            .unwrap_or_default()
-    }
-}
-
-/// Text so that no text's bytes are the beginning of another's: a zero byte becomes 00 ff, the end
-/// 00 00.
-fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|byte| *byte == 0) {
-        out.extend(&rest[..at]);
-        out.extend([0x00, 0xff]);
-        rest = &rest[at + 1..];
-    }
-    out.extend(rest);
-    out.extend([0x00, 0x00]);
 }

@@ -1,8 +1,9 @@
-//! One value of a payload as a cell: declared coercions, with the blob as the truth.
+//! Builds the columns of fields from payload values, with defined coercions; the blob remains the
+//! authoritative value.
 //!
-//! Other writers keep a list of one as a plain string, a count as a fraction, a priority as a word.
-//! What fits the column without doubt becomes a cell; what doesn't becomes null. Either way the
-//! grain carries the mark `field_kind`.
+//! Some writers store a list of one as a plain string, a count as a fraction, or a priority as a
+//! word. A value that converts to the column's type without ambiguity becomes a cell, any other
+//! becomes null. In either case the grain has the mark `field_kind`.
 
 use arrow::array::{
     ArrayBuilder, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder,
@@ -12,35 +13,35 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field as ArrowField, Fields};
 use std::sync::Arc;
 
-use super::grains::{instant, struct_members};
-use crate::grain::{Field, Kind, RawValue};
+use super::grains::{struct_members, timestamp_type};
+use crate::grain::{Field, FieldKind, RawValue};
 use crate::json::write_string;
 
-/// A column that is being built. Rows without the field cost nothing until the column is finished
-/// or gets its next cell.
+/// A column under construction. Rows without the field cost nothing until the next cell is set or
+/// the column is finished.
 pub(super) struct ColumnBuilder {
     field: Field,
-    cells: Cells,
-    /// How many rows there are.
+    cells: CellBuilder,
+    /// The number of rows so far.
     rows: usize,
-    /// Where cells of JSON are put together.
+    /// A buffer for cells that hold JSON.
     json: String,
 }
 
-/// Room that is made at once for the cells of a column: what those of a batch before it took.
+/// The initial capacity of a column, taken from the previous batch.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     cells: usize,
-    /// Bytes of texts.
+    /// Bytes of text.
     bytes: usize,
 }
 
-enum Cells {
+enum CellBuilder {
     Text(StringBuilder),
     Float(Float64Builder),
     Int(Int64Builder),
     Bool(BooleanBuilder),
-    Instant(TimestampMicrosecondBuilder),
+    Timestamp(TimestampMicrosecondBuilder),
     TextList(ListBuilder<StringBuilder>),
     IntList(ListBuilder<Int64Builder>),
     Structs(StructListBuilder),
@@ -51,42 +52,44 @@ pub(super) fn list_field(item: DataType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("element", item, true))
 }
 
-/// A builder of instants with room for so many.
-pub(super) fn instant_builder(room: usize) -> TimestampMicrosecondBuilder {
-    TimestampMicrosecondBuilder::with_capacity(room).with_data_type(instant())
+/// Creates a builder of instants with the given capacity.
+pub(super) fn timestamp_builder(capacity: usize) -> TimestampMicrosecondBuilder {
+    TimestampMicrosecondBuilder::with_capacity(capacity).with_data_type(timestamp_type())
 }
 
 impl ColumnBuilder {
-    pub(super) fn new(field: Field, room: Room) -> Self {
+    pub(super) fn new(field: Field, capacity: Capacity) -> Self {
         let cells = match field.kind() {
-            Kind::Text
-            | Kind::TextOrMap
-            | Kind::Any
-            | Kind::Map
-            | Kind::MapList
-            | Kind::AnyList => Cells::Text(StringBuilder::with_capacity(room.cells, room.bytes)),
-            Kind::UnitFloat | Kind::Float => {
-                Cells::Float(Float64Builder::with_capacity(room.cells))
+            FieldKind::Text
+            | FieldKind::TextOrMap
+            | FieldKind::Any
+            | FieldKind::Map
+            | FieldKind::MapList
+            | FieldKind::AnyList => {
+                CellBuilder::Text(StringBuilder::with_capacity(capacity.cells, capacity.bytes))
             }
-            Kind::Int | Kind::Count | Kind::Byte => {
-                Cells::Int(Int64Builder::with_capacity(room.cells))
+            FieldKind::UnitFloat | FieldKind::Float => {
+                CellBuilder::Float(Float64Builder::with_capacity(capacity.cells))
             }
-            Kind::Bool => Cells::Bool(BooleanBuilder::with_capacity(room.cells)),
-            Kind::Instant => Cells::Instant(instant_builder(room.cells)),
-            Kind::TextList | Kind::CitationList => Cells::TextList(
+            FieldKind::Int | FieldKind::Count | FieldKind::Byte => {
+                CellBuilder::Int(Int64Builder::with_capacity(capacity.cells))
+            }
+            FieldKind::Bool => CellBuilder::Bool(BooleanBuilder::with_capacity(capacity.cells)),
+            FieldKind::Timestamp => CellBuilder::Timestamp(timestamp_builder(capacity.cells)),
+            FieldKind::TextList | FieldKind::CitationList => CellBuilder::TextList(
                 ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8)),
             ),
-            Kind::ByteList => Cells::IntList(
+            FieldKind::ByteList => CellBuilder::IntList(
                 ListBuilder::new(Int64Builder::new()).with_field(list_field(DataType::Int64)),
             ),
-            kind @ (Kind::ContentRefs
-            | Kind::EmbeddingRefs
-            | Kind::RelatedTo
-            | Kind::ProvenanceChain) => {
-                Cells::Structs(StructListBuilder::new(struct_members(kind)))
+            kind @ (FieldKind::ContentRefs
+            | FieldKind::EmbeddingRefs
+            | FieldKind::RelatedTo
+            | FieldKind::ProvenanceChain) => {
+                CellBuilder::Structs(StructListBuilder::new(struct_members(kind)))
             }
-            kind @ (Kind::InvalidationPolicy | Kind::RetentionPolicy) => {
-                Cells::Struct(StructBuilder::new(struct_members(kind)))
+            kind @ (FieldKind::InvalidationPolicy | FieldKind::RetentionPolicy) => {
+                CellBuilder::Struct(StructBuilder::new(struct_members(kind)))
             }
         };
         ColumnBuilder {
@@ -97,28 +100,28 @@ impl ColumnBuilder {
         }
     }
 
-    /// Sets the cell of row `row`; the rows since the last cell become null.
+    /// Sets the cell of row `row`; rows since the last cell become null.
     #[inline]
     pub(super) fn set(&mut self, row: usize, value: &RawValue<'_>) {
-        // Most rows follow one that has the field, too.
+        // The previous row has the field in most cases.
         if self.rows != row {
             self.pad(row);
         }
         self.rows += 1;
         match &mut self.cells {
-            Cells::Text(cells) => append_text(cells, self.field, value, &mut self.json),
-            Cells::Float(cells) => cells.append_option(value.as_number()),
-            Cells::Int(cells) => cells.append_option(whole_number(value)),
-            Cells::Bool(cells) => cells.append_option(value.as_bool()),
-            Cells::Instant(cells) => cells.append_option(microseconds(value, 1_000)),
-            Cells::TextList(cells) => append_texts(cells, value),
-            Cells::IntList(cells) => append_ints(cells, value),
-            Cells::Structs(cells) => cells.append(self.field, value),
-            Cells::Struct(cells) => cells.append(self.field, value),
+            CellBuilder::Text(cells) => append_text(cells, self.field, value, &mut self.json),
+            CellBuilder::Float(cells) => cells.append_option(value.as_number()),
+            CellBuilder::Int(cells) => cells.append_option(exact_integer(value)),
+            CellBuilder::Bool(cells) => cells.append_option(value.as_bool()),
+            CellBuilder::Timestamp(cells) => cells.append_option(microseconds(value, 1_000)),
+            CellBuilder::TextList(cells) => append_texts(cells, value),
+            CellBuilder::IntList(cells) => append_ints(cells, value),
+            CellBuilder::Structs(cells) => cells.append(self.field, value),
+            CellBuilder::Struct(cells) => cells.append(self.field, value),
         }
     }
 
-    /// Makes the column `rows` long, with nulls.
+    /// Pads the column with nulls to `rows` rows.
     fn pad(&mut self, rows: usize) {
         let missing = rows - self.rows;
         self.rows = rows;
@@ -126,50 +129,51 @@ impl ColumnBuilder {
             return;
         }
         match &mut self.cells {
-            Cells::Text(cells) => cells.append_nulls(missing),
-            Cells::Float(cells) => cells.append_nulls(missing),
-            Cells::Int(cells) => cells.append_nulls(missing),
-            Cells::Bool(cells) => cells.append_nulls(missing),
-            Cells::Instant(cells) => cells.append_nulls(missing),
-            Cells::TextList(cells) => cells.append_nulls(missing),
-            Cells::IntList(cells) => cells.append_nulls(missing),
-            Cells::Structs(cells) => cells.pad(rows),
-            Cells::Struct(cells) => cells.pad(rows),
+            CellBuilder::Text(cells) => cells.append_nulls(missing),
+            CellBuilder::Float(cells) => cells.append_nulls(missing),
+            CellBuilder::Int(cells) => cells.append_nulls(missing),
+            CellBuilder::Bool(cells) => cells.append_nulls(missing),
+            CellBuilder::Timestamp(cells) => cells.append_nulls(missing),
+            CellBuilder::TextList(cells) => cells.append_nulls(missing),
+            CellBuilder::IntList(cells) => cells.append_nulls(missing),
+            CellBuilder::Structs(cells) => cells.pad(rows),
+            CellBuilder::Struct(cells) => cells.pad(rows),
         }
     }
 
-    /// What its cells take.
-    pub(super) fn room(&self) -> Room {
-        let bytes = if let Cells::Text(cells) = &self.cells {
+    /// Returns the capacity that the current cells use.
+    pub(super) fn used_capacity(&self) -> Capacity {
+        let bytes = if let CellBuilder::Text(cells) = &self.cells {
             cells.values_slice().len()
         } else {
             0
         };
-        Room {
+        Capacity {
             cells: self.rows,
             bytes,
         }
     }
 
-    /// The column of `rows` rows.
+    /// Finishes the column with `rows` rows and resets the builder.
     pub(super) fn finish(&mut self, rows: usize) -> ArrayRef {
         self.pad(rows);
         self.rows = 0;
         match &mut self.cells {
-            Cells::Text(cells) => Arc::new(cells.finish()),
-            Cells::Float(cells) => Arc::new(cells.finish()),
-            Cells::Int(cells) => Arc::new(cells.finish()),
-            Cells::Bool(cells) => Arc::new(cells.finish()),
-            Cells::Instant(cells) => Arc::new(cells.finish()),
-            Cells::TextList(cells) => Arc::new(cells.finish()),
-            Cells::IntList(cells) => Arc::new(cells.finish()),
-            Cells::Structs(cells) => cells.finish(),
-            Cells::Struct(cells) => cells.finish(),
+            CellBuilder::Text(cells) => Arc::new(cells.finish()),
+            CellBuilder::Float(cells) => Arc::new(cells.finish()),
+            CellBuilder::Int(cells) => Arc::new(cells.finish()),
+            CellBuilder::Bool(cells) => Arc::new(cells.finish()),
+            CellBuilder::Timestamp(cells) => Arc::new(cells.finish()),
+            CellBuilder::TextList(cells) => Arc::new(cells.finish()),
+            CellBuilder::IntList(cells) => Arc::new(cells.finish()),
+            CellBuilder::Structs(cells) => cells.finish(),
+            CellBuilder::Struct(cells) => cells.finish(),
         }
     }
 }
 
-/// A string as it is; a map, list or number as canonical JSON, which is put together in `json`.
+/// Returns the text of a cell: a string unchanged; a map, list or number as canonical JSON in the
+/// buffer `json`; `None` for another kind in a text field.
 #[inline]
 pub(super) fn text_of<'v>(
     field: Field,
@@ -178,7 +182,7 @@ pub(super) fn text_of<'v>(
 ) -> Option<&'v str> {
     match (value, field.kind()) {
         (RawValue::Text(text), _) => Some(text),
-        (_, Kind::Text) => None,
+        (_, FieldKind::Text) => None,
         (value, _) => {
             json.clear();
             write_canonical_json(value, json);
@@ -194,8 +198,8 @@ fn append_text(cells: &mut StringBuilder, field: Field, value: &RawValue<'_>, js
     }
 }
 
-/// An integer, or a number or text that is exactly one.
-pub(super) fn whole_number(value: &RawValue<'_>) -> Option<i64> {
+/// Returns an integer, or a number or text with an exact integer value.
+pub(super) fn exact_integer(value: &RawValue<'_>) -> Option<i64> {
     match value {
         RawValue::Int(value) => Some(*value),
         RawValue::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(*value as i64),
@@ -204,14 +208,14 @@ pub(super) fn whole_number(value: &RawValue<'_>) -> Option<i64> {
     }
 }
 
-/// An instant that the payload keeps in units of `scale` microseconds.
+/// Converts an instant in units of `scale` microseconds.
 pub(super) fn microseconds(value: &RawValue<'_>, scale: i64) -> Option<i64> {
     value
         .as_int()
         .and_then(|instant| instant.checked_mul(scale))
 }
 
-/// A list of strings; a string alone is a list of one, a citation is its canonical JSON.
+/// Appends a list of strings. A single string becomes a list of one, a citation its canonical JSON.
 fn append_texts(cells: &mut ListBuilder<StringBuilder>, value: &RawValue<'_>) {
     match value {
         RawValue::Text(text) => cells.values().append_value(text),
@@ -231,12 +235,12 @@ fn append_ints(cells: &mut ListBuilder<Int64Builder>, value: &RawValue<'_>) {
         return cells.append_null();
     };
     for item in items {
-        cells.values().append_option(whole_number(&item));
+        cells.values().append_option(exact_integer(&item));
     }
     cells.append(true);
 }
 
-/// Appends a value as canonical JSON: compact, the keys of every map in the order of their bytes.
+/// Appends `value` to `out` as canonical JSON: compact, with the keys of every map in byte order.
 pub fn write_canonical_json(value: &RawValue<'_>, out: &mut String) {
     match value {
         RawValue::Array(encoded) => {
@@ -251,7 +255,7 @@ pub fn write_canonical_json(value: &RawValue<'_>, out: &mut String) {
         }
         RawValue::Map(encoded) => {
             let mut entries: Vec<_> = encoded.entries().collect();
-            // MessagePack has them in this order already; CBOR puts shorter keys first.
+            // MessagePack stores keys in this order already; CBOR puts shorter keys first.
             entries.sort_by_key(|(key, _)| *key);
             out.push('{');
             for (at, (key, value)) in entries.iter().enumerate() {
@@ -269,7 +273,7 @@ pub fn write_canonical_json(value: &RawValue<'_>, out: &mut String) {
     }
 }
 
-/// A column of structs.
+/// A builder for a column of structs.
 struct StructBuilder {
     members: Fields,
     columns: Vec<Box<dyn ArrayBuilder>>,
@@ -323,13 +327,13 @@ impl StructBuilder {
         match StructArray::try_new_with_length(self.members.clone(), columns, nulls.clone(), length)
         {
             Ok(array) => Arc::new(array),
-            // The members are built row by row, so their lengths are equal.
+            // The members have equal lengths because they are built row by row.
             Err(_) => Arc::new(StructArray::new_null(self.members.clone(), length)),
         }
     }
 }
 
-/// A column of lists of structs.
+/// A builder for a column of lists of structs.
 struct StructListBuilder {
     items: StructBuilder,
     offsets: OffsetBufferBuilder<i32>,
@@ -375,7 +379,7 @@ impl StructListBuilder {
 
 fn member_builder(kind: &DataType) -> Box<dyn ArrayBuilder> {
     match kind {
-        DataType::Timestamp(..) => Box::new(instant_builder(0)),
+        DataType::Timestamp(..) => Box::new(timestamp_builder(0)),
         DataType::List(item) => {
             Box::new(ListBuilder::new(StringBuilder::new()).with_field(Arc::clone(item)))
         }
@@ -383,7 +387,7 @@ fn member_builder(kind: &DataType) -> Box<dyn ArrayBuilder> {
     }
 }
 
-/// Seconds, the one unit that isn't milliseconds (§23.2).
+/// The member in seconds; all other instants are in milliseconds (§23.2).
 const LOCKED_UNTIL: &str = "locked_until";
 
 fn append_member(column: &mut dyn ArrayBuilder, member: &ArrowField, value: Option<&RawValue<'_>>) {
@@ -394,7 +398,7 @@ fn append_member(column: &mut dyn ArrayBuilder, member: &ArrowField, value: Opti
             None => cells.append_null(),
         }
     } else if let Some(cells) = column.downcast_mut::<Int64Builder>() {
-        cells.append_option(value.and_then(whole_number));
+        cells.append_option(value.and_then(exact_integer));
     } else if let Some(cells) = column.downcast_mut::<Float64Builder>() {
         cells.append_option(value.and_then(RawValue::as_number));
     } else if let Some(cells) = column.downcast_mut::<TimestampMicrosecondBuilder>() {

@@ -1,5 +1,4 @@
-//! The fourteen findings of the review that precedes the specification, each as the test that it
-//! asked for.
+//! One test for each of the fourteen findings of the review that precedes the specification.
 
 use super::view::{DictOptions, JsonText};
 use super::*;
@@ -9,12 +8,12 @@ pub(super) fn json(text: &str) -> Json<'_> {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-fn message(text: &str) -> Result<Message, CmfError> {
-    Message::parse(&json(text))
+fn message(text: &str) -> Result<CmfMessage, CmfError> {
+    CmfMessage::parse(&json(text))
 }
 
-/// A message with one part of the type `kind` whose body is `body`.
-pub(super) fn with_part(role: &str, kind: &str, body: &str) -> Result<Message, CmfError> {
+/// Parses a message with one part of the given kind and body.
+pub(super) fn with_part(role: &str, kind: &str, body: &str) -> Result<CmfMessage, CmfError> {
     let key = if matches!(kind, "text" | "thinking") {
         "text"
     } else {
@@ -25,7 +24,7 @@ pub(super) fn with_part(role: &str, kind: &str, body: &str) -> Result<Message, C
     ))
 }
 
-/// A body that is good for each kind.
+/// Returns a valid body for each kind.
 pub(super) fn good_body(kind: ContentType) -> &'static str {
     match kind {
         ContentType::Text | ContentType::Thinking => r#""hello""#,
@@ -43,14 +42,14 @@ pub(super) fn good_body(kind: ContentType) -> &'static str {
     }
 }
 
-fn all_kinds(role: Role) -> Message {
+fn all_kinds(role: CmfRole) -> CmfMessage {
     let part = |kind: &ContentType| {
         with_part(role.as_str(), kind.as_str(), good_body(*kind))
             .unwrap()
             .content
             .remove(0)
     };
-    Message::new(role, ContentType::ALL.iter().map(part).collect())
+    CmfMessage::new(role, ContentType::ALL.iter().map(part).collect())
 }
 
 /// Finding 1: literal characters of a pattern went into a regular expression, so a dot matched any
@@ -62,8 +61,8 @@ fn finding_01_a_dot_in_a_uri_pattern_is_a_dot() {
         with_part("assistant", "tool_call", &body).unwrap()
     };
     let pattern = UriPattern::new("tool://my.namespace/tool").unwrap();
-    let matches = |message: &Message| {
-        views(message, Access::NONE)
+    let matches = |message: &CmfMessage| {
+        views(message, ExtensionAccess::NONE)
             .next()
             .unwrap()
             .matches_uri_pattern(&pattern)
@@ -72,7 +71,7 @@ fn finding_01_a_dot_in_a_uri_pattern_is_a_dot() {
     assert!(!matches(&call("myXnamespace")));
     for special in ["a+b", "f(", "[x]", "a?", "^a$", "a|b", r"a\\d", "{1}"] {
         let message = call(special);
-        let view = views(&message, Access::NONE).next().unwrap();
+        let view = views(&message, ExtensionAccess::NONE).next().unwrap();
         let own = UriPattern::new(view.uri().unwrap()).unwrap();
         assert!(view.matches_uri_pattern(&own), "{special}");
     }
@@ -81,9 +80,9 @@ fn finding_01_a_dot_in_a_uri_pattern_is_a_dot() {
 /// Finding 2: parts of an unknown type were skipped, so a policy never saw them.
 #[test]
 fn finding_02_every_part_has_its_view_and_an_unknown_one_is_an_error() {
-    for role in Role::ALL {
+    for role in CmfRole::ALL {
         let message = all_kinds(*role);
-        let kinds: Vec<ContentType> = views(&message, Access::NONE)
+        let kinds: Vec<ContentType> = views(&message, ExtensionAccess::NONE)
             .map(|view| view.kind())
             .collect();
         assert_eq!(kinds, ContentType::ALL);
@@ -97,9 +96,9 @@ fn finding_02_every_part_has_its_view_and_an_unknown_one_is_an_error() {
 /// attribute, and through serialisation to a tree and to text, which must agree.
 #[test]
 fn finding_03_every_kind_under_every_role_is_read_in_full() {
-    for role in Role::ALL {
+    for role in CmfRole::ALL {
         let message = all_kinds(*role);
-        for view in views(&message, Access::NONE).at_hook(Some("evaluate")) {
+        for view in views(&message, ExtensionAccess::NONE).at_hook(Some("evaluate")) {
             assert_eq!(view.has_content(), view.content().is_some());
             assert_eq!(view.arg("q").is_some(), view.has_arg("q"));
             let groups = [
@@ -161,7 +160,7 @@ fn finding_04_malformed_extensions_are_refused_where_they_are_read() {
             "{text}"
         );
     }
-    // They travel beside the message, whose members are a closed set.
+    // Extensions are separate from the message, whose members are a closed set.
     let error = message(r#"{"role":"user","content":[],"extensions":{}}"#).unwrap_err();
     assert!(matches!(error, CmfError::UnknownKey { .. }));
 }
@@ -318,11 +317,11 @@ fn finding_10_a_range_does_not_end_before_it_starts() {
 #[test]
 fn finding_11_what_a_tool_says_comes_out() {
     for kind in ContentType::ALL {
-        for role in Role::ALL {
+        for role in CmfRole::ALL {
             let message = with_part(role.as_str(), kind.as_str(), good_body(*kind)).unwrap();
-            let view = views(&message, Access::NONE).next().unwrap();
+            let view = views(&message, ExtensionAccess::NONE).next().unwrap();
             assert_ne!(view.is_pre(), view.is_post(), "{kind} under {role}");
-            if (view.is_text() || view.is_media()) && *role == Role::Tool {
+            if (view.is_text() || view.is_media()) && *role == CmfRole::Tool {
                 assert!(view.is_post(), "{kind}");
                 assert_eq!(view.action(), ViewAction::Receive, "{kind}");
             }
@@ -335,10 +334,10 @@ fn finding_11_what_a_tool_says_comes_out() {
 #[test]
 fn finding_12_the_action_is_a_constant() {
     const ACTIONS: [ViewAction; 4] = [
-        ViewAction::of(ContentType::ToolCall, Role::Assistant),
-        ViewAction::of(ContentType::Text, Role::Assistant),
-        ViewAction::of(ContentType::Thinking, Role::User),
-        ViewAction::of(ContentType::PromptResult, Role::Tool),
+        ViewAction::of(ContentType::ToolCall, CmfRole::Assistant),
+        ViewAction::of(ContentType::Text, CmfRole::Assistant),
+        ViewAction::of(ContentType::Thinking, CmfRole::User),
+        ViewAction::of(ContentType::PromptResult, CmfRole::Tool),
     ];
     assert_eq!(
         ACTIONS,
@@ -356,7 +355,7 @@ fn finding_12_the_action_is_a_constant() {
 #[test]
 fn finding_13_content_is_formed_once_and_the_size_is_its_own() {
     let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
-    let view = views(&call, Access::NONE).next().unwrap();
+    let view = views(&call, ExtensionAccess::NONE).next().unwrap();
     let formed = view.content().unwrap().as_ptr();
     assert_eq!(
         view.size_bytes(),
@@ -369,11 +368,10 @@ fn finding_13_content_is_formed_once_and_the_size_is_its_own() {
         Some(r#"{"q": [1, "é"]}"#)
     );
     assert_eq!(dict.get("size_bytes").and_then(Json::as_i64), Some(16));
-    // A declared size is what the accessor says, the real one what is serialised beside the
-    // content.
+    // The accessor returns the declared size; the actual size is serialized with the content.
     let resource = r#"{"resource_request_id":"1","uri":"u","resource_type":"file","content":"hello","size_bytes":999}"#;
     let resource = with_part("tool", "resource", resource).unwrap();
-    let view = views(&resource, Access::NONE).next().unwrap();
+    let view = views(&resource, ExtensionAccess::NONE).next().unwrap();
     assert_eq!(view.size_bytes(), Some(999));
     assert_eq!(
         view.to_dict(DictOptions::default())
@@ -393,16 +391,19 @@ fn finding_14_nothing_that_a_view_gives_out_changes_the_view() {
     );
     let extensions = Extensions::parse(&extensions).unwrap();
     let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
-    let view = views(&call, Access::new(Some(&extensions), CapabilitySet::all()))
-        .next()
-        .unwrap();
+    let view = views(
+        &call,
+        ExtensionAccess::new(Some(&extensions), CapabilitySet::all()),
+    )
+    .next()
+    .unwrap();
     let before = view.to_dict(DictOptions::default());
 
     let mut headers = view.headers().clone();
     headers.set("Authorization", "forged");
     let mut arguments: Object<'static> = view.args().unwrap().clone();
     arguments.insert("q", Json::Null);
-    let Part::ToolCall(mut copy) = view.part().clone() else {
+    let ContentPart::ToolCall(mut copy) = view.part().clone() else {
         panic!()
     };
     copy.name.clear();
@@ -420,9 +421,12 @@ fn finding_14_nothing_that_a_view_gives_out_changes_the_view() {
         r#"{"X-Ok":"1"}"#
     );
     // Without the capability the gated accessor shows none of them.
-    let blind = views(&call, Access::new(Some(&extensions), CapabilitySet::NONE))
-        .next()
-        .unwrap();
+    let blind = views(
+        &call,
+        ExtensionAccess::new(Some(&extensions), CapabilitySet::NONE),
+    )
+    .next()
+    .unwrap();
     assert_eq!(
         (blind.header("authorization"), blind.header("x-ok")),
         (None, None)

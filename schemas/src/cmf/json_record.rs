@@ -1,10 +1,12 @@
-//! How a JSON object becomes a struct and back: one declaration gives the struct, its reader and
-//! its writer.
+//! A macro that declares a struct with its JSON parser and writer.
 //!
-//! A field is declared in one of four modes. `required`: the member must be there and not be null.
-//! `default`: it may be absent, but not null. `optional`: absent and null are the same, and neither
-//! is written. `rest`: the members that no other field takes. Members that nobody takes are
-//! ignored, as the format has it, unless a check of the record refuses them.
+//! A field has one of four modes. `required`: must be present and not null. `default`: may be
+//! absent, but not null. `optional`: absent and null are equivalent, and neither is written.
+//! `rest`: holds the members that no other field takes. Other members are ignored, as the format
+//! requires, unless a check of the record rejects them.
+//!
+//! This file has more than 500 lines because the macro and the implementations for the primitive
+//! types form one unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,25 +14,25 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, FixedOffset, NaiveDateTime};
 
-use super::error::{CmfError, Place, quoted};
+use super::error::{CmfError, JsonPath, quoted};
 use crate::json::{DEFAULT_DEPTH_LIMIT, Json, Number, Object};
 
-/// A type that JSON is read into: numbers and booleans also from their spelling in a string, all
-/// else strictly.
-pub(super) trait Read: Sized {
-    /// What an error says should have stood there.
+/// A type that is parsed from JSON. Numbers and booleans are also accepted as strings; all other
+/// types are strict.
+pub(super) trait FromJson: Sized {
+    /// The expected type in error messages.
     const EXPECTED: &'static str;
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError>;
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError>;
 }
 
 /// A type that is written as JSON.
-pub(super) trait Write {
+pub(super) trait ToJson {
     fn write(&self) -> Json<'static>;
 }
 
-/// The error that another JSON type than that of `T` came.
-pub(super) fn wrong_type<T: Read>(json: &Json, place: &Place) -> CmfError {
+/// Returns the error for a value that is not of type `T`.
+pub(super) fn wrong_type<T: FromJson>(json: &Json, place: &JsonPath) -> CmfError {
     CmfError::WrongType {
         path: place.path(),
         expected: T::EXPECTED,
@@ -38,16 +40,16 @@ pub(super) fn wrong_type<T: Read>(json: &Json, place: &Place) -> CmfError {
     }
 }
 
-/// The members of an object that is being read.
-pub(super) struct Fields<'j, 'p> {
+/// The members of an object during parsing.
+pub(super) struct ObjectReader<'j, 'p> {
     object: &'j Object<'j>,
-    place: &'p Place<'p>,
+    place: &'p JsonPath<'p>,
 }
 
-impl<'j, 'p> Fields<'j, 'p> {
-    /// The members of `json`, which must be an object no deeper than [`DEFAULT_DEPTH_LIMIT`]: every
-    /// recursion of the format passes here.
-    pub(super) fn of(json: &'j Json<'j>, place: &'p Place<'p>) -> Result<Self, CmfError> {
+impl<'j, 'p> ObjectReader<'j, 'p> {
+    /// Wraps the members of `json`, which must be an object nested no deeper than
+    /// [`DEFAULT_DEPTH_LIMIT`]. Every recursion of the format passes through this check.
+    pub(super) fn of(json: &'j Json<'j>, place: &'p JsonPath<'p>) -> Result<Self, CmfError> {
         if place.depth() > DEFAULT_DEPTH_LIMIT {
             return Err(CmfError::TooDeep {
                 path: place.path(),
@@ -55,7 +57,7 @@ impl<'j, 'p> Fields<'j, 'p> {
             });
         }
         match json.as_object() {
-            Some(object) => Ok(Fields { object, place }),
+            Some(object) => Ok(ObjectReader { object, place }),
             None => Err(CmfError::WrongType {
                 path: place.path(),
                 expected: "object",
@@ -64,12 +66,12 @@ impl<'j, 'p> Fields<'j, 'p> {
         }
     }
 
-    /// The JSON path of the object.
+    /// Returns the JSON path of the object.
     pub(super) fn path(&self) -> String {
         self.place.path()
     }
 
-    pub(super) fn required<T: Read>(&self, key: &'static str) -> Result<T, CmfError> {
+    pub(super) fn required<T: FromJson>(&self, key: &'static str) -> Result<T, CmfError> {
         let place = self.place.key(key);
         match self.object.get(key) {
             Some(json) => T::read(json, &place),
@@ -80,7 +82,7 @@ impl<'j, 'p> Fields<'j, 'p> {
         }
     }
 
-    pub(super) fn default<T: Read>(
+    pub(super) fn default<T: FromJson>(
         &self,
         key: &'static str,
         default: impl FnOnce() -> T,
@@ -91,15 +93,15 @@ impl<'j, 'p> Fields<'j, 'p> {
         }
     }
 
-    pub(super) fn optional<T: Read>(&self, key: &'static str) -> Result<Option<T>, CmfError> {
+    pub(super) fn optional<T: FromJson>(&self, key: &'static str) -> Result<Option<T>, CmfError> {
         match self.object.get(key) {
             None | Some(Json::Null) => Ok(None),
             Some(json) => T::read(json, &self.place.key(key)).map(Some),
         }
     }
 
-    /// The members whose keys are not among `known`; the empty key there stands for the field that
-    /// takes them.
+    /// Returns the members whose keys are not in `known`, where the empty key denotes the field
+    /// that collects them.
     pub(super) fn rest(&self, known: &[&str]) -> Object<'static> {
         let mut rest = Object::new();
         for (key, value) in self
@@ -107,12 +109,12 @@ impl<'j, 'p> Fields<'j, 'p> {
             .iter()
             .filter(|(key, _)| key.is_empty() || !known.contains(key))
         {
-            rest.append_new(key.to_owned(), value.clone().into_owned());
+            rest.push_unique(key.to_owned(), value.clone().into_owned());
         }
         rest
     }
 
-    /// An error if there is a member whose key is not among `known`.
+    /// Rejects members whose keys are not in `known`.
     pub(super) fn refuse_unknown(&self, known: &'static [&'static str]) -> Result<(), CmfError> {
         match self.object.keys().find(|key| !known.contains(key)) {
             Some(key) => Err(CmfError::UnknownKey {
@@ -123,13 +125,12 @@ impl<'j, 'p> Fields<'j, 'p> {
         }
     }
 
-    /// True if the object has a member `key`, even a null one.
+    /// Returns true if the object has a member `key`, even a null one.
     pub(super) fn has(&self, key: &str) -> bool {
         self.object.contains_key(key)
     }
 
-    /// An error if the array `key` has more than `limit` items. Looks before anything of the array
-    /// is read.
+    /// Rejects an array `key` with more than `limit` items before it is parsed.
     pub(super) fn limit(&self, key: &str, limit: usize) -> Result<(), CmfError> {
         match self
             .object
@@ -147,7 +148,7 @@ impl<'j, 'p> Fields<'j, 'p> {
     }
 }
 
-/// The key of a field in JSON: its name, or the literal that it is declared `as`.
+/// The key of a field in JSON: its name, or the literal after `as`.
 macro_rules! key {
     ($field:ident) => {
         stringify!($field)
@@ -177,26 +178,25 @@ macro_rules! read_field {
 
 macro_rules! write_field {
     (required $value:expr, $key:expr, $object:ident) => {
-        $object.append_new($key, $crate::cmf::record::Write::write($value))
+        $object.push_unique($key, $crate::cmf::json_record::ToJson::write($value))
     };
     (default $value:expr, $key:expr, $object:ident) => {
-        $object.append_new($key, $crate::cmf::record::Write::write($value))
+        $object.push_unique($key, $crate::cmf::json_record::ToJson::write($value))
     };
     (optional $value:expr, $key:expr, $object:ident) => {
         if let Some(value) = $value.as_ref() {
-            $object.append_new($key, $crate::cmf::record::Write::write(value));
+            $object.push_unique($key, $crate::cmf::json_record::ToJson::write(value));
         }
     };
     (rest $value:expr, $key:expr, $object:ident) => {
         $value
             .iter()
-            .for_each(|(key, value)| $object.append_new(key.to_owned(), value.clone()))
+            .for_each(|(key, value)| $object.push_unique(key.to_owned(), value.clone()))
     };
 }
 
-/// Declares a struct with public fields together with its reader and writer. `checked by` names a
-/// function that sees the members before anything is read from them; `then` one that sees the
-/// finished record.
+/// Declares a struct with public fields, its parser and its writer. `checked by` names a function
+/// that checks the members before they are parsed, `then` one that checks the parsed record.
 macro_rules! record {
     (
         $(#[$meta:meta])*
@@ -212,7 +212,7 @@ macro_rules! record {
 
         impl $name {
             /// The members that it has in JSON.
-            pub const KEYS: &'static [&'static str] = &[$( $crate::cmf::record::key!($field $($key)?) ),*];
+            pub const KEYS: &'static [&'static str] = &[$( $crate::cmf::json_record::key!($field $($key)?) ),*];
 
             /// Reads it from JSON.
             ///
@@ -220,20 +220,20 @@ macro_rules! record {
             /// [`CmfError`](crate::cmf::CmfError) with the path of the first member that is missing
             /// or malformed.
             pub fn parse(json: &$crate::json::Json) -> Result<Self, $crate::cmf::CmfError> {
-                $crate::cmf::record::Read::read(json, &$crate::cmf::error::Place::ROOT)
+                $crate::cmf::json_record::FromJson::read(json, &$crate::cmf::error::JsonPath::ROOT)
             }
 
             /// Writes it as JSON: optional members that are unset are left out, those with a
             /// default are always there.
             pub fn to_json(&self) -> $crate::json::Json<'static> {
-                $crate::cmf::record::Write::write(self)
+                $crate::cmf::json_record::ToJson::write(self)
             }
 
             /// Reads the fields, without a look at what else is there.
-            fn from_fields(fields: &$crate::cmf::record::Fields) -> Result<Self, $crate::cmf::CmfError> {
+            fn from_fields(fields: &$crate::cmf::json_record::ObjectReader) -> Result<Self, $crate::cmf::CmfError> {
                 let record = $name {
-                    $( $field: $crate::cmf::record::read_field!(
-                        $mode fields, $crate::cmf::record::key!($field $($key)?) $(, $default)?
+                    $( $field: $crate::cmf::json_record::read_field!(
+                        $mode fields, $crate::cmf::json_record::key!($field $($key)?) $(, $default)?
                     ), )*
                 };
                 $( $after(&record, fields)?; )?
@@ -241,24 +241,24 @@ macro_rules! record {
             }
         }
 
-        impl $crate::cmf::record::Read for $name {
+        impl $crate::cmf::json_record::FromJson for $name {
             const EXPECTED: &'static str = "object";
 
             fn read(
                 json: &$crate::json::Json,
-                place: &$crate::cmf::error::Place,
+                place: &$crate::cmf::error::JsonPath,
             ) -> Result<Self, $crate::cmf::CmfError> {
-                let fields = $crate::cmf::record::Fields::of(json, place)?;
+                let fields = $crate::cmf::json_record::ObjectReader::of(json, place)?;
                 $( $before(&fields)?; )?
                 Self::from_fields(&fields)
             }
         }
 
-        impl $crate::cmf::record::Write for $name {
+        impl $crate::cmf::json_record::ToJson for $name {
             fn write(&self) -> $crate::json::Json<'static> {
                 let mut object = $crate::json::Object::new();
-                $( $crate::cmf::record::write_field!(
-                    $mode &self.$field, $crate::cmf::record::key!($field $($key)?), object
+                $( $crate::cmf::json_record::write_field!(
+                    $mode &self.$field, $crate::cmf::json_record::key!($field $($key)?), object
                 ); )*
                 $crate::json::Json::Object(object)
             }
@@ -268,28 +268,27 @@ macro_rules! record {
 
 pub(super) use {key, read_field, record, write_field};
 
-impl Read for String {
+impl FromJson for String {
     const EXPECTED: &'static str = "string";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         json.as_str()
             .map(str::to_owned)
             .ok_or_else(|| wrong_type::<Self>(json, place))
     }
 }
 
-impl Write for String {
+impl ToJson for String {
     fn write(&self) -> Json<'static> {
         Json::from(self.clone())
     }
 }
 
-impl Read for bool {
+impl FromJson for bool {
     const EXPECTED: &'static str = "boolean";
 
-    /// Its own two values, the usual words for them, and 0 and 1: whoever writes the format isn't
-    /// held to one of them.
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    /// Accepts booleans, the usual words for them, and 0 and 1, as writers of the format differ.
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let value = match json {
             Json::Bool(value) => Some(*value),
             Json::String(text) => boolean_word(text),
@@ -312,16 +311,16 @@ fn boolean_word(text: &str) -> Option<bool> {
     }
 }
 
-impl Write for bool {
+impl ToJson for bool {
     fn write(&self) -> Json<'static> {
         Json::Bool(*self)
     }
 }
 
-impl Read for i64 {
+impl FromJson for i64 {
     const EXPECTED: &'static str = "integer";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let (value, spelling) = match json {
             Json::Number(number) => (whole(number), number.as_str()),
             Json::String(text) => (spelled(text), &**text),
@@ -334,7 +333,7 @@ impl Read for i64 {
     }
 }
 
-/// The integer that a text spells: digits, and perhaps a fraction of nothing.
+/// Parses the integer in a text: digits, optionally with a fraction of zeros.
 fn spelled(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = match text.split_once('.') {
@@ -345,8 +344,8 @@ fn spelled(text: &str) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// The integer that a number is by value: `13.0` and `1.3e1` are thirteen as `13` is. What isn't
-/// spelled as an integer must be small enough for a double to hold exactly.
+/// Returns the integer value of a number: `13.0` and `1.3e1` are 13. A number that is not written
+/// as an integer must be small enough for a double to be exact.
 fn whole(number: &Number) -> Option<i64> {
     const EXACT: f64 = (1_u64 << 53) as f64;
     let is_exact = |value: &f64| value.fract() == 0.0 && value.abs() < EXACT;
@@ -357,16 +356,16 @@ fn whole(number: &Number) -> Option<i64> {
         .or_else(|| spelled_otherwise().map(|value| value as i64))
 }
 
-impl Write for i64 {
+impl ToJson for i64 {
     fn write(&self) -> Json<'static> {
         Json::from(*self)
     }
 }
 
-impl Read for f64 {
+impl FromJson for f64 {
     const EXPECTED: &'static str = "finite number";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let spelled = || json.as_str()?.trim().parse().ok();
         let value = json
             .as_f64()
@@ -376,47 +375,47 @@ impl Read for f64 {
     }
 }
 
-impl Write for f64 {
-    /// Null for what JSON can't write, which no reader lets in.
+impl ToJson for f64 {
+    /// Writes null for values that JSON can't represent; parsing never produces them.
     fn write(&self) -> Json<'static> {
         Number::from_f64(*self).map_or(Json::Null, Json::Number)
     }
 }
 
-impl Read for Json<'static> {
+impl FromJson for Json<'static> {
     const EXPECTED: &'static str = "any value";
 
-    fn read(json: &Json, _place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, _place: &JsonPath) -> Result<Self, CmfError> {
         Ok(json.clone().into_owned())
     }
 }
 
-impl Write for Json<'static> {
+impl ToJson for Json<'static> {
     fn write(&self) -> Json<'static> {
         self.clone()
     }
 }
 
-impl Read for Object<'static> {
+impl FromJson for Object<'static> {
     const EXPECTED: &'static str = "object";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         json.as_object()
             .map(|object| object.clone().into_owned())
             .ok_or_else(|| wrong_type::<Self>(json, place))
     }
 }
 
-impl Write for Object<'static> {
+impl ToJson for Object<'static> {
     fn write(&self) -> Json<'static> {
         Json::Object(self.clone())
     }
 }
 
-impl<T: Read> Read for Vec<T> {
+impl<T: FromJson> FromJson for Vec<T> {
     const EXPECTED: &'static str = "array";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let items = json
             .as_array()
             .ok_or_else(|| wrong_type::<Self>(json, place))?;
@@ -428,31 +427,31 @@ impl<T: Read> Read for Vec<T> {
     }
 }
 
-impl<T: Write> Write for Vec<T> {
+impl<T: ToJson> ToJson for Vec<T> {
     fn write(&self) -> Json<'static> {
-        Json::Array(self.iter().map(Write::write).collect())
+        Json::Array(self.iter().map(ToJson::write).collect())
     }
 }
 
-impl Read for BTreeSet<String> {
+impl FromJson for BTreeSet<String> {
     const EXPECTED: &'static str = "array";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         Ok(Vec::<String>::read(json, place)?.into_iter().collect())
     }
 }
 
-impl Write for BTreeSet<String> {
-    /// Sorted by code point, so that equal sets are equal text.
+impl ToJson for BTreeSet<String> {
+    /// Writes in the order of code points, so that equal sets have equal text.
     fn write(&self) -> Json<'static> {
-        Json::Array(self.iter().map(Write::write).collect())
+        Json::Array(self.iter().map(ToJson::write).collect())
     }
 }
 
-impl<T: Read> Read for BTreeMap<String, T> {
+impl<T: FromJson> FromJson for BTreeMap<String, T> {
     const EXPECTED: &'static str = "object";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let object = json
             .as_object()
             .ok_or_else(|| wrong_type::<Self>(json, place))?;
@@ -463,23 +462,23 @@ impl<T: Read> Read for BTreeMap<String, T> {
     }
 }
 
-impl<T: Write> Write for BTreeMap<String, T> {
+impl<T: ToJson> ToJson for BTreeMap<String, T> {
     fn write(&self) -> Json<'static> {
         let mut object = Object::new();
         self.iter()
-            .for_each(|(key, value)| object.append_new(key.clone(), value.write()));
+            .for_each(|(key, value)| object.push_unique(key.clone(), value.write()));
         Json::Object(object)
     }
 }
 
-/// Bytes that JSON carries as base64 (standard alphabet, padded).
+/// Bytes that are base64 in JSON (standard alphabet, padded).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Blob(pub Vec<u8>);
 
-impl Read for Blob {
+impl FromJson for Blob {
     const EXPECTED: &'static str = "base64 string";
 
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let text = json
             .as_str()
             .ok_or_else(|| wrong_type::<Self>(json, place))?;
@@ -491,17 +490,17 @@ impl Read for Blob {
     }
 }
 
-impl Write for Blob {
+impl ToJson for Blob {
     fn write(&self) -> Json<'static> {
         Json::from(STANDARD.encode(&self.0))
     }
 }
 
-impl Read for DateTime<FixedOffset> {
+impl FromJson for DateTime<FixedOffset> {
     const EXPECTED: &'static str = "ISO 8601 time";
 
-    /// A time without an offset is taken as UTC.
-    fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
+    /// Takes a time without offset as UTC.
+    fn read(json: &Json, place: &JsonPath) -> Result<Self, CmfError> {
         let text = json
             .as_str()
             .ok_or_else(|| wrong_type::<Self>(json, place))?;
@@ -517,7 +516,7 @@ impl Read for DateTime<FixedOffset> {
     }
 }
 
-impl Write for DateTime<FixedOffset> {
+impl ToJson for DateTime<FixedOffset> {
     fn write(&self) -> Json<'static> {
         Json::from(self.to_rfc3339())
     }

@@ -1,24 +1,28 @@
-//! The standard content blocks of Event grains (§6.2 of the grain specification) as parts of CMF
-//! messages.
+//! Conversion of the content blocks of Event grains (§6.2 of the grain specification) to CMF parts.
 //!
-//! Standard blocks have the shapes of a well-known provider's wire, canonical messages nearly the
-//! same: both are read here, straight from JSON, because every message of a lake goes this way when
-//! its views are asked for.
+//! The blocks of the grain specification and of the canonical message differ slightly. Both are
+//! read here directly from JSON, since every message of a lake takes this path when its views are
+//! queried.
 
-use super::bodies::{AudioSource, DocumentSource, ImageSource, ToolCall, ToolResult, VideoSource};
-use super::part::Part;
+use super::bodies::{
+    AudioSource, CmfImageSource, DocumentSource, ToolCall, ToolResult, VideoSource,
+};
+use super::part::ContentPart;
 use super::vocabulary::SourceType;
 use crate::json::{Json, Object};
 
-/// The part that a standard block stands for. `name_of` knows the tool of a call by the call's id,
-/// for results that don't name it. `None` for blocks that have no part: thoughts that a provider
-/// hides, unknown types, broken ones.
-pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>) -> Option<Part> {
+/// Converts a block to a part. `name_of` returns the tool of a call by the call's id, for results
+/// that do not name it. Returns `None` for blocks without a corresponding part: redacted thoughts,
+/// unknown types, malformed blocks.
+pub fn part_of_block(
+    block: &Json<'_>,
+    name_of: impl Fn(&str) -> Option<String>,
+) -> Option<ContentPart> {
     let text = |key: &str| block.get(key).and_then(Json::as_str).map(str::to_owned);
     Some(match block.get("type").and_then(Json::as_str)? {
-        "text" => Part::Text(text("text")?),
-        "thinking" => Part::Thinking(text("thinking").or_else(|| text("text"))?),
-        "tool_use" => Part::ToolCall(ToolCall {
+        "text" => ContentPart::Text(text("text")?),
+        "thinking" => ContentPart::Thinking(text("thinking").or_else(|| text("text"))?),
+        "tool_use" => ContentPart::ToolCall(ToolCall {
             tool_call_id: text("id").unwrap_or_default(),
             name: text("name")?,
             arguments: block
@@ -30,7 +34,7 @@ pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>)
         }),
         "tool_result" => {
             let tool_call_id = text("tool_use_id").unwrap_or_default();
-            Part::ToolResult(ToolResult {
+            ContentPart::ToolResult(ToolResult {
                 tool_name: text("name")
                     .or_else(|| name_of(&tool_call_id))
                     .unwrap_or_default(),
@@ -48,7 +52,7 @@ pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>)
                 data,
                 media_type,
             } = media(block)?;
-            Part::Image(ImageSource {
+            ContentPart::Image(CmfImageSource {
                 source_type,
                 data,
                 media_type,
@@ -60,7 +64,7 @@ pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>)
                 data,
                 media_type,
             } = media(block)?;
-            Part::Audio(AudioSource {
+            ContentPart::Audio(AudioSource {
                 source_type,
                 data,
                 media_type,
@@ -73,7 +77,7 @@ pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>)
                 data,
                 media_type,
             } = media(block)?;
-            Part::Video(VideoSource {
+            ContentPart::Video(VideoSource {
                 source_type,
                 data,
                 media_type,
@@ -86,20 +90,20 @@ pub fn part_of_block(block: &Json<'_>, name_of: impl Fn(&str) -> Option<String>)
                 data,
                 media_type,
             } = media(block)?;
-            Part::Document(DocumentSource {
+            ContentPart::Document(DocumentSource {
                 source_type,
                 data,
                 media_type,
                 title: text("title"),
             })
         }
-        // What `to_canonical` makes of parts that have no block.
-        kind if kind.starts_with("cmf:") => Part::parse(block.get("part")?).ok()?,
+        // The form that `to_canonical` gives to parts without a block.
+        kind if kind.starts_with("cmf:") => ContentPart::parse(block.get("part")?).ok()?,
         _ => return None,
     })
 }
 
-/// A block's picture, sound, film or document.
+/// The media of a block.
 struct Media {
     source_type: SourceType,
     data: String,
@@ -126,7 +130,8 @@ fn media(block: &Json<'_>) -> Option<Media> {
     })
 }
 
-/// What a tool answered: text as it is, one text block as its text, anything else as JSON.
+/// Converts the content of a tool result: text unchanged, a single text block to its text, anything
+/// else to JSON.
 fn answer(content: &Json<'_>) -> Option<Json<'static>> {
     match content.as_array() {
         Some([]) => None,
@@ -146,14 +151,14 @@ fn owned(object: &Object<'_>) -> Object<'static> {
 mod tests {
     use super::*;
 
-    fn part(text: &str) -> Option<Part> {
+    fn part(text: &str) -> Option<ContentPart> {
         part_of_block(&Json::parse(text.as_bytes()).unwrap(), |id| {
             (id == "1").then(|| "weather".to_owned())
         })
     }
 
     #[test]
-    fn both_spellings_of_a_picture_are_read() {
+    fn both_forms_of_an_image_are_read() {
         let wire = part(
             r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}"#,
         );
@@ -165,8 +170,8 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_named_after_its_call() {
-        let Some(Part::ToolResult(result)) = part(
+    fn a_result_gets_the_tool_name_of_its_call() {
+        let Some(ContentPart::ToolResult(result)) = part(
             r#"{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"ok"}]}"#,
         ) else {
             panic!("a result");
@@ -178,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_has_no_part() {
+    fn unknown_and_malformed_blocks_have_no_part() {
         assert_eq!(part(r#"{"type":"redacted_thinking","data":"x"}"#), None);
         assert_eq!(part(r#"{"type":"hologram"}"#), None);
         assert_eq!(part(r#"{"type":"image"}"#), None);

@@ -1,16 +1,16 @@
-//! What was decided where the specification is silent or its readers disagree, each as a test.
+//! One test per decision where the specification is silent or its implementations disagree.
 
-use super::review::{good_body, json, with_part};
+use super::review_tests::{good_body, json, with_part};
 use super::view::{DictOptions, DictSink, HeaderStripping};
 use super::*;
 use crate::json::Json;
 
-/// A sink may be any type of the caller's: policy engines build their own values.
+/// Policy engines implement a sink to build their own values.
 #[test]
 fn a_view_can_be_told_to_a_sink_of_the_callers_own() {
     #[derive(Default)]
-    struct Keys(Vec<String>);
-    impl DictSink for Keys {
+    struct KeyRecorder(Vec<String>);
+    impl DictSink for KeyRecorder {
         fn open_object(&mut self) {}
         fn key(&mut self, key: &str) {
             self.0.push(key.to_owned());
@@ -25,8 +25,8 @@ fn a_view_can_be_told_to_a_sink_of_the_callers_own() {
         fn json(&mut self, _: &Json) {}
     }
     let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
-    let mut keys = Keys::default();
-    views(&call, Access::NONE)
+    let mut keys = KeyRecorder::default();
+    views(&call, ExtensionAccess::NONE)
         .at_hook(Some("h"))
         .next()
         .unwrap()
@@ -63,9 +63,9 @@ fn nested_prompt_messages_are_seen_where_views_are_recursive() {
         {"role":"tool","content":[]},
         {"role":"tool","content":[{"content_type":"text","text":"d"}]}]}"#;
     let mut message = with_part("tool", "prompt_result", nested).unwrap();
-    message.content.push(Part::text("e"));
-    assert_eq!(views(&message, Access::NONE).count(), 2);
-    let seen: Vec<String> = views(&message, Access::NONE)
+    message.content.push(ContentPart::text("e"));
+    assert_eq!(views(&message, ExtensionAccess::NONE).count(), 2);
+    let seen: Vec<String> = views(&message, ExtensionAccess::NONE)
         .recursive()
         .map(|view| {
             format!(
@@ -100,7 +100,7 @@ fn messages_nested_beyond_the_limit_are_refused() {
     }
     let json = Json::parse_with_depth(text.as_bytes(), 1000).unwrap();
     assert!(matches!(
-        Message::parse(&json).unwrap_err(),
+        CmfMessage::parse(&json).unwrap_err(),
         CmfError::TooDeep { .. }
     ));
 }
@@ -153,7 +153,8 @@ fn resources_find_their_profile_by_name_and_then_by_uri() {
             r#"{{"resource_request_id":"1","uri":"file:///a","resource_type":"file","name":{name}}}"#
         );
         let message = with_part("user", "resource_ref", &body).unwrap();
-        let access = Access::new(Some(&extensions), CapabilitySet::NONE.with_open_profiles());
+        let access =
+            ExtensionAccess::new(Some(&extensions), CapabilitySet::NONE.with_open_profiles());
         views(&message, access)
             .next()
             .unwrap()
@@ -175,7 +176,7 @@ fn resources_find_their_profile_by_name_and_then_by_uri() {
 #[test]
 fn arguments_stay_inside_where_that_is_asked_for() {
     let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
-    let view = views(&call, Access::NONE).next().unwrap();
+    let view = views(&call, ExtensionAccess::NONE).next().unwrap();
     let dict = |arguments| {
         view.to_dict(DictOptions {
             content: false,
@@ -352,8 +353,12 @@ fn integers_are_integers_by_value() {
         let body = format!(
             r#"{{"resource_request_id":"1","uri":"u","resource_type":"file","size_bytes":{size}}}"#
         );
-        with_part("tool", "resource", &body)
-            .map(|message| views(&message, Access::NONE).next().unwrap().size_bytes())
+        with_part("tool", "resource", &body).map(|message| {
+            views(&message, ExtensionAccess::NONE)
+                .next()
+                .unwrap()
+                .size_bytes()
+        })
     };
     for thirteen in ["13", "13.0", "1.3e1"] {
         assert_eq!(size(thirteen), Ok(Some(13)), "{thirteen}");
@@ -383,7 +388,7 @@ fn booleans_may_be_spelled_by_the_usual_words() {
     let failed = |is_error: &str| {
         let body = format!(r#"{{"tool_call_id":"1","tool_name":"n","is_error":{is_error}}}"#);
         with_part("tool", "tool_result", &body).map(|message| match &message.content[0] {
-            Part::ToolResult(result) => result.is_error,
+            ContentPart::ToolResult(result) => result.is_error,
             _ => panic!("no result"),
         })
     };
@@ -430,6 +435,9 @@ fn errors_say_where_what_was_expected_and_what_came() {
             r#"$["a b"]: expected only schema_version, role, content, channel"#,
         ),
     ] {
-        assert_eq!(Message::parse(&json(text)).unwrap_err().to_string(), told);
+        assert_eq!(
+            CmfMessage::parse(&json(text)).unwrap_err().to_string(),
+            told
+        );
     }
 }

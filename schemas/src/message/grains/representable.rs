@@ -1,49 +1,54 @@
-//! What a grain's maps can keep of a JSON value, and what has to travel as JSON text instead.
+//! JSON values that a grain can represent, and the nearest values for those that it can't.
 //!
-//! A grain's values are nil, booleans, 64-bit integers, doubles, composed (NFC) text, lists and
-//! maps, 32 levels deep; nil members are left out. A wire's JSON may hold more: `1.50`, integers of
-//! any length, null members, decomposed text.
+//! The values of a grain are null, booleans, 64-bit integers, doubles, NFC text, lists and maps,
+//! nested up to 32 levels; null members are omitted. JSON on the wire may contain more: `1.50`,
+//! integers of any length, null members, text that is not normalized.
 
 use std::borrow::Cow;
 
 use crate::json::{Json, Number, Object};
-use crate::normal_form::is_normalized;
+use crate::nfc::is_normalized;
 
-/// Levels that a value may have below a field of a grain: the grain itself and lists of blocks take
-/// some of its 32.
-const LEVELS: usize = 24;
+/// The maximum nesting of a value below a field; the grain itself and lists of blocks use the rest
+/// of the 32 levels.
+const MAX_LEVELS: usize = 24;
 
-/// True if a grain gives `json` back value for value and number for number.
-pub(super) fn keeps(json: &Json) -> bool {
-    keeps_within(json, LEVELS)
+/// Returns true if a grain preserves `json` exactly, including the spelling of numbers.
+pub(super) fn is_representable(json: &Json) -> bool {
+    is_representable_within(json, MAX_LEVELS)
 }
 
-fn keeps_within(json: &Json, levels: usize) -> bool {
+fn is_representable_within(json: &Json, levels: usize) -> bool {
     match json {
         Json::Null | Json::Bool(_) => true,
-        Json::Number(number) => keeps_number(number),
+        Json::Number(number) => is_representable_number(number),
         Json::String(text) => is_normalized(text),
-        Json::Array(items) => levels > 0 && items.iter().all(|item| keeps_within(item, levels - 1)),
-        Json::Object(object) => keeps_object_within(object, levels),
+        Json::Array(items) => {
+            levels > 0
+                && items
+                    .iter()
+                    .all(|item| is_representable_within(item, levels - 1))
+        }
+        Json::Object(object) => is_representable_object_within(object, levels),
     }
 }
 
-/// [`keeps`] of an object.
-pub(super) fn keeps_object(object: &Object) -> bool {
-    keeps_object_within(object, LEVELS)
+/// As [`is_representable`], for an object.
+pub(super) fn is_representable_object(object: &Object) -> bool {
+    is_representable_object_within(object, MAX_LEVELS)
 }
 
-fn keeps_object_within(object: &Object, levels: usize) -> bool {
+fn is_representable_object_within(object: &Object, levels: usize) -> bool {
     let member = |(key, value): (&str, &Json)| {
         !value.is_null()
             && !key.starts_with('$')
             && is_normalized(key)
-            && keeps_within(value, levels - 1)
+            && is_representable_within(value, levels - 1)
     };
     levels > 0 && object.iter().all(member)
 }
 
-fn keeps_number(number: &Number) -> bool {
+fn is_representable_number(number: &Number) -> bool {
     let spelled = number.as_str();
     if number.is_integer() {
         return spelled != "-0" && (number.as_u64().is_some() || number.as_i64().is_some());
@@ -51,10 +56,10 @@ fn keeps_number(number: &Number) -> bool {
     Number::from_f64(number.as_f64()).is_some_and(|double| double.as_str() == spelled)
 }
 
-/// The nearest value that a grain can hold: numbers beyond its range and values too deep become
-/// their JSON text.
+/// Returns the nearest value that a grain can represent: numbers out of range and values nested too
+/// deep are replaced by their JSON text.
 pub(super) fn nearest<'j>(json: &'j Json) -> Json<'j> {
-    nearest_within(json, LEVELS)
+    nearest_within(json, MAX_LEVELS)
 }
 
 fn nearest_within<'j>(json: &'j Json, levels: usize) -> Json<'j> {
@@ -82,9 +87,9 @@ fn nearest_within<'j>(json: &'j Json, levels: usize) -> Json<'j> {
     }
 }
 
-/// [`nearest`] of an object.
+/// As [`nearest`], for an object.
 pub(super) fn nearest_object<'o>(object: &'o Object) -> Object<'o> {
-    nearest_object_within(object, LEVELS)
+    nearest_object_within(object, MAX_LEVELS)
 }
 
 fn nearest_object_within<'o>(object: &'o Object, levels: usize) -> Object<'o> {
@@ -92,12 +97,13 @@ fn nearest_object_within<'o>(object: &'o Object, levels: usize) -> Object<'o> {
     let members = object
         .iter()
         .map(|(key, value)| (Cow::Borrowed(key), nearest_within(value, below)));
-    Object::from_distinct(members.collect())
+    Object::from_unique_members(members.collect())
 }
 
-/// The JSON text of a value, in a spelling that composing its characters doesn't change.
+/// Returns the JSON text of a value in a form that NFC normalization does not change: escapes
+/// non-ASCII characters if necessary.
 pub fn json_text(json: &Json) -> String {
-    let mut plain = String::with_capacity(json.text_length_at_least());
+    let mut plain = String::with_capacity(json.min_serialized_length());
     json.write(&mut plain);
     if is_normalized(&plain) {
         return plain;
@@ -126,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_in_a_grain_is_told_apart_from_what_doesn_t() {
+    fn values_that_a_grain_would_change_are_not_representable() {
         for kept in [
             r#"{"a":[1,-2,0.5,true,"é",null],"b":{}}"#,
             "18446744073709551615",
             "1.0",
         ] {
-            assert!(keeps(&json(kept)), "{kept}");
+            assert!(is_representable(&json(kept)), "{kept}");
         }
         let decomposed = "\"e\u{301}\"";
         for changed in [
@@ -144,14 +150,14 @@ mod tests {
             decomposed,
             r#"{"$bytes_hex":"00"}"#,
         ] {
-            assert!(!keeps(&json(changed)), "{changed}");
+            assert!(!is_representable(&json(changed)), "{changed}");
         }
         let deep = "[".repeat(40) + &"]".repeat(40);
-        assert!(!keeps(&json(&deep)));
+        assert!(!is_representable(&json(&deep)));
     }
 
     #[test]
-    fn text_that_composing_would_change_is_escaped() {
+    fn text_that_normalization_would_change_is_escaped() {
         let original = json("[\"e\u{301}\u{1F600}\"]").into_owned();
         let text = json_text(&original);
         assert!(text.is_ascii());
@@ -159,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_grain_cannot_hold_becomes_text() {
+    fn values_that_a_grain_cannot_represent_become_text() {
         assert_eq!(
             nearest(&json(r#"{"a":[1e999,99999999999999999999]}"#)).to_string(),
             r#"{"a":["1e999","99999999999999999999"]}"#

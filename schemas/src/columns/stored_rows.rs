@@ -1,9 +1,9 @@
-//! Comparing grains with stored rows without making their rows.
+//! Compares grains with stored rows without converting them to rows.
 //!
-//! A cell is compared with the value that the projection would put there, by the same coercions.
-//! Lists and structs, of which few grains have any, are built by the projection and compared as
-//! columns. The answer is only whether all cells are equal: a caller that needs to know which
-//! aren't projects the rows.
+//! Each cell is compared with the value that the projection would produce, using the same
+//! coercions. Lists and structs, which few grains have, are built by the projection and compared as
+//! columns. The result only indicates whether all cells are equal; a caller that needs to know
+//! which cells differ projects the rows.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array,
@@ -11,24 +11,24 @@ use arrow::array::{
 };
 use arrow::datatypes::{Float64Type, Int16Type, Int64Type, TimestampMicrosecondType};
 
-use super::cell::{ColumnBuilder, Room, microseconds, text_of, whole_number};
+use super::column_builder::{Capacity, ColumnBuilder, exact_integer, microseconds, text_of};
 use super::envelope::envelope_cell;
-use super::grains::{IdentityColumn, column_of, grains_schema};
-use super::project::RowIdentity;
+use super::grains::{SystemColumn, column_type, grains_schema};
+use super::projection::RowMetadata;
 use crate::address::ContentAddress;
 use crate::grain::{Field, Grain, RawValue};
 
-/// Rows of `grains` with which grains are compared, one after another.
+/// Stored rows of `grains`, to be compared with grains in order.
 pub struct StoredRows<'b> {
     rows: usize,
-    identity: Identity<'b>,
-    /// One for each of [`Field::ALL`].
+    identity: StoredSystemCells<'b>,
+    /// One per [`Field::ALL`].
     fields: Vec<StoredColumn<'b>>,
-    /// Where a cell of JSON is put together.
+    /// A buffer for cells that hold JSON.
     json: String,
 }
 
-struct Identity<'b> {
+struct StoredSystemCells<'b> {
     address: &'b StringArray,
     type_name: &'b StringArray,
     type_byte: &'b Int16Array,
@@ -42,10 +42,10 @@ struct Identity<'b> {
     marks: &'b ListArray,
 }
 
-/// A stored column of a field.
+/// The stored column of a field.
 struct StoredColumn<'b> {
     cells: StoredCells<'b>,
-    /// Cells that have a value and were equal.
+    /// The number of non-null cells that were compared and equal.
     equal: usize,
 }
 
@@ -56,14 +56,14 @@ enum StoredCells<'b> {
     Float(&'b Float64Array),
     Int(&'b Int64Array),
     Bool(&'b BooleanArray),
-    Instant(&'b TimestampMicrosecondArray),
-    /// Lists and structs, compared as a whole with what is built.
+    Timestamp(&'b TimestampMicrosecondArray),
+    /// Lists and structs, compared as a whole column with the built one.
     Built(&'b ArrayRef, Option<Box<ColumnBuilder>>),
 }
 
 impl<'b> StoredRows<'b> {
-    /// The rows of `batch`; `None` if it doesn't have all columns of the table, in their order and
-    /// of their types.
+    /// Wraps the rows of `batch`; `None` unless it has exactly the columns of `grains`, in their
+    /// order and with their types.
     pub fn of(batch: &'b RecordBatch) -> Option<StoredRows<'b>> {
         let schema = grains_schema();
         let own = batch.schema_ref();
@@ -77,9 +77,9 @@ impl<'b> StoredRows<'b> {
         {
             return None;
         }
-        let mut places = IdentityColumn::ALL.len()..;
+        let mut places = SystemColumn::ALL.len()..;
         let column = |field: &Field| -> Option<StoredColumn<'b>> {
-            let cells = match column_of(*field) {
+            let cells = match column_type(*field) {
                 None => StoredCells::None,
                 Some(kind) => {
                     let found = batch.columns().get(places.next()?)?;
@@ -96,22 +96,22 @@ impl<'b> StoredRows<'b> {
         let fields = Field::ALL.iter().map(column).collect::<Option<Vec<_>>>()?;
         Some(StoredRows {
             rows: batch.num_rows(),
-            identity: Identity::of(batch)?,
+            identity: StoredSystemCells::of(batch)?,
             fields,
             json: String::new(),
         })
     }
 
-    /// True if row `row` is that of `grain`, whose bytes are `size` long: in every cell that the
-    /// grain has a value for. Rows come in order, and cells of fields that the grain doesn't have
-    /// are compared by [`StoredRows::finish`].
+    /// Returns true if row `row` matches `grain` in all cells that the grain has a value for.
+    /// `size` is the length of its blob. Rows must be compared in order; cells of fields that the
+    /// grain lacks are checked by [`StoredRows::finish`].
     pub fn matches(
         &mut self,
         row: usize,
         address: &ContentAddress,
         size: usize,
         grain: &Grain<'_>,
-        identity: &RowIdentity<'_>,
+        identity: &RowMetadata<'_>,
     ) -> bool {
         let fields = &mut self.fields;
         let json = &mut self.json;
@@ -123,8 +123,8 @@ impl<'b> StoredRows<'b> {
             })
     }
 
-    /// True if no row has a value in a column of a field that its grain doesn't have, provided that
-    /// all rows [matched](StoredRows::matches).
+    /// Returns true if no row has a value for a field that its grain lacks, provided that all rows
+    /// [matched](StoredRows::matches).
     pub fn finish(self) -> bool {
         let rows = self.rows;
         self.fields.into_iter().all(|column| column.finish(rows))
@@ -142,7 +142,7 @@ impl<'b> StoredCells<'b> {
         } else if let Some(cells) = column.as_boolean_opt() {
             StoredCells::Bool(cells)
         } else if let Some(cells) = column.as_primitive_opt::<TimestampMicrosecondType>() {
-            StoredCells::Instant(cells)
+            StoredCells::Timestamp(cells)
         } else {
             StoredCells::Built(column, None)
         }
@@ -165,19 +165,19 @@ impl StoredColumn<'_> {
                 equal(value.as_number().map(f64::to_bits), stored)
             }
             StoredCells::Int(cells) => equal(
-                whole_number(value),
+                exact_integer(value),
                 cells.is_valid(row).then(|| cells.value(row)),
             ),
             StoredCells::Bool(cells) => equal(
                 value.as_bool(),
                 cells.is_valid(row).then(|| cells.value(row)),
             ),
-            StoredCells::Instant(cells) => equal(
+            StoredCells::Timestamp(cells) => equal(
                 microseconds(value, 1_000),
                 cells.is_valid(row).then(|| cells.value(row)),
             ),
             StoredCells::Built(_, builder) => {
-                let new = || Box::new(ColumnBuilder::new(field, Room::default()));
+                let new = || Box::new(ColumnBuilder::new(field, Capacity::default()));
                 builder.get_or_insert_with(new).set(row, value);
                 return true;
             }
@@ -194,30 +194,30 @@ impl StoredColumn<'_> {
             StoredCells::Float(cells) => has(cells),
             StoredCells::Int(cells) => has(cells),
             StoredCells::Bool(cells) => has(cells),
-            StoredCells::Instant(cells) => has(cells),
+            StoredCells::Timestamp(cells) => has(cells),
             StoredCells::Built(cells, None) => cells.null_count() == cells.len(),
             StoredCells::Built(cells, Some(mut builder)) => &builder.finish(rows) == cells,
         }
     }
 }
 
-impl<'b> Identity<'b> {
-    fn of(batch: &'b RecordBatch) -> Option<Identity<'b>> {
-        let column = |column: IdentityColumn| batch.columns().get(column as usize);
+impl<'b> StoredSystemCells<'b> {
+    fn of(batch: &'b RecordBatch) -> Option<StoredSystemCells<'b>> {
+        let column = |column: SystemColumn| batch.columns().get(column as usize);
         let text = |name| column(name)?.as_string_opt::<i32>();
         let small = |name| column(name)?.as_primitive_opt::<Int16Type>();
-        Some(Identity {
-            address: text(IdentityColumn::ContentAddress)?,
-            type_name: text(IdentityColumn::Type)?,
-            type_byte: small(IdentityColumn::TypeByte)?,
-            flags: small(IdentityColumn::Flags)?,
-            sensitivity: small(IdentityColumn::Sensitivity)?,
-            encoding: text(IdentityColumn::Encoding)?,
-            blob_size: column(IdentityColumn::BlobSize)?.as_primitive_opt::<Int64Type>()?,
-            envelope: column(IdentityColumn::Envelope)?.as_binary_opt::<i32>()?,
-            signature: text(IdentityColumn::Signature)?,
-            signer: text(IdentityColumn::SignerDid)?,
-            marks: column(IdentityColumn::Marks)?.as_list_opt::<i32>()?,
+        Some(StoredSystemCells {
+            address: text(SystemColumn::ContentAddress)?,
+            type_name: text(SystemColumn::Type)?,
+            type_byte: small(SystemColumn::TypeByte)?,
+            flags: small(SystemColumn::Flags)?,
+            sensitivity: small(SystemColumn::Sensitivity)?,
+            encoding: text(SystemColumn::Encoding)?,
+            blob_size: column(SystemColumn::BlobSize)?.as_primitive_opt::<Int64Type>()?,
+            envelope: column(SystemColumn::Envelope)?.as_binary_opt::<i32>()?,
+            signature: text(SystemColumn::Signature)?,
+            signer: text(SystemColumn::SignerDid)?,
+            marks: column(SystemColumn::Marks)?.as_list_opt::<i32>()?,
         })
     }
 
@@ -227,7 +227,7 @@ impl<'b> Identity<'b> {
         address: &ContentAddress,
         size: usize,
         grain: &Grain<'_>,
-        identity: &RowIdentity<'_>,
+        identity: &RowMetadata<'_>,
     ) -> bool {
         let header = grain.header();
         let number =
@@ -268,7 +268,7 @@ fn text(cells: &StringArray, row: usize) -> Option<&str> {
     cells.is_valid(row).then(|| cells.value(row))
 }
 
-/// Whether a cell is equal to what is stored, and whether it has a value.
+/// Returns whether the cell equals the stored one, and whether it has a value.
 fn equal<T: PartialEq>(cell: Option<T>, stored: Option<T>) -> (bool, bool) {
     (cell == stored, cell.is_some())
 }

@@ -1,26 +1,26 @@
-//! Unicode normalization form C, which all text of a grain is in.
+//! Checks for Unicode normalization form C (NFC), the form of all text in a grain.
 //!
-//! Every text of every grain is asked for its form whenever it is written or read, so the question
-//! is answered by looking at many bytes together, and letter by letter only where some letter could
-//! make a difference.
+//! The check runs on every string of every grain that is read or written. It therefore scans blocks
+//! of bytes for characters that could be out of form, and falls back to a check by character only
+//! from the first such character on.
 
 use std::borrow::Cow;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc, is_nfc_quick};
 
-/// Nothing before U+0300 decomposes, composes with what is before it, or moves; and that begins
-/// with this byte, which is above all that go on with a letter.
+/// The lead byte of U+0300. Characters below it neither decompose, compose with a preceding
+/// character nor reorder, and this byte is above all continuation bytes.
 const FIRST_SUSPECT: u8 = 0xcc;
 
-/// Bytes that are looked at together.
-const TOGETHER: usize = 32;
+/// Bytes per block of the scan.
+const BLOCK_BYTES: usize = 32;
 
-/// True if `text` is in normalization form C.
+/// Returns true if `text` is in NFC.
 pub(crate) fn is_normalized(text: &str) -> bool {
     let mut rest = text;
     while let Some(suspects) = suspects(rest) {
-        // What stands before them doesn't move, so the quick look at them is as good as one at all
-        // of the text.
+        // The text before the suspects is not affected by them, so the quick check of this run
+        // equals the quick check of the whole text.
         let end = suspects
             .bytes()
             .position(|byte| byte.is_ascii())
@@ -37,7 +37,7 @@ pub(crate) fn is_normalized(text: &str) -> bool {
     true
 }
 
-/// `text` in normalization form C, borrowed where it is so already.
+/// Returns `text` in NFC, borrowed if it is already normalized.
 pub(crate) fn normalized(text: &str) -> Cow<'_, str> {
     if is_normalized(text) {
         text.into()
@@ -46,9 +46,10 @@ pub(crate) fn normalized(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The end of `text` that begins with the first letter which could be out of form.
+/// Returns the rest of `text` from the first character that could be out of form, or `None` if
+/// there is none.
 fn suspects(text: &str) -> Option<&str> {
-    let (chunks, rest) = text.as_bytes().as_chunks::<TOGETHER>();
+    let (chunks, rest) = text.as_bytes().as_chunks::<BLOCK_BYTES>();
     let passed = chunks
         .iter()
         .take_while(|chunk| !any_suspect(chunk))
@@ -56,7 +57,7 @@ fn suspects(text: &str) -> Option<&str> {
     if passed == chunks.len() && !any_suspect_in_short(rest) {
         return None;
     }
-    let passed = passed * TOGETHER;
+    let passed = passed * BLOCK_BYTES;
     let found = text
         .as_bytes()
         .get(passed..)?
@@ -65,15 +66,15 @@ fn suspects(text: &str) -> Option<&str> {
     text.get(passed + found..)
 }
 
-/// Looks at all bytes together, which takes a few instructions.
+/// Checks all bytes without branches, which compiles to a few vector instructions.
 fn any_suspect<const N: usize>(bytes: &[u8; N]) -> bool {
     bytes
         .iter()
         .fold(false, |any, byte| any | (*byte >= FIRST_SUSPECT))
 }
 
-/// [`any_suspect`] of fewer than [`TOGETHER`]: the first and the last of as many as can be looked
-/// at together, some of them twice.
+/// [`any_suspect`] of fewer than [`BLOCK_BYTES`] bytes: checks the first and the last bytes in the
+/// largest power of two that fits; the two ranges may overlap.
 fn any_suspect_in_short(bytes: &[u8]) -> bool {
     fn of_both_ends<const N: usize>(bytes: &[u8]) -> Option<bool> {
         Some(any_suspect(bytes.first_chunk::<N>()?) | any_suspect(bytes.last_chunk::<N>()?))
@@ -89,9 +90,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_is_that_of_the_whole_text_wherever_its_letters_stand() {
-        // A mark after a plain letter, one out of order after another, letters that stand alone,
-        // and those that never change.
+    fn the_block_scan_agrees_with_the_check_by_character() {
+        // A combining mark after a plain letter, marks out of canonical order, singletons, and
+        // characters that never change.
         let pieces = [
             "",
             "e\u{301}",

@@ -1,5 +1,5 @@
-//! What holds for all messages and extensions: reading gives back what was written, and whatever a
-//! consumer hands back, only what it may change changes.
+//! Properties of all messages and extensions: parsing inverts writing, and a consumer's output
+//! changes only what the consumer may change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ fn object() -> impl Strategy<Value = Object<'static>> {
     btree_map(text(), any_json(), 0..3).prop_map(|members| members.into_iter().collect())
 }
 
-fn media() -> impl Strategy<Value = Part> {
+fn media() -> impl Strategy<Value = ContentPart> {
     let source_type = select(SourceType::ALL);
     (
         source_type,
@@ -51,24 +51,24 @@ fn media() -> impl Strategy<Value = Part> {
     )
         .prop_map(
             |(source_type, data, media_type, duration_ms, kind)| match kind {
-                0 => Part::Image(ImageSource {
+                0 => ContentPart::Image(CmfImageSource {
                     source_type,
                     data,
                     media_type,
                 }),
-                1 => Part::Video(VideoSource {
-                    source_type,
-                    data,
-                    media_type,
-                    duration_ms,
-                }),
-                2 => Part::Audio(AudioSource {
+                1 => ContentPart::Video(VideoSource {
                     source_type,
                     data,
                     media_type,
                     duration_ms,
                 }),
-                _ => Part::Document(DocumentSource {
+                2 => ContentPart::Audio(AudioSource {
+                    source_type,
+                    data,
+                    media_type,
+                    duration_ms,
+                }),
+                _ => ContentPart::Document(DocumentSource {
                     source_type,
                     data,
                     title: media_type.clone(),
@@ -84,11 +84,11 @@ prop_compose! {
         texts in (option::of(text()), option::of(text()), option::of(text()), option::of(text())),
         content in option::of(text()), blob in option::of(vec(any::<u8>(), 0..5)),
         size_bytes in option::of(any::<i64>()), annotations in object(),
-    ) -> Part {
+    ) -> ContentPart {
         let blob = blob.filter(|_| content.is_none()).map(Blob);
         let (name, description, mime_type, version) = texts;
         let (resource_request_id, uri) = ids;
-        Part::Resource(Box::new(Resource {
+        ContentPart::Resource(Box::new(Resource {
             resource_request_id, uri, name, description, resource_type, content, blob, mime_type, size_bytes, annotations,
             version,
         }))
@@ -99,24 +99,24 @@ prop_compose! {
     fn reference()(
         ids in (text(), text()), resource_type in select(ResourceType::ALL),
         texts in (option::of(text()), option::of(text())), range in (option::of(any::<i64>()), option::of(any::<i64>())),
-    ) -> Part {
+    ) -> ContentPart {
         let (resource_request_id, uri) = ids;
         let (name, selector) = texts;
         let (range_start, range_end) = match range {
             (Some(a), Some(b)) => (Some(a.min(b)), Some(a.max(b))),
             open => open,
         };
-        Part::ResourceRef(ResourceReference { resource_request_id, uri, name, resource_type, range_start, range_end, selector })
+        ContentPart::ResourceRef(ResourceReference { resource_request_id, uri, name, resource_type, range_start, range_end, selector })
     }
 }
 
-fn flat_part() -> impl Strategy<Value = Part> {
+fn flat_part() -> impl Strategy<Value = ContentPart> {
     prop_oneof![
-        text().prop_map(Part::Text),
-        text().prop_map(Part::Thinking),
+        text().prop_map(ContentPart::Text),
+        text().prop_map(ContentPart::Thinking),
         (text(), text(), object(), option::of(text())).prop_map(
             |(tool_call_id, name, arguments, namespace)| {
-                Part::ToolCall(ToolCall {
+                ContentPart::ToolCall(ToolCall {
                     tool_call_id,
                     name,
                     arguments,
@@ -127,7 +127,7 @@ fn flat_part() -> impl Strategy<Value = Part> {
         (text(), text(), any_json(), any::<bool>()).prop_map(
             |(tool_call_id, tool_name, content, is_error)| {
                 let content = Some(content).filter(|content| !content.is_null());
-                Part::ToolResult(ToolResult {
+                ContentPart::ToolResult(ToolResult {
                     tool_call_id,
                     tool_name,
                     content,
@@ -139,7 +139,7 @@ fn flat_part() -> impl Strategy<Value = Part> {
         reference(),
         (text(), text(), object(), option::of(text())).prop_map(
             |(prompt_request_id, name, arguments, server_id)| {
-                Part::PromptRequest(PromptRequest {
+                ContentPart::PromptRequest(PromptRequest {
                     prompt_request_id,
                     name,
                     arguments,
@@ -151,14 +151,14 @@ fn flat_part() -> impl Strategy<Value = Part> {
     ]
 }
 
-fn message_of(part: impl Strategy<Value = Part>) -> impl Strategy<Value = Message> {
+fn message_of(part: impl Strategy<Value = ContentPart>) -> impl Strategy<Value = CmfMessage> {
     (
         text(),
-        select(Role::ALL),
+        select(CmfRole::ALL),
         vec(part, 0..3),
         option::of(select(Channel::ALL)),
     )
-        .prop_map(|(schema_version, role, content, channel)| Message {
+        .prop_map(|(schema_version, role, content, channel)| CmfMessage {
             schema_version,
             role,
             content,
@@ -166,7 +166,7 @@ fn message_of(part: impl Strategy<Value = Part>) -> impl Strategy<Value = Messag
         })
 }
 
-fn part() -> impl Strategy<Value = Part> {
+fn part() -> impl Strategy<Value = ContentPart> {
     flat_part().boxed().prop_recursive(2, 8, 2, |inner| {
         (
             text(),
@@ -178,7 +178,7 @@ fn part() -> impl Strategy<Value = Part> {
         )
             .prop_map(
                 |(prompt_request_id, prompt_name, messages, content, is_error, error_message)| {
-                    Part::PromptResult(PromptResult {
+                    ContentPart::PromptResult(PromptResult {
                         prompt_request_id,
                         prompt_name,
                         messages,
@@ -283,11 +283,11 @@ fn mcp() -> impl Strategy<Value = McpExtension> {
 }
 
 prop_compose! {
-    /// Few values per slot, so that two draws agree often enough.
+    /// Few values per slot, so that two draws often agree.
     fn extensions()(
         environment in option::of("[ab]"), agent in option::of(("[ab]", option::of(message_of(flat_part())))),
         headers in option::of(btree_map("[ab]", "[ab]", 0..2)), security in option::of(security()),
-        delegation in option::of(delegation()), mcp in option::of(mcp()), stop in option::of(select(StopReason::ALL)),
+        delegation in option::of(delegation()), mcp in option::of(mcp()), stop in option::of(select(CmfStopReason::ALL)),
         source in option::of("[ab]"), custom in option::of(object()), unknown in any::<bool>(), tags in option::of(names()),
     ) -> Extensions {
         let conversation = |message| ConversationContext { history: vec![message], ..Default::default() };
@@ -302,7 +302,7 @@ prop_compose! {
             mcp,
             completion: stop.map(|stop| CompletionExtension {
                 stop_reason: Some(stop),
-                tokens: Some(TokenUsage { input_tokens: 1, output_tokens: 2, total_tokens: 3 }),
+                tokens: Some(CmfTokenUsage { input_tokens: 1, output_tokens: 2, total_tokens: 3 }),
                 ..Default::default()
             }),
             provenance: source.clone().map(|source| ProvenanceExtension { source: Some(source), ..Default::default() }),
@@ -319,7 +319,7 @@ fn capabilities() -> impl Strategy<Value = CapabilitySet> {
     btree_set(select(Capability::ALL), 0..6).prop_map(|names| names.into_iter().collect())
 }
 
-/// What `merge` leaves, or the original where it refuses the answer.
+/// Returns the result of `merge`, or the original if it rejects the output.
 fn merged(original: &Extensions, output: &Extensions, capabilities: CapabilitySet) -> Extensions {
     match merge(Some(original), Some(output), capabilities) {
         Ok(merged) => merged.extensions.unwrap().into_owned(),
@@ -332,7 +332,7 @@ proptest! {
     fn reading_gives_back_the_message_that_was_written(message in message_of(part())) {
         let text = message.to_json().to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
-        prop_assert_eq!(Message::parse(&json), Ok(message));
+        prop_assert_eq!(CmfMessage::parse(&json), Ok(message));
     }
 
     #[test]
@@ -344,7 +344,7 @@ proptest! {
 
     #[test]
     fn any_json_is_read_or_refused(json in any_json()) {
-        let _ = (Message::parse(&json), Extensions::parse(&json), Part::parse(&json), Envelope::parse(&json));
+        let _ = (CmfMessage::parse(&json), Extensions::parse(&json), ContentPart::parse(&json), Envelope::parse(&json));
     }
 
     #[test]
@@ -404,7 +404,7 @@ proptest! {
     #[test]
     fn more_capabilities_never_show_less(extensions in extensions(), some in capabilities(), more in capabilities()) {
         let both = Capability::ALL.iter().copied().filter(|one| some.contains(*one) || more.contains(*one)).collect();
-        let (few, many) = (Access::new(Some(&extensions), some), Access::new(Some(&extensions), both));
+        let (few, many) = (ExtensionAccess::new(Some(&extensions), some), ExtensionAccess::new(Some(&extensions), both));
         prop_assert!(few.labels().is_subset(many.labels()));
         prop_assert!(few.http().is_none() || few.http() == many.http());
         prop_assert!(few.agent().is_none() || few.agent() == many.agent());
@@ -414,7 +414,7 @@ proptest! {
 
     #[test]
     fn one_view_for_each_part_and_each_way_once(message in message_of(part())) {
-        let flat: Vec<_> = views(&message, Access::NONE).collect();
+        let flat: Vec<_> = views(&message, ExtensionAccess::NONE).collect();
         prop_assert_eq!(flat.len(), message.content.len());
         prop_assert!(flat.iter().all(|view| view.is_pre() != view.is_post()));
         prop_assert!(flat.iter().zip(&message.content).all(|(view, part)| std::ptr::eq(view.part(), part)));
