@@ -1,7 +1,6 @@
 //! Proves that an erasure left nothing: byte search, survey, address look-up, and envelopes.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, btree_map, hash_map};
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -77,8 +76,8 @@ impl Run<'_> {
             };
             let path = self.lake.grains.path_of(&segment.file.name);
             let sizes = match group_sizes.entry(found.segment) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => {
+                btree_map::Entry::Occupied(known) => known.into_mut(),
+                btree_map::Entry::Vacant(unknown) => {
                     unknown.insert(LakeFile::open(self.lake, &path).await?.row_groups())
                 }
             };
@@ -100,11 +99,9 @@ impl Run<'_> {
     ) -> Result<()> {
         for found in &survey.rejects {
             let path = self.lake.rejects.path_of(&found.file);
-            if !retained.groups.contains_key(&path.to_string()) {
+            if let hash_map::Entry::Vacant(unknown) = retained.groups.entry(path.to_string()) {
                 let groups = LakeFile::open(self.lake, &path).await?.row_groups().len();
-                retained
-                    .groups
-                    .insert(path.to_string(), (0..groups).collect());
+                unknown.insert((0..groups).collect());
             }
         }
         Ok(())
