@@ -1,7 +1,7 @@
 //! Definition of the command line: every command and flag. Help, manual pages and completions are
 //! generated from it.
 //!
-//! Longer than other files because it is a list: one definition per command and flag.
+//! Above 500 lines because it is a list: one definition per command and flag.
 
 pub mod governance;
 pub mod value_enums;

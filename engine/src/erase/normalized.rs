@@ -115,7 +115,10 @@ fn letter_at(bytes: &[u8]) -> Option<char> {
 /// Returns whether `letter` is invisible.
 fn is_unseen(letter: char) -> bool {
     let code = u32::from(letter);
-    matches!(code, 0xad | 0x34f | 0x61c | 0xfeff | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2064 | 0x2066..=0x2069 | 0xfe00..=0xfe0f)
+    let is_single = matches!(code, 0xad | 0x34f | 0x61c | 0xfeff);
+    let is_format = matches!(code, 0x200b..=0x200f | 0x202a..=0x202e);
+    let is_isolate = matches!(code, 0x2060..=0x2064 | 0x2066..=0x2069);
+    is_single || is_format || is_isolate || matches!(code, 0xfe00..=0xfe0f)
 }
 
 #[cfg(test)]

@@ -193,7 +193,8 @@ impl<'m> Lane<'m> {
         let (rest, tail_blocks) = (rest.len(), if rest.len() < 56 { 1 } else { 2 });
         let tail = self.tail.as_flattened_mut();
         match message.last_chunk::<64>() {
-            Some(last) => tail[rest..][..64].copy_from_slice(last), // so that the rest begins at block 1
+            // The rest then begins at block 1.
+            Some(last) => tail[rest..][..64].copy_from_slice(last),
             None => tail[64..][..rest].copy_from_slice(message),
         }
         tail[64 + rest..][..128].copy_from_slice(&PADDING);

@@ -136,7 +136,8 @@ pub(crate) fn is_dropped_mark(
 /// Returns whether `letter` belongs to a script in which marks are accents: elsewhere (Arabic,
 /// Indic, kana) they are letters of their own.
 fn takes_accents(letter: char) -> bool {
-    matches!(letter, 'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}')
+    let is_latin = letter.is_ascii_alphabetic() || matches!(letter, '\u{c0}'..='\u{24f}');
+    is_latin || matches!(letter, '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}')
 }
 
 #[cfg(test)]

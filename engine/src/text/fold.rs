@@ -128,8 +128,10 @@ fn push(letter: char, out: &mut String) {
 /// Returns whether `letter` is invisible: soft hyphen, joiners, direction marks, byte-order mark,
 /// variation selectors.
 pub(super) fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
-        | '\u{2066}'..='\u{2069}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
+    let is_single = matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{feff}');
+    let is_format = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
+    let is_isolate = matches!(letter, '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{2069}');
+    is_single || is_format || is_isolate || matches!(letter, '\u{fe00}'..='\u{fe0f}')
 }
 
 /// Maximal number of nested escapes: JSON in a string of JSON.
@@ -201,8 +203,11 @@ pub(crate) fn is_word(letter: char) -> bool {
 /// Returns whether `letter` belongs to an unsegmented script, which doesn't separate words by
 /// blanks.
 pub(crate) fn is_unsegmented(letter: char) -> bool {
-    matches!(letter, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}'
-        | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+    let is_thai_or_lao = matches!(letter, '\u{e00}'..='\u{eff}');
+    let is_burmese_or_khmer = matches!(letter, '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}');
+    let is_east_asian = matches!(letter, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
+    let is_ideograph = matches!(letter, '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
+    is_thai_or_lao || is_burmese_or_khmer || is_east_asian || is_ideograph
 }
 
 #[cfg(test)]

@@ -197,7 +197,10 @@ pub fn stored_goal_state(state: &str) -> &str {
 }
 
 macro_rules! fields {
-    ($($variant:ident $name:literal $owner:expr, $kind:expr, $operators:expr, $flags:literal, $values:expr, $source:expr, $about:literal;)+) => {
+    ($(
+        $variant:ident $name:literal $owner:expr, $kind:expr, $operators:expr, $flags:literal,
+        $values:expr, $source:expr, $about:literal;
+    )+) => {
         /// A field of CAL.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum KnownField {

@@ -3,7 +3,10 @@
 
 /// Defines an enum whose members have one spelling each.
 macro_rules! vocabulary {
-    ($(#[$doc:meta])* pub enum $name:ident { $($(#[$member_doc:meta])* $member:ident = $text:literal,)+ }) => {
+    (
+        $(#[$doc:meta])*
+        pub enum $name:ident { $($(#[$member_doc:meta])* $member:ident = $text:literal,)+ }
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {

@@ -71,7 +71,10 @@ async fn checked_plan(
     scope: StatementScope,
 ) -> Result<LogicalPlan> {
     let state = context.state();
-    let lists_tables = matches!(&statement, Statement::Statement(inner) if matches!(**inner, SqlStatement::ShowTables { .. }));
+    let lists_tables = match &statement {
+        Statement::Statement(inner) => matches!(**inner, SqlStatement::ShowTables { .. }),
+        _ => false,
+    };
     let plan = state.statement_to_plan(statement.clone()).await;
     let plan = plan.map_err(|error| with_suggestions(&state, &statement, error))?;
     check_plan(&plan, scope).map_err(external)?;

@@ -201,7 +201,10 @@ macro_rules! record {
     (
         $(#[$meta:meta])*
         pub struct $name:ident $(checked by $before:ident)? $(then $after:ident)? {
-            $( $(#[$field_meta:meta])* $mode:ident $field:ident $(as $key:literal)? : $type:ty $(= $default:expr)? ),* $(,)?
+            $(
+                $(#[$field_meta:meta])*
+                $mode:ident $field:ident $(as $key:literal)? : $type:ty $(= $default:expr)?
+            ),* $(,)?
         }
     ) => {
         $(#[$meta])*
@@ -212,7 +215,8 @@ macro_rules! record {
 
         impl $name {
             /// The members that it has in JSON.
-            pub const KEYS: &'static [&'static str] = &[$( $crate::cmf::json_record::key!($field $($key)?) ),*];
+            pub const KEYS: &'static [&'static str] =
+                &[$( $crate::cmf::json_record::key!($field $($key)?) ),*];
 
             /// Reads it from JSON.
             ///
@@ -230,7 +234,9 @@ macro_rules! record {
             }
 
             /// Reads the fields, without a look at what else is there.
-            fn from_fields(fields: &$crate::cmf::json_record::ObjectReader) -> Result<Self, $crate::cmf::CmfError> {
+            fn from_fields(
+                fields: &$crate::cmf::json_record::ObjectReader,
+            ) -> Result<Self, $crate::cmf::CmfError> {
                 let record = $name {
                     $( $field: $crate::cmf::json_record::read_field!(
                         $mode fields, $crate::cmf::json_record::key!($field $($key)?) $(, $default)?

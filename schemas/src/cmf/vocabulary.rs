@@ -40,7 +40,9 @@ macro_rules! vocabulary {
                 json: &$crate::json::Json,
                 place: &$crate::cmf::error::JsonPath,
             ) -> Result<Self, $crate::cmf::CmfError> {
-                let name = json.as_str().ok_or_else(|| $crate::cmf::json_record::wrong_type::<Self>(json, place))?;
+                let name = json
+                    .as_str()
+                    .ok_or_else(|| $crate::cmf::json_record::wrong_type::<Self>(json, place))?;
                 Self::from_name(name).ok_or_else(|| $crate::cmf::CmfError::UnknownName {
                     path: place.path(),
                     expected: Self::NAMES,

@@ -87,7 +87,8 @@ macro_rules! fields {
             /// All fields in the order of the specification's sections.
             pub const ALL: &[Field] = &[$(Field::$variant),*];
 
-            const TABLE: &[(&str, &str, FieldKind, FieldAccess)] = &[$(($name, $short, FieldKind::$kind, FieldAccess::$access)),*];
+            const TABLE: &[(&str, &str, FieldKind, FieldAccess)] =
+                &[$(($name, $short, FieldKind::$kind, FieldAccess::$access)),*];
         }
     };
 }

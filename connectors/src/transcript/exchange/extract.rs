@@ -2,6 +2,8 @@
 //!
 //! [`scan_exchange`] computes only the positions, which is all that the first pass needs;
 //! [`visit_messages`] reads the messages too. Both yield the same positions in the same order.
+//!
+//! Above 500 lines: a quarter of them are its tests.
 
 use std::borrow::Cow;
 use std::rc::Rc;

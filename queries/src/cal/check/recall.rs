@@ -110,8 +110,9 @@ fn warn_of_profiles(checker: &mut Checker, recall: &Recall) {
 }
 
 fn includes_tag(recall: &Recall, tag: &str) -> bool {
+    let tag = Value::text(tag);
     recall.conditions.iter().any(|condition| {
         condition.field == Field::Known(KnownField::Tags)
-            && matches!(&condition.test, Test::Include(values) if values.contains(&Value::text(tag)))
+            && matches!(&condition.test, Test::Include(values) if values.contains(&tag))
     })
 }

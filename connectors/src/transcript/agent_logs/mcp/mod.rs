@@ -15,7 +15,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `json_rpc` | which JSON-RPC messages are in a capture? |
-//! | `connection` | which request does a response answer, and what becomes of both? |
+//! | `connection` | which request does a response answer, and what happens to both? |
 //! | `messages` | which message is a request or a response? |
 //! | `listings` | what did the server list? |
 //! | `content` | which content blocks are in a result? |
