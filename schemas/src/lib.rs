@@ -57,7 +57,9 @@
 )]
 
 pub mod address;
+#[cfg(feature = "cmf")]
 pub mod cmf;
+#[cfg(feature = "columns")]
 pub mod columns;
 mod compression;
 pub mod container;
@@ -67,4 +69,5 @@ pub mod json;
 pub mod lifecycle;
 pub mod message;
 mod nfc;
+#[cfg(feature = "sign")]
 pub mod sign;

@@ -12,6 +12,7 @@ mod layout;
 mod manifest;
 mod read;
 mod region;
+#[cfg(feature = "sign")]
 mod verify;
 mod write;
 

@@ -283,6 +283,10 @@ fn write_float(value: f64, out: &mut Vec<u8>) -> Result<(), GrainError> {
 
 /// An item of a CBOR array: its extent, and its content if it is a byte string.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(
+    not(feature = "sign"),
+    expect(dead_code, reason = "only signatures read the items")
+)]
 pub(crate) struct CborItem<'a> {
     /// The offset of the end of the item, from the start of the array.
     pub(crate) end: usize,
@@ -291,6 +295,7 @@ pub(crate) struct CborItem<'a> {
 }
 
 /// Returns the four items of the CBOR array that `bytes` consist of: the structure of a COSE_Sign1.
+#[cfg(feature = "sign")]
 pub(crate) fn cbor_items(bytes: &[u8]) -> Result<[CborItem<'_>; 4], GrainError> {
     let mut reader = CborReader::new(bytes);
     let items = four_items(&mut reader)?;

@@ -39,6 +39,7 @@ mod value;
 
 pub use alias::integration_keys;
 pub use authorize::{authorization_message, operation_authorization_message};
+#[cfg(feature = "sign")]
 pub(crate) use cbor::cbor_items;
 pub use decode::{DecodeMode, Grain};
 pub use domain::{DomainFieldScope, find_domain_field, may_contain_domain_field};
