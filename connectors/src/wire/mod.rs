@@ -82,7 +82,8 @@
 //! `registry/endpoints.rs` is enough.
 //!
 //! 1. Create `wire/NAME/mod.rs` with `read.rs` (wire to canonical), `write.rs` (canonical to wire)
-//!    and `fold.rs` (stream to body). [`ollama`] is the smallest complete example.
+//!    and `fold.rs` (stream to body). [`ollama`] is the smallest complete example; it has the
+//!    fold in `mod.rs`.
 //! 2. Implement [`adapter::Adapter`] for a static value, and [`error::ErrorFormat`] for its error
 //!    bodies. `read_request` calls [`message_reader::MessageReader::begin_unit`] before the
 //!    messages of each unit; `write_request` returns the path of each unit.

@@ -16,7 +16,8 @@ use crate::error::{Context, Result, required};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId, SidecarFile, addresses_of};
 use crate::text::with_grain_if_any;
 
-/// The optional indexes to build. The address index is always built.
+/// The optional indexes to build from rows. The address index is always built; vectors are built by
+/// `--vectors` and `reindex --embed` only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexKinds {
     /// The hexastore: statements by subject, relation and object.

@@ -57,8 +57,8 @@ pub(super) enum RetryMode {
     /// The source was read before, as another kind or without a result. Rejects that don't occur
     /// again are removed from `rejects`.
     Restart,
-    /// The lake has ingested the source as this kind, and keeps its entry in the ledger: a killed
-    /// run has no effect.
+    /// The lake has ingested the source as this kind, and keeps its entry in the ledger, so that a
+    /// killed run doesn't make a complete source incomplete.
     KeepProgress,
 }
 

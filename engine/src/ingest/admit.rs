@@ -145,15 +145,15 @@ impl Admitter {
     /// the kind in an earlier run.
     fn without_kind(&self, uri: String, bytes: &SourceBytes, digests: SourceDigests) -> Admission {
         let reason = SourceKind::explain_unsupported(bytes, &uri);
-        let taken = self.ledger.entry(&digests.id);
-        let kind = taken.and_then(|taken| taken.kind);
+        let entry = self.ledger.entry(&digests.id);
+        let kind = entry.and_then(|entry| entry.kind);
         let info = SourceInfo {
             uri,
             id: Some(digests.id),
             kind,
             size: bytes.len() as u64,
         };
-        match taken.is_some_and(|taken| taken.progress == ReadPosition::Complete) && !self.again {
+        match entry.is_some_and(|entry| entry.progress == ReadPosition::Complete) && !self.again {
             true => Admission::AlreadyIngested(info),
             false => Admission::Unsupported {
                 info: SourceInfo { kind: None, ..info },
@@ -165,7 +165,7 @@ impl Admitter {
     /// Returns the first grain to read of a source of `kind`, and whether it is read again. `None`
     /// if the lake contains all of it.
     pub(super) fn resume_point(&self, id: &str, kind: SourceKind) -> Option<(u64, RetryMode)> {
-        let Some(taken) = self.ledger.entry(id) else {
+        let Some(entry) = self.ledger.entry(id) else {
             // A source that brought no grain has no entry, but may have rows in `rejects`.
             let retry = match self.rejected_sources.contains(id) {
                 true => RetryMode::Restart,
@@ -173,8 +173,8 @@ impl Admitter {
             };
             return Some((0, retry));
         };
-        let same_kind = taken.kind.is_none_or(|known| known == kind);
-        match taken.progress {
+        let same_kind = entry.kind.is_none_or(|known| known == kind);
+        match entry.progress {
             ReadPosition::Complete if same_kind && self.again => Some((0, RetryMode::KeepProgress)),
             ReadPosition::Complete if self.again => Some((0, RetryMode::Restart)),
             ReadPosition::Complete if !same_kind && self.kind.is_some() => {

@@ -122,10 +122,11 @@ impl IngestRun<'_> {
     }
 
     /// Returns the entries of the ledger that a commit changes, as application transactions. The
-    /// ledger keeps its entry of a source that is read again, so that a killed run has no effect.
+    /// ledger keeps its entry of a source that is read again, so that a killed run doesn't make a
+    /// complete source incomplete.
     fn ledger_entries(&self, updates: &SourceUpdates) -> Vec<(String, i64)> {
         updates
-            .taken
+            .new_entries
             .iter()
             .filter(|(id, _)| !self.retried.keeps_entry(id))
             .map(|(id, entry)| (transaction_name(id), entry.to_version()))

@@ -96,7 +96,7 @@ struct SourceCounts {
 }
 
 impl SourceCounts {
-    fn is_taken(&self, ended: &FinishedSource) -> bool {
+    fn counts_as_ingested(&self, ended: &FinishedSource) -> bool {
         let found = self.outcomes.new + self.outcomes.duplicates + self.outcomes.erased;
         ended.has_messages || ended.first > 0 || found > 0 || self.rejected == 0
     }
@@ -107,12 +107,13 @@ pub(super) struct SourceUpdates {
     /// The rows for `sources`.
     pub(super) rows: Vec<SourceRow>,
     /// The new entries of the ledger.
-    pub(super) taken: Vec<(String, LedgerEntry)>,
+    pub(super) new_entries: Vec<(String, LedgerEntry)>,
     /// The counts of each source, by where it was read from.
     counts: HashMap<String, SourceCounts>,
 }
 
-/// Rows without the entry in the ledger that they claim: run and source.
+/// Keys (run, source) of rows that a killed run wrote as ingested before their grains were
+/// committed.
 type DanglingRows = HashSet<(String, String)>;
 
 /// The sources of a run.
@@ -126,7 +127,7 @@ pub(super) struct SourceRegister {
     counts: HashMap<String, SourceCounts>,
     dangling: DanglingRows,
     /// The file of rows whose grains weren't committed because another writer was faster.
-    withdrawn: Option<DataFile>,
+    uncommitted_file: Option<DataFile>,
 }
 
 impl SourceRegister {
@@ -137,7 +138,7 @@ impl SourceRegister {
             now,
             counts: HashMap::new(),
             dangling: DanglingRows::new(),
-            withdrawn: None,
+            uncommitted_file: None,
         }
     }
 
@@ -238,7 +239,9 @@ impl SourceRegister {
             match ends.get(reached.source_id.as_str()) {
                 None => next,
                 Some(ended) if ended.keeps_entry => None,
-                Some(ended) if !counts_of(ended).is_taken(ended) => self.withdrawn_position(ended),
+                Some(ended) if !counts_of(ended).counts_as_ingested(ended) => {
+                    self.reset_position(ended)
+                }
                 Some(_) if held.contains(reached.source_id.as_str()) => next,
                 Some(_) => Some(ReadPosition::Complete),
             }
@@ -252,14 +255,14 @@ impl SourceRegister {
         });
         SourceUpdates {
             rows,
-            taken: taken.collect(),
+            new_entries: taken.collect(),
             counts,
         }
     }
 
     /// Returns the position of a source that isn't complete: the progress that an earlier batch
-    /// recorded is withdrawn.
-    fn withdrawn_position(&self, ended: &FinishedSource) -> Option<ReadPosition> {
+    /// recorded no longer counts.
+    fn reset_position(&self, ended: &FinishedSource) -> Option<ReadPosition> {
         self.counts
             .contains_key(&ended.info.uri)
             .then_some(ReadPosition::Next(0))
@@ -295,7 +298,7 @@ impl SourceRegister {
     }
 
     fn ended_row(&self, ended: &FinishedSource, tally: SourceCounts) -> SourceRow {
-        let (outcome, reason) = match tally.is_taken(ended) && ended.reason.is_none() {
+        let (outcome, reason) = match tally.counts_as_ingested(ended) && ended.reason.is_none() {
             true => (SourceOutcome::Ingested, None),
             false => {
                 let reason = ended.reason.clone();
@@ -333,9 +336,9 @@ impl SourceRegister {
             .filter(|(_, source)| ids.contains(source.as_str()))
             .cloned()
             .collect();
-        let withdrawn = self.withdrawn.take();
+        let uncommitted_file = self.uncommitted_file.take();
         for _ in 0..COMMIT_ATTEMPTS {
-            let change = change_of(lake, &file, withdrawn.as_ref(), &replaced).await?;
+            let change = change_of(lake, &file, uncommitted_file.as_ref(), &replaced).await?;
             let retries = match change.removed.is_empty() {
                 true => COMMIT_ATTEMPTS,
                 false => 0,
@@ -346,7 +349,7 @@ impl SourceRegister {
                 Err(error) => return Err(error),
                 Ok(_) => {
                     self.dangling.retain(|name| !replaced.contains(name));
-                    self.withdrawn = Some(file);
+                    self.uncommitted_file = Some(file);
                     return Ok(());
                 }
             }
@@ -358,7 +361,7 @@ impl SourceRegister {
 
     /// Records that the batch of `updates` was committed.
     pub(super) fn committed(&mut self, updates: SourceUpdates, ended: &[FinishedSource]) {
-        self.withdrawn = None;
+        self.uncommitted_file = None;
         self.counts.extend(updates.counts);
         ended
             .iter()
@@ -366,12 +369,12 @@ impl SourceRegister {
     }
 }
 
-/// Returns the change that adds `file` to `sources`, and removes the `withdrawn` file and the rows
-/// `replaced`.
+/// Returns the change that adds `file` to `sources`, and removes the `uncommitted_file` file and
+/// the rows `replaced`.
 async fn change_of(
     lake: &mut Lake,
     file: &DataFile,
-    withdrawn: Option<&DataFile>,
+    uncommitted_file: Option<&DataFile>,
     replaced: &DanglingRows,
 ) -> Result<Change> {
     let mut change = Change {
@@ -380,8 +383,8 @@ async fn change_of(
         ..Change::default()
     };
     let live = lake.sources_to_write().await?.files()?;
-    let withdrawn = withdrawn.filter(|file| live.contains(file));
-    change.removed.extend(withdrawn.cloned());
+    let uncommitted_file = uncommitted_file.filter(|file| live.contains(file));
+    change.removed.extend(uncommitted_file.cloned());
     if !replaced.is_empty() {
         let gone = change.removed.clone();
         for data in live.iter().filter(|data| !gone.contains(data)) {

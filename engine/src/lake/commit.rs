@@ -31,7 +31,7 @@ pub(crate) const SEALED: &str = "gristmill.sealed";
 
 /// How many earlier commits a commit contains the digests of. More than one, because concurrent
 /// writers don't see each other's commits.
-const SEALED_ENTRIES: usize = 4;
+const EARLIER_COMMITS: usize = 4;
 
 impl Table {
     /// Commits `change` under the name `operation`, and updates the handle. Appends are retried
@@ -75,7 +75,7 @@ impl Table {
         let transactions = change.progress.iter().map(transaction).collect();
         let mut info = change.info.clone();
         info.insert("gristmill".to_owned(), Value::from(operation));
-        info.insert(SEALED.to_owned(), self.sealed_entries().await?);
+        info.insert(SEALED.to_owned(), self.earlier_commit_digests().await?);
         let properties = CommitProperties::default()
             .with_application_transactions(transactions)
             .with_metadata(info)
@@ -97,7 +97,7 @@ impl Table {
 
     /// Returns the digests of the newest commits that this handle sees, for the next commit to
     /// contain. This chain lets `verify` detect a changed entry of the log.
-    async fn sealed_entries(&self) -> Result<Value> {
+    async fn earlier_commit_digests(&self) -> Result<Value> {
         let heads = Heads::load(self.location()).await?;
         let head = heads
             .as_ref()
@@ -108,7 +108,7 @@ impl Table {
         let mut entries: BTreeMap<u64, FileDigest> =
             seen.map(|(version, digest)| (*version, *digest)).collect();
         self.digest_entry(self.version(), &mut entries).await?;
-        while entries.len() > SEALED_ENTRIES {
+        while entries.len() > EARLIER_COMMITS {
             entries.pop_first();
         }
         Ok(serde_json::json!(entries))
@@ -152,7 +152,7 @@ impl Table {
         let mut entries = BTreeMap::new();
         // More than the newest few would be dropped.
         let version = self.version();
-        for version in first.max(version.saturating_sub(SEALED_ENTRIES as u64))..=version {
+        for version in first.max(version.saturating_sub(EARLIER_COMMITS as u64))..=version {
             self.digest_entry(version, &mut entries).await?;
         }
         let files = digest_of_files(&self.files()?);

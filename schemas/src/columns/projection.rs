@@ -68,7 +68,7 @@ pub struct RowMetadata<'a> {
 /// A builder for batches of the table `grains`.
 pub struct GrainBatchBuilder {
     rows: usize,
-    identity: IdentityBuilders,
+    system: SystemColumnBuilders,
     /// One for each of [`Field::ALL`].
     fields: Vec<FieldColumn>,
 }
@@ -131,7 +131,7 @@ impl NullColumns {
     }
 }
 
-struct IdentityBuilders {
+struct SystemColumnBuilders {
     address: StringBuilder,
     type_name: StringBuilder,
     type_byte: Int16Builder,
@@ -155,7 +155,7 @@ impl GrainBatchBuilder {
     pub fn with_capacity(rows: usize, blob_bytes: usize) -> Self {
         GrainBatchBuilder {
             rows: 0,
-            identity: IdentityBuilders::with_capacity(rows, blob_bytes),
+            system: SystemColumnBuilders::with_capacity(rows, blob_bytes),
             fields: FieldColumn::all(),
         }
     }
@@ -164,7 +164,7 @@ impl GrainBatchBuilder {
     /// columns of fields keep the capacity that the previous batch used.
     pub fn reserve(&mut self, rows: usize, blob_bytes: usize) {
         if self.is_empty() {
-            self.identity = IdentityBuilders::with_capacity(rows, blob_bytes);
+            self.system = SystemColumnBuilders::with_capacity(rows, blob_bytes);
         }
     }
 
@@ -208,7 +208,7 @@ impl GrainBatchBuilder {
         grain: &Grain<'_>,
         row: &RowMetadata<'_>,
     ) {
-        self.identity.append(address, blob, size, grain, row);
+        self.system.append(address, blob, size, grain, row);
         for (field, value) in grain.known() {
             if let Some(column) = self.fields.get_mut(*field as usize) {
                 column.set(*field, self.rows, value);
@@ -232,7 +232,7 @@ impl GrainBatchBuilder {
             signer: None,
             ..row.clone()
         };
-        self.identity.append(address, sealed, size, grain, &row);
+        self.system.append(address, sealed, size, grain, &row);
         for field in BLIND_TOKEN_FIELDS {
             let cell = grain.text(field).map(|text| token(field, text));
             if let (Some(cell), Some(column)) = (cell, self.fields.get_mut(field as usize)) {
@@ -245,7 +245,7 @@ impl GrainBatchBuilder {
     /// Appends a row for a grain that was crypto-shredded (its key was destroyed): all cells are
     /// null or empty.
     pub fn append_shredded(&mut self) {
-        self.identity.append_empty();
+        self.system.append_empty();
         self.rows += 1;
     }
 
@@ -256,7 +256,7 @@ impl GrainBatchBuilder {
     /// None for any rows; Arrow's own check is passed on.
     pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         let rows = std::mem::take(&mut self.rows);
-        let mut columns = self.identity.finish();
+        let mut columns = self.system.finish();
         let mut empty = NullColumns::default();
         for (field, column) in Field::ALL.iter().zip(&mut self.fields) {
             columns.push(match (&mut *column, column_type(*field)) {
@@ -274,11 +274,11 @@ impl GrainBatchBuilder {
     }
 }
 
-impl IdentityBuilders {
-    fn with_capacity(rows: usize, blob_bytes: usize) -> IdentityBuilders {
+impl SystemColumnBuilders {
+    fn with_capacity(rows: usize, blob_bytes: usize) -> SystemColumnBuilders {
         let texts =
             || ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8));
-        IdentityBuilders {
+        SystemColumnBuilders {
             address: StringBuilder::with_capacity(rows, rows * ContentAddress::TEXT_LENGTH),
             type_name: StringBuilder::with_capacity(rows, rows * 8),
             type_byte: Int16Builder::with_capacity(rows),

@@ -21,7 +21,7 @@ use crate::grain::{Field, Grain, RawValue};
 /// Stored rows of `grains`, to be compared with grains in order.
 pub struct StoredRows<'b> {
     rows: usize,
-    identity: StoredSystemCells<'b>,
+    system: StoredSystemCells<'b>,
     /// One per [`Field::ALL`].
     fields: Vec<StoredColumn<'b>>,
     /// A buffer for cells that hold JSON.
@@ -96,7 +96,7 @@ impl<'b> StoredRows<'b> {
         let fields = Field::ALL.iter().map(column).collect::<Option<Vec<_>>>()?;
         Some(StoredRows {
             rows: batch.num_rows(),
-            identity: StoredSystemCells::of(batch)?,
+            system: StoredSystemCells::of(batch)?,
             fields,
             json: String::new(),
         })
@@ -111,11 +111,11 @@ impl<'b> StoredRows<'b> {
         address: &ContentAddress,
         size: usize,
         grain: &Grain<'_>,
-        identity: &RowMetadata<'_>,
+        metadata: &RowMetadata<'_>,
     ) -> bool {
         let fields = &mut self.fields;
         let json = &mut self.json;
-        self.identity.matches(row, address, size, grain, identity)
+        self.system.matches(row, address, size, grain, metadata)
             && grain.known().iter().all(|(field, value)| {
                 fields
                     .get_mut(*field as usize)
@@ -227,12 +227,12 @@ impl<'b> StoredSystemCells<'b> {
         address: &ContentAddress,
         size: usize,
         grain: &Grain<'_>,
-        identity: &RowMetadata<'_>,
+        metadata: &RowMetadata<'_>,
     ) -> bool {
         let header = grain.header();
         let number =
             |cells: &Int16Array, value: i16| cells.is_valid(row) && cells.value(row) == value;
-        let envelope = || identity.envelope.as_ref().map(envelope_cell);
+        let envelope = || metadata.envelope.as_ref().map(envelope_cell);
         let stored_envelope = self
             .envelope
             .is_valid(row)
@@ -246,8 +246,8 @@ impl<'b> StoredSystemCells<'b> {
             && self.blob_size.is_valid(row)
             && self.blob_size.value(row) == size as i64
             && envelope().as_deref() == stored_envelope
-            && text(self.signature, row) == Some(identity.signature.name())
-            && text(self.signer, row) == identity.signer
+            && text(self.signature, row) == Some(metadata.signature.name())
+            && text(self.signer, row) == metadata.signer
             && self.has_marks(row, grain)
     }
 
