@@ -357,7 +357,7 @@ mod tests {
             ("{", "isn't JSON"),
             ("[]", "isn't a JSON object"),
             ("{}", "`op` is missing"),
-            (r#"{"op": "delete"}"#, "is no operation"),
+            (r#"{"op": "delete"}"#, "isn't an operation"),
             (r#"{"op": "put"}"#, "exactly one of"),
             (r#"{"op": "retract"}"#, "`address` is missing"),
             (r#"{"op": "retract", "address": "xyz"}"#, "64 hex digits"),

@@ -132,6 +132,12 @@ fn erasure_commands_return_results_and_exit_codes() {
         (code, audit["bad"].as_u64(), audit["entries"].as_u64()),
         (0, Some(0), Some(3))
     );
+    // A finished erasure that is run again finds only consent records, which stay, and succeeds.
+    let (code, repeated) = run(
+        &sandbox,
+        &["erase", "--user", &user, "--execute", "--format", "json"],
+    );
+    assert_eq!((code, repeated["scope"]["grains"].as_u64()), (0, Some(0)));
     let left = sandbox.addresses("lake", "true");
     let gone = all.iter().find(|address| !left.contains(*address)).unwrap();
     check_with_another_implementation(&sandbox, gone, &erased);

@@ -34,7 +34,7 @@ use super::journal::{Journal, keyed_hash};
 use super::matcher::{Hits, IdentifierMatcher};
 use super::pattern_search::PatternSearch;
 use super::plan::ErasurePlan;
-use super::reason::NOT_SELECTED;
+use super::reason::{Exemption, NOT_SELECTED};
 use super::request::SubjectRequest;
 use super::survey::{ScannedSegments, Survey};
 use crate::error::{Context, EngineError, Result};
@@ -157,7 +157,10 @@ async fn erase_revealed(
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
     let (plan, survey) = plan_disclosure(lake, request, options.threads).await?;
     let left = Journal::load(lake, &digest, &key).await?;
-    if left.is_none() {
+    // A finished erasure that is run again finds the consent records that stay as evidence.
+    let is_repeated =
+        keeps_only_consents(&plan) && lake.has_recorded("erase", "request", &digest).await?;
+    if left.is_none() && !is_repeated {
         check_not_all_exempt(&plan)?;
     }
     let resumed = left.is_some();
@@ -208,6 +211,15 @@ fn check_origin_is_anonymous(origin: &RequestOrigin, request: &SubjectRequest) -
         }
     }
     Ok(())
+}
+
+/// Returns whether everything that was selected is a consent record, which every erasure keeps.
+fn keeps_only_consents(plan: &ErasurePlan) -> bool {
+    let mut exempt = plan
+        .excluded
+        .iter()
+        .filter(|(reason, count)| **count > 0 && **reason != NOT_SELECTED);
+    exempt.all(|(reason, _)| reason == Exemption::ConsentRecord.name())
 }
 
 /// Refuses an erasure of which everything that was selected is exempt.
