@@ -76,9 +76,7 @@ impl Printer {
             OutputFormat::Json => format!("{value:#}\n"),
             OutputFormat::Jsonl => format!("{value}\n"),
             OutputFormat::Csv | OutputFormat::Arrow => {
-                let batch = batch_of(std::slice::from_ref(&value))
-                    .map_err(|error| Failure::environment("can't print the result", &error))?;
-                return self.batches(batch.schema(), vec![batch]);
+                return self.value_rows(std::slice::from_ref(&value));
             }
         };
         write_stdout(|out| out.write_all(text.as_bytes()))
@@ -86,21 +84,26 @@ impl Printer {
 
     /// Prints results of one kind: as one array, or one per line or row.
     pub fn records(&self, records: &[impl Serialize]) -> Result<(), Failure> {
-        let fault =
-            |error: &dyn std::fmt::Display| Failure::environment("can't print the result", error);
         let values: Result<Vec<_>, _> = records.iter().map(serde_json::to_value).collect();
-        let values = values.map_err(|error| fault(&error))?;
+        let values =
+            values.map_err(|error| Failure::environment("can't print the result", &error))?;
         let text = match self.format {
             OutputFormat::Json => format!("{:#}\n", serde_json::Value::Array(values)),
             OutputFormat::Jsonl => values.iter().map(|value| format!("{value}\n")).collect(),
             // Without a result the columns are unknown.
             _ if values.is_empty() => String::new(),
             OutputFormat::Table | OutputFormat::Csv | OutputFormat::Arrow => {
-                let batch = batch_of(&values).map_err(|error| fault(&error))?;
-                return self.batches(batch.schema(), vec![batch]);
+                return self.value_rows(&values);
             }
         };
         write_stdout(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Prints one row per value; `values` must not be empty.
+    fn value_rows(&self, values: &[serde_json::Value]) -> Result<(), Failure> {
+        let batch = batch_of(values)
+            .map_err(|error| Failure::environment("can't print the result", &error))?;
+        self.batches(batch.schema(), vec![batch])
     }
 
     /// Prints rows.
@@ -115,7 +118,6 @@ impl Printer {
     /// Starts printing rows that arrive in batches.
     pub fn rows(&self, schema: SchemaRef) -> Result<RowWriter, Failure> {
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
-        let arrow = |error: &dyn std::fmt::Display| Failure::environment("can't print rows", error);
         Ok(match self.format {
             OutputFormat::Table => RowWriter::Table {
                 schema,
@@ -124,17 +126,16 @@ impl Printer {
             },
             OutputFormat::Json => RowWriter::Json { held: Vec::new() },
             OutputFormat::Jsonl => RowWriter::Jsonl(LineDelimitedWriter::new(out)),
-            OutputFormat::Csv => {
-                let writer = Box::new(WriterBuilder::new().with_header(true).build(out));
-                RowWriter::Csv {
-                    writer,
-                    schema,
-                    safe: self.csv_safe,
-                }
+            OutputFormat::Csv => RowWriter::Csv {
+                writer: Box::new(WriterBuilder::new().with_header(true).build(out)),
+                schema,
+                safe: self.csv_safe,
+            },
+            OutputFormat::Arrow => {
+                let writer = StreamWriter::try_new(out, &schema)
+                    .map_err(|error| Failure::environment("can't print rows", &error))?;
+                RowWriter::Arrow(Box::new(writer))
             }
-            OutputFormat::Arrow => RowWriter::Arrow(Box::new(
-                StreamWriter::try_new(out, &schema).map_err(|error| arrow(&error))?,
-            )),
         })
     }
 }
@@ -180,16 +181,7 @@ impl RowWriter {
                 schema,
                 held,
                 layout,
-            } => {
-                let held = held
-                    .iter()
-                    .map(binary_as_hex)
-                    .collect::<Result<Vec<_>, _>>()?;
-                let text = table::render(&schema, &held, layout);
-                let text =
-                    text.map_err(|error| Failure::environment("can't print rows", &error))?;
-                write_stdout(|out| out.write_all(text.as_bytes()))
-            }
+            } => write_table(&schema, &held, layout),
             RowWriter::Json { held } => write_json_array(&held),
             RowWriter::Jsonl(mut writer) => exit_on_broken_pipe(writer.finish()),
             RowWriter::Csv {
@@ -205,6 +197,21 @@ impl RowWriter {
             RowWriter::Arrow(mut writer) => exit_on_broken_pipe(writer.finish()),
         }
     }
+}
+
+/// Prints rows as a table.
+fn write_table(
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+    layout: TableLayout,
+) -> Result<(), Failure> {
+    let batches = batches
+        .iter()
+        .map(binary_as_hex)
+        .collect::<Result<Vec<_>, _>>()?;
+    let text = table::render(schema, &batches, layout)
+        .map_err(|error| Failure::environment("can't print rows", &error))?;
+    write_stdout(|out| out.write_all(text.as_bytes()))
 }
 
 /// Prints rows as one JSON array.

@@ -90,21 +90,27 @@ impl<'c> BlockStream<'c> {
     fn take(&mut self, wanted: usize) -> Result<Block, Failure> {
         while self.held.grains.len() < wanted {
             let missing = (wanted - self.held.grains.len()).div_ceil(BLOCK_GRAINS) as u64;
-            let numbers = self.next..self.next + missing;
-            let blocks: Result<Vec<_>, _> = self.pool.install(|| {
-                numbers
-                    .into_par_iter()
-                    .map(|number| self.corpus.block(number))
-                    .collect()
-            });
-            for block in blocks.map_err(|error| Failure::data(error.to_string()))? {
-                self.held.grains.extend(block.grains);
-                self.held.states.extend(block.states);
-            }
-            self.next += missing;
+            self.generate(missing)?;
         }
         let rest = self.held.split_off(wanted);
         Ok(std::mem::replace(&mut self.held, rest))
+    }
+
+    /// Generates the next `count` blocks.
+    fn generate(&mut self, count: u64) -> Result<(), Failure> {
+        let numbers = self.next..self.next + count;
+        let blocks: Result<Vec<_>, _> = self.pool.install(|| {
+            numbers
+                .into_par_iter()
+                .map(|number| self.corpus.block(number))
+                .collect()
+        });
+        for block in blocks.map_err(|error| Failure::data(error.to_string()))? {
+            self.held.grains.extend(block.grains);
+            self.held.states.extend(block.states);
+        }
+        self.next += count;
+        Ok(())
     }
 }
 

@@ -27,15 +27,7 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
-    let source = match (&arguments.vectors[..], arguments.embed) {
-        ([], false) => None,
-        ([], true) => Some(VectorSource::Embedder(context.embedder()?)),
-        (files, _) => {
-            let files =
-                VectorFiles::read(files).map_err(|error| Failure::usage(error.to_string()))?;
-            Some(VectorSource::Files(Arc::new(files)))
-        }
-    };
+    let source = vector_source(context, &arguments)?;
     let sidecars = reindex(&lake, IndexKinds::ALL, arguments.all).await?;
     let vectors = match source {
         Some(source) => Some(index_vectors(&lake, &source).await?),
@@ -43,4 +35,20 @@ pub async fn run(
     };
     printer.record(&ReindexOutput { sidecars, vectors })?;
     Ok(CommandOutcome::Done)
+}
+
+/// Returns the source of the vectors, or `None` if none are requested.
+fn vector_source(
+    context: &CommandContext,
+    arguments: &ReindexArgs,
+) -> Result<Option<VectorSource>, Failure> {
+    Ok(match (&arguments.vectors[..], arguments.embed) {
+        ([], false) => None,
+        ([], true) => Some(VectorSource::Embedder(context.embedder()?)),
+        (files, _) => {
+            let files =
+                VectorFiles::read(files).map_err(|error| Failure::usage(error.to_string()))?;
+            Some(VectorSource::Files(Arc::new(files)))
+        }
+    })
 }

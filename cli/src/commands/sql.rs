@@ -34,12 +34,16 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
             std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?
         }
         (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
-        (None, None) => String::from_utf8(read_stdin()?).map_err(|error| {
-            Failure::usage(format!("standard input is not valid UTF-8: {error}"))
-        })?,
+        (None, None) => text_of_stdin()?,
     };
     run_text(&session, printer, &text).await?;
     Ok(CommandOutcome::Done)
+}
+
+/// Reads standard input as text.
+fn text_of_stdin() -> Result<String, Failure> {
+    String::from_utf8(read_stdin()?)
+        .map_err(|error| Failure::usage(format!("standard input is not valid UTF-8: {error}")))
 }
 
 /// Returns the query options of the global flags, without access to files outside the lake.
@@ -112,21 +116,29 @@ async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutc
         records: false,
         timing: true,
     };
-    loop {
-        let text = match shell.read()? {
-            ShellInput::End => return Ok(CommandOutcome::Done),
-            ShellInput::Nothing => continue,
-            ShellInput::Text(text) => text,
-            ShellInput::Command(command) => match state.run_command(command) {
-                Some(text) => text,
-                None => continue,
-            },
-        };
+    while let Some(text) = next_statements(&mut shell, &mut state)? {
         let started = Instant::now();
         match run_text(session, printer.with_records(state.records), &text).await {
             Err(failure) => note(&failure),
             Ok(()) if state.timing => eprintln!("{} ms", started.elapsed().as_millis()),
             Ok(()) => {}
+        }
+    }
+    Ok(CommandOutcome::Done)
+}
+
+/// Returns the next statements of the user, after the shell's commands before them; `None` at the
+/// end of the input.
+fn next_statements(shell: &mut Shell, state: &mut ShellState) -> Result<Option<String>, Failure> {
+    loop {
+        let text = match shell.read()? {
+            ShellInput::End => return Ok(None),
+            ShellInput::Nothing => None,
+            ShellInput::Text(text) => Some(text),
+            ShellInput::Command(command) => state.run_command(command),
+        };
+        if text.is_some() {
+            return Ok(text);
         }
     }
 }

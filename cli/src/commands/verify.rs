@@ -23,14 +23,7 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let options = options_of(context, &arguments);
-    let part = VerifyScope {
-        subset: arguments.subset.as_deref().map(subset).transpose()?,
-        max_duration: arguments
-            .max_duration
-            .as_deref()
-            .map(|text| parse_duration("--max-duration", text))
-            .transpose()?,
-    };
+    let part = scope_of(&arguments)?;
     let (progress, shown) = context.track("verify");
     let report = match arguments.sources.is_empty() {
         true => verify_whole_lake(context, part, &options, progress).await,
@@ -58,6 +51,18 @@ async fn verify_whole_lake(
             let location = LakeLocation::new(context.lake())?;
             verify_unopened(&location, part, options, &cause).await?
         }
+    })
+}
+
+/// Returns the part of the lake that the flags select.
+fn scope_of(arguments: &VerifyArgs) -> Result<VerifyScope, Failure> {
+    Ok(VerifyScope {
+        subset: arguments.subset.as_deref().map(subset).transpose()?,
+        max_duration: arguments
+            .max_duration
+            .as_deref()
+            .map(|text| parse_duration("--max-duration", text))
+            .transpose()?,
     })
 }
 

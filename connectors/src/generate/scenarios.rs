@@ -81,11 +81,22 @@ impl BlockGenerator {
             let draft = self.with_response_metadata(draft, model);
             let message = self.add(draft)?;
             parent = Some(message);
-            if self.random.random_bool(0.35) {
-                self.tool_call(person, &session)?;
-            } else if self.random.random_bool(0.15) {
-                self.reasoning(person, &session, message)?;
-            }
+            self.steps_of_answer(person, &session, message)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a tool call or the reasoning of some answers.
+    fn steps_of_answer(
+        &mut self,
+        person: &Person,
+        session: &str,
+        message: ContentAddress,
+    ) -> Result {
+        if self.random.random_bool(0.35) {
+            self.tool_call(person, session)?;
+        } else if self.random.random_bool(0.15) {
+            self.reasoning(person, session, message)?;
         }
         Ok(())
     }

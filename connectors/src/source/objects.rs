@@ -49,22 +49,26 @@ pub(super) async fn resolve_objects(uri: &str) -> Result<Vec<Source>, ConnectorE
     list_objects(&location, uri, |_| true).await
 }
 
+/// Returns the pattern of paths in the store: the rest of the URI below the path of the prefix.
+fn path_below(prefix: &ObjectPath, rest: &str) -> String {
+    if prefix.as_ref().is_empty() {
+        rest.to_owned()
+    } else {
+        format!("{prefix}/{rest}")
+    }
+}
+
 async fn matching_objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
     let literal = uri.split(['*', '?', '[']).next().unwrap_or(uri);
     let prefix = literal
         .rsplit_once('/')
         .map_or(literal, |(folder, _)| folder);
     let location = resolve_uri(prefix)?;
-    // The pattern of paths in the store: the rest of the URI below the path of the prefix.
     let rest = uri
         .get(prefix.len()..)
         .unwrap_or_default()
         .trim_start_matches('/');
-    let inside = if location.path.as_ref().is_empty() {
-        rest.to_owned()
-    } else {
-        format!("{}/{rest}", location.path)
-    };
+    let inside = path_below(&location.path, rest);
     let pattern = Pattern::new(&inside).map_err(|error| ConnectorError::Pattern {
         pattern: uri.to_owned(),
         reason: error.to_string(),

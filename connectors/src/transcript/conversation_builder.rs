@@ -73,6 +73,16 @@ impl ConversationBuilder {
         self.thread.clone().advance(role, content)
     }
 
+    /// Returns the id of the session; that of a conversation without a name is derived from
+    /// `position` if this is the first message.
+    fn session_of(&mut self, position: &MessagePosition) -> String {
+        let new_session = || match self.name.as_str() {
+            "" => session_id(position, self.time),
+            name => name.to_owned(),
+        };
+        self.session.get_or_insert_with(new_session).clone()
+    }
+
     /// Appends a message.
     ///
     /// `content` has the tool call ids of the source, each used for one call; they are replaced by
@@ -90,11 +100,7 @@ impl ConversationBuilder {
         let position = self.thread.advance(role, &content);
         self.time = self.time.max(time);
         let ulid = position.ulid(self.time);
-        let new_session = || match self.name.as_str() {
-            "" => session_id(&position, self.time),
-            name => name.to_owned(),
-        };
-        let session = self.session.get_or_insert_with(new_session).clone();
+        let session = self.session_of(&position);
         let answered_call =
             self.canonicalize_call_ids(&mut content, |number| tool_use_id(ulid, number));
         let mut message = Message::new(ulid.to_string(), session, role, content, self.time);

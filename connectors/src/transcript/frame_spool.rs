@@ -84,17 +84,25 @@ fn spool(
     read: &mut dyn FnMut(&mut Emit<'_>) -> GrainCounts,
 ) -> Result<SpooledTranscript, ConnectorError> {
     if sealed {
-        let mut writer = FrameWriter::new(SealedWriter::new()?);
-        let counts = read(&mut |output| writer.add(output));
-        let (out, contents) = writer.finish()?;
+        let (out, contents, counts) = write_frames(SealedWriter::new()?, read)?;
         let frames = FrameSpool::Sealed(Box::new(out.finish().map_err(spool_error())?));
         return Ok(contents.into_spooled(frames, counts));
     }
-    let mut writer = FrameWriter::new(BufWriter::with_capacity(BUFFER_BYTES, anonymous_file()?));
-    let counts = read(&mut |output| writer.add(output));
-    let (out, contents) = writer.finish()?;
+    let out = BufWriter::with_capacity(BUFFER_BYTES, anonymous_file()?);
+    let (out, contents, counts) = write_frames(out, read)?;
     let bytes = SourceBytes::map_file(out.get_ref()).map_err(spool_error())?;
     Ok(contents.into_spooled(FrameSpool::Open(bytes), counts))
+}
+
+/// Writes the grains that `read` emits to `out` as frames.
+fn write_frames<W: Write>(
+    out: W,
+    read: &mut dyn FnMut(&mut Emit<'_>) -> GrainCounts,
+) -> Result<(W, Contents, GrainCounts), ConnectorError> {
+    let mut writer = FrameWriter::new(out);
+    let counts = read(&mut |output| writer.add(output));
+    let (out, contents) = writer.finish()?;
+    Ok((out, contents, counts))
 }
 
 /// What a [`FrameWriter`] collects besides the frames.

@@ -78,6 +78,16 @@ impl fmt::Display for LineFault {
     }
 }
 
+/// Returns the range of `line`, which begins at `start`, without the whitespace around it; `None`
+/// if it is blank.
+#[inline]
+fn trimmed_range(line: &[u8], start: usize) -> Option<Range<usize>> {
+    let trimmed = line.trim_ascii_end();
+    let text = trimmed.trim_ascii_start();
+    let start = start + trimmed.len() - text.len();
+    (!text.is_empty()).then_some(start..start + text.len())
+}
+
 /// Returns the non-blank lines of `bytes`. A leading byte order mark is skipped.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
     let start = if bytes.starts_with(b"\xef\xbb\xbf") {
@@ -95,17 +105,8 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
             next = Some(start + length + 1);
             number += 1;
             let line = rest.get(..length).unwrap_or_default();
-            let trimmed = line.trim_ascii();
-            if !trimmed.is_empty() {
-                let start = start
-                    + line
-                        .iter()
-                        .take_while(|byte| byte.is_ascii_whitespace())
-                        .count();
-                return Some(Line {
-                    number,
-                    range: start..start + trimmed.len(),
-                });
+            if let Some(range) = trimmed_range(line, start) {
+                return Some(Line { number, range });
             }
         }
     })

@@ -164,14 +164,8 @@ impl<'a> Exchange<'a> {
         };
         let by_url = || provider_from_address(&self.host, &self.url_path).map(Cow::Borrowed);
         let by_bodies = || {
-            let fold = match &self.response {
-                ResponseBody::Stream(_) => self.folded(adapter),
-                _ => None,
-            };
-            let response = match &self.response {
-                ResponseBody::Json(body) => Some(*body),
-                _ => fold.as_ref().map(|fold| &fold.folded.body),
-            };
+            let fold = self.folded(adapter);
+            let response = self.response_json(fold.as_deref());
             provider_from_bodies(self.request, response).map(Cow::Borrowed)
         };
         by_line()
@@ -191,16 +185,25 @@ impl<'a> Exchange<'a> {
             return Some(Rc::clone(fold));
         }
         // Nearly always only one adapter folds a stream: its frames needn't be kept and copied.
-        let fold = if folds.is_empty() {
-            fold_without_deltas(adapter, stream)
-                .unwrap_or_else(|| fold_frames(adapter, stream.frames()))
+        let fold = Rc::new(if folds.is_empty() {
+            fold_first(adapter, stream)
         } else {
             let frames = self.frames.get_or_init(|| stream.frames());
             fold_frames(adapter, frames.clone())
-        };
-        let fold = Rc::new(fold);
+        });
         folds.push((adapter.key(), Rc::clone(&fold)));
         Some(fold)
+    }
+
+    /// Returns the JSON of the response; that of a stream is in `fold`.
+    pub(crate) fn response_json<'b>(
+        &'b self,
+        fold: Option<&'b CachedFold<'a>>,
+    ) -> Option<&'b Json<'a>> {
+        match &self.response {
+            ResponseBody::Json(body) => Some(*body),
+            _ => fold.map(|fold| &fold.folded.body),
+        }
     }
 
     /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream,
@@ -274,6 +277,11 @@ fn fold_frames<'a>(adapter: &dyn Adapter, frames: StreamFrames<'a>) -> CachedFol
     // Some endpoints end the stream by its framing, without a stop reason.
     folded.complete |= frames.is_done && !is_empty && folded.error.is_none();
     CachedFold { is_empty, folded }
+}
+
+/// Folds a stream without keeping its frames, if possible without parsing its delta frames.
+fn fold_first<'a>(adapter: &dyn Adapter, stream: &RecordedStream<'a>) -> CachedFold<'a> {
+    fold_without_deltas(adapter, stream).unwrap_or_else(|| fold_frames(adapter, stream.frames()))
 }
 
 /// Folds a stream without parsing its delta frames; returns `None` if the result is incomplete

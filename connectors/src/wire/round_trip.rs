@@ -6,6 +6,7 @@ use std::fmt;
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::decode::{MessageDecodeMode, decode_message};
 use gristmill_schemas::message::encode::{UnknownFields, encode_message};
+use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{Message, Timestamp};
 
@@ -132,15 +133,20 @@ impl RoundTripChecker<'_> {
         }
         let read = read_request(self.adapter, body, &mut self.conversation, &self.context);
         let mut request = read.map_err(opaque)?.request;
-        let messages = request.messages.iter();
-        let raws = messages.map(|message| &message.metadata.provider_raw);
-        self.add_sizes(body, raws.chain([&request.provider_raw]));
+        self.add_request_sizes(body, &request);
         let stored = encode_messages(&request.messages);
         let stored = parse_all(&stored);
         request.messages = decode_messages(&stored, &mut self.sizes)?;
         let (ids, options) = (&mut ToolIdMap::new(), WriteOptions::default());
         let written = write_request(self.adapter, &request, ids, options);
         Ok(compare(body, &written.json))
+    }
+
+    /// Adds the sizes of a request and of what its residuals keep of it.
+    fn add_request_sizes(&mut self, body: &Json, request: &Request<'_>) {
+        let messages = request.messages.iter();
+        let raws = messages.map(|message| &message.metadata.provider_raw);
+        self.add_sizes(body, raws.chain([&request.provider_raw]));
     }
 
     fn response_round_trip(&mut self, body: &Json) -> Result<RoundTripOutcome, RoundTripOutcome> {
@@ -255,16 +261,19 @@ pub fn first_difference(left: &Json, right: &Json) -> Option<String> {
     differ(left, right, &mut path).then_some(path)
 }
 
+/// Returns true if the objects differ, and leaves the path of the difference in `path`.
+fn objects_differ(left: &Object, right: &Object, path: &mut String) -> bool {
+    let (left_members, right_members) = (left.index(), right.index());
+    left.keys().chain(right.keys()).any(|key| {
+        let pair = (left_members.get(key), right_members.get(key));
+        differ_at(&format!(".{key}"), pair, path)
+    })
+}
+
 /// Returns true if the values differ, and leaves the path of the difference in `path`.
 fn differ(left: &Json, right: &Json, path: &mut String) -> bool {
     match (left, right) {
-        (Json::Object(left), Json::Object(right)) => {
-            let (left_members, right_members) = (left.index(), right.index());
-            left.keys().chain(right.keys()).any(|key| {
-                let pair = (left_members.get(key), right_members.get(key));
-                differ_at(&format!(".{key}"), pair, path)
-            })
-        }
+        (Json::Object(left), Json::Object(right)) => objects_differ(left, right, path),
         (Json::Array(left), Json::Array(right)) => (0..left.len().max(right.len())).any(|index| {
             let pair = (left.get(index), right.get(index));
             differ_at(&format!("[{index}]"), pair, path)

@@ -14,7 +14,7 @@ use crate::wire::body_codec::{
 };
 use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::error::{read_error, write_error};
-use crate::wire::exchange::{Exchange, RAW_TEXT_MEMBERS, ResponseBody};
+use crate::wire::exchange::{Exchange, RAW_TEXT_MEMBERS};
 use crate::wire::message_writer::{DroppedBlock, WriteOptions};
 
 /// Rewrites exchange lines. An exchange that no adapter reads is copied.
@@ -115,11 +115,7 @@ impl<'c> Rewriter<'c> {
             self.rewrite_request(body);
         }
         let fold = exchange.folded(self.adapter);
-        let body = match &exchange.response {
-            ResponseBody::Json(body) => Some(*body),
-            _ => fold.as_ref().map(|fold| &fold.folded.body),
-        };
-        if let Some(body) = body {
+        if let Some(body) = exchange.response_json(fold.as_deref()) {
             self.rewrite_response(body);
         }
         (Json::Object(self.line).to_string(), self.drops)

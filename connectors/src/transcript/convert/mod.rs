@@ -142,11 +142,7 @@ pub fn convert(
     } else if conversion.from == TranscriptKind::Exchanges {
         convert_exchanges(bytes, conversion, &mut output);
     } else if conversion.to == OutputFormat::Grains {
-        parse_for_grains(bytes, conversion.from, conversion.options, &mut |part| {
-            let namespace = conversion.options.namespace;
-            let counts = grains_of_part(part, namespace, &mut |grain| output.grain(grain));
-            output.counts.add(counts);
-        });
+        convert_to_grains(bytes, conversion, &mut output);
     } else {
         parse(bytes, conversion.from, conversion.options, &mut |part| {
             convert_part(part, conversion, &mut output)
@@ -255,15 +251,29 @@ fn write_items<T>(
     }
 }
 
+/// Converts a transcript that isn't traffic to grains.
+fn convert_to_grains(bytes: &[u8], conversion: Conversion<'_>, output: &mut LineOutput<'_>) {
+    parse_for_grains(bytes, conversion.from, conversion.options, &mut |part| {
+        let namespace = conversion.options.namespace;
+        let counts = grains_of_part(part, namespace, &mut |grain| output.grain(grain));
+        output.counts.add(counts);
+    });
+}
+
+/// Returns the notice of a grain that isn't a message.
+fn opaque_grain(line: &Line) -> Notice {
+    Notice::Opaque {
+        line: line.number,
+        label: "grain".to_owned(),
+        reason: "a grain that is no message; --to grains writes it".to_owned(),
+    }
+}
+
 /// Converts a part of a transcript that isn't traffic.
 fn convert_part(part: ParsedPart, conversion: Conversion<'_>, output: &mut LineOutput<'_>) {
     output.faults(part.faults);
     for grain in part.grains {
-        (output.notify)(Notice::Opaque {
-            line: grain.line.number,
-            label: "grain".to_owned(),
-            reason: "a grain that is no message; --to grains writes it".to_owned(),
-        });
+        (output.notify)(opaque_grain(&grain.line));
     }
     let messages = part.messages;
     for placed in &messages {

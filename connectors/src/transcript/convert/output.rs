@@ -89,14 +89,19 @@ impl LineOutput<'_> {
         }
     }
 
-    /// Writes a message as CMF, or its views.
-    pub(super) fn cmf(&mut self, message: &Message, to: OutputFormat) {
+    /// Adds the names of the tools that a message calls.
+    fn add_tool_names(&mut self, message: &Message) {
         for block in &message.content {
             if let ContentBlock::ToolUse(call) = block {
                 self.tool_names
                     .insert(call.id.to_string(), call.name.to_string());
             }
         }
+    }
+
+    /// Writes a message as CMF, or its views.
+    pub(super) fn cmf(&mut self, message: &Message, to: OutputFormat) {
+        self.add_tool_names(message);
         let projection = from_canonical(message, |id| self.tool_names.get(id).cloned());
         for tag in &projection.dropped {
             let (session, id) = (&message.session_id, &message.id);

@@ -149,16 +149,21 @@ impl Evidence {
     }
 }
 
-/// Describes the first object of a file of unknown kind.
-fn hint_from_json(bytes: &[u8]) -> Option<&'static str> {
+/// Returns the file's JSON document, or else the JSON of the first line that has any.
+fn document_or_line(bytes: &[u8]) -> Option<Json<'_>> {
     let first_line = || {
         lines(bytes)
             .take(SAMPLE_LINES)
             .find_map(|line| line.json(bytes).ok())
     };
-    let json = parse_document(bytes)
+    parse_document(bytes)
         .and_then(Result::ok)
-        .or_else(first_line)?;
+        .or_else(first_line)
+}
+
+/// Describes the first object of a file of unknown kind.
+fn hint_from_json(bytes: &[u8]) -> Option<&'static str> {
+    let json = document_or_line(bytes)?;
     let first = json.as_array().map_or(Some(&json), <[Json]>::first)?;
     let has = |keys: &[&str]| keys.iter().any(|key| first.get(key).is_some());
     if first.get("role").is_some() && has(&["content", "tool_calls"]) {

@@ -358,12 +358,8 @@ fn record_deferred_line(file: IndexedFile<'_>, line: &Line, into: &mut SightingI
     let name = conversation_name(&json);
     let mut conversation = Conversation::new(&name);
     file.replay_history(adapter, &exchange, (&mut conversation, &name), &context);
-    let ScannedExchange {
-        sightings,
-        created_at,
-        ..
-    } = scan_exchange(adapter, &exchange, &mut conversation, &context);
-    let time = exchange.time(created_at, file.options.fallback);
+    let scanned = scan_exchange(adapter, &exchange, &mut conversation, &context);
+    let time = exchange.time(scanned.created_at, file.options.fallback);
     let line = DigestedLine::new(file.bytes, line, file.file);
-    into.record(&sightings, time, line.digest, line.location);
+    into.record(&scanned.sightings, time, line.digest, line.location);
 }

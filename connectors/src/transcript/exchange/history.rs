@@ -1,6 +1,7 @@
 //! The history of a request that continues an earlier response by its id instead of resending it.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use gristmill_schemas::json::Json;
 
@@ -70,6 +71,12 @@ impl<'r> IndexedFile<'r> {
         }
     }
 
+    /// Returns the range of the line whose response the request of `exchange` continues by its id.
+    fn preceding_line(&self, adapter: &dyn Adapter, exchange: &Exchange) -> Option<Range<usize>> {
+        let id = adapter.previous_response_id(exchange.request?)?;
+        self.index.answer(self.file, id)
+    }
+
     /// Collects the lines that the request of `exchange` continues, newest first; `None` if they
     /// form a cycle or are more than [`CHAIN_LIMIT`].
     fn preceding_exchanges(
@@ -78,12 +85,8 @@ impl<'r> IndexedFile<'r> {
         exchange: &Exchange,
         name: &str,
     ) -> Option<Vec<Json<'r>>> {
-        let preceding = |adapter: &dyn Adapter, exchange: &Exchange| {
-            let id = adapter.previous_response_id(exchange.request?)?;
-            self.index.answer(self.file, id)
-        };
         let (mut chain, mut seen) = (Vec::new(), HashSet::new());
-        let mut next = preceding(adapter, exchange);
+        let mut next = self.preceding_line(adapter, exchange);
         while let Some(range) = next.take() {
             if chain.len() == CHAIN_LIMIT || !seen.insert(range.start) {
                 return None;
@@ -95,7 +98,7 @@ impl<'r> IndexedFile<'r> {
                 break;
             }
             if let Some((adapter, exchange)) = self.readable_exchange(&json) {
-                next = preceding(adapter, &exchange);
+                next = self.preceding_line(adapter, &exchange);
             }
             chain.push(json);
         }

@@ -94,6 +94,16 @@ impl<T> SpeculativeLine<T> {
             .collect()
     }
 
+    /// Returns for each message whether its preferred sighting is at `location`.
+    fn preferred(&self, index: &SightingIndex, location: LineLocation) -> Vec<bool> {
+        self.messages
+            .iter()
+            .map(|SpeculativeMessage { sighting, .. }| {
+                index.is_preferred(&sighting.position, sighting.kind, location)
+            })
+            .collect()
+    }
+
     /// Returns the mapped messages whose preferred sighting is at `location`, or `None` if the line
     /// has to be read again because an assumption doesn't hold in the complete `index`.
     pub(super) fn validate(
@@ -105,13 +115,7 @@ impl<T> SpeculativeLine<T> {
         if self.messages.is_empty() {
             return Some(self.mapped.into_iter().map(|(_, item)| item).collect());
         }
-        let preferred: Vec<bool> = self
-            .messages
-            .iter()
-            .map(|SpeculativeMessage { sighting, .. }| {
-                index.is_preferred(&sighting.position, sighting.kind, location)
-            })
-            .collect();
+        let preferred = self.preferred(index, location);
         if !preferred.contains(&true) {
             return Some(Vec::new());
         }

@@ -71,6 +71,12 @@ impl MessageLinker {
         }
     }
 
+    /// Makes a message pending until its parent is linked.
+    fn hold(&mut self, message: PendingMessage, parent: MessagePosition) {
+        let waiting = self.pending.entry(*parent.digest()).or_default();
+        waiting.push(message);
+    }
+
     /// Links a message and all pending ones that follow it, or makes it pending. A message whose
     /// position is linked already is dropped.
     pub(super) fn add(&mut self, message: PendingMessage, emit: &mut dyn FnMut(GrainOutput<'_>)) {
@@ -85,8 +91,7 @@ impl MessageLinker {
                 Some(parent) => match self.addresses.get(parent.digest()) {
                     Some(address) => *address,
                     None => {
-                        let waiting = self.pending.entry(*parent.digest()).or_default();
-                        waiting.push(message);
+                        self.hold(message, parent);
                         continue;
                     }
                 },

@@ -45,6 +45,16 @@ pub(in crate::transcript) fn parse_grains(
     );
 }
 
+/// Returns the addresses of the grains that the one of a line supersedes.
+fn superseded_addresses(json: &Json) -> Vec<ContentAddress> {
+    let addresses = json.get("supersedes").and_then(Json::as_array);
+    addresses
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|address| address.as_str()?.parse().ok())
+        .collect()
+}
+
 fn parse_grain(
     json: &Json,
     line: &Line,
@@ -58,17 +68,10 @@ fn parse_grain(
     if let Some(expected) = expected {
         check_address(expected, grain.address, line)?;
     }
-    let supersedes = json
-        .get("supersedes")
-        .and_then(Json::as_array)
-        .unwrap_or_default();
     Ok(StandaloneGrain {
         line: line.clone(),
         grain,
-        supersedes: supersedes
-            .iter()
-            .filter_map(|address| address.as_str()?.parse().ok())
-            .collect(),
+        supersedes: superseded_addresses(json),
         system_valid_to: json.get("system_valid_to").and_then(Json::as_i64),
     })
 }

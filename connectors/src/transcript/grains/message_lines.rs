@@ -127,6 +127,12 @@ type Event = (Option<String>, Json<'static>);
 
 /// Returns the event of a line, or `None` if its grain isn't a message.
 fn event_of_line(json: &Json) -> Result<Option<Event>, String> {
+    let (address, grain) = grain_of_line(json)?;
+    Ok(is_message(&grain).then_some((address, grain)))
+}
+
+/// Returns the grain of a line, even if it isn't an event.
+fn grain_of_line(json: &Json) -> Result<Event, String> {
     let address = json
         .get("content_address")
         .and_then(Json::as_str)
@@ -134,16 +140,12 @@ fn event_of_line(json: &Json) -> Result<Option<Event>, String> {
     let grain = json
         .get("grain")
         .filter(|grain| grain.as_object().is_some());
-    let (address, grain) = match (grain, json.get("blob_hex").and_then(Json::as_str)) {
-        (Some(grain), _) => (address, grain.clone().into_owned()),
-        (None, Some(digits)) => {
-            let (address, grain) = decode_blob(digits)?;
-            (Some(address), grain)
-        }
-        (None, None) if json.get("type").is_some() => (address, json.clone().into_owned()),
-        (None, None) => return Err("not a grain: an object with `grain` or `blob_hex`".to_owned()),
-    };
-    Ok(is_message(&grain).then_some((address, grain)))
+    match (grain, json.get("blob_hex").and_then(Json::as_str)) {
+        (Some(grain), _) => Ok((address, grain.clone().into_owned())),
+        (None, Some(digits)) => decode_blob(digits).map(|(address, grain)| (Some(address), grain)),
+        (None, None) if json.get("type").is_some() => Ok((address, json.clone().into_owned())),
+        (None, None) => Err("not a grain: an object with `grain` or `blob_hex`".to_owned()),
+    }
 }
 
 /// Returns true for an event with a role.

@@ -287,20 +287,34 @@ impl<'s> ThreadSnapshot<'s> {
                 part.faults.push(self.line.fault(FaultCode::Shape, reason));
                 continue;
             };
-            let mut content = parse_message(role, message).content;
-            if content.is_empty() {
-                content.push(ContentBlock::text(""));
-            }
-            // The ids depend on the times, so a repeated message must get the time that it had.
-            let known_time = known
-                .get(&conversation.next_position(role, &content))
-                .copied();
-            let built = conversation.push(role, content, known_time.unwrap_or(self.time));
-            if known_time.is_none() {
-                known.insert(built.position, built.message.created_at);
+            if let Some(built) = self.next_message(role, message, &mut conversation, known) {
                 part.messages.push(self.placed_message(built, message));
             }
         }
+    }
+
+    /// Adds a message to `conversation` and returns it, unless an earlier snapshot has it.
+    fn next_message(
+        &self,
+        role: Role,
+        message: &Json,
+        conversation: &mut ConversationBuilder,
+        known: &mut HashMap<MessagePosition, Timestamp>,
+    ) -> Option<BuiltMessage> {
+        let mut content = parse_message(role, message).content;
+        if content.is_empty() {
+            content.push(ContentBlock::text(""));
+        }
+        // The ids depend on the times, so a repeated message must get the time that it had.
+        let known_time = known
+            .get(&conversation.next_position(role, &content))
+            .copied();
+        let built = conversation.push(role, content, known_time.unwrap_or(self.time));
+        if known_time.is_some() {
+            return None;
+        }
+        known.insert(built.position, built.message.created_at);
+        Some(built)
     }
 
     /// Returns a message with the metadata of `source`, its JSON.
@@ -337,18 +351,23 @@ impl<'s> ThreadSnapshot<'s> {
             if last.is_some_and(|last| last.object == object) {
                 continue;
             }
-            let relation = if channel.is_empty() {
-                "channel"
-            } else {
-                channel
-            };
-            let mut fact = Fact::new(self.line.clone(), &self.thread, relation, object, self.time);
-            if let Some(checkpoint) = &self.checkpoint {
-                fact.context
-                    .insert("langgraph:checkpoint_id", checkpoint.clone());
-            }
-            chains.push(key, fact);
+            chains.push(key, self.channel_fact(channel, object));
         }
+    }
+
+    /// Returns the fact of a value of a channel.
+    fn channel_fact(&self, channel: &str, object: String) -> Fact {
+        let relation = if channel.is_empty() {
+            "channel"
+        } else {
+            channel
+        };
+        let mut fact = Fact::new(self.line.clone(), &self.thread, relation, object, self.time);
+        if let Some(checkpoint) = &self.checkpoint {
+            fact.context
+                .insert("langgraph:checkpoint_id", checkpoint.clone());
+        }
+        fact
     }
 }
 
@@ -368,13 +387,16 @@ fn unwrap_message<'m>(message: &'m Json<'m>, depth: usize) -> Option<(Role, &'m 
             .find_map(role_from_name)?;
         return Some((role, message));
     };
-    unwrap_message(wrapped, depth - 1).or_else(|| {
-        let class = items(message, "id")
-            .last()
-            .and_then(Json::as_str)
-            .or_else(|| message.get("type")?.as_str())?;
-        Some((role_from_name(class)?, wrapped))
-    })
+    unwrap_message(wrapped, depth - 1)
+        .or_else(|| Some((role_from_name(class_of(message)?)?, wrapped)))
+}
+
+/// Returns the name of the class of a wrapped message.
+fn class_of<'m>(message: &'m Json<'m>) -> Option<&'m str> {
+    items(message, "id")
+        .last()
+        .and_then(Json::as_str)
+        .or_else(|| message.get("type")?.as_str())
 }
 
 fn token_usage(usage: &Json) -> TokenUsage {

@@ -81,9 +81,10 @@ pub(super) fn parse_export(
 ) -> ParsedPart {
     let mut part = ParsedPart::default();
     let mut reader = new_reader(kind);
-    let unwrapped = (kind == TranscriptKind::Letta)
-        .then(|| letta::unwrap_string(bytes))
-        .flatten();
+    let unwrapped = match kind {
+        TranscriptKind::Letta => letta::unwrap_string(bytes),
+        _ => None,
+    };
     let bytes = unwrapped.as_deref().map_or(bytes, str::as_bytes);
     for_each_entry(bytes, &mut |entry| match entry {
         Err(fault) => part.faults.push(fault),

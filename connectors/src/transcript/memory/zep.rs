@@ -186,11 +186,7 @@ impl ExportReader for ZepExport {
             self.add_thread(json, line);
         }
         // A document whose lists are empty is valid.
-        let has_list = EDGE_LISTS
-            .iter()
-            .chain(&NODE_LISTS)
-            .any(|key| json.get(key).and_then(Json::as_array).is_some());
-        has_list || self.len() > before
+        has_list(json) || self.len() > before
     }
 
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
@@ -269,10 +265,8 @@ impl Graph<'_> {
     /// Emits the edges, oldest first. Of edges with the same UUID, the oldest is kept.
     fn emit_edges(&self, edges: &[(Json<'static>, Line)], part: &mut ParsedPart) {
         let edges = sorted_edges(edges, self.options.fallback);
-        let successors = successors(&edges);
         let mut superseded: HashMap<usize, Vec<ContentAddress>> = HashMap::new();
-        for (index, edge) in edges.iter().enumerate() {
-            let successor = successors.get(index).copied().flatten();
+        for (index, (edge, successor)) in edges.iter().zip(successors(&edges)).enumerate() {
             let ended_at = edge.expired_at.filter(|_| successor.is_none());
             let supersedes = superseded.remove(&index).unwrap_or_default();
             let namespace = self.options.namespace;
@@ -329,6 +323,14 @@ impl Graph<'_> {
     }
 }
 
+/// Returns true if a document has a list of edges or nodes, even an empty one.
+fn has_list(json: &Json) -> bool {
+    EDGE_LISTS
+        .iter()
+        .chain(&NODE_LISTS)
+        .any(|key| json.get(key).and_then(Json::as_array).is_some())
+}
+
 /// Returns the edges in the order of their times, each UUID once.
 fn sorted_edges<'e>(edges: &'e [(Json<'static>, Line)], fallback: Timestamp) -> Vec<Edge<'e>> {
     let mut edges: Vec<Edge> = edges
@@ -343,9 +345,8 @@ fn sorted_edges<'e>(edges: &'e [(Json<'static>, Line)], fallback: Timestamp) -> 
     edges
 }
 
-/// Returns the index of the successor of each edge. Only edges that begin when another ends are
-/// compared, so the cost is nearly linear.
-fn successors(edges: &[Edge]) -> Vec<Option<usize>> {
+/// Returns the indices of the edges by the time, in microseconds, at which they begin.
+fn indices_by_begin(edges: &[Edge]) -> HashMap<i64, Vec<usize>> {
     let mut by_begin: HashMap<i64, Vec<usize>> = HashMap::new();
     for (index, edge) in edges.iter().enumerate() {
         by_begin
@@ -353,6 +354,13 @@ fn successors(edges: &[Edge]) -> Vec<Option<usize>> {
             .or_default()
             .push(index);
     }
+    by_begin
+}
+
+/// Returns the index of the successor of each edge. Only edges that begin when another ends are
+/// compared, so the cost is nearly linear.
+fn successors(edges: &[Edge]) -> Vec<Option<usize>> {
+    let by_begin = indices_by_begin(edges);
     let successor = |index: usize, edge: &Edge| {
         let candidates = by_begin.get(&edge.invalid_at?.micros())?;
         let later = candidates

@@ -35,14 +35,19 @@ impl UntrustedDatabase {
         })
     }
 
-    /// Returns true if `table` is a plain table with these columns and without generated ones.
-    pub(super) fn has_table(&self, table: &str, columns: &[&str]) -> Result<bool, rusqlite::Error> {
+    /// Returns true if `table` is a table, neither a view nor virtual.
+    fn is_plain_table(&self, table: &str) -> Result<bool, rusqlite::Error> {
         let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1 AND sql \
                      NOT LIKE 'CREATE VIRTUAL%'";
         let count: i64 = self
             .connection
             .query_row(query, [table], |row| row.get(0))?;
-        if count != 1 {
+        Ok(count == 1)
+    }
+
+    /// Returns true if `table` is a plain table with these columns and without generated ones.
+    pub(super) fn has_table(&self, table: &str, columns: &[&str]) -> Result<bool, rusqlite::Error> {
+        if !self.is_plain_table(table)? {
             return Ok(false);
         }
         let mut statement = self
@@ -134,16 +139,19 @@ pub(super) fn row_line(row: &Row<'_>) -> Result<Line, rusqlite::Error> {
 fn row_to_json(row: &Row<'_>, names: &[String]) -> Result<Json<'static>, rusqlite::Error> {
     let mut object = Object::new();
     for (index, name) in names.iter().enumerate().skip(1) {
-        let value = match row.get_ref(index)? {
-            ValueRef::Null => Json::Null,
-            ValueRef::Integer(number) => Json::from(number),
-            ValueRef::Real(number) => Number::from_f64(number).map_or(Json::Null, Json::Number),
-            ValueRef::Text(text) | ValueRef::Blob(text) => match std::str::from_utf8(text) {
-                Ok(text) if text.len() <= LINE_LIMIT_BYTES => Json::from(text.to_owned()),
-                _ => Json::Null,
-            },
-        };
-        object.insert(name.clone(), value);
+        object.insert(name.clone(), value_to_json(row.get_ref(index)?));
     }
     Ok(Json::Object(object))
+}
+
+fn value_to_json(value: ValueRef<'_>) -> Json<'static> {
+    match value {
+        ValueRef::Null => Json::Null,
+        ValueRef::Integer(number) => Json::from(number),
+        ValueRef::Real(number) => Number::from_f64(number).map_or(Json::Null, Json::Number),
+        ValueRef::Text(text) | ValueRef::Blob(text) => match std::str::from_utf8(text) {
+            Ok(text) if text.len() <= LINE_LIMIT_BYTES => Json::from(text.to_owned()),
+            _ => Json::Null,
+        },
+    }
 }

@@ -74,6 +74,12 @@ pub(super) fn emit_store(
     Ok(())
 }
 
+/// Parses a text as JSON; a text that isn't JSON becomes a string.
+fn json_or_text(text: &str) -> Json<'static> {
+    let value = Json::parse(text.as_bytes()).map(Json::into_owned);
+    value.unwrap_or_else(|_| Json::from(text.to_owned()))
+}
+
 /// Returns a row of the store as an item in the form of LangGraph's API. The table joins the parts
 /// of a namespace with dots.
 fn store_item(row: &Json) -> Json<'static> {
@@ -85,11 +91,7 @@ fn store_item(row: &Json) -> Json<'static> {
         .collect::<Vec<_>>();
     item.insert("namespace", namespace);
     item.insert("key", text("key").to_owned());
-    let value = Json::parse(text("value").as_bytes()).map(Json::into_owned);
-    item.insert(
-        "value",
-        value.unwrap_or_else(|_| Json::from(text("value").to_owned())),
-    );
+    item.insert("value", json_or_text(text("value")));
     for key in ["created_at", "updated_at"] {
         item.insert(key, row.get(key).cloned().unwrap_or_default().into_owned());
     }

@@ -96,6 +96,9 @@ fn foreign_name(database: &UntrustedDatabase) -> Option<&'static str> {
         .map(|(name, ..)| *name)
 }
 
+/// The columns by which the table of canonical messages is recognised.
+const MESSAGE_COLUMNS: [&str; 5] = ["id", "session_id", "role", "content_json", "created_at"];
+
 /// Reads all known tables.
 fn emit_tables(
     database: &UntrustedDatabase,
@@ -103,8 +106,7 @@ fn emit_tables(
     emit: &mut dyn FnMut(ParsedPart),
 ) -> Result<(), DatabaseError> {
     let mut is_known = false;
-    let columns = ["id", "session_id", "role", "content_json", "created_at"];
-    if database.has_table("messages", &columns)? {
+    if database.has_table("messages", &MESSAGE_COLUMNS)? {
         is_known = true;
         emit_sessions(database, options, emit)?;
         emit_messages(database, emit)?;

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::block::ToolUseBlock;
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role};
@@ -281,16 +282,8 @@ fn tool_calls(message: &Message) -> Vec<ToolCall> {
         .provider
         .as_deref()
         .or(provider_ids.map(|(provider, _)| provider));
-    let status = if metadata.status == MessageStatus::Cancelled {
-        "cancelled"
-    } else {
-        "pending"
-    };
-    let calls = message.content.iter().filter_map(|block| match block {
-        ContentBlock::ToolUse(call) => Some(call),
-        _ => None,
-    });
-    calls
+    let status = unanswered_status(metadata.status);
+    calls_of(message)
         .enumerate()
         .map(|(index, call)| ToolCall {
             id: call.id.to_string(),
@@ -301,6 +294,22 @@ fn tool_calls(message: &Message) -> Vec<ToolCall> {
             status,
         })
         .collect()
+}
+
+fn calls_of<'m>(message: &'m Message<'m>) -> impl Iterator<Item = &'m ToolUseBlock<'m>> {
+    message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolUse(call) => Some(call),
+        _ => None,
+    })
+}
+
+/// Returns the status of a call without a result.
+fn unanswered_status(status: MessageStatus) -> &'static str {
+    if status == MessageStatus::Cancelled {
+        "cancelled"
+    } else {
+        "pending"
+    }
 }
 
 /// Returns the provider of a message and its ids of the tool calls.

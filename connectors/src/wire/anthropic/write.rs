@@ -188,16 +188,17 @@ fn tool_result<'m>(
     Json::Object(wire)
 }
 
+fn base64_source<'m>(media_type: &'m str, data: Json<'m>) -> Object<'m> {
+    let mut source = object("type", "base64");
+    source.insert("media_type", media_type);
+    source.insert("data", data);
+    source
+}
+
 /// Writes an image; returns `None` if its file can't be read.
 fn image<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {
-    let base64 = |media_type: &'m str, data: Json<'m>| {
-        let mut source = object("type", "base64");
-        source.insert("media_type", media_type);
-        source.insert("data", data);
-        source
-    };
     let source = match &image.source {
-        ImageSource::Base64(data) => base64(&image.media_type, Json::from(&**data)),
+        ImageSource::Base64(data) => base64_source(&image.media_type, Json::from(&**data)),
         ImageSource::Url(url) => {
             let mut source = object("type", "url");
             source.insert("url", &**url);
@@ -205,7 +206,7 @@ fn image<'m>(image: &'m ImageBlock<'m>, writer: &MessageWriter<'_>) -> Option<Js
         }
         ImageSource::FileRef(path) => {
             let data = writer.file_base64(path)?;
-            base64(media_type_of_file(image, path), Json::from(data))
+            base64_source(media_type_of_file(image, path), Json::from(data))
         }
     };
     let mut wire = object("type", "image");

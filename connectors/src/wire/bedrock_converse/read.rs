@@ -101,6 +101,15 @@ fn block<'j>(json: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentB
     known_block(json, reader).unwrap_or_else(|| reader.unknown_block(json))
 }
 
+fn tool_use<'j>(
+    call: &'j Json<'j>,
+    reader: &mut MessageReader<'_, 'j>,
+) -> Option<ContentBlock<'j>> {
+    let id = call.get("toolUseId").and_then(Json::as_str);
+    let input = reader.tool_input(id, call.get("input"));
+    Some(reader.tool_use(id, text(call, "name")?, input))
+}
+
 fn known_block<'j>(
     json: &'j Json<'j>,
     reader: &mut MessageReader<'_, 'j>,
@@ -111,11 +120,7 @@ fn known_block<'j>(
         "image" => image(value).map(ContentBlock::Image),
         // The provider runs its own tools: the client never answers such a call.
         "toolUse" if text_or_empty(value, "type") == "server_tool_use" => None,
-        "toolUse" => {
-            let id = value.get("toolUseId").and_then(Json::as_str);
-            let input = reader.tool_input(id, value.get("input"));
-            Some(reader.tool_use(id, text(value, "name")?, input))
-        }
+        "toolUse" => tool_use(value, reader),
         "reasoningContent" => thinking(value),
         // The residual keeps the sources of citations.
         "citationsContent" => concat_texts(items(value, "content"), "text").map(ContentBlock::Text),

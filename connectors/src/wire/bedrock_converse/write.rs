@@ -28,8 +28,7 @@ pub(super) fn request<'m>(
     if !config.is_empty() {
         body.insert("inferenceConfig", config);
     }
-    let tools = request.tools.iter();
-    let tools: Vec<Json> = tools.filter_map(|tool| self::tool(tool, writer)).collect();
+    let tools = tools(request, writer);
     if !tools.is_empty() {
         body.insert("toolConfig", object("tools", tools));
     }
@@ -46,6 +45,11 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     insert_some(&mut config, "temperature", temperature(request));
     insert_texts(&mut config, "stopSequences", &request.stop_sequences);
     config
+}
+
+fn tools<'m>(request: &'m Request<'m>, writer: &MessageWriter<'_>) -> Vec<Json<'m>> {
+    let tools = request.tools.iter();
+    tools.filter_map(|tool| self::tool(tool, writer)).collect()
 }
 
 fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {

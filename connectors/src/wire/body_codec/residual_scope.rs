@@ -6,7 +6,7 @@ use gristmill_schemas::message::ids::MessagePosition;
 use super::super::adapter::WireProjection;
 use super::super::message_reader::ReadUnit;
 use super::super::provider_raw;
-use super::super::unit_path::extract_units;
+use super::super::unit_path::{UnitPath, extract_units};
 
 /// Selects the parts of a body whose residuals are stored.
 #[derive(Clone, Copy)]
@@ -69,6 +69,10 @@ pub(super) struct BodyResiduals<'j> {
 /// The members of `provider_raw` that store a residual: the patch and its guard.
 pub(super) type ResidualMembers<'j> = [(&'static str, Json<'j>); 2];
 
+fn paths_of(units: &[ReadUnit]) -> Vec<Option<UnitPath>> {
+    units.iter().map(|unit| Some(unit.path.clone())).collect()
+}
+
 /// Computes the residuals of the units for which `is_wanted` returns true, and of the envelope if
 /// `with_envelope`.
 fn residuals<'j>(
@@ -78,10 +82,7 @@ fn residuals<'j>(
     is_wanted: &dyn Fn(&ReadUnit) -> bool,
     with_envelope: bool,
 ) -> BodyResiduals<'j> {
-    let paths: Vec<_> = read_units
-        .iter()
-        .map(|unit| Some(unit.path.clone()))
-        .collect();
+    let paths = paths_of(read_units);
     let (projected_envelope, projected) = extract_units(projection.body, &projection.unit_paths);
     let (envelope, originals) = extract_units(original.reborrow(), &paths);
     let pairs = projected.iter().zip(&originals).zip(read_units);

@@ -24,10 +24,7 @@ pub fn decode_stream<'f>(
     let Some(mut decoder) = adapter.stream_decoder() else {
         return assembler.take_events();
     };
-    let folded = adapter.fold(frames.clone());
-    let read = read_response(adapter, &folded.body, conversation, context);
-    let message = read.as_ref().ok().and_then(|read| read.response.message());
-    let mut calls = message.map_or_else(Vec::new, |message| call_ids(message, adapter.key()));
+    let mut calls = calls_of_stream(adapter, frames.clone(), conversation, context);
     let mut call_id = |wire_id: Option<&str>| take_call_id(&mut calls, wire_id);
     for frame in &frames {
         decoder.decode_event(&frame.data, &mut assembler, &mut call_id);
@@ -51,6 +48,19 @@ fn take_call_id(calls: &mut Vec<CallId>, wire_id: Option<&str>) -> String {
     } else {
         String::new()
     }
+}
+
+/// Returns the ids of the calls of the finished message of a stream.
+fn calls_of_stream<'f>(
+    adapter: &dyn Adapter,
+    frames: Vec<StreamFrame<'f>>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+) -> Vec<CallId> {
+    let folded = adapter.fold(frames);
+    let read = read_response(adapter, &folded.body, conversation, context);
+    let message = read.as_ref().ok().and_then(|read| read.response.message());
+    message.map_or_else(Vec::new, |message| call_ids(message, adapter.key()))
 }
 
 /// Returns the ids of the calls of a message.

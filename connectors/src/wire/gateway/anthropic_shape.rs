@@ -27,9 +27,7 @@ pub fn inbound_anthropic<'j>(
         return invalid("max_tokens", "is required and must be a positive integer");
     };
     let (stable, volatile) = split_system(body.get("system"))?;
-    for (index, message) in messages.iter().enumerate() {
-        check_message(message, &format!("messages[{index}]"))?;
-    }
+    check_messages(messages)?;
     let tools = tools(body)?;
     required_fields::list(body, "stop_sequences")?;
     let mut inbound = read(&anthropic::MESSAGES, body, conversation, time)?;
@@ -54,6 +52,13 @@ fn normalize_messages(messages: &mut Vec<Message>) {
         }
     }
     messages.retain(|message| !message.content.is_empty());
+}
+
+fn check_messages(messages: &[Json]) -> Result<(), InvalidField> {
+    for (index, message) in messages.iter().enumerate() {
+        check_message(message, &format!("messages[{index}]"))?;
+    }
+    Ok(())
 }
 
 fn check_message(message: &Json, path: &str) -> Result<(), InvalidField> {
@@ -153,11 +158,15 @@ fn split_system<'j>(
         Some(_) => return invalid("system", "must be a string or a list of text blocks"),
     };
     check_system_blocks(blocks)?;
+    let (stable, volatile) = blocks.split_at(stable_length(blocks));
+    Ok((joined_text(stable), joined_text(volatile)))
+}
+
+/// Returns the number of blocks up to the last cache marker, or of all if there is none.
+fn stable_length(blocks: &[Json]) -> usize {
     let is_marked = |block: &Json| present(block, "cache_control").is_some();
     let last_marked = blocks.iter().rposition(is_marked);
-    let end = last_marked.map_or(blocks.len(), |last| last + 1);
-    let (stable, volatile) = blocks.split_at(end);
-    Ok((joined_text(stable), joined_text(volatile)))
+    last_marked.map_or(blocks.len(), |last| last + 1)
 }
 
 fn check_system_blocks(blocks: &[Json]) -> Result<(), InvalidField> {

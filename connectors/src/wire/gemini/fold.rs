@@ -127,15 +127,20 @@ impl<'f> CandidateFold<'f> {
         }
     }
 
-    /// Adds a partial call: the first one has the name, the next ones have arguments, the last one
-    /// is empty. `part` are the other members of its part.
-    fn partial_call(&mut self, mut part: Object<'f>, partial: Object<'f>) {
+    /// Adds the part of a call unless one is open, or else the members of `part` to the open one.
+    fn begin_or_continue_call(&mut self, mut part: Object<'f>) {
         if !self.open_call {
             part.insert("functionCall", Object::new());
             self.parts.push(part);
         } else if let Some(last) = self.parts.last_mut() {
             merge_members(last, part);
         }
+    }
+
+    /// Adds a partial call: the first one has the name, the next ones have arguments, the last one
+    /// is empty. `part` are the other members of its part.
+    fn partial_call(&mut self, part: Object<'f>, partial: Object<'f>) {
+        self.begin_or_continue_call(part);
         self.open_call = partial.get("willContinue").and_then(Json::as_bool) == Some(true);
         let call = self
             .parts

@@ -78,19 +78,31 @@ fn parts<'j>(turn: &'j Json<'j>) -> &'j [Json<'j>] {
 
 fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     let parts = parts(turn);
-    // Vertex accepts uppercase names, too.
-    let role = turn.get("role").and_then(Json::as_str).unwrap_or("user");
-    let is = |names: &[&str]| names.iter().any(|name| role.eq_ignore_ascii_case(name));
-    if is(&["model"]) {
-        let blocks = or_empty_text(blocks(parts, reader));
-        reader.push_message(Role::Assistant, blocks);
-    } else if is(&["user", "function", "tool"]) {
-        user_turn(parts, reader);
-    } else if is(&["system"]) {
-        let blocks = parts.iter().map(|item| part(item, reader)).collect();
-        reader.push_message(Role::System, blocks);
+    let name = turn.get("role").and_then(Json::as_str).unwrap_or("user");
+    match role_from_name(name) {
+        Some(Role::Assistant) => {
+            let blocks = or_empty_text(blocks(parts, reader));
+            reader.push_message(Role::Assistant, blocks);
+        }
+        Some(Role::System) => {
+            let blocks = parts.iter().map(|item| part(item, reader)).collect();
+            reader.push_message(Role::System, blocks);
+        }
+        Some(_) => user_turn(parts, reader),
+        None => reader.push_unknown_role(name, turn),
+    }
+}
+
+/// Returns the role of a turn. Vertex accepts uppercase names, too.
+fn role_from_name(name: &str) -> Option<Role> {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    if is("model") {
+        Some(Role::Assistant)
+    } else if is("system") {
+        Some(Role::System)
     } else {
-        reader.push_unknown_role(role, turn);
+        let is_user = ["user", "function", "tool"].into_iter().any(is);
+        is_user.then_some(Role::User)
     }
 }
 

@@ -6,6 +6,7 @@ use gristmill_schemas::message::model_id::wire_name;
 use gristmill_schemas::message::request::{
     Choice, Request, RequestTool, Response, StopReason, TokenUsage,
 };
+use gristmill_schemas::message::tool::ToolDefinition;
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::WireProjection;
@@ -61,20 +62,22 @@ fn config<'m>(request: &'m Request<'m>) -> Object<'m> {
     config
 }
 
+fn function_declaration<'m>(tool: &'m ToolDefinition<'m>) -> Json<'m> {
+    let mut function = object("name", &*tool.name);
+    function.insert("description", &*tool.description);
+    if !tool.input_schema.is_empty() {
+        function.insert("parameters", tool.input_schema.reborrow());
+    }
+    Json::Object(function)
+}
+
 /// Writes the tools: one that declares all functions, then the provider's own.
 fn tools<'m>(request: &'m Request<'m>, writer: &MessageWriter<'_>) -> Vec<Json<'m>> {
     let mut functions = Vec::new();
     let mut others = Vec::new();
     for tool in &request.tools {
         match tool {
-            RequestTool::Defined(tool) => {
-                let mut function = object("name", &*tool.name);
-                function.insert("description", &*tool.description);
-                if !tool.input_schema.is_empty() {
-                    function.insert("parameters", tool.input_schema.reborrow());
-                }
-                functions.push(Json::Object(function));
-            }
+            RequestTool::Defined(tool) => functions.push(function_declaration(tool)),
             RequestTool::Wire { adapter, json } => others.extend(writer.own_tool(adapter, json)),
         }
     }

@@ -113,12 +113,7 @@ impl Adapter for Ollama {
             let Json::Object(event) = frame.data else {
                 continue;
             };
-            for (key, value) in event {
-                match (&*key, value) {
-                    ("message", Json::Object(delta)) => append_message(&mut message, delta),
-                    (_, value) => merge_member(&mut body, key, value),
-                }
-            }
+            append_event(&mut body, &mut message, event);
         }
         let error = body.get("error").filter(|error| !error.is_null()).cloned();
         let complete = body.get("done").and_then(Json::as_bool).unwrap_or(false) && error.is_none();
@@ -151,6 +146,16 @@ impl ErrorFormat for OllamaErrors {
 
     fn class(&self, _report: &ErrorReport) -> Option<ErrorClass> {
         None
+    }
+}
+
+/// Appends the members of an event to the response and to its message.
+fn append_event<'f>(body: &mut Object<'f>, message: &mut Object<'f>, event: Object<'f>) {
+    for (key, value) in event {
+        match (&*key, value) {
+            ("message", Json::Object(delta)) => append_message(message, delta),
+            (_, value) => merge_member(body, key, value),
+        }
     }
 }
 

@@ -41,6 +41,13 @@ pub(super) fn request<'j>(
     })
 }
 
+fn tool_result<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) -> ContentBlock<'j> {
+    let id = message.get("tool_call_id").and_then(Json::as_str);
+    let name = message.get("tool_name").or_else(|| message.get("name"));
+    let name = name.and_then(Json::as_str);
+    reader.tool_result(id, name, content_and_images(message), false)
+}
+
 fn request_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>) {
     match text_or_empty(message, "role") {
         "system" => {
@@ -56,10 +63,7 @@ fn request_message<'j>(message: &'j Json<'j>, reader: &mut MessageReader<'_, 'j>
             reader.push_message(Role::Assistant, blocks);
         }
         "tool" => {
-            let id = message.get("tool_call_id").and_then(Json::as_str);
-            let name = message.get("tool_name").or_else(|| message.get("name"));
-            let name = name.and_then(Json::as_str);
-            let result = reader.tool_result(id, name, content_and_images(message), false);
+            let result = tool_result(message, reader);
             reader.push_message(Role::Tool, vec![result]);
         }
         role => reader.push_unknown_role(role, message),

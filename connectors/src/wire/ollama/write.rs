@@ -24,9 +24,7 @@ pub(super) fn request<'m>(
     let mut body = Object::new();
     insert_some(&mut body, "model", request.model.as_deref().map(wire_name));
     body.insert("messages", messages.list);
-    let tools = request.tools.iter();
-    let tools = tools.filter_map(|tool| self::tool(tool, writer)).collect();
-    insert_list(&mut body, "tools", tools);
+    insert_list(&mut body, "tools", tools(request, writer));
     body.insert("stream", request.stream);
     let schema = request.output_schema.as_ref();
     insert_some(&mut body, "format", schema.map(Json::reborrow));
@@ -62,6 +60,11 @@ fn options<'m>(request: &'m Request<'m>) -> Object<'m> {
     insert_some(&mut options, "temperature", temperature(request));
     insert_texts(&mut options, "stop", &request.stop_sequences);
     options
+}
+
+fn tools<'m>(request: &'m Request<'m>, writer: &MessageWriter<'_>) -> Vec<Json<'m>> {
+    let tools = request.tools.iter();
+    tools.filter_map(|tool| self::tool(tool, writer)).collect()
 }
 
 fn tool<'m>(tool: &'m RequestTool<'m>, writer: &MessageWriter<'_>) -> Option<Json<'m>> {

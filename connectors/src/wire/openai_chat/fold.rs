@@ -98,14 +98,9 @@ impl<'f> CompletionFold<'f> {
             .get("error")
             .filter(|error| !error.is_null())
             .cloned();
-        let finished = |choice: &ChoiceFold| {
-            choice
-                .members
-                .get("finish_reason")
-                .is_some_and(|reason| !reason.is_null())
-        };
-        let complete =
-            error.is_none() && !self.choices.is_empty() && self.choices.values().all(finished);
+        let complete = error.is_none()
+            && !self.choices.is_empty()
+            && self.choices.values().all(ChoiceFold::is_finished);
         if self.listed && (error.is_none() || !self.choices.is_empty()) {
             let numbered = self.numbered_calls;
             let choices = self
@@ -235,6 +230,12 @@ impl<'f> ChoiceFold<'f> {
         }
     }
 
+    /// Returns true if the choice has a finish reason.
+    fn is_finished(&self) -> bool {
+        let reason = self.members.get("finish_reason");
+        reason.is_some_and(|reason| !reason.is_null())
+    }
+
     /// Adds reasoning details. Consecutive ones with the same type, index and id become one detail.
     fn reasoning_details(&mut self, details: Vec<Json<'f>>) {
         if self
@@ -252,13 +253,8 @@ impl<'f> ChoiceFold<'f> {
             let Json::Object(piece) = detail else {
                 continue;
             };
-            let same = |last: &Object| {
-                ["type", "index", "id"]
-                    .iter()
-                    .all(|key| last.get(key) == piece.get(key) || piece.get(key).is_none())
-            };
             match known.last_mut() {
-                Some(Json::Object(last)) if same(last) => {
+                Some(Json::Object(last)) if is_same_detail(last, &piece) => {
                     append_members(last, piece, &["text", "summary", "data"])
                 }
                 _ => known.push(Json::Object(piece)),
@@ -393,6 +389,13 @@ fn append_all<'f>(into: &mut Object<'f>, more: Object<'f>) {
     for (key, value) in more {
         append(into, key, value);
     }
+}
+
+/// Returns true if `piece` continues the reasoning detail `last`.
+fn is_same_detail(last: &Object, piece: &Object) -> bool {
+    ["type", "index", "id"]
+        .iter()
+        .all(|key| last.get(key) == piece.get(key) || piece.get(key).is_none())
 }
 
 #[cfg(test)]

@@ -75,6 +75,14 @@ fn request_message<'j>(
     }
 }
 
+/// Returns the texts of an assistant message besides its content.
+fn refusal_and_transcript<'j>(message: &'j Json<'j>) -> impl Iterator<Item = ContentBlock<'j>> {
+    let refusal = text(message, "refusal");
+    let transcript = present(message, "audio").and_then(|audio| text(audio, "transcript"));
+    let texts = [refusal, transcript].into_iter().flatten();
+    texts.map(ContentBlock::Text)
+}
+
 /// Reads the blocks of an assistant message: thinking, then texts, then images, then calls.
 fn assistant<'j>(
     dialect: &ChatDialect,
@@ -83,10 +91,7 @@ fn assistant<'j>(
 ) -> Vec<ContentBlock<'j>> {
     let mut blocks = thinking(dialect.reasoning, message);
     let content = assistant_content(dialect, message, reader).into_iter();
-    let refusal = text(message, "refusal");
-    let transcript = present(message, "audio").and_then(|audio| text(audio, "transcript"));
-    let texts = [refusal, transcript].into_iter().flatten();
-    let texts = content.chain(texts.map(ContentBlock::Text));
+    let texts = content.chain(refusal_and_transcript(message));
     // An empty text is a formality of messages with calls.
     blocks.extend(texts.filter(|block| block.as_text() != Some("")));
     let images = items(message, "images")

@@ -84,9 +84,7 @@ impl ChatStreamDecoder {
             Some(at) => at,
             None => {
                 let at = assembler.start_tool(call_id(id), name);
-                let id = id.unwrap_or_default().to_owned();
-                self.calls.insert(index, (id, at));
-                self.open.push(at);
+                self.add_call(index, id, at);
                 at
             }
         };
@@ -95,6 +93,13 @@ impl ChatStreamDecoder {
         if !arguments.is_empty() {
             assembler.push_delta(at, arguments);
         }
+    }
+
+    /// Adds the call of the block `at`.
+    fn add_call(&mut self, index: u64, id: Option<&str>, at: usize) {
+        let id = id.unwrap_or_default().to_owned();
+        self.calls.insert(index, (id, at));
+        self.open.push(at);
     }
 
     /// Returns the block of the call that a delta belongs to, or `None` if it begins a new call.

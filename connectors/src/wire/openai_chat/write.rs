@@ -174,6 +174,19 @@ struct AssistantParts<'m> {
     calls: Vec<Json<'m>>,
 }
 
+impl<'m> AssistantParts<'m> {
+    /// Writes a call, with its index if `is_numbered`.
+    fn push_call(
+        &mut self,
+        call: &'m ToolUseBlock<'m>,
+        is_numbered: bool,
+        writer: &mut MessageWriter<'_>,
+    ) {
+        let index = is_numbered.then_some(self.calls.len());
+        self.calls.push(tool_call(call, index, writer));
+    }
+}
+
 /// Writes the content, thinking and calls of an assistant message; returns false if there are none.
 fn assistant<'m>(
     dialect: &ChatDialect,
@@ -218,8 +231,7 @@ fn assistant_parts<'m>(
             ContentBlock::Text(text) => written.texts.push(text),
             ContentBlock::ToolUse(call) => {
                 let is_numbered = in_response && dialect.numbered_calls;
-                let index = is_numbered.then_some(written.calls.len());
-                written.calls.push(tool_call(call, index, writer));
+                written.push_call(call, is_numbered, writer);
             }
             ContentBlock::Unknown(unknown) if is_call(&unknown.json) => {
                 written.calls.extend(part(message, block, writer))
@@ -268,24 +280,35 @@ fn tool_message<'m>(
         _ => None,
     })?;
     wire.insert("tool_call_id", writer.call_id(&result.tool_use_id));
-    let is_own = |block: &ContentBlock| match block {
-        ContentBlock::Unknown(unknown) => {
-            matches!(&unknown.origin, Origin::Wire(adapter) if writer.is_same_adapter(adapter))
-        }
-        _ => false,
-    };
-    let content = if result.content.iter().any(is_own) {
-        let blocks = result.content.iter();
-        Json::Array(
-            blocks
-                .filter_map(|block| part(message, block, writer))
-                .collect(),
-        )
+    let content = if result.content.iter().any(|block| is_own(block, writer)) {
+        parts(message, &result.content, writer)
     } else {
         result_text(message, &result.content, writer)
     };
     wire.insert("content", content);
     Some(())
+}
+
+/// Returns true if a block of unknown type comes from the adapter that writes it.
+fn is_own(block: &ContentBlock, writer: &MessageWriter<'_>) -> bool {
+    match block {
+        ContentBlock::Unknown(unknown) => {
+            matches!(&unknown.origin, Origin::Wire(adapter) if writer.is_same_adapter(adapter))
+        }
+        _ => false,
+    }
+}
+
+/// Writes blocks as a list of parts.
+fn parts<'m>(
+    message: &'m Message<'m>,
+    content: &'m [ContentBlock<'m>],
+    writer: &mut MessageWriter<'_>,
+) -> Json<'m> {
+    let parts = content
+        .iter()
+        .filter_map(|block| part(message, block, writer));
+    Json::Array(parts.collect())
 }
 
 /// Returns the text of a tool result, with notes instead of images.

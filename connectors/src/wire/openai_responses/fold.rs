@@ -70,11 +70,16 @@ impl<'f> ResponseFold<'f> {
         if let Some(Json::Object(response)) = event.get_mut("response") {
             let response = std::mem::take(response);
             self.response(&kind, response, event);
-            return;
+        } else {
+            self.item_event(&kind, event);
         }
+    }
+
+    /// Takes an event without a response: an item, a delta of one, or an error.
+    fn item_event(&mut self, kind: &str, mut event: Object<'f>) {
         let index = event.get("output_index").and_then(Json::as_u64);
         let index = index.unwrap_or(0);
-        match kind.as_str() {
+        match kind {
             "response.output_item.added" | "response.output_item.done" => {
                 if let Some(Json::Object(item)) = event.remove("item") {
                     self.items.insert(index, item);
@@ -83,7 +88,7 @@ impl<'f> ResponseFold<'f> {
             "error" => {
                 self.error = Some(event.get("error").cloned().unwrap_or(Json::Object(event)))
             }
-            _ => append_delta(self.items.entry(index).or_default(), &kind, event),
+            _ => append_delta(self.items.entry(index).or_default(), kind, event),
         }
     }
 
@@ -111,16 +116,13 @@ impl<'f> ResponseFold<'f> {
             let items = items.map(Json::Object);
             self.response.insert("output", items.collect::<Vec<_>>());
         }
-        let mut body = self.response;
-        match &self.error {
-            Some(error) if body.is_empty() => body = object("error", error.clone()),
-            Some(error) if body.get("error").is_none_or(Json::is_null) => {
-                body.insert("error", error.clone());
-            }
-            _ => {}
+        if let Some(error) = &self.error
+            && self.response.get("error").is_none_or(Json::is_null)
+        {
+            self.response.insert("error", error.clone());
         }
         FoldedStream {
-            body: Json::Object(body),
+            body: Json::Object(self.response),
             complete: self.complete && self.error.is_none(),
             error: self.error,
         }
@@ -173,6 +175,12 @@ fn append_delta<'f>(item: &mut Object<'f>, kind: &str, mut event: Object<'f>) {
     append_to_part(item, &target, &event, delta);
 }
 
+/// Returns the index of the part that `event` selects.
+fn part_index(event: &Object, target: &DeltaTarget) -> usize {
+    let index = event.get(target.index_key).and_then(Json::as_u64);
+    usize::try_from(index.unwrap_or(0)).unwrap_or(usize::MAX)
+}
+
 /// Appends `delta` to a text of the part that `event` selects.
 fn append_to_part<'f>(
     item: &mut Object<'f>,
@@ -180,7 +188,6 @@ fn append_to_part<'f>(
     event: &Object,
     delta: Json<'f>,
 ) {
-    let index = event.get(target.index_key).and_then(Json::as_u64);
     if item.get(target.list).and_then(Json::as_array).is_none() {
         item.insert(Cow::Borrowed(target.list), Vec::new());
     }
@@ -188,9 +195,7 @@ fn append_to_part<'f>(
         return;
     };
     // Parts are sequential; a larger index is treated as the next one.
-    let index = usize::try_from(index.unwrap_or(0))
-        .unwrap_or(usize::MAX)
-        .min(parts.len());
+    let index = part_index(event, target).min(parts.len());
     if index == parts.len() {
         parts.push(Json::Object(object("type", target.part_type)));
     }

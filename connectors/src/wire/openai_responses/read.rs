@@ -57,13 +57,18 @@ fn read_input<'j>(input: Option<&'j Json<'j>>, reader: &mut MessageReader<'_, 'j
     }
 }
 
+/// Returns the number of consecutive model items at the start of `kinds`.
+fn model_output_run(kinds: &[ItemKind]) -> usize {
+    let is_model_output = |kind: &&ItemKind| matches!(kind, ItemKind::ModelOutput);
+    kinds.iter().take_while(is_model_output).count()
+}
+
 /// Reads the items of an input: each message and each result is a unit, and so is a run of model items.
 fn read_items<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let kinds = item_kinds(list);
     let mut at = 0;
     while let (Some(item), Some(kind)) = (list.get(at), kinds.get(at)) {
-        let is_model_output = |kind: &&ItemKind| matches!(kind, ItemKind::ModelOutput);
-        let run = kinds[at..].iter().take_while(is_model_output).count();
+        let run = model_output_run(&kinds[at..]);
         if run > 0 {
             reader.begin_unit(UnitPath::items("input", at, run));
             let blocks = or_empty_text(model_output(&list[at..at + run], reader));

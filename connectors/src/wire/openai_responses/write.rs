@@ -56,6 +56,15 @@ fn format<'m>(schema: &'m Json<'m>) -> Object<'m> {
     format
 }
 
+/// Returns the path of a message of that role whose `length` items begin at `start`.
+fn path_of_items(role: Role, start: usize, length: usize) -> Option<UnitPath> {
+    match (role, length) {
+        (_, 0) => None,
+        (Role::Assistant, length) => Some(UnitPath::items("input", start, length)),
+        _ => Some(UnitPath::item("input", start)),
+    }
+}
+
 /// Writes the items. System messages at the start of the conversation become instructions.
 fn input<'m>(request: &'m Request<'m>, writer: &mut MessageWriter<'_>) -> WrittenMessages<'m> {
     let mut input = WrittenMessages::default();
@@ -73,11 +82,8 @@ fn input<'m>(request: &'m Request<'m>, writer: &mut MessageWriter<'_>) -> Writte
         };
         let written = items(message, writer);
         let start = input.list.len();
-        input.unit_paths.push(match (message.role, written.len()) {
-            (_, 0) => None,
-            (Role::Assistant, length) => Some(UnitPath::items("input", start, length)),
-            _ => Some(UnitPath::item("input", start)),
-        });
+        let path = path_of_items(message.role, start, written.len());
+        input.unit_paths.push(path);
         input.list.extend(written);
     }
     input
@@ -155,10 +161,7 @@ fn model_items<'m>(
     let mut texts = Vec::new();
     for block in &message.content {
         if let ContentBlock::Text(text) = block {
-            let mut part = object("type", "output_text");
-            part.insert("text", &**text);
-            part.insert("annotations", Vec::new());
-            texts.push(Json::Object(part));
+            texts.push(output_text(text));
             continue;
         }
         if !texts.is_empty() {
@@ -171,6 +174,13 @@ fn model_items<'m>(
         list.push(output_message(texts, in_response));
     }
     list
+}
+
+fn output_text(text: &str) -> Json<'_> {
+    let mut part = object("type", "output_text");
+    part.insert("text", text);
+    part.insert("annotations", Vec::new());
+    Json::Object(part)
 }
 
 fn output_message<'m>(content: Vec<Json<'m>>, in_response: bool) -> Json<'m> {

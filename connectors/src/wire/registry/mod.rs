@@ -126,6 +126,11 @@ fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
     plain.into_iter().chain(azure)
 }
 
+/// Returns true if `body` is a response of the adapter's dialect, or if `or_error` an error.
+fn response_fits(adapter: &dyn Adapter, body: &Json, or_error: bool) -> bool {
+    adapter.is_response(body) || (or_error && adapter.errors().read(body).is_some())
+}
+
 /// Returns true if every body of the exchange is of the adapter's dialect.
 fn fits(adapter: &dyn Adapter, exchange: &Exchange, assumed: AssumedResponses) -> bool {
     let request = exchange.request.map(|body| adapter.is_request(body));
@@ -133,18 +138,15 @@ fn fits(adapter: &dyn Adapter, exchange: &Exchange, assumed: AssumedResponses) -
     if request == Some(false) {
         return false;
     }
-    let response_fits = |body: &Json| {
-        let assume_error = request == Some(true) && assumed != AssumedResponses::None;
-        adapter.is_response(body) || (assume_error && adapter.errors().read(body).is_some())
-    };
+    let assume_error = request == Some(true) && assumed != AssumedResponses::None;
     let assume_stream = request == Some(true) && assumed == AssumedResponses::ErrorsAndStreams;
     let response = match &exchange.response {
         ResponseBody::None => None,
-        ResponseBody::Json(body) => Some(response_fits(body)),
+        ResponseBody::Json(body) => Some(response_fits(adapter, body, assume_error)),
         ResponseBody::Stream(_) if assume_stream => Some(true),
         ResponseBody::Stream(_) => exchange
             .folded(adapter)
-            .map(|fold| response_fits(&fold.folded.body)),
+            .map(|fold| response_fits(adapter, &fold.folded.body, assume_error)),
     };
     response != Some(false) && (request.is_some() || response.is_some())
 }

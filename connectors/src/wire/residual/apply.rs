@@ -129,14 +129,17 @@ impl<'r, 'a> Applier<'r, 'a> {
         Ok(Json::Array(new))
     }
 
+    /// Returns a copy of the value that a pointer selects.
+    fn copy_of(&mut self, pointer: &str) -> Result<Json<'a>, ApplyError> {
+        let found = self.at(pointer)?;
+        self.spend(found)?;
+        Ok(found.clone())
+    }
+
     fn template(&mut self, template: &ValueTemplate<'a>) -> Result<Json<'a>, ApplyError> {
         Ok(match template {
             ValueTemplate::Literal(json) => json.clone(),
-            ValueTemplate::At(pointer) => {
-                let found = self.at(pointer)?;
-                self.spend(found)?;
-                found.clone()
-            }
+            ValueTemplate::At(pointer) => self.copy_of(pointer)?,
             ValueTemplate::Text(pieces) => Json::from(self.text(pieces)?),
             ValueTemplate::Array(items) => Json::Array(
                 items

@@ -116,12 +116,7 @@ pub fn patch_from_json<'a>(json: &'a Json<'_>) -> Result<Patch<'a>, PatchError> 
         )),
         Json::Object(object) => match only_member(object) {
             Some((REPLACE, template)) => Ok(Patch::Replace(template_from_json(template)?)),
-            Some((RESTYLE, code)) => {
-                let style = code.as_str().and_then(JsonStyle::from_code);
-                style
-                    .map(Patch::Restyle)
-                    .ok_or_else(|| error("a style", code))
-            }
+            Some((RESTYLE, code)) => style_from_json(code).map(Patch::Restyle),
             _ => Ok(Patch::Members(
                 object
                     .iter()
@@ -177,18 +172,25 @@ fn template_from_json<'a>(json: &'a Json<'_>) -> Result<ValueTemplate<'a>, Patch
                 .collect::<Result<_, _>>()?,
         )),
         Json::Object(object) => match only_member(object) {
-            Some((REFERENCE, Json::String(pointer))) => Ok(ValueTemplate::At(pointer.to_string())),
-            Some((REFERENCE, Json::Array(pieces))) => Ok(ValueTemplate::Text(
-                pieces
-                    .iter()
-                    .map(piece_from_json)
-                    .collect::<Result<_, _>>()?,
-            )),
-            Some((REFERENCE, Json::Object(inner))) => members_from_json(inner),
-            Some((REFERENCE, other)) => Err(error("a reference", other)),
+            Some((REFERENCE, target)) => reference_from_json(target),
             _ => members_from_json(object),
         },
         scalar => Ok(ValueTemplate::Literal(scalar.reborrow())),
+    }
+}
+
+/// Decodes the value of a reference: a pointer, pieces of text, or an escaped object.
+fn reference_from_json<'a>(target: &'a Json<'_>) -> Result<ValueTemplate<'a>, PatchError> {
+    match target {
+        Json::String(pointer) => Ok(ValueTemplate::At(pointer.to_string())),
+        Json::Array(pieces) => Ok(ValueTemplate::Text(
+            pieces
+                .iter()
+                .map(piece_from_json)
+                .collect::<Result<_, _>>()?,
+        )),
+        Json::Object(inner) => members_from_json(inner),
+        other => Err(error("a reference", other)),
     }
 }
 
@@ -218,6 +220,11 @@ fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<TextFragment<'a>, PatchErro
         },
         other => Err(error("a piece of text", other)),
     }
+}
+
+fn style_from_json(code: &Json) -> Result<JsonStyle, PatchError> {
+    let style = code.as_str().and_then(JsonStyle::from_code);
+    style.ok_or_else(|| error("a style", code))
 }
 
 fn single<'a>(key: &'static str, value: Json<'a>) -> Json<'a> {

@@ -82,6 +82,21 @@ impl JsonStyle {
         }
     }
 
+    /// Writes what precedes an item of a list: a comma if it `follows` another one, and whitespace.
+    #[inline]
+    fn write_separator(&self, follows: bool, depth: usize, out: &mut String) {
+        if follows {
+            out.push(',');
+        }
+        match self.layout {
+            JsonLayout::Line {
+                comma_space: true, ..
+            } if follows => out.push(' '),
+            JsonLayout::Line { .. } => {}
+            JsonLayout::Indented(width) => new_line(usize::from(width) * (depth + 1), out),
+        }
+    }
+
     fn write_list<T>(
         &self,
         open: char,
@@ -94,16 +109,7 @@ impl JsonStyle {
         let empty = items.len() == 0;
         out.push(open);
         for (index, item) in items.enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            match self.layout {
-                JsonLayout::Line {
-                    comma_space: true, ..
-                } if index > 0 => out.push(' '),
-                JsonLayout::Line { .. } => {}
-                JsonLayout::Indented(width) => new_line(usize::from(width) * (depth + 1), out),
-            }
+            self.write_separator(index > 0, depth, out);
             write(item, out);
         }
         if let (JsonLayout::Indented(width), false) = (self.layout, empty) {

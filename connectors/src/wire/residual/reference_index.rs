@@ -164,13 +164,11 @@ fn collapse<'b>(json: &Json<'b>, template: ValueTemplate<'b>) -> ValueTemplate<'
 /// Returns `new` as a prefix and a suffix of `old` with other text in between, if these are long
 /// enough.
 fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<ValueTemplate<'b>> {
-    let head = common_length(old.chars().zip(new.chars()));
-    let (old_rest, new_rest) = (&old[head..], &new[head..]);
-    let tail = common_length(old_rest.chars().rev().zip(new_rest.chars().rev()));
+    let (head, tail) = common_ends(old, new);
     if head + tail < SHORTEST_REFERENCE_BYTES * 2 {
         return None;
     }
-    let middle = &new_rest[..new_rest.len() - tail];
+    let middle = &new[head..new.len() - tail];
     let mut pieces = Vec::new();
     if head > 0 {
         pieces.push(slice(pointer, 0, head));
@@ -185,6 +183,14 @@ fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<ValueTemplate<'b>> 
 }
 
 /// Returns the length in bytes of the equal characters at the start.
+/// Returns the lengths of the longest common prefix, and of the longest common suffix after it.
+fn common_ends(old: &str, new: &str) -> (usize, usize) {
+    let head = common_length(old.chars().zip(new.chars()));
+    let (old_rest, new_rest) = (&old[head..], &new[head..]);
+    let tail = common_length(old_rest.chars().rev().zip(new_rest.chars().rev()));
+    (head, tail)
+}
+
 fn common_length(pairs: impl Iterator<Item = (char, char)>) -> usize {
     pairs
         .take_while(|(left, right)| left == right)

@@ -57,12 +57,16 @@ fn command_execution(item: &Json) -> Vec<Json<'static>> {
     .into_items()
 }
 
-fn mcp_tool_call(item: &Json) -> Vec<Json<'static>> {
-    let arguments = match present(item, "arguments") {
+/// Returns the arguments of a call as the text of an object.
+fn arguments_text(item: &Json) -> String {
+    match present(item, "arguments") {
         Some(Json::String(text)) => text.clone().into_owned(),
         Some(value) => value.to_string(),
         None => "{}".to_owned(),
-    };
+    }
+}
+
+fn mcp_tool_call(item: &Json) -> Vec<Json<'static>> {
     let result = item.get("result").unwrap_or(&Json::Null);
     let error = present(item, "error");
     let texts = items(result, "content")
@@ -76,7 +80,7 @@ fn mcp_tool_call(item: &Json) -> Vec<Json<'static>> {
     ToolCall {
         id: owned_text(item, "id"),
         name: owned_text(item, "tool"),
-        arguments,
+        arguments: arguments_text(item),
         output: texts.collect::<Vec<_>>().join("\n"),
         has_failed: error.is_some() || has_failed(item),
     }

@@ -12,7 +12,6 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::connection::Connection;
 use super::content::{content_blocks, is_fully_represented, resource_block, resource_reference};
-use crate::transcript::conversation_builder::BuiltMessage;
 use crate::transcript::parsed::PlacedMessage;
 use crate::wire::json_access::{items, present, text};
 
@@ -193,13 +192,7 @@ impl Connection<'_> {
             arguments: arguments.cloned().unwrap_or_default().into_owned(),
             server_id: self.state.listings.server.clone(),
         };
-        // Arguments that aren't an object are kept with the other members.
-        let represented: &[&str] = if arguments.is_some() {
-            &["name", "arguments"]
-        } else {
-            &["name"]
-        };
-        let other_members = other_members(parameters, id, represented);
+        let other_members = other_members(parameters, id, represented_by_prompt(arguments));
         self.push(
             Role::User,
             vec![block_of(&ContentPart::PromptRequest(request))],
@@ -250,12 +243,17 @@ impl Connection<'_> {
 
 /// Sampling: the server requests an answer of a model.
 impl Connection<'_> {
-    /// Appends the messages that the model is to answer.
-    pub(super) fn push_sampling_request(&mut self, parameters: &Json) {
+    /// Appends the instructions of a sampling request, if it has any.
+    fn push_system_prompt(&mut self, parameters: &Json) {
         if let Some(prompt) = text(parameters, "systemPrompt").filter(|prompt| !prompt.is_empty()) {
             let content = vec![ContentBlock::text(prompt.into_owned())];
             self.push(Role::System, content, MessageContext::default());
         }
+    }
+
+    /// Appends the messages that the model is to answer.
+    pub(super) fn push_sampling_request(&mut self, parameters: &Json) {
+        self.push_system_prompt(parameters);
         let mut other_members = Some(other_members(
             parameters,
             &Json::Null,
@@ -302,30 +300,19 @@ impl Connection<'_> {
     /// Appends a message to the conversation.
     fn push(&mut self, role: Role, content: Vec<ContentBlock<'static>>, context: MessageContext) {
         let state = &mut *self.state;
-        let BuiltMessage {
-            position,
-            parent,
-            mut message,
-        } = state.conversation.push(role, content, state.time);
+        let mut built = state.conversation.push(role, content, state.time);
+        let message = &mut built.message;
         message.metadata.model = context.model.map(Into::into);
-        if let Some(members) = context.other_members.filter(|members| {
-            members
-                .as_object()
-                .is_some_and(|members| !members.is_empty())
-        }) {
+        if let Some(members) = context.other_members.filter(has_members) {
             message.metadata.unknown_fields.insert("mcp", members);
         }
         let server = state.listings.server.as_ref();
         let server = server.filter(|_| context.is_from_server);
-        let extensions = extensions(&message, context.metadata, server);
-        attach_extensions(&mut message, &extensions, context.hook);
+        let extensions = extensions(message, context.metadata, server);
+        attach_extensions(message, &extensions, context.hook);
         self.part.messages.push(PlacedMessage {
-            position,
-            parent,
-            message,
             stop_reason: context.stop_reason,
-            usage: None,
-            line: self.line.clone(),
+            ..built.into_placed(self.line.clone())
         });
     }
 }
@@ -397,6 +384,21 @@ fn prompt_result(id: &Json, prompt_name: String, messages: Vec<CmfMessage>) -> P
         is_error: false,
         error_message: None,
     }
+}
+
+/// Returns the members that the block of a request for a prompt represents. Arguments that aren't
+/// an object are kept with the other members.
+fn represented_by_prompt(arguments: Option<&Object<'_>>) -> &'static [&'static str] {
+    if arguments.is_some() {
+        &["name", "arguments"]
+    } else {
+        &["name"]
+    }
+}
+
+/// Returns true if `json` is an object that isn't empty.
+fn has_members(json: &Json) -> bool {
+    json.as_object().is_some_and(|members| !members.is_empty())
 }
 
 /// Returns the JSON-RPC id, and the members of `json` except those in `represented`.

@@ -16,6 +16,16 @@ pub(super) fn normalize(bytes: &[u8]) -> NormalizedExchanges {
     NormalizedExchanges::from_lines(lines, convert_line)
 }
 
+/// Inserts a result of Anthropic's batches: a message or an error.
+fn insert_anthropic_result(exchange: &mut Object<'static>, result: &Json) {
+    insert_endpoint(exchange, "anthropic", "messages");
+    let body = result
+        .get("message")
+        .or_else(|| result.get("error"))
+        .unwrap_or(result);
+    exchange.insert("response", body.clone().into_owned());
+}
+
 /// Converts a line of the input or of the results.
 fn convert_line(json: &Json) -> Option<Object<'static>> {
     let id = json
@@ -29,12 +39,7 @@ fn convert_line(json: &Json) -> Option<Object<'static>> {
         insert_endpoint(&mut exchange, &provider, &endpoint);
         exchange.insert("request", body.clone().into_owned());
     } else if let Some(result) = json.get("result") {
-        insert_endpoint(&mut exchange, "anthropic", "messages");
-        let body = result
-            .get("message")
-            .or_else(|| result.get("error"))
-            .unwrap_or(result);
-        exchange.insert("response", body.clone().into_owned());
+        insert_anthropic_result(&mut exchange, result);
     } else {
         insert_response(&mut exchange, json)?;
     }

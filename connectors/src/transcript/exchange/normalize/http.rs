@@ -66,10 +66,10 @@ impl HttpPair<'_> {
     }
 }
 
-/// Inserts the body of a response: as a stream if its content type or its text indicates one.
-fn insert_response(exchange: &mut Object<'static>, body: HttpBody<'_>, content_type: &str) {
+/// Returns the framing of a stream and the member that holds it, or `None` if the body isn't one.
+fn stream_member(body: &HttpBody<'_>, content_type: &str) -> Option<(StreamFraming, &'static str)> {
     let framing = StreamFraming::from_content_type(content_type);
-    let stream = match &body {
+    match body {
         HttpBody::Base64(encoded) => {
             let is_aws = framing == Some(StreamFraming::Aws) || is_aws_stream(encoded);
             is_aws.then_some((StreamFraming::Aws, "response_b64"))
@@ -80,8 +80,12 @@ fn insert_response(exchange: &mut Object<'static>, body: HttpBody<'_>, content_t
             .or_else(|| StreamFraming::detect(text))
             .map(|framing| (framing, "response_sse")),
         HttpBody::Json(_) => None,
-    };
-    match (stream, body) {
+    }
+}
+
+/// Inserts the body of a response: as a stream if its content type or its text indicates one.
+fn insert_response(exchange: &mut Object<'static>, body: HttpBody<'_>, content_type: &str) {
+    match (stream_member(&body, content_type), body) {
         (Some((framing, member)), HttpBody::Text(text) | HttpBody::Base64(text)) => {
             exchange.insert("framing", framing.name());
             exchange.insert(member, text.into_owned());
