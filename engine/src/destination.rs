@@ -56,24 +56,27 @@ impl Destination {
         if found.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        Ok(Destination::existing(path, &found))
+    }
+
+    /// Returns the destination `path`, which is no folder.
+    fn existing(path: &Path, found: &Metadata) -> Destination {
         // A file that was unlinked and is only reachable by a system link (`/proc/self/fd`) can't
         // be replaced by another.
-        Ok(
-            match fs::canonicalize(path).ok().filter(|_| found.is_file()) {
-                Some(path) => Destination {
-                    path,
-                    found: TargetKind::File(found.permissions()),
-                },
-                None if is_disk(&found) => Destination {
-                    path: path.to_owned(),
-                    found: TargetKind::Disk,
-                },
-                None => Destination {
-                    path: path.to_owned(),
-                    found: TargetKind::Stream,
-                },
+        match fs::canonicalize(path).ok().filter(|_| found.is_file()) {
+            Some(path) => Destination {
+                path,
+                found: TargetKind::File(found.permissions()),
             },
-        )
+            None if is_disk(found) => Destination {
+                path: path.to_owned(),
+                found: TargetKind::Disk,
+            },
+            None => Destination {
+                path: path.to_owned(),
+                found: TargetKind::Stream,
+            },
+        }
     }
 
     /// Returns whether there is content that overwriting would destroy.

@@ -163,23 +163,25 @@ fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>
 async fn holds_outdated(lake: &Lake, segment: &Segment, keys: &Arc<LakeKeys>) -> Result<bool> {
     let path = lake.grains.path_of(&segment.file.name);
     let (file, keys) = (LakeFile::open(lake, &path).await?, Arc::clone(keys));
-    let look = move || -> Result<bool> {
-        for batch in file.stored_rows(Some(&[SystemColumn::Blob.name()]))? {
-            let batch = batch.file("can't read", "a segment")?;
-            let blobs = batch
-                .column(0)
-                .as_binary_opt::<i32>()
-                .ok_or("no blobs")
-                .file("can't read", "a segment")?;
-            if blobs.iter().flatten().any(|blob| keys.is_outdated(blob)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    };
-    tokio::task::spawn_blocking(look)
+    tokio::task::spawn_blocking(move || has_outdated_row(&file, &keys))
         .await
         .file("can't read", &path)?
+}
+
+/// Returns whether a row of `file` is sealed with an outdated key.
+fn has_outdated_row(file: &LakeFile, keys: &LakeKeys) -> Result<bool> {
+    for batch in file.stored_rows(Some(&[SystemColumn::Blob.name()]))? {
+        let batch = batch.file("can't read", "a segment")?;
+        let blobs = batch
+            .column(0)
+            .as_binary_opt::<i32>()
+            .ok_or("no blobs")
+            .file("can't read", "a segment")?;
+        if blobs.iter().flatten().any(|blob| keys.is_outdated(blob)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Replaces `segment` by sealed segments.

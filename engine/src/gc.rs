@@ -169,18 +169,25 @@ impl<'o> Sweep<'o> {
             let Some(name) = data_file_name(&file, table) else {
                 continue;
             };
-            let needed = removed
-                .get(&name)
-                .is_some_and(|instant| self.is_within(*instant, self.options.retention));
-            if !live.contains(&name) && needed {
-                self.report.kept_for_versions += 1;
-            } else if !live.contains(&name) && self.discard(file) {
-                self.report.data_files += 1;
-                continue;
+            if live.contains(&name) || self.keeps(file, removed.get(&name).copied()) {
+                kept.insert(name);
             }
-            kept.insert(name);
         }
         Ok(kept)
+    }
+
+    /// Returns whether a data file that isn't live is kept, and counts it. `removed` is when it was
+    /// removed from the table.
+    fn keeps(&mut self, file: ObjectMeta, removed: Option<i64>) -> bool {
+        if removed.is_some_and(|instant| self.is_within(instant, self.options.retention)) {
+            self.report.kept_for_versions += 1;
+            return true;
+        }
+        let is_discarded = self.discard(file);
+        if is_discarded {
+            self.report.data_files += 1;
+        }
+        !is_discarded
     }
 
     /// Checks sidecars. Each is kept as long as its segment.

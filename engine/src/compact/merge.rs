@@ -188,6 +188,28 @@ impl SegmentMerge {
         segment.finish()
     }
 
+    /// Merges the next row group, of the `left` rows at most, and subtracts its rows from `left`.
+    /// Without further rows, `left` becomes 0.
+    fn row_group(&mut self, left: &mut usize) -> Result<Vec<RecordBatch>> {
+        let mut group = Vec::new();
+        let (mut group_rows, mut group_bytes) = (0, 0);
+        while *left > 0 && group_rows < ROW_GROUP_ROWS && group_bytes < ROW_GROUP_BYTES {
+            let chunk = self
+                .chunk((*left).min(ROW_GROUP_ROWS - group_rows))
+                .file("can't merge", "segments")?;
+            if chunk.num_rows() == 0 {
+                *left = 0;
+                break;
+            }
+            *left -= chunk.num_rows();
+            group_rows += chunk.num_rows();
+            group_bytes += chunk.get_array_memory_size();
+            WorkProgress::add(&self.progress.grains, chunk.num_rows() as u64);
+            group.push(chunk);
+        }
+        Ok(group)
+    }
+
     /// Passes the next `rows` rows to `take` as row groups, until that returns false.
     fn row_groups(
         &mut self,
@@ -196,22 +218,7 @@ impl SegmentMerge {
     ) -> Result<()> {
         let mut left = rows as usize;
         for number in 0.. {
-            let mut group = Vec::new();
-            let (mut group_rows, mut group_bytes) = (0, 0);
-            while left > 0 && group_rows < ROW_GROUP_ROWS && group_bytes < ROW_GROUP_BYTES {
-                let chunk = self
-                    .chunk(left.min(ROW_GROUP_ROWS - group_rows))
-                    .file("can't merge", "segments")?;
-                if chunk.num_rows() == 0 {
-                    left = 0;
-                    break;
-                }
-                left -= chunk.num_rows();
-                group_rows += chunk.num_rows();
-                group_bytes += chunk.get_array_memory_size();
-                WorkProgress::add(&self.progress.grains, chunk.num_rows() as u64);
-                group.push(chunk);
-            }
+            let group = self.row_group(&mut left)?;
             if self.progress.is_stopped() {
                 return Err(EngineError::Interrupted);
             }

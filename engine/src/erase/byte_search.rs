@@ -94,6 +94,16 @@ impl From<bool> for Attribution {
     }
 }
 
+/// Returns the result before any file was searched.
+fn empty_result(patterns: &PatternSearch) -> ByteSearchResult {
+    let (addresses, identifiers) = patterns.counts();
+    ByteSearchResult {
+        addresses: addresses as u64,
+        identifiers: identifiers as u64,
+        ..ByteSearchResult::default()
+    }
+}
+
 /// Searches every file of `lake`.
 ///
 /// # Errors
@@ -104,12 +114,7 @@ pub(super) async fn prove(
     retained: RetainedRows,
     pool: Arc<rayon::ThreadPool>,
 ) -> Result<ByteSearchResult> {
-    let (addresses, identifiers) = patterns.counts();
-    let mut whole = ByteSearchResult {
-        addresses: addresses as u64,
-        identifiers: identifiers as u64,
-        ..ByteSearchResult::default()
-    };
+    let mut whole = empty_result(&patterns);
     let (patterns, retained) = (Arc::new(patterns), Arc::new(retained));
     let files = lake.location().list("").await?;
     let found = files.iter().filter(|file| file.size > 0);

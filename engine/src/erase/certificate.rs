@@ -172,6 +172,14 @@ pub struct Remaining {
     pub left: u64,
 }
 
+impl Remaining {
+    /// Adds the numbers of `part`.
+    pub(super) fn add(&mut self, part: &Remaining) {
+        self.checked += part.checked;
+        self.left += part.left;
+    }
+}
+
 /// The tree over what was erased.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeHead {

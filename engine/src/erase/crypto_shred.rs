@@ -201,8 +201,7 @@ pub(super) async fn prove(lake: &Lake, keys: &[(String, u32)]) -> Result<Remaini
         let destroyed = destroyed.clone();
         let part = tokio::task::spawn_blocking(move || try_all(&file, &lake_keys, &destroyed));
         let part = part.await.file("can't read", &path)??;
-        tried.checked += part.checked;
-        tried.left += part.left;
+        tried.add(&part);
     }
     Ok(tried)
 }

@@ -258,11 +258,7 @@ impl GappedPatternBuilder {
         let text = self.normal(text);
         let pieces: Vec<String> = match self.form.exact {
             true => vec![text.clone()],
-            false => text
-                .split(|letter: char| letter <= ' ')
-                .filter(|piece| !piece.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            false => parts_of(&text, |letter| letter <= ' '),
         };
         let gaps = vec![Gap::Blanks; pieces.len().saturating_sub(1)];
         let joined = text
@@ -291,11 +287,7 @@ impl GappedPatternBuilder {
             return;
         }
         let is_separator = |letter: char| !letter.is_alphanumeric() && !is_combining_mark(letter);
-        let words: Vec<String> = text
-            .split(is_separator)
-            .filter(|word| !word.is_empty())
-            .map(str::to_owned)
-            .collect();
+        let words = parts_of(text, is_separator);
         if text.contains('@') {
             self.email(text);
         } else if is_name(text, &words) {
@@ -319,14 +311,8 @@ impl GappedPatternBuilder {
             self.push(vec![words.concat()], Vec::new(), GappedPattern::default());
         }
         if let [word] = words
-            && word.len() == 32
-            && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && let Some(parts) = uuid_parts(word)
         {
-            let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
-            let parts = parts
-                .into_iter()
-                .filter_map(|range| word.get(range).map(str::to_owned))
-                .collect();
             self.push(parts, vec![Gap::Exactly(b'-'); 4], joined);
         }
     }
@@ -483,4 +469,23 @@ fn is_id(text: &str) -> bool {
         && text
             .chars()
             .all(|letter| letter.is_alphanumeric() || "-_.".contains(letter))
+}
+
+/// Returns the parts of `text` between separators.
+fn parts_of(text: &str, is_separator: impl Fn(char) -> bool) -> Vec<String> {
+    text.split(is_separator)
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Returns the five parts of a UUID that is written without dashes.
+fn uuid_parts(word: &str) -> Option<Vec<String>> {
+    let is_uuid = word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_uuid.then(|| {
+        [0..8, 8..12, 12..16, 16..20, 20..32]
+            .into_iter()
+            .filter_map(|range| word.get(range).map(str::to_owned))
+            .collect()
+    })
 }

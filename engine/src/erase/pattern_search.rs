@@ -443,22 +443,26 @@ fn may_end_cbor_item(bytes: &[u8]) -> bool {
         .rev()
         .take_while(|byte| byte.is_ascii_graphic() || !byte.is_ascii())
         .count();
-    let announced = |length: usize| {
-        let byte = |back: usize| {
-            bytes
-                .len()
-                .checked_sub(back)
-                .and_then(|at| bytes.get(at))
-                .copied()
-                .map(usize::from)
-        };
-        match length {
-            ..=23 => byte(length + 1) == Some(0x60 + length),
-            _ => byte(length + 1) == Some(length) && byte(length + 2) == Some(0x78),
-        }
-    };
+    let announced = |length| ends_with_short_text(bytes, length);
     let is_text = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     bytes.last().is_none_or(|last| !is_text(*last)) || (1..=word.min(255)).any(announced)
+}
+
+/// Returns whether the last `length` bytes follow the CBOR header of a text of this length, which
+/// is at most 255.
+fn ends_with_short_text(bytes: &[u8], length: usize) -> bool {
+    let byte = |back: usize| {
+        bytes
+            .len()
+            .checked_sub(back)
+            .and_then(|at| bytes.get(at))
+            .copied()
+            .map(usize::from)
+    };
+    match length {
+        ..=23 => byte(length + 1) == Some(0x60 + length),
+        _ => byte(length + 1) == Some(length) && byte(length + 2) == Some(0x78),
+    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,17 @@ impl PhoneNumber {
         if !is_written_like_phone(text) || digits.len() > MAX_DIGITS {
             return Vec::new();
         }
-        let readings = match (text.starts_with('+'), &*digits) {
+        PhoneNumber::readings(&digits, text.starts_with('+'))
+            .into_iter()
+            .flatten()
+            .filter(|phone| phone.core.len() >= MIN_DIGITS)
+            .collect()
+    }
+
+    /// Returns what `digits` may mean, by their prefix; with `has_plus`, they begin with a country
+    /// code.
+    fn readings(digits: &[u8], has_plus: bool) -> Vec<Option<PhoneNumber>> {
+        match (has_plus, digits) {
             (true, digits) => vec![PhoneNumber::international(digits)],
             (false, [b'0', b'0', rest @ ..]) => vec![PhoneNumber::international(rest)],
             (false, digits) => {
@@ -37,12 +47,7 @@ impl PhoneNumber {
                     PhoneNumber::international(digits).filter(|_| may_have_country),
                 ]
             }
-        };
-        readings
-            .into_iter()
-            .flatten()
-            .filter(|phone| phone.core.len() >= MIN_DIGITS)
-            .collect()
+        }
     }
 
     /// Interprets `digits` as a national number, with or without trunk zero.
@@ -112,15 +117,20 @@ impl PhoneNumber {
                 .any(|rest| is_country(rest) || rest.strip_suffix(b"0").is_some_and(is_country))
     }
 
-    /// Returns the integers as which it may be stored.
-    pub(super) fn integers(&self) -> Vec<u64> {
-        let countries: Vec<Vec<u8>> = match &self.country {
+    /// Returns its country code; if it isn't known, all country codes.
+    fn countries(&self) -> Vec<Vec<u8>> {
+        match &self.country {
             Some(country) => vec![country.clone()],
             None => (1..1000_u32)
                 .map(|code| code.to_string().into_bytes())
                 .filter(|code| is_whole_code(code))
                 .collect(),
-        };
+        }
+    }
+
+    /// Returns the integers as which it may be stored.
+    pub(super) fn integers(&self) -> Vec<u64> {
+        let countries = self.countries();
         let number = |parts: &[&[u8]]| std::str::from_utf8(&parts.concat()).ok()?.parse().ok();
         let with_country = countries.iter().flat_map(|country| {
             [

@@ -136,6 +136,29 @@ impl FileEdits {
     }
 }
 
+/// Returns the edits of `file`.
+async fn edits_of(
+    lake: &Lake,
+    file: DataFile,
+    erased: &HashSet<ContentAddress>,
+    matcher: &IdentifierMatcher,
+    hits: &mut Hits,
+) -> Result<FileEdits> {
+    let open = LakeFile::open(lake, &lake.state.path_of(&file.name)).await?;
+    let mut edits = FileEdits {
+        file,
+        removed: HashSet::new(),
+        blanked: BTreeMap::new(),
+    };
+    let mut at = 0;
+    for batch in open.stored_rows(None)? {
+        let batch = open.decrypt(&batch.file("can't read", "state")?, None)?;
+        edits.add(at, &batch, erased, matcher, hits);
+        at += batch.num_rows() as u32;
+    }
+    Ok(edits)
+}
+
 /// Returns the edits of the files that need any.
 async fn plan(
     lake: &Lake,
@@ -145,18 +168,7 @@ async fn plan(
     let mut out = Vec::new();
     let mut hits = Hits::default();
     for file in lake.state.files()? {
-        let open = LakeFile::open(lake, &lake.state.path_of(&file.name)).await?;
-        let mut edits = FileEdits {
-            file,
-            removed: HashSet::new(),
-            blanked: BTreeMap::new(),
-        };
-        let mut at = 0;
-        for batch in open.stored_rows(None)? {
-            let batch = open.decrypt(&batch.file("can't read", "state")?, None)?;
-            edits.add(at, &batch, erased, matcher, &mut hits);
-            at += batch.num_rows() as u32;
-        }
+        let edits = edits_of(lake, file, erased, matcher, &mut hits).await?;
         if !edits.removed.is_empty() || !edits.blanked.is_empty() {
             out.push(edits);
         }
@@ -184,17 +196,22 @@ pub(super) async fn events_naming(
                 .filter_map(text)
                 .any(|text| matcher.names_somebody(text, &mut hits))
             {
-                let owned = |column| text(column).map(str::to_owned);
-                let event = DisclosedEvent {
-                    event: owned("event").unwrap_or_default(),
-                    actor: owned("actor"),
-                    reason: owned("reason"),
-                };
-                out.push((owned("content_address").unwrap_or_default(), event));
+                out.push(event_at(&batch, row));
             }
         }
     }
     Ok(out)
+}
+
+/// Returns the event in a row of `batch`, after the address of its grain.
+fn event_at(batch: &RecordBatch, row: usize) -> (String, DisclosedEvent) {
+    let owned = |column| text_at(texts(batch, column), row).map(str::to_owned);
+    let event = DisclosedEvent {
+        event: owned("event").unwrap_or_default(),
+        actor: owned("actor"),
+        reason: owned("reason"),
+    };
+    (owned("content_address").unwrap_or_default(), event)
 }
 
 /// Returns grains that stay and that an erased grain superseded by its own row, with the time.

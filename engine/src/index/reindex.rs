@@ -1,5 +1,6 @@
 //! Rebuilds sidecars.
 
+use arrow::array::RecordBatch;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -110,6 +111,14 @@ pub(super) async fn build_again(
         .file("can't index", &path)
 }
 
+/// Decrypts the `columns` of a batch of an encrypted lake.
+fn opened(batch: RecordBatch, columns: &[&str], keys: Option<&LakeKeys>) -> Result<RecordBatch> {
+    match keys {
+        Some(keys) => keys.open_rows(&batch, Some(columns), ErasedRows::Kept),
+        None => Ok(batch),
+    }
+}
+
 /// Adds the row groups to `builder`, in parallel.
 fn collect(
     reader: &SegmentReader,
@@ -130,10 +139,7 @@ fn collect(
             for (part, batch) in batches.enumerate() {
                 // A row group that gristmill wrote is one batch; one of another program may be
                 // several.
-                let batch = match keys {
-                    Some(keys) => keys.open_rows(&batch?, Some(&columns), ErasedRows::Kept)?,
-                    None => batch?,
-                };
+                let batch = opened(batch?, &columns, keys)?;
                 builder.add(group << 16 | part, &batch)?;
             }
             Ok(())

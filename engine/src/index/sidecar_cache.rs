@@ -266,16 +266,24 @@ impl SidecarCache {
         {
             return Ok(Arc::clone(text));
         }
-        let opened: Vec<_> = segments
-            .iter()
-            .map(|segment| self.text(location, segment))
-            .collect();
-        let texts: Vec<Option<Arc<SegmentTextIndex>>> =
-            stream::iter(opened).buffered(OPENING).collect().await;
+        let texts = self.texts(location, segments).await;
         let text =
             Arc::new(PartialTextIndex::new(&texts).file("can't open", "the full-text index")?);
         *cached = Some((ids, Arc::clone(&text)));
         Ok(text)
+    }
+
+    /// Returns the full-text index of each of `segments`, if there is a usable one.
+    async fn texts(
+        &self,
+        location: &LakeLocation,
+        segments: &[Segment],
+    ) -> Vec<Option<Arc<SegmentTextIndex>>> {
+        let opened: Vec<_> = segments
+            .iter()
+            .map(|segment| self.text(location, segment))
+            .collect();
+        stream::iter(opened).buffered(OPENING).collect().await
     }
 
     async fn text_or_read(
@@ -287,19 +295,9 @@ impl SidecarCache {
             return Ok(text);
         }
         let entry = self.entry(&segment.id);
-        let read = entry.read_text.get_or_try_init(|| async {
-            let kinds = IndexKinds {
-                full_text: true,
-                ..IndexKinds::NONE
-            };
-            let files = build_again(lake, segment, kinds).await?.into_iter();
-            let bytes = files
-                .filter(|file| file.name == FULLTEXT_FILE)
-                .map(|file| file.parts.concat())
-                .next();
-            let text = SegmentTextIndex::open(bytes.unwrap_or_default().into());
-            Ok::<_, EngineError>(Arc::new(text.file("can't index", segment.id.as_str())?))
-        });
+        let read = entry
+            .read_text
+            .get_or_try_init(|| text_built_again(lake, segment));
         read.await.cloned()
     }
 
@@ -384,4 +382,22 @@ async fn open<S: Sidecar>(
             None
         }
     }
+}
+
+/// Builds the full-text index of `segment` in memory.
+async fn text_built_again(
+    lake: &Lake,
+    segment: &Segment,
+) -> crate::error::Result<Arc<SegmentTextIndex>> {
+    let kinds = IndexKinds {
+        full_text: true,
+        ..IndexKinds::NONE
+    };
+    let files = build_again(lake, segment, kinds).await?.into_iter();
+    let bytes = files
+        .filter(|file| file.name == FULLTEXT_FILE)
+        .map(|file| file.parts.concat())
+        .next();
+    let text = SegmentTextIndex::open(bytes.unwrap_or_default().into());
+    Ok(Arc::new(text.file("can't index", segment.id.as_str())?))
 }

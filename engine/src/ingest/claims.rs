@@ -97,9 +97,7 @@ async fn parse_acts(
         .filter(|address| batch.find(address).is_none());
     let delivered = read_delivered(lake, known, outside).await?;
     let bytes_of = |address: &ContentAddress| {
-        let bytes = batch
-            .find(address)
-            .map(|(morsel, row)| morsel.morsel.item(row.item as usize));
+        let bytes = batch.bytes_of(address);
         bytes.or_else(|| delivered.get(address).map(Vec::as_slice))
     };
     Ok(claims

@@ -29,6 +29,17 @@ pub(super) struct SourceDigests {
     pub(super) footer: Option<[u8; FOOTER_LENGTH]>,
 }
 
+/// Returns the containers among `sources`.
+fn containers_of<'s>(
+    sources: &[Option<(&'s SourceBytes, Option<SourceKind>)>],
+) -> Vec<&'s SourceBytes> {
+    let readable = sources.iter().flatten();
+    readable
+        .filter(|(_, kind)| *kind == Some(SourceKind::Container))
+        .map(|(bytes, _)| *bytes)
+        .collect()
+}
+
 impl SourceDigests {
     /// Computes the digests of a source that isn't a container, on at most `wanted` threads; 0 for
     /// one per core.
@@ -45,12 +56,7 @@ impl SourceDigests {
         sources: &[Option<(&SourceBytes, Option<SourceKind>)>],
         wanted: usize,
     ) -> Vec<Option<(Option<SourceKind>, SourceDigests)>> {
-        let containers = sources
-            .iter()
-            .flatten()
-            .filter(|(_, kind)| *kind == Some(SourceKind::Container));
-        let mut footers =
-            container_footers(&containers.map(|(bytes, _)| *bytes).collect::<Vec<_>>()).into_iter();
+        let mut footers = container_footers(&containers_of(sources)).into_iter();
         let mut digests = |(bytes, kind): (&SourceBytes, Option<SourceKind>)| match kind {
             Some(SourceKind::Container) => (
                 kind,

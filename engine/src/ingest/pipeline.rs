@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gristmill_schemas::columns::RejectRow;
+use gristmill_schemas::columns::{RejectRow, StateRow};
+use gristmill_schemas::error::GrainError;
 
 use super::batch::IngestBatch;
 use super::claims;
@@ -176,12 +177,23 @@ impl IngestRun<'_> {
         .await?;
         batch.states = judged.permitted;
         for (claim, error) in judged.denied {
-            let id = claim.source_id.as_deref().unwrap_or_default();
-            let uri = batch.uris.get(id).map_or(id, String::as_str);
-            let row = claims::reject_row(&claim, &error, uri, self.now);
-            self.reject(uri, &error)?;
-            batch.rejects.push(row);
+            self.reject_claim(batch, &claim, &error)?;
         }
+        Ok(())
+    }
+
+    /// Adds a denied claim to `batch.rejects`.
+    fn reject_claim(
+        &mut self,
+        batch: &mut IngestBatch,
+        claim: &StateRow,
+        error: &GrainError,
+    ) -> Result<()> {
+        let id = claim.source_id.as_deref().unwrap_or_default();
+        let uri = batch.uris.get(id).map_or(id, String::as_str);
+        let row = claims::reject_row(claim, error, uri, self.now);
+        self.reject(uri, error)?;
+        batch.rejects.push(row);
         Ok(())
     }
 

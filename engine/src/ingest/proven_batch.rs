@@ -83,6 +83,12 @@ impl ProvenBatch {
             .resolve(&self.morsels)
     }
 
+    /// Returns the delivered bytes of the first grain called `address`.
+    pub(super) fn bytes_of(&self, address: &ContentAddress) -> Option<&[u8]> {
+        self.find(address)
+            .map(|(morsel, row)| morsel.morsel.item(row.item as usize))
+    }
+
     /// Returns true if there is a grain called `address`.
     pub(super) fn contains(&self, address: &ContentAddress) -> bool {
         self.find(address).is_some()

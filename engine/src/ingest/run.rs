@@ -318,16 +318,9 @@ impl<'l> IngestRun<'l> {
         if !self.options.dry_run && self.report.files > 0 {
             self.report.resolved_rejects =
                 std::mem::take(&mut self.retried).resolve(self.lake).await?;
-            let details = serde_json::json!({
-                "files": self.report.files,
-                "grains_read": self.report.grains_read,
-                "grains_written": self.report.grains_written,
-                "duplicates": self.report.duplicates,
-                "rejected": self.report.rejected,
-                "resolved_rejects": self.report.resolved_rejects,
-                "version": self.report.version,
-            });
-            self.lake.record("ingest", details).await?;
+            self.lake
+                .record("ingest", audit_details(&self.report))
+                .await?;
         }
         Ok(self.report)
     }
@@ -361,4 +354,17 @@ fn warn_about(counts: &GrainCounts) {
              them, and no latency is computed from it"
         );
     }
+}
+
+/// Returns what the audit log says about a run.
+fn audit_details(report: &IngestReport) -> serde_json::Value {
+    serde_json::json!({
+        "files": report.files,
+        "grains_read": report.grains_read,
+        "grains_written": report.grains_written,
+        "duplicates": report.duplicates,
+        "rejected": report.rejected,
+        "resolved_rejects": report.resolved_rejects,
+        "version": report.version,
+    })
 }

@@ -63,15 +63,7 @@ impl FileScan {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
         let admitted = admit_alone(source, kind, now).await?;
-        if let Some(first) = admitted.extras.rejected.first() {
-            let rejected = admitted.extras.rejected.len();
-            tracing::warn!(
-                file = uri,
-                rejected,
-                first = first.message,
-                "lines rejected"
-            );
-        }
+        warn_about_lines(&uri, &admitted);
         let mut reader = MorselReader::new(admitted, 0);
         let (mut morsels, mut damage) = (Vec::new(), None);
         loop {
@@ -192,4 +184,17 @@ async fn admit_alone(
         }
     };
     Err(EngineError::Refused { source_uri, error })
+}
+
+/// Logs the number of rejected lines of a transcript, and the first reason.
+fn warn_about_lines(uri: &str, source: &AdmittedSource) {
+    if let Some(first) = source.extras.rejected.first() {
+        let rejected = source.extras.rejected.len();
+        tracing::warn!(
+            file = uri,
+            rejected,
+            first = first.message,
+            "lines rejected"
+        );
+    }
 }

@@ -289,16 +289,7 @@ impl LakeKeys {
                 "the key {id} of generation {generation} was replaced; this version of the lake \
                  can't be read any more"
             ))),
-            Ok(key) => grain_key(key, address).and_then(|key| {
-                let (head, sealed) = envelope.split_at_checked(HEAD).unwrap_or_default();
-                let clear = unseal_bound(&key, &[head, &address[..]].concat(), sealed);
-                clear.map(Unsealed::Clear).ok_or_else(|| {
-                    EngineError::Key(format!(
-                        "the envelope of {} was changed or damaged",
-                        hex::encode(address)
-                    ))
-                })
-            }),
+            Ok(key) => unseal_with(key, address, envelope).map(Unsealed::Clear),
         })
     }
 
@@ -382,6 +373,18 @@ pub fn key_of(envelope: &[u8]) -> Option<(KeyId, u32)> {
 fn newest<'h>(cache: &'h KeyCache, id: &KeyId) -> Option<(u32, &'h Secret)> {
     let (generation, key) = cache.get(id)?.last_key_value()?;
     Some((*generation, key.as_ref().ok()?))
+}
+
+/// Decrypts the `envelope` of the grain `address` with the key of its person.
+fn unseal_with(person: &Secret, address: &[u8; 32], envelope: &[u8]) -> Result<Vec<u8>> {
+    let key = grain_key(person, address)?;
+    let (head, sealed) = envelope.split_at_checked(HEAD).unwrap_or_default();
+    unseal_bound(&key, &[head, &address[..]].concat(), sealed).ok_or_else(|| {
+        EngineError::Key(format!(
+            "the envelope of {} was changed or damaged",
+            hex::encode(address)
+        ))
+    })
 }
 
 fn grain_key(person: &Secret, address: &[u8; 32]) -> Result<Secret> {

@@ -283,9 +283,9 @@ fn each_cell(
             DataType::Binary if has(field.name()) => changed_bytes(column.as_binary(), bytes),
             DataType::Utf8 if has(field.name()) => changed_texts(column.as_string(), text),
             _ => Ok(Arc::clone(column)),
-        });
-    let columns = columns.collect::<Result<Vec<_>>>()?;
-    RecordBatch::try_new(batch.schema(), columns).file("can't open", "a table")
+        })
+        .collect::<Result<Vec<_>>>()?;
+    RecordBatch::try_new(schema, columns).file("can't open", "a table")
 }
 
 /// Appends the sort key of `grain` in a segment that is sealed with `keys`, or in an open one

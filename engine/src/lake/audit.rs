@@ -1,6 +1,6 @@
 //! The audit log: a hash chain of entries, each with the hash of the one before.
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use chrono::Utc;
 use gristmill_schemas::columns::{AuditRow, audit_batch};
@@ -128,20 +128,7 @@ impl Lake {
             "sequence", "at", "action", "actor", "details", "previous", "hash",
         ];
         for batch in self.audit.read_columns(&columns).await? {
-            let sequences = batch.column(0).as_primitive::<Int64Type>();
-            let instants = batch.column(1).as_primitive::<TimestampMicrosecondType>();
-            for row in 0..batch.num_rows() {
-                let cell = |name| text(&batch, name, row).map(str::to_owned);
-                entries.push(AuditRow {
-                    sequence: sequences.value(row),
-                    at: instants.value(row),
-                    action: cell("action").unwrap_or_default(),
-                    actor: cell("actor"),
-                    details: cell("details").unwrap_or_default(),
-                    previous: cell("previous").unwrap_or_default(),
-                    hash: cell("hash").unwrap_or_default(),
-                });
-            }
+            entries.extend((0..batch.num_rows()).map(|row| entry_at(&batch, row)));
         }
         entries.sort_by_key(|entry| entry.sequence);
         Ok(entries)
@@ -180,6 +167,22 @@ impl Lake {
             }
         }
         Ok(last)
+    }
+}
+
+/// Returns the entry in a row of `batch`, whose first columns are the number and the time.
+fn entry_at(batch: &RecordBatch, row: usize) -> AuditRow {
+    let sequences = batch.column(0).as_primitive::<Int64Type>();
+    let instants = batch.column(1).as_primitive::<TimestampMicrosecondType>();
+    let cell = |name| text(batch, name, row).map(str::to_owned);
+    AuditRow {
+        sequence: sequences.value(row),
+        at: instants.value(row),
+        action: cell("action").unwrap_or_default(),
+        actor: cell("actor"),
+        details: cell("details").unwrap_or_default(),
+        previous: cell("previous").unwrap_or_default(),
+        hash: cell("hash").unwrap_or_default(),
     }
 }
 

@@ -194,21 +194,7 @@ impl AuditVerdict {
         let mut previous = "0".repeat(64);
         let mut problems = Vec::new();
         for (expected, entry) in (0..).zip(entries) {
-            let problem = if entry.sequence != expected {
-                Some(format!(
-                    "entry {expected} is missing or duplicated; {} follows",
-                    entry.sequence
-                ))
-            } else if entry.hash != entry.computed_hash() {
-                Some(format!(
-                    "entry {expected} was changed: its hash isn't that of its content"
-                ))
-            } else if entry.previous != previous {
-                Some(format!("entry {expected} doesn't follow the one before it"))
-            } else {
-                None
-            };
-            problems.extend(problem);
+            problems.extend(problem_of(entry, expected, &previous));
             previous.clone_from(&entry.hash);
         }
         let bad = problems.len() as u64;
@@ -219,6 +205,25 @@ impl AuditVerdict {
             first_problem: problems.into_iter().next(),
             head: entries.last().map(|entry| entry.hash.clone()),
         }
+    }
+}
+
+/// Returns what is wrong with `entry`, whose number must be `expected`, after the entry with the
+/// hash `previous`.
+fn problem_of(entry: &AuditRow, expected: i64, previous: &str) -> Option<String> {
+    if entry.sequence != expected {
+        Some(format!(
+            "entry {expected} is missing or duplicated; {} follows",
+            entry.sequence
+        ))
+    } else if entry.hash != entry.computed_hash() {
+        Some(format!(
+            "entry {expected} was changed: its hash isn't that of its content"
+        ))
+    } else if entry.previous != previous {
+        Some(format!("entry {expected} doesn't follow the one before it"))
+    } else {
+        None
     }
 }
 

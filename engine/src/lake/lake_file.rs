@@ -179,6 +179,24 @@ impl LakeFile {
             .collect()
     }
 
+    /// Calls `job` with every batch of `stored`, decrypted, and the number of its first row;
+    /// `first` is that of the first batch.
+    fn map_stored<T>(
+        &self,
+        stored: ParquetRecordBatchReader,
+        mut first: u32,
+        columns: Option<&[&str]>,
+        job: impl Fn(u32, &RecordBatch) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut results = Vec::new();
+        for batch in stored {
+            let batch = self.decrypt(&batch.file("can't read", &self.name)?, columns)?;
+            results.push(job(first, &batch)?);
+            first += batch.num_rows() as u32;
+        }
+        Ok(results)
+    }
+
     /// Calls `job` with every decrypted batch, and the number of its first row in the file. Row
     /// groups are processed in parallel; the results are in the order of the rows.
     pub(crate) fn map_batches<T: Send>(
@@ -190,14 +208,9 @@ impl LakeFile {
         let row_groups: Vec<Vec<T>> = (0..self.reader.row_groups())
             .into_par_iter()
             .map(|number| {
-                let mut first = self.reader.rows_before(number) as u32;
-                let mut results = Vec::new();
-                for batch in self.stored_row_group(number, stored.as_deref())? {
-                    let batch = self.decrypt(&batch.file("can't read", &self.name)?, columns)?;
-                    results.push(job(first, &batch)?);
-                    first += batch.num_rows() as u32;
-                }
-                Ok(results)
+                let first = self.reader.rows_before(number) as u32;
+                let stored = self.stored_row_group(number, stored.as_deref())?;
+                self.map_stored(stored, first, columns, &job)
             })
             .collect::<Result<_>>()?;
         Ok(row_groups.into_iter().flatten().collect())

@@ -91,15 +91,14 @@ impl Ledger {
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn load(grains: &Table) -> Result<Ledger> {
         let mut ledger = Ledger::default();
-        let entries = LogFile::list(grains.location(), grains.name()).await?;
-        let seen = |entry: &&LogFile| entry.version <= grains.version();
+        let mut entries = LogFile::list(grains.location(), grains.name()).await?;
+        entries.retain(|entry| entry.version <= grains.version());
         let checkpoint = entries
             .iter()
-            .filter(seen)
             .filter(|entry| entry.is_checkpoint)
             .map(|entry| entry.version)
             .max();
-        for entry in entries.iter().filter(seen) {
+        for entry in &entries {
             match checkpoint {
                 Some(version) if entry.is_checkpoint && entry.version == version => {
                     ledger.read_checkpoint(grains, &entry.path).await?;
@@ -183,15 +182,13 @@ impl Ledger {
             return Ok(());
         };
         // The writer of the checkpoint chose the Arrow types.
-        let (names, versions) = (
-            cast(names, &DataType::Utf8)?,
-            cast(versions, &DataType::Int64)?,
-        );
-        let (names, versions) = (
-            names.as_string::<i32>(),
-            versions.as_primitive::<Int64Type>(),
-        );
-        for (row, (name, version)) in names.iter().zip(versions).enumerate() {
+        let names = cast(names, &DataType::Utf8)?;
+        let versions = cast(versions, &DataType::Int64)?;
+        let entries = names
+            .as_string::<i32>()
+            .iter()
+            .zip(versions.as_primitive::<Int64Type>());
+        for (row, (name, version)) in entries.enumerate() {
             if let (Some(name), Some(version)) =
                 (name.filter(|_| transactions.is_valid(row)), version)
             {

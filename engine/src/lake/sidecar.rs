@@ -165,15 +165,23 @@ impl Lake {
             let (sidecars, data) = tokio::join!(sidecars, location.publish(segment.data, &path));
             sidecars?;
             data?;
-            let bytes: SourceBytes = location.read(&id.sidecar(ADDRESSES_FILE)).await?;
-            let content = binding
-                .unwrap(bytes)
-                .file("can't read the sidecars of", id.as_str())?;
-            let index =
-                AddressIndex::open(content).file("can't read the sidecars of", id.as_str())?;
+            let index = open_addresses(&location, &id, &binding).await?;
             Ok((DataFile::new(name, segment.file), index))
         }
     }
+}
+
+/// Opens the address index of the segment `id`.
+async fn open_addresses(
+    location: &LakeLocation,
+    id: &SegmentId,
+    binding: &SidecarBinding,
+) -> Result<AddressIndex> {
+    let bytes: SourceBytes = location.read(&id.sidecar(ADDRESSES_FILE)).await?;
+    let content = binding
+        .unwrap(bytes)
+        .file("can't read the sidecars of", id.as_str())?;
+    AddressIndex::open(content).file("can't read the sidecars of", id.as_str())
 }
 
 #[cfg(test)]

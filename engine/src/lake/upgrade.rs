@@ -58,23 +58,32 @@ impl Lake {
 }
 
 impl Table {
+    /// Computes the digests of the files without one. Returns those whose size is the recorded one.
+    async fn digested(&self) -> Result<Vec<super::DataFile>> {
+        let mut digested = Vec::new();
+        for file in self
+            .files()?
+            .into_iter()
+            .filter(|file| file.digest.is_none())
+        {
+            let bytes = self.location().read(&self.path_of(&file.name)).await?;
+            if bytes.len() as u64 == file.size {
+                digested.push(super::DataFile {
+                    digest: Some(FileDigest::of(&bytes)),
+                    ..file
+                });
+            }
+        }
+        Ok(digested)
+    }
+
     /// Adds the files without a digest again, with one.
     async fn add_digests(&mut self) -> Result<()> {
         for _ in 0..ATTEMPTS {
-            let mut change = Change::default();
-            for file in self
-                .files()?
-                .into_iter()
-                .filter(|file| file.digest.is_none())
-            {
-                let bytes = self.location().read(&self.path_of(&file.name)).await?;
-                if bytes.len() as u64 == file.size {
-                    change.added.push(super::DataFile {
-                        digest: Some(FileDigest::of(&bytes)),
-                        ..file
-                    });
-                }
-            }
+            let change = Change {
+                added: self.digested().await?,
+                ..Change::default()
+            };
             if change.added.is_empty() {
                 return Ok(());
             }

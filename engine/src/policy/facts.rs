@@ -70,19 +70,28 @@ impl Proposal {
             evidence: addresses(grain, Field::SatisfactionEvidence),
             withdraws: prior.filter(|_| withdrawal),
         };
-        let requester = Requester {
-            signer: verified_signer(delivery, resolver),
-            claimed: grain.text(Field::AuthorDid).map(str::to_owned),
-            authorizing: authorizers(grain, target, resolver)?,
-            justification: grain
-                .text(Field::SupersessionJustification)
-                .map(str::to_owned),
-        };
         Ok(Proposal {
             successor,
-            requester,
+            requester: requester_of(delivery, grain, target, resolver)?,
         })
     }
+}
+
+/// Reads who requests the supersession of `target` by `grain`.
+fn requester_of(
+    delivery: &DeliveredGrain<'_>,
+    grain: &Grain<'_>,
+    target: &ContentAddress,
+    resolver: &dyn KeyResolver,
+) -> Result<Requester, GrainError> {
+    Ok(Requester {
+        signer: verified_signer(delivery, resolver),
+        claimed: grain.text(Field::AuthorDid).map(str::to_owned),
+        authorizing: authorizers(grain, target, resolver)?,
+        justification: grain
+            .text(Field::SupersessionJustification)
+            .map(str::to_owned),
+    })
 }
 
 /// Returns the signer of a delivered grain, if the signature is valid.

@@ -168,18 +168,20 @@ impl AddressIndex {
         self.tails() + TAIL * self.count
     }
 
+    /// Returns the places of the entries that may have `prefix`.
+    fn bucket(&self, prefix: u64) -> Option<Range<usize>> {
+        let directory = HEADER + 4 * bucket_of(prefix, self.directory_bits);
+        let first = read_u32(&self.bytes, directory)? as usize;
+        let end = read_u32(&self.bytes, directory + 4)? as usize;
+        Some(first..end)
+    }
+
     /// Returns the row of `address`. Takes a few memory accesses, independent of the size of the
     /// segment.
     pub fn row_of(&self, address: &ContentAddress) -> Option<u32> {
         let prefix = prefix_of(address.as_bytes());
-        let bucket = bucket_of(prefix, self.directory_bits);
-        let directory = HEADER + 4 * bucket;
-        let (first, end) = (
-            read_u32(&self.bytes, directory)? as usize,
-            read_u32(&self.bytes, directory + 4)? as usize,
-        );
         let (prefixes, tails, rows) = (self.prefixes(), self.tails(), self.rows());
-        (first..end)
+        self.bucket(prefix)?
             .filter(|place| read_u64(&self.bytes, prefixes + 8 * place) == Some(prefix))
             .find(|place| {
                 self.bytes

@@ -204,6 +204,11 @@ impl CopySource {
     }
 }
 
+/// Returns whether the pages of the chunk `encoded` can be combined with pages of `column`.
+fn fits_into(encoded: &ColumnChunkMetaData, column: &ColumnChunkMetaData) -> bool {
+    encoded.compression_codec() == column.compression_codec() && has_self_contained_pages(encoded)
+}
+
 /// Encodes the remaining rows of `pages`, at whose first row `values` is positioned, as pages of
 /// their own. Returns `None` if they can't be combined with pages of `column`.
 fn encode(
@@ -223,9 +228,7 @@ fn encode(
         }
         _ => return Ok(None),
     };
-    let fits = close.metadata.compression_codec() == column.compression_codec()
-        && has_self_contained_pages(&close.metadata);
-    match fits {
+    match fits_into(&close.metadata, column) {
         true => Ok(Some((sink.into_inner()?, close))),
         false => Ok(None),
     }

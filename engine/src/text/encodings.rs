@@ -81,6 +81,17 @@ pub(crate) fn may_hold_encoded(payload: &[u8], is_delimited: bool) -> bool {
     opens
 }
 
+/// Returns the byte whose two hex digits begin at `at`.
+fn hex_byte(bytes: &[u8], at: usize) -> Option<u8> {
+    let digits = bytes
+        .get(at..at + 2)
+        .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    match digits? {
+        [high, low] => Some(hex_digit(*high) << 4 | hex_digit(*low)),
+        _ => None,
+    }
+}
+
 /// Decodes the URL encoding in `text`; `None` if there is none. A plus isn't decoded, because names
 /// may have any separator.
 fn url_decoded(text: &str) -> Option<String> {
@@ -89,12 +100,9 @@ fn url_decoded(text: &str) -> Option<String> {
     let (mut copied, mut from) = (0, 0);
     while let Some(at) = memchr::memchr(b'%', bytes.get(from..)?).map(|at| from + at) {
         from = at + 1;
-        let digits = bytes
-            .get(at + 1..at + 3)
-            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        if let Some([high, low]) = digits {
+        if let Some(byte) = hex_byte(bytes, from) {
             out.extend(bytes.get(copied..at)?);
-            out.push(hex_digit(*high) << 4 | hex_digit(*low));
+            out.push(byte);
             copied = at + 3;
             from = copied;
         }
@@ -192,17 +200,24 @@ fn each_run(bytes: &[u8], mut found: impl FnMut(&[u8], usize)) {
             at += 1;
         }
         if longest >= LONG_WORD {
-            let padding = bytes
-                .get(at..)
-                .unwrap_or_default()
-                .iter()
-                .take(2)
-                .take_while(|byte| **byte == b'=')
-                .count();
-            found(bytes.get(start..at).unwrap_or_default(), padding);
+            found(
+                bytes.get(start..at).unwrap_or_default(),
+                padding_at(bytes, at),
+            );
         }
         at += 1;
     }
+}
+
+/// Returns the length of the padding of base64 that begins at `at`.
+fn padding_at(bytes: &[u8], at: usize) -> usize {
+    bytes
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .take(2)
+        .take_while(|byte| **byte == b'=')
+        .count()
 }
 
 /// Classes of bytes: letters and digits are below this value, and their class is their base64

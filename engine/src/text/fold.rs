@@ -170,23 +170,25 @@ fn once_unescaped(text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
+/// Reads the four hex digits of a UTF-16 unit. Returns `None` if they are invalid.
+fn escaped_unit(letters: &mut std::str::Chars<'_>) -> Option<u16> {
+    let digits = letters
+        .as_str()
+        .get(..4)
+        .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+    let unit = u16::from_str_radix(digits, 16).ok()?;
+    letters.nth(3).map(|_| unit)
+}
+
 /// Decodes the digits after `\u`, and a second escape if they are a surrogate. Returns `None` if
 /// they are invalid.
 fn escaped_letter(letters: &mut std::str::Chars<'_>) -> Option<char> {
-    fn unit(letters: &mut std::str::Chars<'_>) -> Option<u16> {
-        let digits = letters
-            .as_str()
-            .get(..4)
-            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
-        let unit = u16::from_str_radix(digits, 16).ok()?;
-        letters.nth(3).map(|_| unit)
-    }
-    let first = unit(letters)?;
+    let first = escaped_unit(letters)?;
     if let Some(letter) = char::from_u32(first.into()) {
         return Some(letter);
     }
     let mut second = letters.as_str().strip_prefix("\\u")?.chars();
-    let pair = [first, unit(&mut second)?];
+    let pair = [first, escaped_unit(&mut second)?];
     let letter = char::decode_utf16(pair).next()?.ok()?;
     *letters = second;
     Some(letter)

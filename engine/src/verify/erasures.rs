@@ -115,17 +115,27 @@ impl RecordedErasure {
         let files = self.sound_files(lake, check).await?;
         if let Some(certificate) = files.get("cose") {
             let leaves = files.get("leaves").map(|leaves| &**leaves);
-            let verified = verify_certificate(certificate, None, leaves, &[]);
-            // Remains that an erasure itself reports are no damage.
-            let wrong = |problem: &&String| !problem.starts_with(SELF_REPORTED);
-            if let Some(cause) = verified.problems.iter().find(wrong) {
-                check.found(self.problem(if leaves.is_some() { "leaves" } else { "cose" }, cause));
-            }
+            self.check_certificate(certificate, leaves, check);
         }
         if let Some((bytes, tombstones)) = files.get("tombstones").zip(tombstones) {
             self.check_tombstones(bytes, tombstones, check);
         }
         Ok(())
+    }
+
+    /// Verifies `certificate`, with the digests of what was erased if their file is sound.
+    fn check_certificate(
+        &self,
+        certificate: &[u8],
+        leaves: Option<&[u8]>,
+        check: &mut TablesCheck<'_>,
+    ) {
+        let verified = verify_certificate(certificate, None, leaves, &[]);
+        // Remains that an erasure itself reports are no damage.
+        let wrong = |problem: &&String| !problem.starts_with(SELF_REPORTED);
+        if let Some(cause) = verified.problems.iter().find(wrong) {
+            check.found(self.problem(if leaves.is_some() { "leaves" } else { "cose" }, cause));
+        }
     }
 
     /// Returns the files of the erasure, by their endings, that have the digests in the audit log.
@@ -193,17 +203,20 @@ impl RecordedErasure {
     }
 }
 
+/// Returns the names of those of `files` with the `ending`, without it.
+fn stems_of(files: &[ObjectMeta], ending: &str) -> HashSet<String> {
+    files
+        .iter()
+        .filter_map(|file| file.location.filename()?.strip_suffix(ending))
+        .map(str::to_owned)
+        .collect()
+}
+
 /// Checks the journals of erasures that were killed, and that each such erasure still has one.
 async fn journals(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<()> {
     let files = lake.location().list(ERASURES).await?;
-    let named = |ending: &str| {
-        let names = files.iter().filter_map(|file| file.location.filename());
-        names
-            .filter_map(|name| name.strip_suffix(ending).map(str::to_owned))
-            .collect::<HashSet<_>>()
-    };
     let journals = check_journals(lake, &files, check).await?;
-    let certified = named(".cose");
+    let certified = stems_of(&files, ".cose");
     let Ok(begun) = lake.erasure_ids().await else {
         return Ok(());
     };

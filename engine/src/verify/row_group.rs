@@ -89,13 +89,7 @@ impl OpenSegment {
             .column_names()
             .into_iter()
             .partition(is_decodable);
-        // Without marks, grains are read by the strict rules first.
-        let needed = |name: &&&str| **name != SystemColumn::Marks.name();
-        let has_origins = ORIGINS
-            .iter()
-            .filter(needed)
-            .all(|name| decodable.contains(name));
-        let checked = match has_origins && !damaged.is_empty() {
+        let checked = match has_origins(&decodable) && !damaged.is_empty() {
             true => self
                 .check_columns(number, Some(&decodable), proof_options)
                 .ok(),
@@ -269,4 +263,14 @@ fn is_decodable(reader: &SegmentReader, number: usize, name: &str) -> bool {
     };
     let rows = reader.row_group_rows(number);
     matches!(catch_unwind(AssertUnwindSafe(read)), Ok(Ok(read)) if read == rows)
+}
+
+/// Returns whether grains can be read from `columns`.
+fn has_origins(columns: &[&str]) -> bool {
+    // Without marks, grains are read by the strict rules first.
+    let needed = |name: &&&str| **name != SystemColumn::Marks.name();
+    ORIGINS
+        .iter()
+        .filter(needed)
+        .all(|name| columns.contains(name))
 }

@@ -22,17 +22,33 @@ pub(super) struct TextScan {
     has_long_word: bool,
 }
 
+/// Returns how much of `text` the number from `start` to `end` covers: the whole if there are no
+/// other letters and digits.
+fn coverage_of(text: &str, start: usize, end: usize) -> Coverage {
+    let is_blank =
+        |text: Option<&str>| !text.unwrap_or_default().chars().any(char::is_alphanumeric);
+    match is_blank(text.get(..start)) && is_blank(text.get(end..)) {
+        true => Coverage::Whole,
+        false => Coverage::Part,
+    }
+}
+
 impl IdentifierMatcher {
+    /// Returns whether a text may contain one of the patterns without an anchor. A text that
+    /// `is_ascii` contains only those that are ASCII too.
+    fn may_match_anywhere(&self, is_ascii: bool) -> bool {
+        self.anywhere
+            .iter()
+            .filter_map(|number| self.pattern(*number))
+            .any(|pattern| pattern.text.is_ascii() || !is_ascii)
+    }
+
     /// Looks up the words of `text` in the watchlist. Of a text that isn't ASCII, the runs between
     /// blanks are folded one by one, which is equivalent to folding the whole.
     pub(super) fn scan_text(&self, text: &str, folded: &mut String) -> TextScan {
         let is_ascii = text.is_ascii();
-        let mut anywhere = self
-            .anywhere
-            .iter()
-            .filter_map(|number| self.pattern(*number));
         let mut found = TextScan {
-            may_match: anywhere.any(|pattern| pattern.text.is_ascii() || !is_ascii),
+            may_match: self.may_match_anywhere(is_ascii),
             has_long_word: false,
         };
         let mut scan = |text: &str| {
@@ -122,19 +138,12 @@ impl IdentifierMatcher {
         if self.phones.is_empty() || !may_hold_number(text) {
             return;
         }
-        let is_blank =
-            |text: Option<&str>| !text.unwrap_or_default().chars().any(char::is_alphanumeric);
         each_number(text, |number| {
             for (phone, pattern) in self.phones.get(&number.tail()).into_iter().flatten() {
                 if let (Some(start), Some(pattern)) =
                     (phone.start_in(number), self.pattern(*pattern))
                 {
-                    let is_all = is_blank(text.get(..start)) && is_blank(text.get(number.end..));
-                    let coverage = if is_all {
-                        Coverage::Whole
-                    } else {
-                        Coverage::Part
-                    };
+                    let coverage = coverage_of(text, start, number.end);
                     found(pattern, coverage, Variation::Phone.into());
                 }
             }

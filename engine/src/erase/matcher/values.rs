@@ -164,11 +164,7 @@ impl IdentifierMatcher {
         let mut whole = false;
         self.each_form(text, &mut folded, &mut |pattern, coverage, classes| {
             if let Some(reason) = reason_for(role, pattern, coverage, classes) {
-                let is_mention = matches!(
-                    reason,
-                    Reason::Mention | Reason::Ambiguous | Reason::Initials
-                );
-                whole |= coverage == Coverage::Whole && !is_mention;
+                whole |= coverage == Coverage::Whole && !is_mention(reason);
                 hits.variations = hits.variations.with(classes);
                 hits.add(pattern.person, reason);
             }
@@ -312,4 +308,12 @@ fn reason_for(
         (FieldRole::Value(_), Coverage::Whole) => Some(Reason::Ambiguous),
         _ => mention,
     }
+}
+
+/// Returns whether `reason` is that a text only mentions somebody.
+fn is_mention(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Mention | Reason::Ambiguous | Reason::Initials
+    )
 }

@@ -66,10 +66,15 @@ struct PatternBuilder<'s> {
     out: Vec<IdentifierPattern>,
 }
 
+/// Returns the range of the longest word of `text`; an empty one if there are no words.
+fn longest_word(text: &str) -> (usize, usize) {
+    let longest = words(text).max_by_key(|(_, word)| word.len());
+    longest.map_or((0, 0), |(start, word)| (start, start + word.len()))
+}
+
 impl PatternBuilder<'_> {
     fn push(&mut self, text: String, kind: PatternKind, classes: Variations) {
-        let anchor = words(&text).max_by_key(|(_, word)| word.len());
-        let anchor = anchor.map_or((0, 0), |(start, word)| (start, start + word.len()));
+        let anchor = longest_word(&text);
         let joins = |letter: char| letter.is_numeric() || matches!(letter, '-' | '_' | ':' | '@');
         self.out.push(IdentifierPattern {
             person: self.person,

@@ -21,8 +21,16 @@ impl IdentifierPattern {
     /// Returns the occurrence of the pattern whose anchor begins at `at` in `text`, if there is
     /// one.
     pub(in crate::erase) fn match_at(&self, text: &str, at: usize) -> Option<Occurrence> {
+        let mut found = self.occurrence_at(text, at)?;
+        found.classes = found.classes.with(self.classes);
+        Some(found)
+    }
+
+    /// Returns the occurrence whose anchor begins at `at`, by the kind of the pattern, without the
+    /// variations of the pattern itself.
+    fn occurrence_at(&self, text: &str, at: usize) -> Option<Occurrence> {
         let end = at + self.anchor_word().len();
-        let mut found = match &self.kind {
+        match &self.kind {
             PatternKind::Literal { affixes } => {
                 self.literal_at(text, at.checked_sub(self.anchor.0)?, *affixes)
             }
@@ -36,9 +44,7 @@ impl IdentifierPattern {
             PatternKind::TaggedEmail { domain, had_tag } => {
                 self.tagged_at(text, at.checked_sub(self.anchor.0)?, domain, *had_tag)
             }
-        }?;
-        found.classes = found.classes.with(self.classes);
-        Some(found)
+        }
     }
 
     /// Returns the literal occurrence that begins at `start`, if word boundaries or affixes delimit
@@ -166,11 +172,8 @@ impl IdentifierPattern {
     ) -> Option<Occurrence> {
         let rest = text.get(start..)?.strip_prefix(&*self.text)?;
         let (tag, rest) = rest.split_once('@')?;
-        let is_tag = tag
-            .strip_prefix('+')
-            .is_some_and(|tag| tag.len() <= MAX_TAG && !tag.contains(char::is_whitespace));
         let is_untagged = tag.is_empty() && had_tag;
-        if !(is_tag || is_untagged) {
+        if !(is_tag(tag) || is_untagged) {
             return None;
         }
         let rest = rest.strip_prefix(domain)?;
@@ -213,4 +216,10 @@ fn initial_before(mut before: &str, initial: char) -> Option<usize> {
 
 fn is_initials_gap(gap: &str) -> bool {
     gap.chars().all(|letter| matches!(letter, '.' | ' ' | '-'))
+}
+
+/// Returns whether `tag` is the tag of an e-mail address, with its plus.
+fn is_tag(tag: &str) -> bool {
+    tag.strip_prefix('+')
+        .is_some_and(|tag| tag.len() <= MAX_TAG && !tag.contains(char::is_whitespace))
 }

@@ -148,6 +148,30 @@ impl Run<'_> {
         })
     }
 
+    /// Returns what the audit log says about the erasure.
+    async fn audit_details(
+        &self,
+        scope: &ErasureScope,
+        proofs: &Proofs,
+        certificate: &Path,
+    ) -> Result<serde_json::Value> {
+        let id = &self.journal.id;
+        Ok(serde_json::json!({
+            "id": id,
+            "request": self.digest,
+            "people": self.request.people.len(),
+            "grains": scope.grains,
+            "rejects": scope.rejects,
+            "events": scope.events,
+            "proven": proofs.hold(),
+            "keys_destroyed": self.journal.keys.len(),
+            "certificate_blake3": self.digest_of(certificate).await?,
+            "leaves_blake3": self.digest_of(&leaves_path(id)).await?,
+            "tombstones_blake3": self.digest_of(&tombstones_path(id)).await?,
+            "version": self.lake.grains.version(),
+        }))
+    }
+
     /// Records the erasure in the audit log, unless an interrupted run did, and removes the
     /// journal.
     pub(super) async fn finish(
@@ -158,20 +182,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let id = &self.journal.id;
         if !self.lake.has_recorded("erase", "id", id).await? {
-            let details = serde_json::json!({
-                "id": id,
-                "request": self.digest,
-                "people": self.request.people.len(),
-                "grains": scope.grains,
-                "rejects": scope.rejects,
-                "events": scope.events,
-                "proven": proofs.hold(),
-                "keys_destroyed": self.journal.keys.len(),
-                "certificate_blake3": self.digest_of(certificate).await?,
-                "leaves_blake3": self.digest_of(&leaves_path(id)).await?,
-                "tombstones_blake3": self.digest_of(&tombstones_path(id)).await?,
-                "version": self.lake.grains.version(),
-            });
+            let details = self.audit_details(scope, proofs, certificate).await?;
             self.lake.record("erase", details).await?;
         }
         Journal::remove(self.lake, &self.digest).await

@@ -36,14 +36,23 @@ impl Run<'_> {
         })
     }
 
-    /// Computes the proofs. `survey` is the last survey, which selects nothing.
-    pub(super) async fn prove(&self, survey: &Survey, patterns: PatternSearch) -> Result<Proofs> {
+    /// Looks up the addresses whose rows were removed.
+    async fn look_up(&self) -> Result<Remaining> {
         let erased = self.journal.rewritten();
         let known = KnownAddresses::load(self.lake).await?;
         let found = erased
             .iter()
             .filter(|address| known.contains(address))
             .count();
+        Ok(Remaining {
+            checked: erased.len() as u64,
+            left: found as u64,
+        })
+    }
+
+    /// Computes the proofs. `survey` is the last survey, which selects nothing.
+    pub(super) async fn prove(&self, survey: &Survey, patterns: PatternSearch) -> Result<Proofs> {
+        let lookup = self.look_up().await?;
         let retained = self.retained(survey).await?;
         let pool = Arc::clone(&self.pool);
         let byte_search = byte_search::prove(self.lake, patterns, retained, pool).await?;
@@ -57,10 +66,7 @@ impl Run<'_> {
                 checked: survey.grains_read,
                 left: survey.selected().count() as u64,
             },
-            lookup: Remaining {
-                checked: erased.len() as u64,
-                left: found as u64,
-            },
+            lookup,
             envelopes,
         })
     }

@@ -39,6 +39,18 @@ struct ReplacedSegment {
     copied: u64,
 }
 
+impl ReplacedSegment {
+    /// Returns the replacement of a segment of which no row remains.
+    fn without_rest(removed: DataFile) -> ReplacedSegment {
+        ReplacedSegment {
+            removed,
+            added: Vec::new(),
+            findings: None,
+            copied: 0,
+        }
+    }
+}
+
 impl Run<'_> {
     /// Removes everything that `survey` selects from all tables.
     pub(super) async fn remove(&mut self, survey: Survey) -> Result<()> {
@@ -173,6 +185,14 @@ impl Run<'_> {
         self.commit_segments(replaced).await
     }
 
+    /// Adds the replacement of a segment to `change`, and its numbers to the run's.
+    fn replace(&mut self, segment: ReplacedSegment, change: &mut Change) {
+        change.removed.push(segment.removed);
+        change.added.extend(segment.added);
+        self.scanned.extend(segment.findings);
+        self.journal.bytes_copied += segment.copied;
+    }
+
     /// Commits the replacement of segments to `grains`. Returns the bytes of the new segments.
     async fn commit_segments(&mut self, replaced: Vec<ReplacedSegment>) -> Result<u64> {
         let mut change = Change {
@@ -182,10 +202,7 @@ impl Run<'_> {
         let mut bytes = 0;
         for segment in replaced {
             bytes += segment.added.iter().map(|file| file.size).sum::<u64>();
-            change.removed.push(segment.removed);
-            change.added.extend(segment.added);
-            self.scanned.extend(segment.findings);
-            self.journal.bytes_copied += segment.copied;
+            self.replace(segment, &mut change);
         }
         let id = self.journal.id.clone();
         change.info.insert("erasure".to_owned(), id.into());
@@ -204,11 +221,11 @@ impl Run<'_> {
         rows: Vec<u32>,
         scanner: Option<Arc<RowScanner>>,
     ) -> Result<(DataFile, Option<RewrittenSegment>)> {
-        let file = LakeFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
-        let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
-        let text = SidecarCache::of(self.lake)
-            .text(self.lake.location(), segment)
-            .await;
+        let lake = &*self.lake;
+        let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        let location = lake.location().clone();
+        let pool = Arc::clone(&self.pool);
+        let text = SidecarCache::of(lake).text(&location, segment).await;
         let rewrite = move || {
             pool.install(|| {
                 rewrite_without(&location, &file, text.as_ref(), &rows, scanner.as_deref())
@@ -227,12 +244,7 @@ impl Run<'_> {
     ) -> Result<ReplacedSegment> {
         let (removed, rewritten) = rewritten?;
         let Some(mut rewritten) = rewritten else {
-            return Ok(ReplacedSegment {
-                removed,
-                added: Vec::new(),
-                findings: None,
-                copied: 0,
-            });
+            return Ok(ReplacedSegment::without_rest(removed));
         };
         let findings = rewritten.findings.take();
         let findings = findings.map(|findings| (rewritten.file_name(), findings));

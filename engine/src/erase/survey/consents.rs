@@ -37,9 +37,9 @@ impl SurveyRun<'_> {
         Ok(())
     }
 
-    /// Returns the addresses of the consents that their subjects have withdrawn (§8.10).
-    async fn withdrawn_consents(&self) -> Result<Vec<String>> {
-        let mut named: FxHashMap<ContentAddress, HashSet<String>> = FxHashMap::default();
+    /// Returns the consents that withdrawals name, each with those who withdraw it.
+    async fn named_in_withdrawals(&self) -> Result<Withdrawals> {
+        let mut named = Withdrawals::default();
         for number in 0..self.survey.segments.len() {
             if self.rules_out(number, WordFilter::has_withdrawals) {
                 continue;
@@ -48,7 +48,12 @@ impl SurveyRun<'_> {
                 named.entry(prior).or_default().insert(by);
             }
         }
-        let named = Arc::new(named);
+        Ok(named)
+    }
+
+    /// Returns the addresses of the consents that their subjects have withdrawn (§8.10).
+    async fn withdrawn_consents(&self) -> Result<Vec<String>> {
+        let named = Arc::new(self.named_in_withdrawals().await?);
         let mut withdrawn = Vec::new();
         for number in 0..self.survey.segments.len() {
             if named.is_empty() || self.rules_out(number, |filter| may_hold_any(filter, &named)) {

@@ -87,13 +87,8 @@ impl SurveyRun<'_> {
 
     /// Returns the addresses of `rows`.
     async fn addresses_of(&self, rows: Vec<RowId>) -> Result<Vec<ContentAddress>> {
-        let mut by_segment: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        rows.into_iter()
-            .for_each(|(segment, row)| by_segment.entry(segment).or_default().push(row));
         let mut out = Vec::new();
-        for (number, mut rows) in by_segment {
-            rows.sort_unstable();
-            rows.dedup();
+        for (number, rows) in by_segment(rows) {
             let Some(file) = self.open(number as usize).await? else {
                 continue;
             };
@@ -151,4 +146,17 @@ impl SurveyRun<'_> {
         }
         Ok(pairs)
     }
+}
+
+/// Groups `rows` by segment; the rows of each are sorted and distinct.
+fn by_segment(rows: Vec<RowId>) -> BTreeMap<u32, Vec<u32>> {
+    let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (segment, row) in rows {
+        groups.entry(segment).or_default().push(row);
+    }
+    for rows in groups.values_mut() {
+        rows.sort_unstable();
+        rows.dedup();
+    }
+    groups
 }

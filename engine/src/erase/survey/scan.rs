@@ -12,13 +12,25 @@ use super::{FoundReject, RowId, SurveyRun};
 use crate::erase::matcher::PersonNumber;
 use crate::erase::reason::{ExemptionRules, Reason};
 use crate::erase::rejects::{COLUMNS, RejectScanner};
-use crate::erase::row_findings::{Protection, RowFindings, RowScanner, ScanMode, ScannedColumns};
+use crate::erase::row_findings::{
+    Protection, RowFindings, RowScanner, ScanMode, ScannedColumns, SessionKey,
+};
 use crate::error::Result;
 use crate::index::word_filter::WordFilter;
 use crate::lake::LakeFile;
 
 /// Maximal number of different spellings that are kept.
 const MAX_SPELLINGS: usize = 10_000;
+
+/// Adds `found` to `sessions`; each session once.
+fn add_sessions(sessions: &mut SubjectSessions, found: Vec<(SessionKey, PersonNumber)>) {
+    for (session, person) in found {
+        let known = sessions.entry(session.id.clone()).or_default();
+        if known.iter().all(|(known, _)| *known != session) {
+            known.push((session, person));
+        }
+    }
+}
 
 impl SurveyRun<'_> {
     /// Scans all segments. Returns the sessions of the people, and the grains whose protection
@@ -34,12 +46,7 @@ impl SurveyRun<'_> {
                 let found = findings.found.into_iter();
                 self.found
                     .extend(found.map(|found| ((found.segment, found.row), found)));
-                for (session, person) in findings.sessions {
-                    let known = sessions.entry(session.id.clone()).or_default();
-                    if known.iter().all(|(known, _)| *known != session) {
-                        known.push((session, person));
-                    }
-                }
+                add_sessions(&mut sessions, findings.sessions);
                 protecting.extend(findings.protecting);
             }
         }

@@ -182,6 +182,20 @@ pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
     parts
 }
 
+/// Returns the entries of `files`, which begin at `start`, and moves `start` to their end.
+fn entries_of(files: &[(String, OwnedBytes)], start: &mut u64) -> Vec<FileEntry> {
+    let mut entries = Vec::with_capacity(files.len());
+    for (name, bytes) in files {
+        entries.push(FileEntry {
+            name: name.clone(),
+            start: *start,
+            length: bytes.len() as u64,
+        });
+        *start += bytes.len() as u64;
+    }
+    entries
+}
+
 fn header_of(pieces: &[TextPiece]) -> PackHeader {
     let mut header = PackHeader {
         rows: 0,
@@ -191,25 +205,14 @@ fn header_of(pieces: &[TextPiece]) -> PackHeader {
     };
     let mut length = 0;
     for piece in pieces {
-        let mut entry = PieceEntry {
-            first_row: header.rows as u32,
-            segments: Value::Null,
-            words: piece.words,
-            files: Vec::new(),
-        };
         let mut meta = piece.meta.clone();
-        entry.segments = meta
-            .get_mut("segments")
-            .map(Value::take)
-            .unwrap_or_default();
-        for (name, bytes) in &piece.files {
-            entry.files.push(FileEntry {
-                name: name.clone(),
-                start: length,
-                length: bytes.len() as u64,
-            });
-            length += bytes.len() as u64;
-        }
+        let segments = meta.get_mut("segments").map(Value::take);
+        let entry = PieceEntry {
+            first_row: header.rows as u32,
+            segments: segments.unwrap_or_default(),
+            words: piece.words,
+            files: entries_of(&piece.files, &mut length),
+        };
         header.rows += u64::from(piece.rows);
         header.meta = meta;
         header.pieces.push(entry);

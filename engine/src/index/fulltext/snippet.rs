@@ -66,16 +66,20 @@ fn matched(text: &str, terms: &SearchTerms) -> Option<(usize, usize)> {
     Some((places.len(), *places.iter().min()?))
 }
 
+/// Returns where the part of `text` around the byte `first` begins: after a space, if there is
+/// one.
+fn start_before(text: &str, first: usize) -> usize {
+    match text.floor_char_boundary(first.saturating_sub(BEFORE)) {
+        0 => 0,
+        start => text[start..first]
+            .find(char::is_whitespace)
+            .map_or(start, |space| start + space),
+    }
+}
+
 /// Returns the part of `text` around the byte `first`.
 fn snippet(text: &str, first: usize) -> String {
-    let mut start = text.floor_char_boundary(first.saturating_sub(BEFORE));
-    if start > 0 {
-        // Begins after a space, if there is one.
-        let cut = text[start..first]
-            .find(char::is_whitespace)
-            .map_or(start, |space| start + space);
-        start = cut;
-    }
+    let start = start_before(text, first);
     let end = text.floor_char_boundary(text.len().min(start + SNIPPET_BYTES));
     let end = match text[start..end].rfind(char::is_whitespace) {
         Some(space) if end < text.len() && start + space > first => start + space,

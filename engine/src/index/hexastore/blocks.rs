@@ -141,14 +141,7 @@ impl OrderBlocks<'_> {
     /// Returns the number of statements before those that begin with `prefix`; with `after`, also
     /// counts the latter. Two binary searches: over the headers, and in one block.
     pub(super) fn bound(&self, prefix: &[u32], after: bool) -> usize {
-        let is_before = |parts: &[u32]| match parts
-            .iter()
-            .zip(prefix)
-            .find(|(part, wanted)| part != wanted)
-        {
-            Some((part, wanted)) => part < wanted,
-            None => after,
-        };
+        let is_before = |parts: &[u32]| is_before(parts, prefix, after);
         let blocks = self.heads.len() / HEAD;
         let begun = partition_point(blocks, |block| {
             self.first(block).is_some_and(|first| is_before(&first))
@@ -187,18 +180,12 @@ impl OrderBlocks<'_> {
             read_u32(head, 20),
         ];
         let widths = *head.get(24..)?.first_chunk::<4>()?;
-        let mut start = u64::from_le_bytes(*head.get(32..)?.first_chunk()?) as usize;
-        let length = self.length_of(block);
-        let starts = widths.map(|width| {
-            let own = start;
-            start = start.saturating_add((usize::from(width) * length).div_ceil(8));
-            own
-        });
+        let start = u64::from_le_bytes(*head.get(32..)?.first_chunk()?) as usize;
         Some(BlockHeader {
             first,
             least,
             widths,
-            starts,
+            starts: starts_of(widths, start, self.length_of(block)),
         })
     }
 
@@ -243,4 +230,23 @@ fn read_u32(bytes: &[u8], at: usize) -> u32 {
         .get(at..)
         .and_then(|rest| rest.first_chunk())
         .map_or(0, |chunk| u32::from_le_bytes(*chunk))
+}
+
+/// Returns the start of the values of each part, of which the first begin at `start`, in a block of
+/// `length` statements.
+fn starts_of(widths: [u8; 4], mut start: usize, length: usize) -> [usize; 4] {
+    widths.map(|width| {
+        let own = start;
+        start = start.saturating_add((usize::from(width) * length).div_ceil(8));
+        own
+    })
+}
+
+/// Returns whether `parts` are ordered before `prefix`; parts that begin with it are if `after`.
+fn is_before(parts: &[u32], prefix: &[u32], after: bool) -> bool {
+    let mut pairs = parts.iter().zip(prefix);
+    match pairs.find(|(part, wanted)| part != wanted) {
+        Some((part, wanted)) => part < wanted,
+        None => after,
+    }
 }

@@ -53,6 +53,13 @@ impl StatementColumns {
         Ok(StatementColumns([column(0)?, column(1)?, column(2)?]))
     }
 
+    /// Returns the parts of the statement in a row.
+    fn parts(&self, row: usize) -> [Option<&str>; 3] {
+        self.0
+            .each_ref()
+            .map(|column| column.is_valid(row).then(|| column.value(row)))
+    }
+
     fn rows(&self) -> usize {
         self.0[0].len()
     }
@@ -115,10 +122,7 @@ impl<'c> LocalTerms<'c> {
         let mut terms = TermInterner::default();
         let mut entries = Vec::new();
         for row in 0..columns.rows() {
-            let parts = columns
-                .0
-                .each_ref()
-                .map(|column| column.is_valid(row).then(|| column.value(row)));
+            let parts = columns.parts(row);
             if parts.iter().any(Option::is_some) {
                 let [s, r, o] = parts.map(|part| {
                     part.map_or(UNSTATED, |term| terms.of(term, hasher.hash_one(term)))
@@ -137,13 +141,8 @@ impl<'c> LocalTerms<'c> {
 
     /// Returns the statements with final term ids.
     fn renumbered(self, numbers: &GlobalIds) -> Statements {
-        let final_number = |(hash, place): (&u64, AtomicU32)| {
-            let shard = numbers.shards.get(shard_of(*hash));
-            shard
-                .and_then(|shard| shard.get(place.into_inner() as usize))
-                .copied()
-                .unwrap_or(numbers.unstated)
-        };
+        let final_number =
+            |(hash, place): (&u64, AtomicU32)| numbers.number(*hash, place.into_inner());
         let own: Vec<u32> = self
             .terms
             .hashes
@@ -221,6 +220,17 @@ struct GlobalIds {
     shards: Vec<Vec<u32>>,
     /// The id of a part that isn't stated: the number of terms.
     unstated: u32,
+}
+
+impl GlobalIds {
+    /// Returns the id of the term with `hash` and the id `place` in its shard.
+    fn number(&self, hash: u64, place: u32) -> u32 {
+        let shard = self.shards.get(shard_of(hash));
+        shard
+            .and_then(|shard| shard.get(place as usize))
+            .copied()
+            .unwrap_or(self.unstated)
+    }
 }
 
 /// Merges the terms of all parts. Most terms occur in many parts, so strings are compared only to

@@ -88,16 +88,22 @@ fn read(path: &Path) -> Result<Rows, BoxError> {
     }
 }
 
-/// Adds identifiers to vectors: the lines of `<file>.ids`, or their numbers.
-fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
+/// Returns the lines of `<file>.ids`, if there is such a file.
+fn ids_beside(path: &Path) -> Result<Option<Vec<String>>, BoxError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".ids");
-    let ids: Vec<String> = match std::fs::read_to_string(&beside) {
-        Ok(text) => text.lines().map(str::to_owned).collect(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            (0..vectors.len()).map(|row| row.to_string()).collect()
-        }
-        Err(error) => return Err(error.into()),
+    match std::fs::read_to_string(&beside) {
+        Ok(text) => Ok(Some(text.lines().map(str::to_owned).collect())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Adds identifiers to vectors: the lines of `<file>.ids`, or their numbers.
+fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
+    let ids = match ids_beside(path)? {
+        Some(ids) => ids,
+        None => (0..vectors.len()).map(|row| row.to_string()).collect(),
     };
     if ids.len() != vectors.len() {
         return Err(format!("{} vectors and {} identifiers", vectors.len(), ids.len()).into());
@@ -209,6 +215,11 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
+/// Returns the length of `count` vectors in bytes; `None` if it exceeds the address space.
+fn npy_length(count: usize, dimensions: usize, width: usize) -> Option<usize> {
+    count.checked_mul(dimensions)?.checked_mul(width)
+}
+
 /// Reads the format of NumPy, versions 1 to 3.
 fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
     let (header, data) = split_npy(bytes)?;
@@ -220,9 +231,7 @@ fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, BoxError> {
     let [count, dimensions] = npy_shape(header)?[..] else {
         return Err("it doesn't have two dimensions".into());
     };
-    let size = count
-        .checked_mul(dimensions)
-        .and_then(|numbers| numbers.checked_mul(width));
+    let size = npy_length(count, dimensions, width);
     if size != Some(data.len()) || !(1..=DIMENSION_LIMIT).contains(&dimensions) {
         return Err("its size doesn't match its header".into());
     }

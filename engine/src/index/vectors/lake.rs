@@ -27,6 +27,16 @@ pub enum VectorSource {
     Embedder(Arc<dyn Embedder>),
 }
 
+impl VectorSource {
+    /// Returns the column from which the vectors are made or looked up.
+    fn column(&self) -> &'static str {
+        match self {
+            VectorSource::Files(_) => Field::EmbeddingRefs.name(),
+            VectorSource::Embedder(_) => SystemColumn::Blob.name(),
+        }
+    }
+}
+
 /// Result of building vectors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VectorReport {
@@ -116,19 +126,12 @@ impl SegmentVectors {
         source: &VectorSource,
     ) -> Result<SegmentVectors, BoxError> {
         let reader = SegmentReader::open(bytes)?;
-        let column = match source {
-            VectorSource::Files(_) => Field::EmbeddingRefs.name(),
-            VectorSource::Embedder(_) => SystemColumn::Blob.name(),
-        };
+        let column = source.column();
         let mut collected = SegmentVectors::default();
         let mut first_row = 0;
         if let VectorSource::Embedder(embedder) = source {
             // A segment without texts gets an empty index.
-            collected.builder(
-                embedder.model(),
-                embedder.dimensions(),
-                Some(embedder.metric()),
-            );
+            collected.builder_of(&**embedder);
         }
         for batch in reader.read(0..reader.row_groups(), Some(&[column]), BATCH)? {
             let batch = batch?;
@@ -213,6 +216,15 @@ impl SegmentVectors {
         self.unfit += u64::from(!added);
     }
 
+    /// Returns the builder of the vectors of `embedder`.
+    fn builder_of(&mut self, embedder: &dyn Embedder) -> Option<&mut VectorBuilder> {
+        self.builder(
+            embedder.model(),
+            embedder.dimensions(),
+            Some(embedder.metric()),
+        )
+    }
+
     /// Adds the vectors of the texts of `batch`.
     fn embed(
         &mut self,
@@ -224,20 +236,13 @@ impl SegmentVectors {
             .column(0)
             .as_binary_opt::<i32>()
             .ok_or("`blob` isn't binary")?;
-        let (mut rows, mut texts) = (Vec::new(), Vec::new());
-        for row in 0..blobs.len() {
-            if let Some(text) = embedded_text(blobs.value(row)) {
-                rows.push(first_row + row as u32);
-                texts.push(text);
-            }
-        }
+        let embedded = (first_row..).zip(0..blobs.len());
+        let (rows, texts): (Vec<u32>, Vec<String>) = embedded
+            .filter_map(|(number, row)| Some((number, embedded_text(blobs.value(row))?)))
+            .unzip();
         let vectors = embedder.embed(&texts)?;
         for (row, vector) in rows.into_iter().zip(vectors) {
-            let builder = self.builder(
-                embedder.model(),
-                embedder.dimensions(),
-                Some(embedder.metric()),
-            );
+            let builder = self.builder_of(embedder);
             let added = builder.is_some_and(|builder| builder.add(row, &vector));
             self.unfit += u64::from(!added);
         }
@@ -310,10 +315,7 @@ impl LakeVectors {
     pub async fn open(lake: &Lake, model: Option<&str>) -> Result<LakeVectors> {
         let files = files_of(lake).await?;
         let segments = lake.segments()?;
-        let (name, named) = match model {
-            Some(model) => (file_name(model), format!("the model `{model}`")),
-            None => (only_name(&files)?, "this model".to_owned()),
-        };
+        let (name, named) = chosen_name(&files, model)?;
         let mut opened = Vec::with_capacity(segments.len());
         for segment in &segments {
             if !files
@@ -364,14 +366,19 @@ impl LakeVectors {
     }
 }
 
-/// Returns the names of the vector files of each segment.
-pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
-    let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
-    let segments: HashMap<String, SegmentId> = lake
+/// Returns the ids of the segments of `lake` by their text.
+fn ids_by_name(lake: &Lake) -> Result<HashMap<String, SegmentId>> {
+    Ok(lake
         .segments()?
         .into_iter()
         .map(|segment| (segment.id.as_str().to_owned(), segment.id))
-        .collect();
+        .collect())
+}
+
+/// Returns the names of the vector files of each segment.
+pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
+    let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
+    let segments = ids_by_name(lake)?;
     for file in lake.location().list(SIDECARS).await? {
         let parts: Vec<_> = file.location.parts().collect();
         if let [_, segment, name] = &parts[..]
@@ -385,6 +392,17 @@ pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<Strin
         }
     }
     Ok(files)
+}
+
+/// Returns the file name of `model`, or the only one in `files`, and what messages call it.
+fn chosen_name(
+    files: &HashMap<SegmentId, Vec<String>>,
+    model: Option<&str>,
+) -> Result<(String, String)> {
+    Ok(match model {
+        Some(model) => (file_name(model), format!("the model `{model}`")),
+        None => (only_name(files)?, "this model".to_owned()),
+    })
 }
 
 fn only_name(files: &HashMap<SegmentId, Vec<String>>) -> Result<String> {

@@ -201,13 +201,18 @@ impl VectorIndex {
             .unwrap_or_default()
     }
 
+    /// Returns the place of the first list of a vector: the end of those of the one before.
+    fn start_of(&self, number: usize) -> usize {
+        number
+            .checked_sub(1)
+            .map_or(0, |before| self.number(self.ends, before) as usize)
+    }
+
     /// Returns the neighbours of a vector on one level as bytes of the file. Never reads beyond the
     /// end, even in a forged file.
     fn list(&self, number: u32, level: u8) -> &[u8] {
         let number = number as usize;
-        let mut start = number
-            .checked_sub(1)
-            .map_or(0, |before| self.number(self.ends, before) as usize);
+        let mut start = self.start_of(number);
         let end = (self.number(self.ends, number) as usize).min(self.head.neighbours);
         for _ in 0..level {
             start += 1 + self.number(self.neighbours, start) as usize;

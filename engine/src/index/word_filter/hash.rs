@@ -5,15 +5,16 @@ use crate::text::fold::is_word;
 /// Number of hash functions.
 const PROBES: u64 = 8;
 
+/// Returns the words of `text`.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter| !is_word(letter))
+        .filter(|word| !word.is_empty())
+}
+
 /// Calls `found` with every word of `text` and the hash of its lower-case form.
 pub(crate) fn each_word(text: &str, mut found: impl FnMut(&str, u64)) {
     if !text.is_ascii() {
-        for word in text
-            .split(|letter| !is_word(letter))
-            .filter(|word| !word.is_empty())
-        {
-            found(word, hash_of(word));
-        }
+        words_of(text).for_each(|word| found(word, hash_of(word)));
         return;
     }
     let (mut start, mut hash) = (0, OFFSET);

@@ -210,14 +210,8 @@ impl fmt::Debug for BertEmbedder {
     }
 }
 
-/// Loads the tokenizer of the model, which truncates texts at the model's limit.
-fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
-    let path = settings.folder.join("tokenizer.json");
-    if !path.exists() {
-        return Err("it has no `tokenizer.json`".into());
-    }
-    let fault = |error: BoxError| format!("`tokenizer.json`: {error}");
-    let mut tokenizer = Tokenizer::from_file(path).map_err(fault)?;
+/// Checks that the model has the tokens of `tokenizer`, and can read those that it adds to a text.
+fn check_tokens(tokenizer: &Tokenizer, settings: &Settings) -> Result<(), BoxError> {
     let greatest = tokenizer.get_vocab(true).into_values().max();
     if greatest.is_none_or(|token| token as usize >= settings.config.vocab_size) {
         return Err(format!(
@@ -232,6 +226,18 @@ fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
     {
         return Err("its tokenizer adds more tokens to a text than the model reads".into());
     }
+    Ok(())
+}
+
+/// Loads the tokenizer of the model, which truncates texts at the model's limit.
+fn tokenizer(settings: &Settings) -> Result<Tokenizer, BoxError> {
+    let path = settings.folder.join("tokenizer.json");
+    if !path.exists() {
+        return Err("it has no `tokenizer.json`".into());
+    }
+    let fault = |error: BoxError| format!("`tokenizer.json`: {error}");
+    let mut tokenizer = Tokenizer::from_file(path).map_err(fault)?;
+    check_tokens(&tokenizer, settings)?;
     let truncation = TruncationParams {
         max_length: settings.tokens,
         ..TruncationParams::default()

@@ -110,23 +110,29 @@ impl Modules {
         };
         modules.normalised = false;
         for module in listed {
-            if module
-                .path
-                .components()
-                .any(|part| !matches!(part, Component::Normal(_)))
-            {
-                return Err(
-                    format!("its module `{}` lies outside of it", module.path.display()).into(),
-                );
-            }
-            match module.kind.rsplit('.').next() {
-                Some("Transformer") => modules.transformer = module.path,
-                Some("Pooling") => modules.pooling = module.path,
-                Some("Normalize") => modules.normalised = true,
-                _ => return Err(format!("its module `{}` can't be applied", module.kind).into()),
-            }
+            modules.add(module)?;
         }
         Ok(modules)
+    }
+
+    /// Adds a listed module.
+    fn add(&mut self, module: Module) -> Result<(), BoxError> {
+        if module
+            .path
+            .components()
+            .any(|part| !matches!(part, Component::Normal(_)))
+        {
+            return Err(
+                format!("its module `{}` lies outside of it", module.path.display()).into(),
+            );
+        }
+        match module.kind.rsplit('.').next() {
+            Some("Transformer") => self.transformer = module.path,
+            Some("Pooling") => self.pooling = module.path,
+            Some("Normalize") => self.normalised = true,
+            _ => return Err(format!("its module `{}` can't be applied", module.kind).into()),
+        }
+        Ok(())
     }
 }
 
