@@ -188,14 +188,19 @@ impl<'k> Reprojector<'k> {
         stored: &RecordBatch,
     ) -> Result<(RecordBatch, Vec<Option<GrainError>>), ArrowError> {
         let schema = stored.schema();
-        let has_column = |name: &&str| schema.index_of(name).is_ok();
-        let wanted: Vec<&str> = ORIGINS.into_iter().filter(has_column).collect();
-        let places = wanted.iter().map(|name| schema.index_of(name));
-        let origins = stored.project(&places.collect::<Result<Vec<_>, _>>()?)?;
+        let places: Vec<usize> = ORIGINS
+            .iter()
+            .filter_map(|name| schema.index_of(name).ok())
+            .collect();
+        let origins = stored.project(&places)?;
         let no_faults = || vec![None; stored.num_rows()];
         let Some(keys) = self.keys else {
             return Ok((origins, no_faults()));
         };
+        let wanted: Vec<&str> = ORIGINS
+            .into_iter()
+            .filter(|name| schema.index_of(name).is_ok())
+            .collect();
         if let Ok(opened) = keys.open_rows(&origins, Some(&wanted), ErasedRows::Kept) {
             return Ok((opened, no_faults()));
         }

@@ -118,17 +118,7 @@ impl ContentAddress {
 /// Decodes 64 lowercase hex digits; `None` for any other text. The loop has no early exit, so that
 /// the compiler can vectorise it.
 fn decode_hex(text: &[u8]) -> Option<[u8; 32]> {
-    /// Marks a byte that is no hex digit: its upper half is set, unlike that of any digit value.
-    const NONE: u8 = 0xff;
-    const VALUES: [u8; 256] = {
-        let mut values = [NONE; 256];
-        let mut value = 0;
-        while value < 16 {
-            values[b"0123456789abcdef"[value] as usize] = value as u8;
-            value += 1;
-        }
-        values
-    };
+    const VALUES: [u8; 256] = hex_digit_values();
     let text: &[u8; ContentAddress::TEXT_LENGTH] = text.try_into().ok()?;
     let (mut digest, mut seen) = ([0; 32], 0);
     for (byte, pair) in digest.iter_mut().zip(text.as_chunks::<2>().0) {
@@ -137,6 +127,19 @@ fn decode_hex(text: &[u8]) -> Option<[u8; 32]> {
         *byte = high << 4 | low & 0xf;
     }
     (seen < 16).then_some(digest)
+}
+
+/// Returns the value of each byte as a hex digit.
+const fn hex_digit_values() -> [u8; 256] {
+    /// Marks a byte that is no hex digit: its upper half is set, unlike that of any digit value.
+    const NONE: u8 = 0xff;
+    let mut values = [NONE; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
 }
 
 /// Returns the error for `text`, which is not a valid address.

@@ -40,15 +40,20 @@ pub(crate) fn decompress_zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Gra
     }
 }
 
+/// Flags in the header of an lz4 frame, and in the sizes of its blocks.
+mod lz4_flags {
+    pub(super) const BLOCK_CHECKSUM: u8 = 1 << 4;
+    pub(super) const CONTENT_SIZE: u8 = 1 << 3;
+    pub(super) const CONTENT_CHECKSUM: u8 = 1 << 2;
+    pub(super) const DICTIONARY: u8 = 1;
+    /// This bit of a block's size marks an uncompressed block.
+    pub(super) const STORED: u32 = 1 << 31;
+}
+
 /// Returns the length of the lz4 frame at the start of `bytes`, computed from its block sizes;
 /// `None` if its end mark is missing. `lz4_flex` does not report such a truncated frame.
 fn lz4_frame_length(bytes: &[u8]) -> Option<usize> {
-    const BLOCK_CHECKSUM: u8 = 1 << 4;
-    const CONTENT_SIZE: u8 = 1 << 3;
-    const CONTENT_CHECKSUM: u8 = 1 << 2;
-    const DICTIONARY: u8 = 1;
-    // This bit of a block's size marks an uncompressed block.
-    const STORED: u32 = 1 << 31;
+    use lz4_flags::{BLOCK_CHECKSUM, CONTENT_CHECKSUM, CONTENT_SIZE, DICTIONARY, STORED};
     let flags = *bytes.strip_prefix(&LZ4_MAGIC)?.first()?;
     let extra = |flag: u8, length: usize| if flags & flag != 0 { length } else { 0 };
     // Magic, flags, block size, header checksum, and the optional header fields.

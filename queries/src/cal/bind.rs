@@ -281,10 +281,7 @@ impl Binder<'_> {
                 self.scalar(field, high)
             }
             Test::In(InSet::Values(values)) => {
-                self.spread(values)?;
-                for value in &mut *values {
-                    self.scalar(field, value)?;
-                }
+                self.scalars(field, values)?;
                 condition::in_length(values.len(), condition.span)
             }
             Test::In(InSet::Subquery(subquery)) => self.recall(&mut subquery.query),
@@ -294,6 +291,14 @@ impl Binder<'_> {
             }
             Test::Is(_) => Ok(()),
         }
+    }
+
+    /// Binds a list of values, whose parameters may stand for several values each.
+    fn scalars(&mut self, field: &Field, values: &mut Vec<Value>) -> Result<()> {
+        self.spread(values)?;
+        values
+            .iter_mut()
+            .try_for_each(|value| self.scalar(field, value))
     }
 
     /// Replaces the parameters in a list. An array is replaced by its items.

@@ -243,14 +243,7 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self) -> Result<TokenKind<'a>> {
         let start = self.at;
-        self.at += usize::from(self.rest().first() == Some(&b'-'));
-        self.take_while(|byte| byte.is_ascii_digit());
-        if let [b'.', digit, ..] = self.rest()
-            && digit.is_ascii_digit()
-        {
-            self.at += 1;
-            self.take_while(|byte| byte.is_ascii_digit());
-        }
+        self.take_decimal();
         let written = &self.text[start..self.at];
         let glued = self.take_while(|byte| is_word_byte(byte) || byte == b'.' || !byte.is_ascii());
         match Number::parse(written) {
@@ -262,6 +255,18 @@ impl<'a> Lexer<'a> {
                         "Write digits with an optional fraction, without exponent: 0.8, -1, 42.",
                     ),
             ),
+        }
+    }
+
+    /// Takes digits with an optional sign and fraction.
+    fn take_decimal(&mut self) {
+        self.at += usize::from(self.rest().first() == Some(&b'-'));
+        self.take_while(|byte| byte.is_ascii_digit());
+        if let [b'.', digit, ..] = self.rest()
+            && digit.is_ascii_digit()
+        {
+            self.at += 1;
+            self.take_while(|byte| byte.is_ascii_digit());
         }
     }
 

@@ -101,16 +101,7 @@ fn duration(count: &str, unit: &str) -> Option<i64> {
 /// Parses `2026-01-15`, `2026-01-15t10:30`, `2026-01-15 10:30:00.5+02:00` to milliseconds. The
 /// default time zone is UTC.
 fn iso(text: &str) -> Option<i64> {
-    let date = text.get(..10)?;
-    let date = NaiveDate::from_ymd_opt(
-        digits(date, 0, 4)?,
-        digits(date, 5, 7)?,
-        digits(date, 8, 10)?,
-    )
-    .filter(|_| date.as_bytes()[4] == b'-' && date.as_bytes()[7] == b'-')?;
-    let midnight = date
-        .and_hms_opt(0, 0, 0)
-        .map(|midnight: NaiveDateTime| midnight.and_utc().timestamp_millis())?;
+    let midnight = midnight(text.get(..10)?)?;
     let rest = &text[10..];
     if rest.is_empty() {
         return Some(midnight);
@@ -118,6 +109,18 @@ fn iso(text: &str) -> Option<i64> {
     let clock = rest.strip_prefix(['t', ' '])?;
     let zone_at = clock.find(['z', '+', '-']).unwrap_or(clock.len());
     Some(midnight + time_of_day(&clock[..zone_at])? - zone(&clock[zone_at..])?)
+}
+
+/// Parses `2026-01-15` to the milliseconds of its start in UTC.
+fn midnight(date: &str) -> Option<i64> {
+    let day = NaiveDate::from_ymd_opt(
+        digits(date, 0, 4)?,
+        digits(date, 5, 7)?,
+        digits(date, 8, 10)?,
+    )
+    .filter(|_| date.as_bytes()[4] == b'-' && date.as_bytes()[7] == b'-')?;
+    day.and_hms_opt(0, 0, 0)
+        .map(|midnight: NaiveDateTime| midnight.and_utc().timestamp_millis())
 }
 
 /// Parses `text[from..to]`, which must consist of digits.
@@ -133,16 +136,22 @@ fn time_of_day(text: &str) -> Option<i64> {
     let (clock, fraction) = text
         .split_once('.')
         .map_or((text, None), |(clock, fraction)| (clock, Some(fraction)));
+    let millis = fraction.map_or(Some(0), milliseconds)?;
+    let has_seconds = clock.len() == 8;
+    (has_seconds || fraction.is_none()).then_some(clock_time(clock)? + millis)
+}
+
+/// Parses `hh:mm` or `hh:mm:ss` to milliseconds.
+fn clock_time(clock: &str) -> Option<i64> {
     let [hour, minute] = [digits::<i64>(clock, 0, 2)?, digits::<i64>(clock, 3, 5)?];
     let second = match clock.len() {
-        5 if fraction.is_none() => 0,
+        5 => 0,
         8 => digits::<i64>(clock, 6, 8)?,
         _ => return None,
     };
     let colons = clock.bytes().skip(2).step_by(3).all(|byte| byte == b':');
     let in_range = hour < 24 && minute < 60 && second < 60;
-    let millis = fraction.map_or(Some(0), milliseconds)?;
-    (colons && in_range).then_some(hour * HOUR + minute * MINUTE + second * SECOND + millis)
+    (colons && in_range).then_some(hour * HOUR + minute * MINUTE + second * SECOND)
 }
 
 /// Returns the first three digits of a fraction of a second, as milliseconds.

@@ -131,15 +131,21 @@ fn insurance(text: &[u8], start: usize) -> Match {
     let (characters, end) = compact.whole(text, 9)?;
     let (prefix, rest) = characters.split_at_checked(2)?;
     let (digits, suffix) = rest.split_at_checked(6)?;
+
+    let written_large = text.get(start).is_some_and(u8::is_ascii_uppercase);
+    let formed = digits.iter().all(u8::is_ascii_digit) && matches!(suffix, [b'A'..=b'D']);
+    (formed && is_issued_prefix(prefix) && written_large)
+        .then_some((PersonalDataKind::UkNino, start..end))
+}
+
+/// Returns true unless national insurance numbers with this prefix are never issued.
+fn is_issued_prefix(prefix: &[u8]) -> bool {
     let unused = [b"BG", b"GB", b"NK", b"KN", b"TN", b"NT", b"ZZ"]
         .iter()
         .any(|unused| prefix == *unused);
-    let allowed = prefix.iter().all(|letter| !b"DFIQUV".contains(letter))
+    prefix.iter().all(|letter| !b"DFIQUV".contains(letter))
         && prefix.get(1) != Some(&b'O')
-        && !unused;
-    let written_large = text.get(start).is_some_and(u8::is_ascii_uppercase);
-    let formed = digits.iter().all(u8::is_ascii_digit) && matches!(suffix, [b'A'..=b'D']);
-    (allowed && formed && written_large).then_some((PersonalDataKind::UkNino, start..end))
+        && !unused
 }
 
 /// `X1234567L`: the first letter represents a digit.

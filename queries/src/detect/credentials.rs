@@ -43,16 +43,10 @@ fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Match {
             .is_some_and(|before| before.ends_with(prefix))
     })?;
     let start = end - prefix.len();
-    if start > 0
-        && text
-            .get(start - 1)
-            .is_some_and(|byte| is_word(*byte) || *byte == b'-')
-    {
+    if is_preceded_by(text, start, |byte| is_word(byte) || byte == b'-') {
         return None;
     }
-    let token = token(text, end, |byte| {
-        byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
-    });
+    let token = token(text, end, is_base64url);
     let mixed = token.iter().any(u8::is_ascii_digit) && token.iter().any(u8::is_ascii_alphabetic);
     (token.len() >= least && mixed)
         .then(|| (PersonalDataKind::Credential, start..end + token.len()))
@@ -66,13 +60,13 @@ fn access_key(text: &[u8], at: usize) -> Match {
         b"AIza" => 39,
         _ => return None,
     };
-    if at > 0 && text.get(at - 1).is_some_and(|byte| is_word(*byte)) {
+    if is_preceded_by(text, at, is_word) {
         return None;
     }
     let large = length == 20;
     let token = token(text, at, |byte| match large {
         true => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
-        false => byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_',
+        false => is_base64url(byte),
     });
     let ends = text.get(at + length).is_none_or(|byte| !is_word(*byte));
     let mixed = token.iter().any(u8::is_ascii_digit);
@@ -84,16 +78,13 @@ fn access_key(text: &[u8], at: usize) -> Match {
 fn web_token(text: &[u8], at: usize) -> Match {
     let start = at.checked_sub(2)?;
     // A token must start a word, so each byte belongs to at most one candidate.
-    let inside = start > 0
-        && text
-            .get(start - 1)
-            .is_some_and(|byte| is_word(*byte) || matches!(byte, b'-' | b'.'));
+    let inside = is_preceded_by(text, start, |byte| {
+        is_word(byte) || matches!(byte, b'-' | b'.')
+    });
     if text.get(start..at)? != b"ey" || inside {
         return None;
     }
-    let token = token(text, start, |byte| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
-    });
+    let token = token(text, start, |byte| is_base64url(byte) || byte == b'.');
     let mut parts = token.split(|byte| *byte == b'.');
     let formed = parts
         .by_ref()
@@ -111,6 +102,16 @@ fn private_key(text: &[u8], at: usize) -> Match {
     let line = text.get(at..text.len().min(at + 48))?;
     let found = line.windows(END.len()).position(|window| window == END)?;
     Some((PersonalDataKind::Credential, at..at + found + END.len()))
+}
+
+/// Returns true if a byte that fulfils `matches` precedes `at`.
+fn is_preceded_by(text: &[u8], at: usize, matches: impl Fn(u8) -> bool) -> bool {
+    at > 0 && text.get(at - 1).is_some_and(|byte| matches(*byte))
+}
+
+/// Returns true for the characters of base64url.
+fn is_base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
 fn token(text: &[u8], start: usize, is_part: impl Fn(u8) -> bool) -> &[u8] {

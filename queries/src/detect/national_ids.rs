@@ -6,6 +6,17 @@ use super::{PersonalDataKind, ends_word, is_named};
 
 use Separator::{Dash, Dot, Slash, Space};
 
+/// Names of the German tax identifier.
+const GERMAN_TAX_ID_NAMES: [&str; 7] = [
+    "steuer-id",
+    "steuerid",
+    "steueridentifikationsnummer",
+    "idnr",
+    "tax id",
+    "tin",
+    "steuer-idnr",
+];
+
 /// Returns the kind of identifier that the digits of `window`, which start at `at`, form.
 pub(super) fn find(text: &[u8], at: usize, window: &GroupWindow<'_>) -> Option<PersonalDataKind> {
     let named = |words: &[&str]| is_named(text, at, words);
@@ -13,16 +24,17 @@ pub(super) fn find(text: &[u8], at: usize, window: &GroupWindow<'_>) -> Option<P
         9 => nine(window, named),
         10 | 12 if is_swedish(window) => Some(PersonalDataKind::SePersonnummer),
         11 => eleven(window, named),
-        12 => {
-            let shaped = window.has_shape(&[4, 4, 4]) && window.is_separated_by(&[Space, Dash]);
-            let fits = shaped || window.is_plain() && named(&["aadhaar", "aadhar", "uidai", "uid"]);
-            (fits && window.digits.first() >= Some(&2) && verhoeff(window.digits))
-                .then_some(PersonalDataKind::InAadhaar)
-        }
+        12 => is_indian(window, named).then_some(PersonalDataKind::InAadhaar),
         15 => is_french(window).then_some(PersonalDataKind::FrNir),
         18 => is_chinese(window.digits, window).then_some(PersonalDataKind::CnResidentId),
         _ => None,
     }
+}
+
+fn is_indian(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> bool {
+    let shaped = window.has_shape(&[4, 4, 4]) && window.is_separated_by(&[Space, Dash]);
+    let fits = shaped || window.is_plain() && named(&["aadhaar", "aadhar", "uidai", "uid"]);
+    fits && window.digits.first() >= Some(&2) && verhoeff(window.digits)
 }
 
 fn nine(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<PersonalDataKind> {
@@ -32,19 +44,22 @@ fn nine(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Per
     if social && is_social_security(window.digits) {
         return Some(PersonalDataKind::UsSsn);
     }
-    let insurance =
-        window.is_plain() || window.has_shape(&[3, 3, 3]) && window.is_separated_by(&[Space, Dash]);
-    if insurance
-        && luhn(window.digits)
-        && number(window.digits) > 0
-        && named(&["social insurance", "sin number", "sin:"])
-    {
+    if is_canadian(window, &named) {
         return Some(PersonalDataKind::CaSin);
     }
     let service = window.is_plain()
         && passes_eleven_test(window.digits)
         && named(&["bsn", "burgerservicenummer", "sofinummer"]);
     service.then_some(PersonalDataKind::NlBsn)
+}
+
+fn is_canadian(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> bool {
+    let shaped =
+        window.is_plain() || window.has_shape(&[3, 3, 3]) && window.is_separated_by(&[Space, Dash]);
+    shaped
+        && luhn(window.digits)
+        && number(window.digits) > 0
+        && named(&["social insurance", "sin number", "sin:"])
 }
 
 /// The weighted sum of the digits of a citizen service number is a multiple of eleven.
@@ -73,16 +88,8 @@ fn eleven(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<P
         return Some(PersonalDataKind::BrCpf);
     }
     let german = window.has_shape(&[2, 3, 3, 3]) && window.is_separated_by(&[Space, Slash]);
-    let words = [
-        "steuer-id",
-        "steuerid",
-        "steueridentifikationsnummer",
-        "idnr",
-        "tax id",
-        "tin",
-        "steuer-idnr",
-    ];
-    if (german || window.is_plain() && named(&words)) && is_german(digits) {
+
+    if (german || window.is_plain() && named(&GERMAN_TAX_ID_NAMES)) && is_german(digits) {
         return Some(PersonalDataKind::DeTaxId);
     }
     (window.is_plain() && named(&["pesel"]) && is_polish(digits))
@@ -194,12 +201,7 @@ pub(super) fn with_letter(
     if !window.is_plain() {
         return None;
     }
-    let dash = usize::from(text.get(window.end) == Some(&b'-'));
-    let letter = text.get(window.end + dash)?.to_ascii_uppercase();
-    let end = window.end + dash + 1;
-    if !letter.is_ascii_uppercase() || !ends_word(text, end) {
-        return None;
-    }
+    let (letter, end) = last_letter(text, window.end)?;
     match window.digits.len() {
         8 if letter == spanish_letter(number(window.digits))
             && is_named(text, at, &["dni", "nif", "documento"]) =>
@@ -214,4 +216,12 @@ pub(super) fn with_letter(
         }
         _ => None,
     }
+}
+
+/// Returns the letter, in upper case, that ends the word at `at` or after a dash, and its end.
+fn last_letter(text: &[u8], at: usize) -> Option<(u8, usize)> {
+    let dash = usize::from(text.get(at) == Some(&b'-'));
+    let letter = text.get(at + dash)?.to_ascii_uppercase();
+    let end = at + dash + 1;
+    (letter.is_ascii_uppercase() && ends_word(text, end)).then_some((letter, end))
 }

@@ -243,20 +243,25 @@ fn is_north_american(lead: Lead, window: &GroupWindow<'_>) -> bool {
         )
     };
     let at = |place: usize| window.digits.get(place).copied().unwrap_or(0);
-    let separated = match lead {
+
+    // The second and third digits of an area code aren't both one (911, 411 …); 555-01xx is
+    // fictional.
+    shaped
+        && has_phone_separators(lead, window)
+        && at(area) >= 2
+        && at(area + 3) >= 2
+        && !(at(area + 1) == 1 && at(area + 2) == 1)
+}
+
+/// Returns true if a bracket closes the area code, or if dashes or dots separate the groups.
+fn has_phone_separators(lead: Lead, window: &GroupWindow<'_>) -> bool {
+    match lead {
         Lead::Bracket => window.separators.first() == Some(&Separator::Bracket),
         _ => {
             window.is_separated_by(&[Separator::Dash, Separator::Dot])
                 || window.separators.contains(&Separator::Bracket)
         }
-    };
-    // The second and third digits of an area code aren't both one (911, 411 …); 555-01xx is
-    // fictional.
-    shaped
-        && separated
-        && at(area) >= 2
-        && at(area + 3) >= 2
-        && !(at(area + 1) == 1 && at(area + 2) == 1)
+    }
 }
 
 /// `020 7946 0958`, `07700 900123` and `06 12 34 56 78`.

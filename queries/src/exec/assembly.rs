@@ -200,15 +200,19 @@ fn source_failures(statement: &Assemble, results: &[SourceResult]) -> Result<Vec
         let message = format!("All sources failed; the first because: {error}");
         return Err(CalError::new(Code::E076, message).into());
     }
-    let warnings = failed.into_iter().map(|(source, error)| {
-        let label = source.label.as_deref().unwrap_or("without label");
-        Warning {
-            code: WarningCode::W102,
-            message: format!("The source {label} failed and was left out: {error}"),
-            span: Some(source.span),
-        }
-    });
+    let warnings = failed
+        .into_iter()
+        .map(|(source, error)| source_failure(source, error));
     Ok(warnings.collect())
+}
+
+fn source_failure(source: &Source, error: &ExecutionError) -> Warning {
+    let label = source.label.as_deref().unwrap_or("without label");
+    Warning {
+        code: WarningCode::W102,
+        message: format!("The source {label} failed and was left out: {error}"),
+        span: Some(source.span),
+    }
 }
 
 /// Removes dedup, which has an effect in an ASSEMBLE and needs no warning.

@@ -75,9 +75,9 @@ pub(super) fn single(field: KnownField) -> Expr {
         KnownField::Type => col(SystemColumn::Type.name()),
         KnownField::Hash => col(ADDRESS),
         KnownField::Time => coalesce(vec![col("timestamp_ms"), col("created_at")]),
-        KnownField::Contradicted => coalesce(vec![col(CONTRADICTED), lit(false)]),
-        KnownField::VerificationStatus => coalesce(vec![col(VERIFICATION), lit("unverified")]),
-        KnownField::ActionPhase => coalesce(vec![col("action_phase"), lit("complete")]),
+        KnownField::Contradicted => with_default(CONTRADICTED, lit(false)),
+        KnownField::VerificationStatus => with_default(VERIFICATION, lit("unverified")),
+        KnownField::ActionPhase => with_default("action_phase", lit("complete")),
         KnownField::ConsentAction => consent_action(),
         KnownField::Context | KnownField::Purpose => {
             blob_functions::payload_text(field).call(vec![col(BLOB)])
@@ -87,6 +87,11 @@ pub(super) fn single(field: KnownField) -> Expr {
             _ => lit(ScalarValue::Null),
         },
     }
+}
+
+/// Returns the values of `column`, with `default` instead of NULL.
+fn with_default(column: &str, default: Expr) -> Expr {
+    coalesce(vec![col(column), default])
 }
 
 /// Returns `grant` or `withdraw`; NULL for grains without `is_withdrawal`.

@@ -71,19 +71,10 @@ fn reorder_by_mmr(hits: Vec<Hit>, lambda: f64) -> Vec<Hit> {
             max_similarity: 0.0,
         })
         .collect();
-    let marginal_relevance = |candidate: &Candidate| {
-        lambda * candidate.hit.score - (1.0 - lambda) * candidate.max_similarity
-    };
+
     let mut chosen = Vec::with_capacity(candidates.len());
     while !candidates.is_empty() {
-        // The first of equals wins, which keeps the order of the page.
-        let best = (1..candidates.len()).fold(0, |best, at| {
-            match marginal_relevance(&candidates[at]) > marginal_relevance(&candidates[best]) {
-                true => at,
-                false => best,
-            }
-        });
-        let Candidate { hit, words, .. } = candidates.remove(best);
+        let Candidate { hit, words, .. } = candidates.remove(most_relevant(&candidates, lambda));
         for candidate in &mut candidates {
             candidate.max_similarity = candidate
                 .max_similarity
@@ -92,6 +83,20 @@ fn reorder_by_mmr(hits: Vec<Hit>, lambda: f64) -> Vec<Hit> {
         chosen.push(hit);
     }
     chosen
+}
+
+/// Returns the index of the candidate with the greatest marginal relevance. The first of equals
+/// wins, which keeps the order of the page.
+fn most_relevant(candidates: &[Candidate], lambda: f64) -> usize {
+    let marginal_relevance = |candidate: &Candidate| {
+        lambda * candidate.hit.score - (1.0 - lambda) * candidate.max_similarity
+    };
+    (1..candidates.len()).fold(0, |best, at| {
+        match marginal_relevance(&candidates[at]) > marginal_relevance(&candidates[best]) {
+            true => at,
+            false => best,
+        }
+    })
 }
 
 /// Returns the words of a grain's rendered content and of its subject.

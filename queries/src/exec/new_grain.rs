@@ -142,18 +142,17 @@ fn without_prefix(text: &str) -> &str {
 
 /// Sets fields that the grain specification requires of a type and the statement lacks.
 fn set_type_defaults(fields: &mut Object<'static>, grain_type: GrainType, session: &Session) {
-    let mut default = |name: &'static str, value: Json<'static>| {
-        if !fields.contains_key(name) {
-            fields.insert(name, value);
-        }
-    };
     match grain_type {
         GrainType::Belief => {
             let confidence = Number::from_f64(DEFAULT_CONFIDENCE);
-            default("confidence", confidence.map_or(Json::Null, Json::Number));
+            set_default(
+                fields,
+                "confidence",
+                confidence.map_or(Json::Null, Json::Number),
+            );
         }
         GrainType::Goal => {
-            default("goal_state", Json::from("active"));
+            set_default(fields, "goal_state", Json::from("active"));
             if let Some(object) = fields.get("object").cloned() {
                 fields.insert("description", object);
             }
@@ -161,10 +160,17 @@ fn set_type_defaults(fields: &mut Object<'static>, grain_type: GrainType, sessio
         GrainType::Observation => {
             // The observer is the agent, whichever user the memory belongs to.
             let observer = session.agent.as_deref().unwrap_or(AGENT).to_owned();
-            default("observer_id", Json::from(observer));
-            default("observer_type", Json::from(AGENT));
+            set_default(fields, "observer_id", Json::from(observer));
+            set_default(fields, "observer_type", Json::from(AGENT));
         }
         _ => {}
+    }
+}
+
+/// Sets a field that the statement lacks.
+fn set_default(fields: &mut Object<'static>, name: &'static str, value: Json<'static>) {
+    if !fields.contains_key(name) {
+        fields.insert(name, value);
     }
 }
 

@@ -37,17 +37,28 @@ pub(super) async fn search_statistics(
         }
         None => Some(reader.everything().await?),
     };
-    match (unindexed, namespace) {
-        (None, _) => {}
-        (Some(frame), None) => add_counts(frame, terms, &mut statistics, |length| length).await?,
-        // The index keeps rounded lengths. The lengths of a namespace are sums of these, so the
-        // scanned ones are rounded too.
-        (Some(frame), Some(namespace)) => {
-            let visible = frame.filter(col("namespace").eq(lit(namespace)))?;
-            add_counts(visible, terms, &mut statistics, rounded_length).await?;
-        }
+    if let Some(frame) = unindexed {
+        add_visible_counts(frame, terms, namespace, &mut statistics).await?;
     }
     Ok(statistics)
+}
+
+/// Adds the counts of the grains of `frame` that a session with `namespace` may see.
+async fn add_visible_counts(
+    frame: DataFrame,
+    terms: &Terms,
+    namespace: Option<&str>,
+    statistics: &mut Statistics,
+) -> Result<()> {
+    match namespace {
+        None => add_counts(frame, terms, statistics, |length| length).await,
+        // The index keeps rounded lengths. The lengths of a namespace are sums of these, so the
+        // scanned ones are rounded too.
+        Some(namespace) => {
+            let visible = frame.filter(col("namespace").eq(lit(namespace)))?;
+            add_counts(visible, terms, statistics, rounded_length).await
+        }
+    }
 }
 
 /// Returns the statistics of the indexed segments and a plan of the others, if there are any;

@@ -168,11 +168,16 @@ impl ExampleLake {
             (scanned, grains),
             (&self.state, state),
         ] {
-            for partition in &table.batches {
-                *partition.write().await = vec![rows.clone()];
-            }
+            replace_rows(table, &rows).await;
         }
         Ok(())
+    }
+}
+
+/// Makes `rows` the only rows of `table`.
+async fn replace_rows(table: &MemTable, rows: &RecordBatch) {
+    for partition in &table.batches {
+        *partition.write().await = vec![rows.clone()];
     }
 }
 

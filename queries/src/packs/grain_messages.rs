@@ -105,11 +105,7 @@ impl<'b> MessageRows<'b> {
 
     /// An event without a role counts as a user's message.
     fn event(&self, row: usize) -> Option<CmfMessage> {
-        let role = match (self.context(row).role, self.field(Field::Role, row)) {
-            (Some(role), _) => role,
-            (None, Some(role)) => CmfRole::from_name(role)?,
-            (None, None) => CmfRole::User,
-        };
+        let role = self.role(row)?;
         let blocks = self
             .field(Field::ContentBlocks, row)
             .and_then(|blocks| Json::parse(blocks.as_bytes()).ok());
@@ -125,6 +121,15 @@ impl<'b> MessageRows<'b> {
                 .collect(),
         };
         (!parts.is_empty()).then(|| CmfMessage::new(role, parts))
+    }
+
+    /// Returns the role of an event; that of a user, if it has none.
+    fn role(&self, row: usize) -> Option<CmfRole> {
+        match (self.context(row).role, self.field(Field::Role, row)) {
+            (Some(role), _) => Some(role),
+            (None, Some(role)) => CmfRole::from_name(role),
+            (None, None) => Some(CmfRole::User),
+        }
     }
 
     fn call(&self, row: usize) -> CmfMessage {
@@ -188,14 +193,7 @@ impl<'b> MessageRows<'b> {
             .into_iter()
             .chain(self.context(row).labels.into_iter().flatten())
             .collect();
-        let subject = self.field(Field::UserId, row).map(|user| Subject {
-            id: user.to_owned(),
-            subject_type: SubjectType::User,
-            roles: Default::default(),
-            permissions: Default::default(),
-            teams: Default::default(),
-            claims: Default::default(),
-        });
+        let subject = self.field(Field::UserId, row).map(user_subject);
         let agent = AgentExtension {
             session_id: self.field(Field::SessionId, row).map(str::to_owned),
             agent_id: self.field(Field::AuthorDid, row).map(str::to_owned),
@@ -210,5 +208,17 @@ impl<'b> MessageRows<'b> {
             agent: Some(agent),
             ..Extensions::default()
         }
+    }
+}
+
+/// Returns the subject that stands for a user.
+fn user_subject(user: &str) -> Subject {
+    Subject {
+        id: user.to_owned(),
+        subject_type: SubjectType::User,
+        roles: Default::default(),
+        permissions: Default::default(),
+        teams: Default::default(),
+        claims: Default::default(),
     }
 }

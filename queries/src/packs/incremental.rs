@@ -58,14 +58,18 @@ async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u6
     for batch in batches {
         let details = cast(batch.column(0), &DataType::Utf8).map_err(DataFusionError::from)?;
         for text in details.as_string::<i32>().iter().flatten() {
-            let Ok(entry) = serde_json::from_str::<serde_json::Value>(text) else {
-                continue;
-            };
-            let same = |pack: &Pack| entry["packs"][&pack.id] == pack.stamp();
-            if let (true, Some(version)) = (packs.iter().all(same), entry["version"].as_u64()) {
+            if let Some(version) = scanned_version(text, packs) {
                 return Ok(Some(version));
             }
         }
     }
     Ok(None)
+}
+
+/// Returns the version of a scan in the audit log, unless its rules weren't those of `packs`.
+fn scanned_version(details: &str, packs: &[Pack]) -> Option<u64> {
+    let entry: serde_json::Value = serde_json::from_str(details).ok()?;
+    let same = |pack: &Pack| entry["packs"][&pack.id] == pack.stamp();
+    let is_same = packs.iter().all(same);
+    entry["version"].as_u64().filter(|_| is_same)
 }

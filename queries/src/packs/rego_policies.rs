@@ -176,25 +176,28 @@ fn kind_of(name: &str) -> Result<ContentType, String> {
 }
 
 fn program(id: &str, text: &str) -> Result<Arc<Program>, String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string().trim().to_owned();
     let mut engine = Engine::new();
     let package = engine
         .add_policy(format!("{id}.rego"), text.to_owned())
-        .map_err(|error| said(&error))?;
+        .map_err(trimmed)?;
     for set in SETS {
         let entry: Rc<str> = format!("{package}.{set}").into();
         let Ok(compiled) = engine.compile_with_entrypoint(&entry) else {
             continue;
         };
         if compiled.get_rules().contains_key(entry.as_ref()) {
-            return Compiler::compile_from_policy(&compiled, &[&entry])
-                .map_err(|error| said(&error));
+            return Compiler::compile_from_policy(&compiled, &[&entry]).map_err(trimmed);
         }
     }
     Err(format!(
         "the policy must define the set `{}` or `{}`",
         SETS[0], SETS[1]
     ))
+}
+
+/// Returns the text of `error` without the white space around it.
+fn trimmed(error: impl std::fmt::Display) -> String {
+    error.to_string().trim().to_owned()
 }
 
 fn input_of(
@@ -205,6 +208,16 @@ fn input_of(
 ) -> Value {
     view.write_dict(DictOptions::default(), builder);
     let mut input = builder.take();
+    let grain = origin_of(builder, rows, row);
+    let key = builder.key_value("grain");
+    if let Ok(object) = input.as_object_mut() {
+        object.insert(key, grain);
+    }
+    input
+}
+
+/// Returns the members that identify the origin of a view.
+fn origin_of(builder: &mut ValueBuilder, rows: &MessageRows<'_>, row: usize) -> Value {
     let members = [
         SystemColumn::ContentAddress.name(),
         Field::Namespace.name(),
@@ -213,14 +226,10 @@ fn input_of(
     let members = members
         .into_iter()
         .filter_map(|name| Some((name, rows.text(name, row)?)));
-    let grain: std::collections::BTreeMap<Value, Value> = members
+    let origin: std::collections::BTreeMap<Value, Value> = members
         .map(|(name, value)| (builder.key_value(name), Value::String(value.into())))
         .collect();
-    let key = builder.key_value("grain");
-    if let Ok(object) = input.as_object_mut() {
-        object.insert(key, Value::from(grain));
-    }
-    input
+    Value::from(origin)
 }
 
 fn emit_findings(

@@ -72,28 +72,35 @@ impl RuleQuery {
 
 /// Plans a rule's query, which must be read-only and return the grain's address first.
 async fn plan_sql(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
-    let fault = |problem: String| PackError::rule(&rule.id, problem);
     let frame = plan_query(context, text)
         .await
-        .map_err(|error| fault(user_message(&error)))?;
+        .map_err(|error| PackError::rule(&rule.id, user_message(&error)))?;
     let names: Vec<&str> = frame
         .schema()
         .fields()
         .iter()
         .map(|field| field.name().as_str())
         .collect();
+    check_columns(rule, &names)?;
+    Ok(frame)
+}
+
+/// Checks that `columns`, those of the rule's query, start with the address and contain the names
+/// in `message`.
+fn check_columns(rule: &Rule, columns: &[&str]) -> Result<()> {
+    let fault = |problem: String| Err(PackError::rule(&rule.id, problem));
     let address = SystemColumn::ContentAddress.name();
-    if names.first() != Some(&address) {
-        return Err(fault(format!(
+    if columns.first() != Some(&address) {
+        return fault(format!(
             "the first column of the query must be `{address}`, not `{}`",
-            names.first().unwrap_or(&"")
-        )));
+            columns.first().unwrap_or(&"")
+        ));
     }
-    match rule.message.names().find(|name| !names.contains(name)) {
-        Some(name) => Err(fault(format!(
+    match rule.message.names().find(|name| !columns.contains(name)) {
+        Some(name) => fault(format!(
             "`message` refers to {{{name}}}, which isn't a column of the query"
-        ))),
-        None => Ok(frame),
+        )),
+        None => Ok(()),
     }
 }
 

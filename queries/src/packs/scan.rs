@@ -205,16 +205,26 @@ impl Scan {
             while let Some(report) = receiver.recv().await {
                 views += report.views;
                 count(&report, &mut counts);
-                for finding in &report.findings {
-                    if let Some(rule) = self.rules.get(finding.rule) {
-                        take(rule, finding)?;
-                    }
-                }
+                self.pass_on(&report.findings, &mut take)?;
             }
             Ok(())
         };
         futures::future::try_join(self.run_passes(sender), collect).await?;
         Ok(self.summary(counts, views, began.elapsed().as_secs_f64()))
+    }
+
+    /// Calls `take` for each of `findings`, with its rule.
+    fn pass_on(
+        &self,
+        findings: &[Finding],
+        take: &mut impl FnMut(&Rule, &Finding) -> Result<()>,
+    ) -> Result<()> {
+        for finding in findings {
+            if let Some(rule) = self.rules.get(finding.rule) {
+                take(rule, finding)?;
+            }
+        }
+        Ok(())
     }
 
     async fn run_passes(&self, sender: Sender<BatchResult>) -> Result<()> {
@@ -245,15 +255,7 @@ impl Scan {
     }
 
     fn summary(&self, counts: Vec<RuleCount>, views: u64, seconds: f64) -> ScanSummary {
-        let mut by_severity = BTreeMap::new();
-        for (rule, count) in self
-            .rules
-            .iter()
-            .zip(&counts)
-            .filter(|(_, count)| count.findings > 0)
-        {
-            *by_severity.entry(rule.severity.name()).or_default() += count.findings;
-        }
+        let by_severity = self.findings_by_severity(&counts);
         ScanSummary {
             scope: self.scope.clone(),
             packs: self.stamps(),
@@ -274,6 +276,19 @@ impl Scan {
                 0.0
             },
         }
+    }
+
+    fn findings_by_severity(&self, counts: &[RuleCount]) -> BTreeMap<&'static str, u64> {
+        let mut by_severity = BTreeMap::new();
+        for (rule, count) in self
+            .rules
+            .iter()
+            .zip(counts)
+            .filter(|(_, count)| count.findings > 0)
+        {
+            *by_severity.entry(rule.severity.name()).or_default() += count.findings;
+        }
+        by_severity
     }
 
     fn stamps(&self) -> BTreeMap<String, String> {

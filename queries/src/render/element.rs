@@ -85,12 +85,7 @@ fn lead(projected: &ProjectedGrain) -> Option<String> {
 
 fn parenthetical(projected: &ProjectedGrain, confidence: &str) -> Option<String> {
     if projected.is_explicit {
-        let pairs = projected
-            .attributes
-            .iter()
-            .map(|attribute| format!("{}: {}", attribute.name, attribute.value));
-        let pairs: Vec<String> = pairs.collect();
-        return (!pairs.is_empty()).then(|| pairs.join(", "));
+        return named_attributes(projected);
     }
     let attribute = |name| projected.attribute(name).map(str::to_owned);
     match projected.grain_type {
@@ -103,6 +98,16 @@ fn parenthetical(projected: &ProjectedGrain, confidence: &str) -> Option<String>
         GrainType::Consent => attribute("action"),
         GrainType::Observation | GrainType::State | GrainType::Workflow => None,
     }
+}
+
+/// Returns all attributes with their names; `None` if there are none.
+fn named_attributes(projected: &ProjectedGrain) -> Option<String> {
+    let pairs = projected
+        .attributes
+        .iter()
+        .map(|attribute| format!("{}: {}", attribute.name, attribute.value));
+    let pairs: Vec<String> = pairs.collect();
+    (!pairs.is_empty()).then(|| pairs.join(", "))
 }
 
 fn joined(parts: [Option<String>; 2], separator: &str) -> Option<String> {

@@ -129,24 +129,31 @@ fn push_chunks(out: &mut EventBuffer<'_>, text: &str) {
 /// Pushes the results of deduplication, allocation and disclosure.
 fn push_budget<G>(out: &mut EventBuffer<'_>, input: &AssemblyInput<'_, G>, assembled: &Assembled) {
     let sources = assembled.sources.iter();
-    let dropped: usize = sources.clone().map(|source| source.duplicates).sum();
+    let dropped: usize = sources.map(|source| source.duplicates).sum();
     out.push(
         "dedup_completed",
         [("duplicates", Json::from(dropped as u64))],
     );
-    let allocations = sources.enumerate().map(|(at, source)| {
+
+    out.push(
+        "budget_allocated",
+        [("allocations", Json::Array(allocations(input, assembled)))],
+    );
+    let level = Json::from(input.style.level.name());
+    out.push("disclosure_decided", [("level", level)]);
+}
+
+/// Returns the budget of each source, with its label.
+fn allocations<G>(input: &AssemblyInput<'_, G>, assembled: &Assembled) -> Vec<Json<'static>> {
+    let sources = assembled.sources.iter().enumerate();
+    let allocations = sources.map(|(at, source)| {
         let members = [
             ("source", label_of(input, at)),
             ("allocated", Json::from(source.allocated)),
         ];
         Json::Object(members.into_iter().collect())
     });
-    out.push(
-        "budget_allocated",
-        [("allocations", Json::Array(allocations.collect()))],
-    );
-    let level = Json::from(input.style.level.name());
-    out.push("disclosure_decided", [("level", level)]);
+    allocations.collect()
 }
 
 /// Splits the text into chunks of about `tokens` tokens, each of whole lines.

@@ -26,33 +26,36 @@ use gristmill_schemas::json::Json;
 /// Returns the function.
 pub(super) fn cmf_views() -> ScalarUDF {
     let answer = DataType::List(Arc::new(element()));
-    let body = |arguments: &[ColumnarValue]| {
-        let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let texts: Vec<ArrayRef> = arrays
-            .iter()
-            .map(|array| cast(array, &DataType::Utf8))
-            .collect::<Result<_, arrow::error::ArrowError>>()?;
-        let [roles, contents, blocks, contexts] = &texts[..] else {
-            return Err(exec_datafusion_err!(
-                "cmf_views takes role, content, content_blocks and context"
-            ));
-        };
-        let messages = MessageColumns {
-            roles: roles.as_string(),
-            contents: contents.as_string(),
-            blocks: blocks.as_string(),
-            contexts: contexts.as_string(),
-        };
-        let list: ArrayRef = Arc::new(messages.views()?);
-        Ok(ColumnarValue::Array(list))
-    };
+
     create_udf(
         "cmf_views",
         vec![DataType::Utf8; 4],
         answer,
         Volatility::Immutable,
-        Arc::new(body),
+        Arc::new(views_of),
     )
+}
+
+/// Returns the views of messages, given the arguments of the function.
+fn views_of(arguments: &[ColumnarValue]) -> Result<ColumnarValue> {
+    let arrays = ColumnarValue::values_to_arrays(arguments)?;
+    let texts: Vec<ArrayRef> = arrays
+        .iter()
+        .map(|array| cast(array, &DataType::Utf8))
+        .collect::<Result<_, arrow::error::ArrowError>>()?;
+    let [roles, contents, blocks, contexts] = &texts[..] else {
+        return Err(exec_datafusion_err!(
+            "cmf_views takes role, content, content_blocks and context"
+        ));
+    };
+    let messages = MessageColumns {
+        roles: roles.as_string(),
+        contents: contents.as_string(),
+        blocks: blocks.as_string(),
+        contexts: contexts.as_string(),
+    };
+    let list: ArrayRef = Arc::new(messages.views()?);
+    Ok(ColumnarValue::Array(list))
 }
 
 fn element() -> Field {
@@ -190,16 +193,7 @@ impl MessageContext {
                 .and_then(Json::as_str)
                 .map(|text| text.trim_matches('"').to_owned())
         };
-        let labels = |extensions: &Json<'_>| -> Option<Vec<String>> {
-            let labels = extensions.get("security")?.get("labels")?.as_array()?;
-            Some(
-                labels
-                    .iter()
-                    .filter_map(Json::as_str)
-                    .map(str::to_owned)
-                    .collect(),
-            )
-        };
+
         let extensions = context.get("cmf:extensions");
         let parsed = extensions
             .and_then(Json::as_str)
@@ -207,9 +201,21 @@ impl MessageContext {
         MessageContext {
             role: text("cmf:role").and_then(|role| CmfRole::from_name(&role)),
             channel: text("cmf:channel"),
-            labels: parsed.as_ref().or(extensions).and_then(labels),
+            labels: parsed.as_ref().or(extensions).and_then(security_labels),
         }
     }
+}
+
+/// Returns the labels of CMF extensions.
+fn security_labels(extensions: &Json<'_>) -> Option<Vec<String>> {
+    let labels = extensions.get("security")?.get("labels")?.as_array()?;
+    Some(
+        labels
+            .iter()
+            .filter_map(Json::as_str)
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// Column builders of the views of many messages.

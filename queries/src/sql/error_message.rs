@@ -49,27 +49,22 @@ fn unknown_column(field: &Column, valid: &[Column]) -> String {
         near(field.name(), names.iter().copied(), SUGGESTIONS)
     };
     let found: Vec<String> = found.into_iter().map(str::to_owned).collect();
-    let mut message = format!(
+    let message = format!(
         "there is no column `{}` here{}",
         field.flat_name(),
         did_you_mean(&found)
     );
+    message + &valid_columns(&names, found.is_empty())
+}
+
+/// Returns the end of the message, about the valid names: if they are to be `listed` and few, all.
+fn valid_columns(names: &[&str], listed: bool) -> String {
     match names.len() {
-        0 => message.push_str("; the query has no FROM clause"),
-        few @ 1..=12 if found.is_empty() => {
-            let listed = names.join(", ");
-            message.push_str(&format!(
-                "; {} {listed}",
-                if few == 1 {
-                    "the column is"
-                } else {
-                    "the columns are"
-                }
-            ));
-        }
-        _ => message.push_str("; `DESCRIBE table` lists the columns of a table"),
+        0 => "; the query has no FROM clause".to_owned(),
+        1 if listed => format!("; the column is {}", names.join(", ")),
+        2..=12 if listed => format!("; the columns are {}", names.join(", ")),
+        _ => "; `DESCRIBE table` lists the columns of a table".to_owned(),
     }
-    message
 }
 
 /// Replaces a "table not found" `error` of planning `statement` by one that suggests similar names.

@@ -84,18 +84,22 @@ impl TableFunctionImpl for TranscriptFile {
                 );
             }
         };
-        let kind = match kind.map(|name| (name, TranscriptKind::from_name(name))) {
-            None => None,
-            Some((_, Some(kind))) => Some(SourceKind::Transcript(kind)),
-            Some((name, None)) => {
-                let known: Vec<_> = TranscriptKind::ALL.iter().map(|kind| kind.name()).collect();
-                return plan_err!(
-                    "unknown kind of transcript `{name}`; known kinds: {}",
-                    known.join(", ")
-                );
-            }
-        };
+        let kind = kind.map(transcript_kind).transpose()?;
         Ok(Arc::new(FileTable::new(path, kind)))
+    }
+}
+
+/// Returns the kind of transcript with this name.
+fn transcript_kind(name: &str) -> Result<SourceKind> {
+    match TranscriptKind::from_name(name) {
+        Some(kind) => Ok(SourceKind::Transcript(kind)),
+        None => {
+            let known: Vec<_> = TranscriptKind::ALL.iter().map(|kind| kind.name()).collect();
+            plan_err!(
+                "unknown kind of transcript `{name}`; known kinds: {}",
+                known.join(", ")
+            )
+        }
     }
 }
 

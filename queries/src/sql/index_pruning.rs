@@ -67,21 +67,7 @@ pub(super) async fn candidate_rows(
     conditions: &IndexPredicate,
 ) -> Vec<CandidateRows> {
     let lookups = IndexLookups::of(conditions);
-    let mut texts = match conditions.words() {
-        Some(words) => rows_with_terms(sidecars, location, segments, words)
-            .await
-            .into_iter(),
-        None => Vec::new().into_iter(),
-    };
-    let by_words: Vec<CandidateRows> = segments
-        .iter()
-        .map(|_| {
-            texts
-                .next()
-                .flatten()
-                .map_or(CandidateRows::All, CandidateRows::Listed)
-        })
-        .collect();
+    let by_words = candidate_rows_by_words(sidecars, location, segments, conditions).await;
     let pruned: Vec<_> = segments
         .iter()
         .zip(by_words)
@@ -93,6 +79,30 @@ pub(super) async fn candidate_rows(
         .buffered(CONCURRENT_SEGMENTS)
         .collect()
         .await
+}
+
+/// Returns the candidate rows of each of `segments` under the words of `conditions` alone.
+async fn candidate_rows_by_words(
+    sidecars: &SidecarCache,
+    location: &LakeLocation,
+    segments: &[Segment],
+    conditions: &IndexPredicate,
+) -> Vec<CandidateRows> {
+    let mut texts = match conditions.words() {
+        Some(words) => rows_with_terms(sidecars, location, segments, words)
+            .await
+            .into_iter(),
+        None => Vec::new().into_iter(),
+    };
+    segments
+        .iter()
+        .map(|_| {
+            texts
+                .next()
+                .flatten()
+                .map_or(CandidateRows::All, CandidateRows::Listed)
+        })
+        .collect()
 }
 
 /// Returns the rows of each segment that contain all `words`; `None` for segments without a usable

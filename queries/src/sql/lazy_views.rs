@@ -36,6 +36,15 @@ struct LazyView {
     planned: OnceLock<Arc<dyn TableProvider>>,
 }
 
+impl LazyView {
+    fn new(query: String) -> Self {
+        LazyView {
+            query,
+            planned: OnceLock::new(),
+        }
+    }
+}
+
 /// Adds `views` to the default schema of `context`. Views may refer to each other.
 ///
 /// # Errors
@@ -52,15 +61,7 @@ pub(super) fn register(
         .schema(&names.default_schema)
         .ok_or_else(|| internal_datafusion_err!("the session has no default schema"))?;
     let session = context.state_weak_ref();
-    let unplanned = |(name, query)| {
-        (
-            name,
-            LazyView {
-                query,
-                planned: OnceLock::new(),
-            },
-        )
-    };
+    let unplanned = |(name, query)| (name, LazyView::new(query));
     let schema = LazySchema {
         tables,
         views: views.into_iter().map(unplanned).collect(),

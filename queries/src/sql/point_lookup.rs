@@ -36,11 +36,7 @@ impl PointReader {
         schema: SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
         let footer = self.footer(name, &mut reader).await?;
-        let own = footer.schema().fields().iter().enumerate();
-        let wanted = own
-            .filter(|(_, field)| schema.index_of(field.name()).is_ok())
-            .map(|(place, _)| place);
-        let mask = ProjectionMask::roots(footer.parquet_schema(), wanted);
+        let mask = columns_of_schema(&footer, &schema);
         let rows = ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer)
             .with_projection(mask)
             .with_row_selection(selection)
@@ -69,6 +65,15 @@ impl PointReader {
         known().insert(name, footer.clone());
         Ok(footer)
     }
+}
+
+/// Returns the columns of a file that `schema` contains.
+fn columns_of_schema(footer: &ArrowReaderMetadata, schema: &SchemaRef) -> ProjectionMask {
+    let own = footer.schema().fields().iter().enumerate();
+    let wanted = own
+        .filter(|(_, field)| schema.index_of(field.name()).is_ok())
+        .map(|(place, _)| place);
+    ProjectionMask::roots(footer.parquet_schema(), wanted)
 }
 
 /// Returns `batch` with the columns of `schema`, in their order; missing columns are NULL.

@@ -105,14 +105,7 @@ pub async fn search(
         .await?
         .collect()
         .await?;
-    let words = SidecarCache::of(lake)
-        .lake_text(lake)
-        .await
-        .map_err(external)?;
-    let total = tokio::task::spawn_blocking(move || words.count(&query))
-        .await
-        .map_err(external)?
-        .map_err(external)?;
+    let total = count_matches(lake, query).await?;
     let mut results = Vec::new();
     for batch in found {
         for row in 0..batch.num_rows() {
@@ -125,6 +118,18 @@ pub async fn search(
         total,
         next_cursor: None,
     })
+}
+
+/// Returns the number of grains of `lake` that contain the terms of `query`.
+async fn count_matches(lake: &Lake, query: TextQuery) -> Result<usize> {
+    let words = SidecarCache::of(lake)
+        .lake_text(lake)
+        .await
+        .map_err(external)?;
+    tokio::task::spawn_blocking(move || words.count(&query))
+        .await
+        .map_err(external)?
+        .map_err(external)
 }
 
 /// Returns the `limit` best matches of `text`, best first, with `columns` (SQL over the columns of

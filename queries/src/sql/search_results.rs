@@ -183,14 +183,7 @@ const MATCHED_FIELDS: usize = 2;
 
 /// Returns the positions of rows ordered by score, then by address.
 fn rank(found: &[ScoredRow], grains: &RecordBatch) -> Result<Vec<u32>> {
-    let addresses = grains.column_by_name(SystemColumn::ContentAddress.name());
-    let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
-    let addresses = addresses.ok_or_else(|| {
-        internal_datafusion_err!(
-            "the column `content_address` \
-        is missing in the batch"
-        )
-    })?;
+    let addresses = addresses_of(grains)?;
     let mut order: Vec<u32> = (0..found.len() as u32).collect();
     order.sort_by(|left, right| {
         let (left, right) = (*left as usize, *right as usize);
@@ -201,6 +194,16 @@ fn rank(found: &[ScoredRow], grains: &RecordBatch) -> Result<Vec<u32>> {
         by_score.then_with(|| addresses.value(left).cmp(addresses.value(right)))
     });
     Ok(order)
+}
+
+/// Returns the addresses of `grains`.
+fn addresses_of(grains: &RecordBatch) -> Result<&StringArray> {
+    grains
+        .column_by_name(SystemColumn::ContentAddress.name())
+        .and_then(|column| column.as_string_opt::<i32>())
+        .ok_or_else(|| {
+            internal_datafusion_err!("the column `content_address` is missing in the batch")
+        })
 }
 
 fn highlights(grains: &RecordBatch, terms: &SearchTerms) -> Vec<Highlight> {

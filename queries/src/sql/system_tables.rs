@@ -120,10 +120,7 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
     let ledger = Ledger::load(&lake.grains).await?;
     let mut sources: Vec<_> = ledger.iter().collect();
     sources.sort_by_key(|(source, _)| *source);
-    let next = |position: &ReadPosition| match position {
-        ReadPosition::Next(ordinal) => Some(*ordinal as i64),
-        ReadPosition::Complete => None,
-    };
+
     Ok(vec![
         Arc::new(StringArray::from_iter_values(
             sources.iter().map(|(source, _)| source),
@@ -134,9 +131,17 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
                 .map(|(_, position)| Some(*position == ReadPosition::Complete)),
         )),
         Arc::new(Int64Array::from_iter(
-            sources.iter().map(|(_, position)| next(position)),
+            sources.iter().map(|(_, position)| next_ordinal(position)),
         )),
     ])
+}
+
+/// Returns the ordinal of the next record to read; `None` if the source is complete.
+const fn next_ordinal(position: &ReadPosition) -> Option<i64> {
+    match position {
+        ReadPosition::Next(ordinal) => Some(*ordinal as i64),
+        ReadPosition::Complete => None,
+    }
 }
 
 async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {

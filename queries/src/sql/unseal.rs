@@ -74,19 +74,7 @@ impl Unsealer {
             false => self.keys.open_cells(stored),
         };
         let opened = opened.map_err(external)?;
-        let columns = names
-            .iter()
-            .map(|name| opened.column_by_name(name).cloned())
-            .collect::<Option<Vec<_>>>();
-        let rows = RecordBatchOptions::new().with_row_count(Some(opened.num_rows()));
-        match columns {
-            Some(columns) => Ok(RecordBatch::try_new_with_options(
-                Arc::clone(&self.schema),
-                columns,
-                &rows,
-            )?),
-            None => exec_err!("a column of a sealed table is missing in the opened batch"),
-        }
+        with_columns(&opened, &names, &self.schema)
     }
 
     /// Translates `filters` to a predicate on the stored rows of `grains`: equality with a text
@@ -121,6 +109,23 @@ impl Unsealer {
         };
         let schema = DFSchema::try_from(grains_schema())?;
         state.create_physical_expr(predicate, &schema).map(Some)
+    }
+}
+
+/// Returns the columns `names` of `opened`, which are those of `schema`.
+fn with_columns(opened: &RecordBatch, names: &[&str], schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = names
+        .iter()
+        .map(|name| opened.column_by_name(name).cloned())
+        .collect::<Option<Vec<_>>>();
+    let rows = RecordBatchOptions::new().with_row_count(Some(opened.num_rows()));
+    match columns {
+        Some(columns) => Ok(RecordBatch::try_new_with_options(
+            Arc::clone(schema),
+            columns,
+            &rows,
+        )?),
+        None => exec_err!("a column of a sealed table is missing in the opened batch"),
     }
 }
 

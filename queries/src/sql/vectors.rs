@@ -62,6 +62,14 @@ impl VectorFunctionKind {
             VectorFunctionKind::Hybrid => "hybrid_search",
         }
     }
+
+    /// Returns the full-text half of a search for `text`; `None` if it searches only vectors.
+    fn text_query(self, text: &str) -> Result<Option<TextQuery>> {
+        match self {
+            VectorFunctionKind::Vector => Ok(None),
+            VectorFunctionKind::Hybrid => TextQuery::parse(text).map(Some).map_err(external),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -124,10 +132,7 @@ impl TableFunctionImpl for VectorFunction {
         };
         let text = text_literal(wanted).ok_or_else(usage)?;
         let wanted = self.query_of(&text)?;
-        let words = match self.kind {
-            VectorFunctionKind::Vector => None,
-            VectorFunctionKind::Hybrid => Some(TextQuery::parse(&text).map_err(external)?),
-        };
+        let words = self.kind.text_query(&text)?;
         let limit = limit_literal(limit).ok_or_else(usage)?;
         Ok(Arc::new(VectorTable {
             source: self.source.clone(),
@@ -198,20 +203,29 @@ impl RankedSearch for VectorTable {
         };
         let each = limit.saturating_mul(DEPTH).max(MIN_DEPTH);
         let nearest = self.nearest(each).await?;
-        let text = SidecarCache::of(&self.source.lake)
-            .lake_text(&self.source.lake)
-            .await
-            .map_err(external)?;
-        let hits = tokio::task::spawn_blocking(move || text.search(&words, each))
-            .await
-            .map_err(external)?;
-        let (terms, hits) = hits.map_err(external)?;
-        let hits: Vec<ScoredRow> = hits.iter().map(ScoredRow::from).collect();
+        let (terms, hits) = self.search_text(words, each).await?;
         Ok((terms, fuse_ranks([&hits, &nearest], limit)))
     }
 }
 
 impl VectorTable {
+    /// Returns the terms of `query` and the `limit` best rows of its full-text search.
+    async fn search_text(
+        &self,
+        query: TextQuery,
+        limit: usize,
+    ) -> Result<(SearchTerms, Vec<ScoredRow>)> {
+        let text = SidecarCache::of(&self.source.lake)
+            .lake_text(&self.source.lake)
+            .await
+            .map_err(external)?;
+        let hits = tokio::task::spawn_blocking(move || text.search(&query, limit))
+            .await
+            .map_err(external)?;
+        let (terms, hits) = hits.map_err(external)?;
+        Ok((terms, hits.iter().map(ScoredRow::from).collect()))
+    }
+
     /// Returns the `limit` rows nearest to the query.
     async fn nearest(&self, limit: usize) -> Result<Vec<ScoredRow>> {
         let model = match (&self.model, &self.wanted) {
@@ -252,14 +266,7 @@ const RANK_OFFSET: f64 = 60.0;
 
 /// Returns the `limit` rows with the highest fused score of both lists.
 fn fuse_ranks(lists: [&[ScoredRow]; 2], limit: usize) -> Vec<ScoredRow> {
-    let mut scores: HashMap<(usize, u32), f64> = HashMap::new();
-    for list in lists {
-        for (rank, found) in (1_u32..).zip(list) {
-            let part = (RANK_OFFSET + 1.0) / (RANK_OFFSET + f64::from(rank)) / lists.len() as f64;
-            *scores.entry((found.segment, found.row)).or_default() += part;
-        }
-    }
-    let mut fuse_ranks: Vec<ScoredRow> = scores
+    let mut fused: Vec<ScoredRow> = fused_scores(lists)
         .into_iter()
         .map(|((segment, row), score)| ScoredRow {
             segment,
@@ -267,14 +274,26 @@ fn fuse_ranks(lists: [&[ScoredRow]; 2], limit: usize) -> Vec<ScoredRow> {
             score,
         })
         .collect();
-    fuse_ranks.sort_by(|left, right| {
+    fused.sort_by(|left, right| {
         right
             .score
             .total_cmp(&left.score)
             .then((left.segment, left.row).cmp(&(right.segment, right.row)))
     });
-    fuse_ranks.truncate(limit);
-    fuse_ranks
+    fused.truncate(limit);
+    fused
+}
+
+/// Returns the fused score of each row, identified by its segment and its number.
+fn fused_scores(lists: [&[ScoredRow]; 2]) -> HashMap<(usize, u32), f64> {
+    let mut scores: HashMap<(usize, u32), f64> = HashMap::new();
+    for list in lists {
+        for (rank, found) in (1_u32..).zip(list) {
+            let part = (RANK_OFFSET + 1.0) / (RANK_OFFSET + f64::from(rank)) / lists.len() as f64;
+            *scores.entry((found.segment, found.row)).or_default() += part;
+        }
+    }
+    scores
 }
 
 #[cfg(test)]

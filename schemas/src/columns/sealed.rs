@@ -94,14 +94,8 @@ impl<'a> SealedContent<'a> {
 
     /// Parses the plaintext of an envelope; `None` if it is malformed.
     pub fn parse(bytes: &'a [u8]) -> Option<SealedContent<'a>> {
-        let part = |bytes: &'a [u8], less: u32| {
-            let (length, rest) = bytes.split_first_chunk::<4>()?;
-            let length = u32::from_be_bytes(*length);
-            let (part, rest) = rest.split_at_checked(length.saturating_sub(less) as usize)?;
-            Some((length, part, rest))
-        };
-        let (_, blob, rest) = part(bytes, 0)?;
-        let (length, cell, rest) = part(rest, 1)?;
+        let (_, blob, rest) = split_part(bytes, 0)?;
+        let (length, cell, rest) = split_part(rest, 1)?;
         let signer = match rest.split_first() {
             None => None,
             Some((1, text)) => Some(std::str::from_utf8(text).ok()?),
@@ -113,6 +107,15 @@ impl<'a> SealedContent<'a> {
             signer,
         })
     }
+}
+
+/// Splits off a part behind its length, whose number exceeds that of the part's bytes by `excess`.
+/// Returns the number, the part and the rest.
+fn split_part(bytes: &[u8], excess: u32) -> Option<(u32, &[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let length = u32::from_be_bytes(*length);
+    let (part, rest) = rest.split_at_checked(length.saturating_sub(excess) as usize)?;
+    Some((length, part, rest))
 }
 
 #[cfg(test)]

@@ -109,16 +109,8 @@ impl Manifest {
     /// Returns true if `bytes` start like a manifest with entries: a map head, an address as its
     /// key, another map head. Constant time; other data hardly ever matches.
     pub(super) fn starts_like_manifest(bytes: &[u8]) -> bool {
-        let Some(&first) = bytes.first() else {
+        let Some((head_length, key_head)) = bytes.first().copied().and_then(map_head) else {
             return false;
-        };
-        let (head_length, key_head) = match first {
-            0x81..=0x8f => (1, MESSAGE_PACK_TEXT),
-            0xde => (3, MESSAGE_PACK_TEXT),
-            0xdf => (5, MESSAGE_PACK_TEXT),
-            0xa1..=0xb7 => (1, CBOR_TEXT),
-            0xb8..=0xbb => (1 + (1 << (first - 0xb8)), CBOR_TEXT),
-            _ => return false,
         };
         let Some((key, rest)) = bytes
             .get(head_length..)
@@ -149,6 +141,19 @@ impl Manifest {
             encoding,
         )
     }
+}
+
+/// Returns the length of the head of a map with entries that starts with `first`, and the first
+/// byte of an address as its key; `None` for other bytes.
+const fn map_head(first: u8) -> Option<(usize, u8)> {
+    Some(match first {
+        0x81..=0x8f => (1, MESSAGE_PACK_TEXT),
+        0xde => (3, MESSAGE_PACK_TEXT),
+        0xdf => (5, MESSAGE_PACK_TEXT),
+        0xa1..=0xb7 => (1, CBOR_TEXT),
+        0xb8..=0xbb => (1 + (1 << (first - 0xb8)), CBOR_TEXT),
+        _ => return None,
+    })
 }
 
 /// Returns the offset of `part`, a slice of `bytes`.

@@ -42,6 +42,17 @@ enum RegionWriter<W: Write> {
     Lz4(Box<lz4_flex::frame::FrameEncoder<HashingWriter<W>>>),
 }
 
+impl<W: Write> RegionWriter<W> {
+    /// Ends the compression and returns the sink.
+    fn finish(self) -> io::Result<HashingWriter<W>> {
+        match self {
+            RegionWriter::Plain(sink) => Ok(sink),
+            RegionWriter::Zstd(encoder) => encoder.finish(),
+            RegionWriter::Lz4(encoder) => encoder.finish().map_err(io::Error::other),
+        }
+    }
+}
+
 /// Forwards bytes to a sink and hashes them for the footer.
 struct HashingWriter<W> {
     sink: W,
@@ -157,11 +168,7 @@ impl<W: Write> ContainerWriter<W> {
                 "the container does not match its header: a grain or the manifest is missing or unexpected".to_owned(),
             ));
         }
-        let mut sink = match self.region {
-            RegionWriter::Plain(sink) => sink,
-            RegionWriter::Zstd(encoder) => encoder.finish()?,
-            RegionWriter::Lz4(encoder) => encoder.finish().map_err(io::Error::other)?,
-        };
+        let mut sink = self.region.finish()?;
         if let Some(manifest) = manifest {
             let bytes = manifest
                 .write(self.options.manifest_encoding)

@@ -110,6 +110,18 @@ impl<'a> CborReader<'a> {
                 ));
             }
         };
+        self.float(value, width, start)
+    }
+
+    /// Returns the token of a float that was stored in `width` bytes, and notes a deviation if
+    /// fewer bytes would do.
+    #[inline]
+    fn float(
+        &mut self,
+        value: f64,
+        width: usize,
+        start: usize,
+    ) -> Result<PayloadToken<'a>, GrainError> {
         let value = finite(value, start)?;
         if float_width(value) < width {
             self.deviates(start, "a float isn't in its shortest form");

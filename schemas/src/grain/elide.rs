@@ -38,18 +38,23 @@ pub fn elide(
     let mut disclosed = grain.as_object().cloned().unwrap_or_default();
     let mut hashes = Object::new();
     for &field in hidden {
-        let error = |message| GrainError::new(ErrorCode::Schema, message).field(field.name());
-        if field.access() == FieldAccess::NotElidable {
-            return Err(error("can't be elided: receivers must see it"));
-        }
-        let value = disclosed
-            .remove(field.name())
-            .ok_or_else(|| error("is not in the grain, so it can't be elided"))?;
+        let value = take_elidable(&mut disclosed, field)?;
         hashes.insert(field.name(), elision_hash(field, &value)?);
     }
     disclosed.insert(Field::Elided.name(), hashes);
     disclosed.insert(Field::DisclosureOf.name(), original.to_string());
     encode_json(&Json::Object(disclosed), options)
+}
+
+/// Removes the value of `field` from `grain`.
+fn take_elidable<'j>(grain: &mut Object<'j>, field: Field) -> Result<Json<'j>, GrainError> {
+    let error = |message| GrainError::new(ErrorCode::Schema, message).field(field.name());
+    if field.access() == FieldAccess::NotElidable {
+        return Err(error("can't be elided: receivers must see it"));
+    }
+    grain
+        .remove(field.name())
+        .ok_or_else(|| error("is not in the grain, so it can't be elided"))
 }
 
 /// Checks that `value` is the value that was hidden in `disclosed` (JSON with full names) under

@@ -59,25 +59,29 @@ fn encoding_of(bytes: &[u8]) -> Result<Encoding, GrainError> {
 /// # Errors
 /// [`ErrorCode::NotMap`], [`ErrorCode::Corrupt`], [`ErrorCode::FloatInvalid`].
 pub(crate) fn read_map(bytes: &[u8]) -> Result<(RawCollection<'_>, Option<Deviation>), GrainError> {
-    fn read_whole<'a>(
-        mut reader: impl TokenReader<'a>,
-        encoding: Encoding,
-    ) -> Result<(RawCollection<'a>, Option<Deviation>), GrainError> {
-        let value = read_raw(&mut reader, encoding, 0)?;
-        if reader.position() != reader.bytes().len() {
-            return Err(GrainError::corrupt(
-                reader.position(),
-                "bytes follow the map",
-            ));
-        }
-        match value {
-            RawValue::Map(encoded) => Ok((encoded, reader.deviation().take())),
-            _ => Err(GrainError::new(ErrorCode::NotMap, "not a map").at(0)),
-        }
-    }
     match encoding_of(bytes)? {
-        Encoding::MessagePack => read_whole(MessagePackReader::new(bytes), Encoding::MessagePack),
-        Encoding::Cbor => read_whole(CborReader::new(bytes), Encoding::Cbor),
+        Encoding::MessagePack => {
+            read_only_map(MessagePackReader::new(bytes), Encoding::MessagePack)
+        }
+        Encoding::Cbor => read_only_map(CborReader::new(bytes), Encoding::Cbor),
+    }
+}
+
+/// Reads the map that the bytes of `reader` consist of.
+fn read_only_map<'a>(
+    mut reader: impl TokenReader<'a>,
+    encoding: Encoding,
+) -> Result<(RawCollection<'a>, Option<Deviation>), GrainError> {
+    let value = read_raw(&mut reader, encoding, 0)?;
+    if reader.position() != reader.bytes().len() {
+        return Err(GrainError::corrupt(
+            reader.position(),
+            "bytes follow the map",
+        ));
+    }
+    match value {
+        RawValue::Map(encoded) => Ok((encoded, reader.deviation().take())),
+        _ => Err(GrainError::new(ErrorCode::NotMap, "not a map").at(0)),
     }
 }
 

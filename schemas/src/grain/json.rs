@@ -114,9 +114,7 @@ pub(super) fn into_value(json: Json<'_>) -> Result<Value<'_>, GrainError> {
                 .collect::<Result<_, _>>()?,
         ),
         Json::Object(object) => match bytes_member(&object) {
-            Some(digits) => Value::Bytes(hex::decode(digits).map_err(|error| {
-                GrainError::new(ErrorCode::Schema, format!("`{BYTES_MEMBER}`: {error}"))
-            })?),
+            Some(digits) => Value::Bytes(decode_hex(digits)?),
             None => Value::Map(
                 object
                     .into_iter()
@@ -125,6 +123,12 @@ pub(super) fn into_value(json: Json<'_>) -> Result<Value<'_>, GrainError> {
             ),
         },
     })
+}
+
+/// Decodes the digits of [`BYTES_MEMBER`].
+fn decode_hex(digits: &str) -> Result<Vec<u8>, GrainError> {
+    hex::decode(digits)
+        .map_err(|error| GrainError::new(ErrorCode::Schema, format!("`{BYTES_MEMBER}`: {error}")))
 }
 
 fn bytes_member<'a>(object: &'a Object<'_>) -> Option<&'a str> {

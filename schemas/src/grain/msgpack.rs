@@ -326,12 +326,18 @@ pub(super) fn sorted_entries<'v>(
         }
     }
     sorted.sort_by(|(left, _), (right, _)| order(left, right));
+    check_distinct(&sorted)?;
+    Ok(sorted)
+}
+
+/// Checks that no key of `sorted` is repeated.
+fn check_distinct(sorted: &[(Cow<'_, str>, &Value<'_>)]) -> Result<(), GrainError> {
     match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         Some(pair) => {
             let message = format!("the key `{}` is repeated in one map", pair[0].0);
             Err(GrainError::new(ErrorCode::Corrupt, message))
         }
-        None => Ok(sorted),
+        None => Ok(()),
     }
 }
 

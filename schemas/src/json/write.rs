@@ -128,16 +128,27 @@ pub fn write_string(text: &str, out: &mut String) {
 fn split_at_escaped(text: &str) -> Option<(&str, u8, &str)> {
     /// Bytes per block of the scan, which compiles to a few vector instructions.
     const BLOCK_BYTES: usize = 16;
-    let must = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+
     let (chunks, _) = text.as_bytes().as_chunks::<BLOCK_BYTES>();
-    let plain = chunks
-        .iter()
-        .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | must(*byte)));
+    let plain = chunks.iter().take_while(|chunk| {
+        !chunk
+            .iter()
+            .fold(false, |any, byte| any | must_be_escaped(*byte))
+    });
     let passed = plain.count() * BLOCK_BYTES;
     let rest = text.as_bytes().get(passed..)?;
-    let (found, byte) = rest.iter().enumerate().find(|(_, byte)| must(**byte))?;
+    let (found, byte) = rest
+        .iter()
+        .enumerate()
+        .find(|(_, byte)| must_be_escaped(**byte))?;
     let (before, after) = text.split_at_checked(passed + found)?;
     Some((before, *byte, after.get(1..)?))
+}
+
+/// Returns true for control characters, quotation marks and backslashes.
+#[inline]
+const fn must_be_escaped(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 impl fmt::Display for Json<'_> {

@@ -94,22 +94,9 @@ pub(crate) fn duplicate_name(name: &str, span: Span) -> CalError {
 }
 
 fn count(query: &Query) -> Result<()> {
-    fn of_operation(operation: &SetOperation) -> usize {
-        [&operation.left, &operation.right]
-            .into_iter()
-            .map(of_operand)
-            .sum()
-    }
-    fn of_operand(operand: &SetOperand) -> usize {
-        let inner = match &operand.body {
-            SetBody::Recall(_) => 0,
-            SetBody::SetOperation(operation) => of_operation(operation),
-        };
-        operand.lets.len() + inner
-    }
     let inner = match &query.statement {
         Statement::SetOperation(operation)
-        | Statement::Explain(Explainable::SetOperation(operation)) => of_operation(operation),
+        | Statement::Explain(Explainable::SetOperation(operation)) => count_in_operation(operation),
         _ => 0,
     };
     let total = query.lets.len() + inner;
@@ -124,22 +111,27 @@ fn count(query: &Query) -> Result<()> {
     }
 }
 
+/// Returns the number of LETs in the operands of `operation`.
+fn count_in_operation(operation: &SetOperation) -> usize {
+    let count_in_operand = |operand: &SetOperand| {
+        let inner = match &operand.body {
+            SetBody::Recall(_) => 0,
+            SetBody::SetOperation(operation) => count_in_operation(operation),
+        };
+        operand.lets.len() + inner
+    };
+    [&operation.left, &operation.right]
+        .into_iter()
+        .map(count_in_operand)
+        .sum()
+}
+
 /// Returns the names that a block of LETs binds, in addition to those of `outside`. LETs may only
 /// refer to one another in an ASSEMBLE (`chained`).
 fn block(lets: &[Let], outside: &LetNames, chained: bool) -> Result<LetNames> {
     let mut scope = declared(lets, outside)?;
     for (at, binding) in lets.iter().enumerate() {
-        let mut deepest = 0;
-        visit_recall(&binding.query, &mut |parameter, used| {
-            let Some(bound) = scope.get(&parameter.name) else {
-                return Ok(());
-            };
-            if !chained || bound.at >= at {
-                return Err(unreachable(parameter, chained));
-            }
-            deepest = deepest.max(bound.chain);
-            fits(parameter, used, bound)
-        })?;
+        let deepest = longest_chain(binding, at, &scope, chained)?;
         if deepest >= limits::MAX_LET_CHAIN {
             let message = format!("\"${}\" depends on {deepest} other LETs.", binding.name);
             return Err(CalError::new(Code::E038, message).at(binding.span));
@@ -149,6 +141,23 @@ fn block(lets: &[Let], outside: &LetNames, chained: bool) -> Result<LetNames> {
         }
     }
     Ok(scope)
+}
+
+/// Checks the uses of LETs in `binding`, the LET at index `at`, and returns the length of the
+/// longest chain among the LETs used.
+fn longest_chain(binding: &Let, at: usize, scope: &LetNames, chained: bool) -> Result<usize> {
+    let mut longest = 0;
+    visit_recall(&binding.query, &mut |parameter, used| {
+        let Some(bound) = scope.get(&parameter.name) else {
+            return Ok(());
+        };
+        if !chained || bound.at >= at {
+            return Err(unreachable(parameter, chained));
+        }
+        longest = longest.max(bound.chain);
+        fits(parameter, used, bound)
+    })?;
+    Ok(longest)
 }
 
 /// Returns the names of `lets` in addition to those of `outside`, without checking their

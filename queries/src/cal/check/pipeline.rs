@@ -95,19 +95,7 @@ pub(crate) fn length(stages: usize, span: Span) -> Result<()> {
 }
 
 fn follows(shape: ResultShape, next: &Stage) -> Result<()> {
-    let fits = match shape {
-        ResultShape::Grains => true,
-        ResultShape::Values => {
-            matches!(
-                next.kind,
-                StageKind::Limit(_) | StageKind::Offset(_) | StageKind::Count | StageKind::First
-            )
-        }
-        ResultShape::Count | ResultShape::First | ResultShape::FirstValue | ResultShape::Groups => {
-            false
-        }
-    };
-    if fits {
+    if applies_to(&next.kind, shape) {
         return Ok(());
     }
     let (input, advice) = match shape {
@@ -126,6 +114,20 @@ fn follows(shape: ResultShape, next: &Stage) -> Result<()> {
             .at(next.span)
             .suggest(advice),
     )
+}
+
+/// Returns true if `stage` applies to a result of this shape.
+fn applies_to(stage: &StageKind, shape: ResultShape) -> bool {
+    match shape {
+        ResultShape::Grains => true,
+        ResultShape::Values => matches!(
+            stage,
+            StageKind::Limit(_) | StageKind::Offset(_) | StageKind::Count | StageKind::First
+        ),
+        ResultShape::Count | ResultShape::First | ResultShape::FirstValue | ResultShape::Groups => {
+            false
+        }
+    }
 }
 
 fn flagged(field: &Field, stage: &str, flag: fn(&FieldSpec) -> bool, span: Span) -> Result<()> {

@@ -132,11 +132,7 @@ fn budget(json: &Json) -> Result<Budget> {
 
 fn format_spec(json: &Json) -> Result<FormatSpec> {
     if json.as_str().is_some() {
-        let names: Vec<&str> = Format::NAMES.iter().chain(Preset::NAMES).copied().collect();
-        return word(json, &names, |name| {
-            let format = Format::from_name(name).map(FormatSpec::Format);
-            format.or_else(|| Preset::from_name(name).map(FormatSpec::Preset))
-        });
+        return format_or_preset(json);
     }
     let object = members(json, &["template", "template_body"])?;
     match (
@@ -150,6 +146,15 @@ fn format_spec(json: &Json) -> Result<FormatSpec> {
             "Expected either \"template\" or \"template_body\".",
         )),
     }
+}
+
+/// Reads the name of a format or a preset.
+fn format_or_preset(json: &Json) -> Result<FormatSpec> {
+    let names: Vec<&str> = Format::NAMES.iter().chain(Preset::NAMES).copied().collect();
+    word(json, &names, |name| {
+        let format = Format::from_name(name).map(FormatSpec::Format);
+        format.or_else(|| Preset::from_name(name).map(FormatSpec::Preset))
+    })
 }
 
 fn sections(json: &Json) -> Result<Sections> {

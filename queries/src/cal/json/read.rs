@@ -91,25 +91,31 @@ impl JsonReader {
         let mut lets: Vec<Let> = Vec::new();
         array(json, |json| {
             check::bindings::let_count(lets.len(), NO_SPAN)?;
-            let object = members(json, &["name", "query", "extract"])?;
-            let name = required(object, "name", |name| {
-                self.checker.parameter(string(name)?, NO_SPAN)
-            })?
-            .name;
-            if lets.iter().any(|binding| binding.name == name) {
-                return Err(check::bindings::duplicate_name(&name, NO_SPAN));
-            }
-            let extract = optional(object, "extract", extractor)?;
-            let query = required(object, "query", |query| self.recall(query, &[], extract))?;
-            lets.push(Let {
-                name,
-                query,
-                extract,
-                span: NO_SPAN,
-            });
+            let binding = self.binding(json, &lets)?;
+            lets.push(binding);
             Ok(())
         })?;
         Ok(lets)
+    }
+
+    /// Reads a LET; its name must differ from those of `earlier`.
+    fn binding(&mut self, json: &Json, earlier: &[Let]) -> Result<Let> {
+        let object = members(json, &["name", "query", "extract"])?;
+        let name = required(object, "name", |name| {
+            self.checker.parameter(string(name)?, NO_SPAN)
+        })?
+        .name;
+        if earlier.iter().any(|binding| binding.name == name) {
+            return Err(check::bindings::duplicate_name(&name, NO_SPAN));
+        }
+        let extract = optional(object, "extract", extractor)?;
+        let query = required(object, "query", |query| self.recall(query, &[], extract))?;
+        Ok(Let {
+            name,
+            query,
+            extract,
+            span: NO_SPAN,
+        })
     }
 
     /// Reads the statement, with the keys that only a whole query has.
@@ -300,15 +306,8 @@ impl JsonReader {
         let mut entries: Vec<BatchEntry> = Vec::new();
         required(object, "entries", |list| {
             array(list, |json| {
-                let object = members(json, &["label", "query"])?;
-                let label = required(object, "label", name)?;
-                check::batch_entry(&entries, &label, NO_SPAN)?;
-                let query = required(object, "query", |query| self.batch_query(query))?;
-                entries.push(BatchEntry {
-                    label,
-                    query,
-                    span: NO_SPAN,
-                });
+                let entry = self.batch_entry(json, &entries)?;
+                entries.push(entry);
                 Ok(())
             })
         })?;
@@ -319,6 +318,19 @@ impl JsonReader {
             ));
         }
         Ok(Batch { entries })
+    }
+
+    /// Reads a query of a BATCH; its label must differ from those of `earlier`.
+    fn batch_entry(&mut self, json: &Json, earlier: &[BatchEntry]) -> Result<BatchEntry> {
+        let object = members(json, &["label", "query"])?;
+        let label = required(object, "label", name)?;
+        check::batch_entry(earlier, &label, NO_SPAN)?;
+        let query = required(object, "query", |query| self.batch_query(query))?;
+        Ok(BatchEntry {
+            label,
+            query,
+            span: NO_SPAN,
+        })
     }
 
     fn batch_query(&mut self, json: &Json) -> Result<BatchQuery> {

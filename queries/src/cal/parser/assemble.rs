@@ -137,17 +137,10 @@ impl Parser<'_> {
             self.take()?;
             return Ok(spec);
         }
-        let names = || Format::NAMES.iter().chain(Preset::NAMES).copied();
-        let error = self
-            .unexpected(["a format", "TEMPLATE"])
-            .valid_values(names());
-        Err(match nearest(text, names()) {
-            Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
-            None => error.suggest(format!(
-                "Use one of {}, or TEMPLATE name.",
-                Format::NAMES.join(", ")
-            )),
-        })
+        Err(suggest_format(
+            self.unexpected(["a format", "TEMPLATE"]),
+            text,
+        ))
     }
 
     fn template_use(&mut self) -> Result<FormatSpec> {
@@ -244,5 +237,18 @@ impl Parser<'_> {
             TokenKind::Word { text, .. } => SectionName::from_name(text),
             _ => None,
         })
+    }
+}
+
+/// Adds the valid formats to `error`, and a suggestion instead of `text`.
+fn suggest_format(error: CalError, text: &str) -> CalError {
+    let names = || Format::NAMES.iter().chain(Preset::NAMES).copied();
+    let error = error.valid_values(names());
+    match nearest(text, names()) {
+        Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
+        None => error.suggest(format!(
+            "Use one of {}, or TEMPLATE name.",
+            Format::NAMES.join(", ")
+        )),
     }
 }

@@ -89,22 +89,28 @@ impl Parser<'_> {
         while self.next_is_keyword(Keyword::Let)? {
             let start = self.take()?.span;
             check::bindings::let_count(before + lets.len(), start)?;
-            let name = self.parameter()?;
-            if lets.iter().any(|binding| binding.name == name.name) {
-                return Err(check::bindings::duplicate_name(&name.name, name.span));
-            }
-            self.require(Symbol::Equal)?;
-            let mut query = self.recall()?;
-            let extract = super::stage::take_extractor(&mut query);
-            self.require(Symbol::Semicolon)?;
-            lets.push(Let {
-                name: name.name,
-                query,
-                extract,
-                span: name.span,
-            });
+            let binding = self.binding(&lets)?;
+            lets.push(binding);
         }
         Ok(lets)
+    }
+
+    /// Parses a LET after its keyword; its name must differ from those of `earlier`.
+    fn binding(&mut self, earlier: &[Let]) -> Result<Let> {
+        let name = self.parameter()?;
+        if earlier.iter().any(|binding| binding.name == name.name) {
+            return Err(check::bindings::duplicate_name(&name.name, name.span));
+        }
+        self.require(Symbol::Equal)?;
+        let mut query = self.recall()?;
+        let extract = super::stage::take_extractor(&mut query);
+        self.require(Symbol::Semicolon)?;
+        Ok(Let {
+            name: name.name,
+            query,
+            extract,
+            span: name.span,
+        })
     }
 
     fn statement(&mut self) -> Result<Statement> {

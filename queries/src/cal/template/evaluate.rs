@@ -99,15 +99,18 @@ pub fn evaluate(nodes: &[Node], scope: &dyn TemplateScope, output: &mut BoundedO
                 evaluate(inner, scope, output)
             }
             Node::If(..) | Node::Unless(..) => {}
-            Node::Each(inner) => {
-                for index in 0..scope.grains().min(limits::MAX_EACH_ITERATIONS) {
-                    if !output.step() {
-                        return;
-                    }
-                    evaluate(inner, &*scope.with_grain(index), output);
-                }
-            }
+            Node::Each(inner) => evaluate_each(inner, scope, output),
         }
+    }
+}
+
+/// Appends the rendering of `nodes` for each grain of `scope`.
+fn evaluate_each(nodes: &[Node], scope: &dyn TemplateScope, output: &mut BoundedOutput) {
+    for index in 0..scope.grains().min(limits::MAX_EACH_ITERATIONS) {
+        if !output.step() {
+            return;
+        }
+        evaluate(nodes, &*scope.with_grain(index), output);
     }
 }
 

@@ -93,12 +93,17 @@ fn most_frequent(counts: &HashMap<String, u64>, most: usize) -> Vec<(String, u64
     let rest: u64 = all.iter().skip(most).map(|(_, count)| count).sum();
     all.truncate(most);
     if rest > 0 {
-        match all.iter_mut().find(|(name, _)| name == OTHERS) {
-            Some((_, count)) => *count += rest,
-            None => all.push((OTHERS.to_owned(), rest)),
-        }
+        add_to_others(&mut all, rest);
     }
     all
+}
+
+/// Adds `rest` to the count of the others.
+fn add_to_others(counts: &mut Vec<(String, u64)>, rest: u64) {
+    match counts.iter_mut().find(|(name, _)| name == OTHERS) {
+        Some((_, count)) => *count += rest,
+        None => counts.push((OTHERS.to_owned(), rest)),
+    }
 }
 
 #[cfg(test)]

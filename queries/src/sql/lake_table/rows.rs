@@ -9,6 +9,7 @@ use arrow::datatypes::DataType;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::common::stats::Precision;
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
@@ -21,6 +22,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
+use parquet::arrow::async_reader::AsyncFileReader;
 use tokio::task::JoinSet;
 
 use super::super::external;
@@ -217,13 +219,18 @@ impl LakeTable {
             .transpose()?;
         let schema = Arc::new(self.schema.project(stored.as_deref().unwrap_or(columns))?);
         let partitioned = self.partitioned(file, Precision::Inexact(selection.row_count()));
-        let reader = self.readers(state)?.create_reader(
-            0,
-            partitioned,
-            None,
-            &ExecutionPlanMetricsSet::new(),
-        )?;
+        let reader = self.reader_of(state, partitioned)?;
         Ok(Arc::clone(&self.point_reader).read(file.name.clone(), reader, selection, schema))
+    }
+
+    /// Returns a reader of `file`, without metrics.
+    fn reader_of(
+        &self,
+        state: &dyn Session,
+        file: PartitionedFile,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        let metrics = ExecutionPlanMetricsSet::new();
+        self.readers(state)?.create_reader(0, file, None, &metrics)
     }
 }
 

@@ -22,7 +22,7 @@ use super::super::index_only_scan::{IndexOnlyScanExec, read_from_indexes};
 use super::super::index_predicate::IndexPredicate;
 use super::super::index_pruning::{CandidateRows, PruningStats, candidate_rows};
 use super::super::indexed_file_source::IndexedFileSource;
-use super::super::unseal::UnsealExec;
+use super::super::unseal::{UnsealExec, Unsealer};
 use super::{LakeTable, row_statistics, segments, selection_of};
 
 /// Result of pruning a scan with the sidecars.
@@ -108,13 +108,24 @@ impl LakeTable {
         // Some of the sealed rows may be erased: their count is an upper bound, and the scan must
         // read beyond the limit.
         selected.rows = selected.rows.to_inexact();
-        let mut source = self.parquet_source(state)?;
-        if let Some(predicate) = unsealer.predicate(state, filters)? {
-            source = source.with_predicate(predicate);
-        }
+        let source = self.sealed_source(state, &unsealer, filters)?;
         let columns = unsealer.stored(&self.schema)?;
         let scan = self.parquet_scan(state, Arc::new(source), selected, Some(columns), None)?;
         Ok(Some(Arc::new(UnsealExec::new(scan, unsealer))))
+    }
+
+    /// Returns the source of sealed files, with the part of `filters` that applies to stored rows.
+    fn sealed_source(
+        &self,
+        state: &dyn Session,
+        unsealer: &Unsealer,
+        filters: &[Expr],
+    ) -> Result<ParquetSource> {
+        let source = self.parquet_source(state)?;
+        Ok(match unsealer.predicate(state, filters)? {
+            Some(predicate) => source.with_predicate(predicate),
+            None => source,
+        })
     }
 
     /// Builds the scan of the selected files with the columns at `columns`.

@@ -31,23 +31,20 @@ pub(super) fn content(part: &ContentPart) -> Option<Cow<'_, str>> {
 
 /// Returns the URI of a part (§4.3). Names are neither escaped nor normalized.
 pub(super) fn uri(part: &ContentPart) -> Option<Cow<'_, str>> {
-    match part {
-        ContentPart::Resource(resource) => Some(Cow::Borrowed(&resource.uri)),
-        ContentPart::ResourceRef(reference) => Some(Cow::Borrowed(&reference.uri)),
-        ContentPart::ToolCall(call) => Some(Cow::Owned(
-            ["tool://", or_none(&call.namespace), "/", &call.name].concat(),
-        )),
-        ContentPart::ToolResult(result) => {
-            Some(Cow::Owned(["tool_result://", &result.tool_name].concat()))
+    let composed = match part {
+        ContentPart::Resource(resource) => return Some(Cow::Borrowed(&resource.uri)),
+        ContentPart::ResourceRef(reference) => return Some(Cow::Borrowed(&reference.uri)),
+        ContentPart::ToolCall(call) => {
+            ["tool://", or_none(&call.namespace), "/", &call.name].concat()
         }
-        ContentPart::PromptRequest(request) => Some(Cow::Owned(
-            ["prompt://", or_none(&request.server_id), "/", &request.name].concat(),
-        )),
-        ContentPart::PromptResult(result) => Some(Cow::Owned(
-            ["prompt_result://", &result.prompt_name].concat(),
-        )),
-        _ => None,
-    }
+        ContentPart::ToolResult(result) => ["tool_result://", &result.tool_name].concat(),
+        ContentPart::PromptRequest(request) => {
+            ["prompt://", or_none(&request.server_id), "/", &request.name].concat()
+        }
+        ContentPart::PromptResult(result) => ["prompt_result://", &result.prompt_name].concat(),
+        _ => return None,
+    };
+    Some(Cow::Owned(composed))
 }
 
 /// Returns the namespace or server of a URI; `_` if there is none.

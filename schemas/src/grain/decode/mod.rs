@@ -305,22 +305,27 @@ impl<'a> Grain<'a> {
         let PayloadToken::Map(count) = reader.token().ok()? else {
             return None;
         };
-        let field_of = |key: &str| {
-            Field::from_short_key(key)
-                .or_else(|| Field::from_name(key))
-                .or_else(|| field_of_alias(kind, key))
-        };
+
         for _ in 0..count {
             let key = read_key(&mut reader).ok()?;
             let offset = reader.position();
             let value = skip(&mut reader).ok()?;
             let is_custom = || self.unknown.iter().any(|(custom, _)| *custom == key);
-            if value != PayloadToken::Nil && field_of(key) == Some(field) && !is_custom() {
+            if value != PayloadToken::Nil && field_of_key(kind, key) == Some(field) && !is_custom()
+            {
                 return Some(offset);
             }
         }
         None
     }
+}
+
+/// Returns the field that `key` denotes in a grain of the type `kind`: by its short key, its name
+/// or an alias.
+fn field_of_key(kind: Option<GrainType>, key: &str) -> Option<Field> {
+    Field::from_short_key(key)
+        .or_else(|| Field::from_name(key))
+        .or_else(|| field_of_alias(kind, key))
 }
 
 /// Checks that the payload, which is a single map, has ended.

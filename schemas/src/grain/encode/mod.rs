@@ -187,18 +187,25 @@ fn type_of(fields: &[(Key<'_>, Value<'_>)]) -> Result<GrainType, GrainError> {
         Key::Custom(key) => key == "t",
     };
     let value = fields.iter().find(|(key, _)| is_type(key));
-    let (code, message) = match value.map(|(_, value)| value) {
+    let value = value.map(|(_, value)| value);
+    let kind = match value {
+        Some(Value::Text(name)) => GrainType::from_name(name),
+        _ => None,
+    };
+    kind.ok_or_else(|| type_error(value))
+}
+
+/// Returns the error of a `value` that names no type.
+fn type_error(value: Option<&Value<'_>>) -> GrainError {
+    let (code, message) = match value {
         None | Some(Value::Nil) => (ErrorCode::NoType, "missing required field: type".into()),
-        Some(Value::Text(name)) => match GrainType::from_name(name) {
-            Some(kind) => return Ok(kind),
-            None => (
-                ErrorCode::UnknownType,
-                format!("unknown memory type: {name}"),
-            ),
-        },
+        Some(Value::Text(name)) => (
+            ErrorCode::UnknownType,
+            format!("unknown memory type: {name}"),
+        ),
         Some(_) => (ErrorCode::Schema, "must be a string".into()),
     };
-    Err(GrainError::new(code, message).field("type"))
+    GrainError::new(code, message).field("type")
 }
 
 /// Checks that no custom key is another spelling of a field: its full name, or the alias of a field

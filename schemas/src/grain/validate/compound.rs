@@ -42,7 +42,25 @@ const CONTENT_BLOCK: &[RequiredMember] = &[("type", "type", is_text)];
 
 /// Checks that each entry of `value`, which is of the field's kind, has its required members.
 pub(super) fn check(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
-    let members_of = |entry: &RawValue<'_>| match field {
+    match field {
+        Field::Owner => check_entry(value, members_of(field, value), &field.name()),
+        Field::ContentRefs | Field::EmbeddingRefs | Field::ContentBlocks => {
+            let mut entries = value.as_array().into_iter().flatten().enumerate();
+            entries.try_for_each(|(at, entry)| {
+                check_entry(
+                    &entry,
+                    members_of(field, &entry),
+                    &format_args!("{}[{at}]", field.name()),
+                )
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the required members of `entry`, one of those of `field`.
+fn members_of(field: Field, entry: &RawValue<'_>) -> &'static [RequiredMember] {
+    match field {
         Field::ContentRefs if CITATION.iter().any(|(_, key, _)| entry.get(key).is_some()) => {
             CITATION
         }
@@ -51,20 +69,6 @@ pub(super) fn check(field: Field, value: &RawValue<'_>) -> Result<(), GrainError
         Field::ContentBlocks => CONTENT_BLOCK,
         Field::Owner => LEGAL_ENTITY,
         _ => &[],
-    };
-    match field {
-        Field::Owner => check_entry(value, members_of(value), &field.name()),
-        Field::ContentRefs | Field::EmbeddingRefs | Field::ContentBlocks => {
-            let mut entries = value.as_array().into_iter().flatten().enumerate();
-            entries.try_for_each(|(at, entry)| {
-                check_entry(
-                    &entry,
-                    members_of(&entry),
-                    &format_args!("{}[{at}]", field.name()),
-                )
-            })
-        }
-        _ => Ok(()),
     }
 }
 

@@ -19,10 +19,7 @@ pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeErro
         return Err(DecodeError::kind("object", &json));
     };
     let mut fields = FieldReader::new(object);
-    let status = match fields.optional("status") {
-        Some(json) => read_status(json).map_err(|error| error.inside("status"))?,
-        None => MessageStatus::Complete,
-    };
+    let status = optional_status(&mut fields)?;
     Ok(MessageMetadata {
         model: fields.optional_text("model")?,
         provider: fields.optional_text("provider")?,
@@ -35,6 +32,14 @@ pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeErro
         team_id: fields.optional_text("team_id")?,
         unknown_fields: fields.rest(),
     })
+}
+
+/// Reads the status; a message without one is complete.
+fn optional_status(fields: &mut FieldReader<'_>) -> Result<MessageStatus, DecodeError> {
+    match fields.optional("status") {
+        Some(json) => read_status(json).map_err(|error| error.inside("status")),
+        None => Ok(MessageStatus::Complete),
+    }
 }
 
 /// Moves the origin of the message's time from the unknown fields to the timestamp.

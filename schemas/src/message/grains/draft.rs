@@ -17,6 +17,16 @@ struct BlockCounts {
     raw_arguments: usize,
 }
 
+impl BlockCounts {
+    fn of(message: &Message) -> Self {
+        let raw = calls_of(message).filter(|call| call.raw_arguments().is_some());
+        BlockCounts {
+            unknown: count_unknown(&message.content),
+            raw_arguments: raw.count(),
+        }
+    }
+}
+
 /// The fields of a message's grains, without references to other grains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessageDraft<'m> {
@@ -54,7 +64,7 @@ impl<'m> MessageDraft<'m> {
     pub fn of(message: &'m Message, details: EventDetails<'m>) -> Self {
         let blocks = || message.content.iter();
         let is_batch = calls_of(message).count() > 1;
-        let raw = calls_of(message).filter(|call| call.raw_arguments().is_some());
+
         MessageDraft {
             event: event_fields(message, details),
             thoughts: blocks()
@@ -67,10 +77,7 @@ impl<'m> MessageDraft<'m> {
             results: blocks()
                 .filter_map(|block| result_fields(message, block, details))
                 .collect(),
-            counts: BlockCounts {
-                unknown: count_unknown(&message.content),
-                raw_arguments: raw.count(),
-            },
+            counts: BlockCounts::of(message),
             time_source: message.created_at.source(),
         }
     }

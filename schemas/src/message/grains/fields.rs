@@ -128,13 +128,7 @@ pub(super) fn result_fields<'m>(
     let ContentBlock::ToolResult(result) = block else {
         return None;
     };
-    let content = match result.content.as_slice() {
-        [] => Json::from(""),
-        blocks if blocks.iter().all(|block| block.as_text().is_some()) => {
-            Json::String(join_text(blocks, "\n"))
-        }
-        blocks => Json::Array(blocks.iter().map(block_json).collect()),
-    };
+    let content = result_content(&result.content);
     let mut action = common_fields("action", message, details);
     action.insert("action_phase", "result");
     action.insert("tool_call_id", &*result.tool_use_id);
@@ -142,6 +136,17 @@ pub(super) fn result_fields<'m>(
     action.insert("is_error", result.is_error);
     action.insert("context", part_context(message));
     Some((&*result.tool_use_id, action))
+}
+
+/// Returns the content of a tool result: its text, or its blocks if some aren't text.
+fn result_content<'m>(blocks: &'m [ContentBlock<'_>]) -> Json<'m> {
+    match blocks {
+        [] => Json::from(""),
+        blocks if blocks.iter().all(|block| block.as_text().is_some()) => {
+            Json::String(join_text(blocks, "\n"))
+        }
+        blocks => Json::Array(blocks.iter().map(block_json).collect()),
+    }
 }
 
 /// Returns the fields of the Reasoning grain for a thought at `index`; `None` for other blocks.

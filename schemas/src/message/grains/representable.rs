@@ -64,17 +64,7 @@ pub(super) fn nearest<'j>(json: &'j Json) -> Json<'j> {
 
 fn nearest_within<'j>(json: &'j Json, levels: usize) -> Json<'j> {
     match json {
-        Json::Number(number) => {
-            let fits = match number.is_integer() {
-                true => number.as_u64().is_some() || number.as_i64().is_some(),
-                false => number.as_f64().is_finite(),
-            };
-            if fits {
-                Json::Number(number.reborrow())
-            } else {
-                Json::from(number.as_str())
-            }
-        }
+        Json::Number(number) => nearest_number(number),
         Json::Array(_) | Json::Object(_) if levels == 0 => Json::from(json_text(json)),
         Json::Array(items) => Json::Array(
             items
@@ -84,6 +74,19 @@ fn nearest_within<'j>(json: &'j Json, levels: usize) -> Json<'j> {
         ),
         Json::Object(object) => Json::Object(nearest_object_within(object, levels)),
         other => other.reborrow(),
+    }
+}
+
+/// Returns the number, or its text if a grain can't represent it.
+fn nearest_number<'j>(number: &'j Number<'_>) -> Json<'j> {
+    let fits = match number.is_integer() {
+        true => number.as_u64().is_some() || number.as_i64().is_some(),
+        false => number.as_f64().is_finite(),
+    };
+    if fits {
+        Json::Number(number.reborrow())
+    } else {
+        Json::from(number.as_str())
     }
 }
 

@@ -11,23 +11,11 @@ use crate::cal::number::Number;
 pub(super) fn recall(recall: &Recall) -> Object<'static> {
     let mut object = tagged("recall");
     write_shortcuts(&mut object, recall);
-    if !recall.conditions.is_empty() {
-        object.insert(
-            "where",
-            recall.conditions.iter().map(condition).collect::<Vec<_>>(),
-        );
-    }
+    insert_list(&mut object, "where", &recall.conditions, condition);
     options(&mut object, &recall.options);
-    if !recall.stages.is_empty() {
-        object.insert(
-            "pipeline",
-            recall
-                .stages
-                .iter()
-                .map(|one| Json::Object(stage(&one.kind)))
-                .collect::<Vec<_>>(),
-        );
-    }
+    insert_list(&mut object, "pipeline", &recall.stages, |one| {
+        Json::Object(stage(&one.kind))
+    });
     if let Some(count) = recall.recent {
         object.insert("recent", u64::from(count));
     }
@@ -38,6 +26,18 @@ pub(super) fn recall(recall: &Recall) -> Object<'static> {
         object.insert("as", format.name());
     }
     object
+}
+
+/// Inserts `items` as a list, unless there are none.
+fn insert_list<T>(
+    object: &mut Object<'static>,
+    key: &'static str,
+    items: &[T],
+    json_of: impl Fn(&T) -> Json<'static>,
+) {
+    if !items.is_empty() {
+        object.insert(key, items.iter().map(json_of).collect::<Vec<_>>());
+    }
 }
 
 /// Writes the parts of a RECALL before WHERE.
@@ -51,6 +51,17 @@ fn write_shortcuts(object: &mut Object<'static>, recall: &Recall) {
     if let Some(scope) = &recall.namespace {
         object.insert("in", namespace(scope));
     }
+    write_texts(object, recall);
+    if let Some((low, high)) = &recall.between {
+        object.insert("between", values_to_json([low, high]));
+    }
+    if let Some(thread) = &recall.thread {
+        object.insert("thread", thread_to_json(thread));
+    }
+}
+
+/// Writes the texts of ABOUT, LIKE and SINCE.
+fn write_texts(object: &mut Object<'static>, recall: &Recall) {
     for (key, text) in [
         ("about", &recall.about),
         ("like", &recall.like),
@@ -59,12 +70,6 @@ fn write_shortcuts(object: &mut Object<'static>, recall: &Recall) {
         if let Some(text) = text {
             object.insert(key, text.clone());
         }
-    }
-    if let Some((low, high)) = &recall.between {
-        object.insert("between", values_to_json([low, high]));
-    }
-    if let Some(thread) = &recall.thread {
-        object.insert("thread", thread_to_json(thread));
     }
 }
 
