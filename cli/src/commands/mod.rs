@@ -19,6 +19,7 @@ mod ingest;
 mod inspect;
 mod keys;
 mod manual;
+mod mcp;
 mod reindex;
 mod repair;
 mod report_subject;
@@ -76,6 +77,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Repair(arguments) => repair::run(&context, arguments).await,
         Command::Search(arguments) => search::run(&context, arguments).await,
         Command::Cal(arguments) => cal::run(&context, arguments).await,
+        Command::Mcp(arguments) => mcp::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
     }

@@ -31,6 +31,7 @@ mod kill;
 mod lake_folder;
 mod lifecycle;
 mod maintenance;
+mod mcp;
 mod namespaces;
 mod object_store;
 #[cfg(unix)]

@@ -1,0 +1,29 @@
+//! Serves a lake to other programs.
+//!
+//! | module | question |
+//! |---|---|
+//! | [`newest_lake`] | Which version of the lake does a request read? |
+//! | [`mcp`] | Which tools does an agent get over the Model Context Protocol? |
+//!
+//! # Cargo features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `mcp` | yes | the Model Context Protocol over any pair of byte streams |
+
+// Input must never panic: fallible operations return errors.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+#[cfg(feature = "mcp")]
+pub mod mcp;
+pub mod newest_lake;
+
+pub use newest_lake::{LakeSnapshot, NewestLake};

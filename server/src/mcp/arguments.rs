@@ -1,0 +1,482 @@
+//! Arguments of the tools, and the CAL statement that each call becomes.
+//!
+//! Statements are built as syntax trees and printed, so no argument can change the statement
+//! around it.
+
+use gristmill_queries::cal::ast::{
+    Add, Address, Assemble, Budget, Comparison, Condition, Describe, FormatSpec, Recall, SetClause,
+    Source, SourceBody, Stage, StageKind, Supersede, Target, Test, Value, WithOption,
+};
+use gristmill_queries::cal::grain_type::NameForm;
+use gristmill_queries::cal::span::Span;
+use gristmill_queries::cal::vocabulary::{BudgetUnit, DescribeTarget, Format};
+use gristmill_queries::cal::{
+    CalError, Code, GrainType, KnownField, Number, Result, Statement, TypeName,
+};
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value as JsonValue};
+
+use super::checked;
+
+/// Grains of a search or recall without `limit`.
+const DEFAULT_LIMIT: u32 = 10;
+
+/// Tokens of a context without `budget`.
+const DEFAULT_BUDGET: u32 = 1_000;
+
+/// Grains per source of a context that the budget is shared among.
+const CONTEXT_CANDIDATES: u32 = 50;
+
+/// A tool call as a statement.
+pub(super) struct ToolCall {
+    /// The statement in canonical form, or as the caller wrote it.
+    pub(super) statement: String,
+    /// Form of its answer.
+    pub(super) shape: AnswerShape,
+}
+
+/// Form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnswerShape {
+    /// The response as JSON, without what a model has no use for.
+    Grains,
+    /// Only the text of an assembled context.
+    Context,
+}
+
+impl ToolCall {
+    fn of(statement: Statement, shape: AnswerShape) -> Result<ToolCall> {
+        Ok(ToolCall {
+            statement: checked(statement)?,
+            shape,
+        })
+    }
+}
+
+/// Arguments of `search`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchArguments {
+    /// The words to find.
+    query: String,
+    /// Only grains of this type, e.g. `belief` or `event`.
+    #[serde(rename = "type")]
+    grain_type: Option<String>,
+    /// Only grains of this session's user.
+    #[serde(default)]
+    mine: bool,
+    /// Only grains since this date or time, e.g. `2026-01-31`.
+    since: Option<String>,
+    /// Largest number of grains [default: 10, at most 1000].
+    limit: Option<u32>,
+}
+
+impl SearchArguments {
+    pub(super) fn into_call(self) -> Result<ToolCall> {
+        let recall = Recall {
+            my: self.mine,
+            grain_type: grain_type(self.grain_type.as_deref())?,
+            like: Some(self.query),
+            since: self.since,
+            stages: vec![limit(self.limit)],
+            ..Recall::default()
+        };
+        ToolCall::of(Statement::Recall(Box::new(recall)), AnswerShape::Grains)
+    }
+}
+
+/// Arguments of `recall`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecallArguments {
+    /// A whole CAL statement, instead of the other arguments. `describe` with the topic `grammar`
+    /// shows the language.
+    cal: Option<String>,
+    /// Only grains of this type, e.g. `belief` or `event`.
+    #[serde(rename = "type")]
+    grain_type: Option<String>,
+    /// Only beliefs with exactly this subject.
+    subject: Option<String>,
+    /// Only beliefs with exactly this relation, e.g. `mg:prefers`.
+    relation: Option<String>,
+    /// Conditions of equality on other fields: a value by field name. `describe` with the topic
+    /// `fields` lists the fields.
+    #[serde(default, rename = "where")]
+    equal: Map<String, JsonValue>,
+    /// Only messages of this session.
+    session: Option<String>,
+    /// Only grains of this session's user.
+    #[serde(default)]
+    mine: bool,
+    /// Only grains since this date or time, e.g. `2026-01-31`.
+    since: Option<String>,
+    /// Only the newest grains, this many, newest first.
+    recent: Option<u32>,
+    /// Also superseded versions.
+    #[serde(default)]
+    superseded: bool,
+    /// Largest number of grains [default: 10, at most 1000].
+    limit: Option<u32>,
+}
+
+impl RecallArguments {
+    pub(super) fn into_call(mut self) -> Result<ToolCall> {
+        if let Some(statement) = self.cal.take() {
+            return Ok(ToolCall {
+                statement,
+                shape: AnswerShape::Grains,
+            });
+        }
+        let mut conditions = self.conditions()?;
+        if let Some(session) = self.session.take() {
+            conditions.push(equals(KnownField::SessionId, Value::text(session)));
+        }
+        let recall = Recall {
+            my: self.mine,
+            grain_type: grain_type(self.grain_type.as_deref())?,
+            since: self.since,
+            conditions,
+            options: self
+                .superseded
+                .then_some(WithOption::Superseded)
+                .into_iter()
+                .collect(),
+            // RECENT is a limit of its own.
+            stages: match self.recent {
+                Some(_) => Vec::new(),
+                None => vec![limit(self.limit)],
+            },
+            recent: self.recent,
+            ..Recall::default()
+        };
+        ToolCall::of(Statement::Recall(Box::new(recall)), AnswerShape::Grains)
+    }
+
+    fn conditions(&mut self) -> Result<Vec<Condition>> {
+        let mut conditions = Vec::new();
+        if let Some(subject) = self.subject.take() {
+            conditions.push(equals(KnownField::Subject, Value::text(subject)));
+        }
+        if let Some(relation) = self.relation.take() {
+            conditions.push(equals(KnownField::Relation, Value::text(relation)));
+        }
+        for (name, given) in std::mem::take(&mut self.equal) {
+            conditions.push(equals(field(&name)?, value(&name, given)?));
+        }
+        Ok(conditions)
+    }
+}
+
+/// Arguments of `assemble`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct AssembleArguments {
+    /// What the context is for: the topic or question whose words are searched.
+    topic: String,
+    /// People or things whose beliefs belong into the context, most important first; at most 6.
+    #[serde(default)]
+    subjects: Vec<String>,
+    /// Size of the context in estimated tokens [default: 1000, at most 16000].
+    budget: Option<u32>,
+    /// markdown, text, json, yaml, sml, triples or toon [default: markdown].
+    format: Option<String>,
+    /// Only grains of this session's user.
+    #[serde(default)]
+    mine: bool,
+}
+
+impl AssembleArguments {
+    pub(super) fn into_call(self) -> Result<ToolCall> {
+        let name = self.format.as_deref().unwrap_or(Format::Markdown.name());
+        let format = Format::from_name(name).ok_or_else(|| {
+            let names = Format::NAMES.join(", ");
+            CalError::new(Code::E002, format!("There is no format \"{name}\"."))
+                .suggest(format!("Use one of {names}."))
+        })?;
+        let about = self.subjects.iter().map(|subject| Recall {
+            my: self.mine,
+            grain_type: Some(GrainType::Belief),
+            conditions: vec![equals(KnownField::Subject, Value::text(subject))],
+            stages: vec![limit(Some(CONTEXT_CANDIDATES))],
+            ..Recall::default()
+        });
+        let topic = Recall {
+            my: self.mine,
+            like: Some(self.topic.clone()),
+            stages: vec![limit(Some(CONTEXT_CANDIDATES))],
+            ..Recall::default()
+        };
+        let assemble = Assemble {
+            name: Some("memory".to_owned()),
+            sources: about.chain([topic]).map(source).collect(),
+            budget: Some(Budget {
+                amount: self.budget.unwrap_or(DEFAULT_BUDGET),
+                unit: BudgetUnit::Tokens,
+            }),
+            format: Some(FormatSpec::Format(format)),
+            ..Assemble::default()
+        };
+        ToolCall::of(
+            Statement::Assemble(Box::new(assemble)),
+            AnswerShape::Context,
+        )
+    }
+}
+
+fn source(recall: Recall) -> Source {
+    Source {
+        label: None,
+        body: SourceBody::Recall(Box::new(recall)),
+        span: Span::default(),
+    }
+}
+
+/// Topics of `describe`.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(rename_all = "snake_case")]
+enum Topic {
+    /// Number of current grains of each type.
+    #[default]
+    Contents,
+    /// Fields of all grains, or of `type`.
+    Fields,
+    /// The grammar of CAL.
+    Grammar,
+    /// What this session may do.
+    Capabilities,
+}
+
+/// Arguments of `describe`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct DescribeArguments {
+    /// What to describe [default: contents].
+    #[serde(default)]
+    topic: Topic,
+    /// The grain type whose fields are described, e.g. `belief`.
+    #[serde(rename = "type")]
+    grain_type: Option<String>,
+}
+
+impl DescribeArguments {
+    pub(super) fn into_call(self) -> Result<ToolCall> {
+        let target = match self.topic {
+            Topic::Contents => {
+                return Ok(ToolCall {
+                    statement: counts_by_type(),
+                    shape: AnswerShape::Grains,
+                });
+            }
+            Topic::Fields => DescribeTarget::Fields,
+            Topic::Grammar => DescribeTarget::Grammar,
+            Topic::Capabilities => DescribeTarget::Capabilities,
+        };
+        let describe = Describe {
+            target,
+            grain_type: grain_type(self.grain_type.as_deref())?,
+        };
+        ToolCall::of(Statement::Describe(describe), AnswerShape::Grains)
+    }
+}
+
+/// Returns the statement that counts the current grains of each type.
+fn counts_by_type() -> String {
+    let counts: Vec<String> = GrainType::ALL
+        .into_iter()
+        .map(|grain_type| {
+            let plural = TypeName::plural(grain_type);
+            format!("{plural}_count: RECALL {plural} | COUNT")
+        })
+        .collect();
+    format!("BATCH {{ {} }}", counts.join(", "))
+}
+
+/// Arguments of `remember`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct RememberArguments {
+    /// Type of the new grain [default: belief].
+    #[serde(rename = "type")]
+    grain_type: Option<String>,
+    /// Its fields, e.g. {"subject": "ada", "relation": "mg:prefers", "object": "tea"}.
+    fields: Map<String, JsonValue>,
+    /// Why it is remembered or changed.
+    reason: String,
+    /// Address (`sha256:…`) of the grain that gets a new version; `fields` are what changes.
+    supersedes: Option<String>,
+}
+
+impl RememberArguments {
+    pub(super) fn into_call(self) -> Result<ToolCall> {
+        let mut set = Vec::new();
+        for (name, given) in self.fields {
+            set.push(SetClause {
+                field: field(&name)?,
+                value: value(&name, given)?,
+                span: Span::default(),
+            });
+        }
+        let reason = self.reason;
+        let statement = match &self.supersedes {
+            Some(address) => Statement::Supersede(Supersede {
+                target: Target::Address(target(address)?),
+                set,
+                reason,
+            }),
+            None => Statement::Add(Add {
+                grain_type: grain_type(self.grain_type.as_deref())?.unwrap_or(GrainType::Belief),
+                set,
+                reason,
+            }),
+        };
+        ToolCall::of(statement, AnswerShape::Grains)
+    }
+}
+
+fn target(address: &str) -> Result<Address> {
+    Address::parse(address).ok_or_else(|| {
+        CalError::new(Code::E015, format!("\"{address}\" is no address."))
+            .suggest("Write `sha256:` and at least 8 digits, as the answers of `recall` have it.")
+    })
+}
+
+/// Parses the singular name of a type.
+fn grain_type(name: Option<&str>) -> Result<Option<GrainType>> {
+    name.map(|name| <GrainType as TypeName>::parse(name, NameForm::Singular, false))
+        .transpose()
+}
+
+fn limit(number: Option<u32>) -> Stage {
+    Stage {
+        kind: StageKind::Limit(number.unwrap_or(DEFAULT_LIMIT)),
+        span: Span::default(),
+    }
+}
+
+fn equals(field: KnownField, value: Value) -> Condition {
+    Condition {
+        field: field.into(),
+        test: Test::Compare(Comparison::Equal, value),
+        span: Span::default(),
+    }
+}
+
+fn field(name: &str) -> Result<KnownField> {
+    KnownField::from_name(name).ok_or_else(|| {
+        CalError::new(Code::E004, format!("There is no field \"{name}\"."))
+            .suggest("`describe` with the topic `fields` lists the fields.")
+    })
+}
+
+/// Converts a JSON value of the field `name`.
+fn value(name: &str, given: JsonValue) -> Result<Value> {
+    Ok(match given {
+        JsonValue::String(text) => match Address::parse(&text) {
+            Some(address) => Value::Hash(address),
+            None => Value::Text(text),
+        },
+        JsonValue::Bool(flag) => Value::Boolean(flag),
+        JsonValue::Number(number) => {
+            let text = number.to_string();
+            let parsed = Number::parse(&text);
+            Value::Number(parsed.ok_or_else(|| wrong_value(name, &text))?)
+        }
+        JsonValue::Array(items) => {
+            let items = items.into_iter().map(|item| value(name, item));
+            Value::Array(items.collect::<Result<_>>()?)
+        }
+        other @ (JsonValue::Null | JsonValue::Object(_)) => {
+            return Err(wrong_value(name, &other.to_string()));
+        }
+    })
+}
+
+fn wrong_value(name: &str, text: &str) -> CalError {
+    CalError::new(Code::E020, format!("\"{name}\" can't be {text}."))
+        .suggest("Use a text, a number, true, false or a list of them.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn call<T: serde::de::DeserializeOwned>(
+        arguments: JsonValue,
+        convert: impl Fn(T) -> Result<ToolCall>,
+    ) -> Result<String> {
+        convert(serde_json::from_value(arguments).unwrap()).map(|call| call.statement)
+    }
+
+    fn recall(arguments: JsonValue) -> Result<String> {
+        call(arguments, RecallArguments::into_call)
+    }
+
+    #[test]
+    fn a_call_is_one_statement_whatever_its_texts_contain() {
+        let hostile = r#"a" | COUNT; ADD belief SET subject = "x\"#;
+        let statement = call(json!({ "query": hostile }), SearchArguments::into_call).unwrap();
+        let parsed = gristmill_queries::cal::parse(&statement, Default::default()).unwrap();
+        let Statement::Recall(recalled) = parsed.query.statement else {
+            panic!("{statement}");
+        };
+        assert_eq!(recalled.like.as_deref(), Some(hostile));
+        let statement = recall(json!({ "subject": hostile, "where": { "object": hostile } }));
+        assert!(statement.unwrap().ends_with("| LIMIT 10"));
+    }
+
+    #[test]
+    fn arguments_become_clauses() {
+        let statement = recall(json!({
+            "type": "belief", "subject": "ada", "where": { "confidence": 0.5 }, "superseded": true,
+            "limit": 3,
+        }));
+        assert_eq!(
+            statement.unwrap(),
+            "RECALL beliefs WHERE subject = \"ada\" AND confidence = 0.5 WITH superseded | LIMIT 3"
+        );
+        let statement = recall(json!({ "type": "event", "session": "s-1", "recent": 5 }));
+        assert_eq!(
+            statement.unwrap(),
+            "RECALL events WHERE session_id = \"s-1\" RECENT 5"
+        );
+    }
+
+    #[test]
+    fn wrong_names_and_values_have_codes_and_suggestions() {
+        for (arguments, code) in [
+            (json!({ "type": "beleif" }), "CAL-E003"),
+            (json!({ "where": { "nonsense": 1 } }), "CAL-E004"),
+            (json!({ "where": { "object": null } }), "CAL-E020"),
+            (json!({ "limit": 100_000 }), "CAL-E010"),
+        ] {
+            let error = recall(arguments.clone()).unwrap_err();
+            assert_eq!(error.code().as_str(), code, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn the_counts_of_all_types_are_one_valid_statement() {
+        gristmill_queries::cal::parse(&counts_by_type(), Default::default()).unwrap();
+    }
+
+    #[test]
+    fn a_grain_is_added_or_superseded() {
+        let fields = json!({ "subject": "ada", "relation": "mg:prefers", "object": "tea" });
+        let add = json!({ "fields": fields, "reason": "said so" });
+        let statement = call(add, RememberArguments::into_call).unwrap();
+        assert!(statement.starts_with("ADD belief SET subject = \"ada\""));
+        let change = json!({
+            "fields": { "object": "coffee" }, "reason": "said so", "supersedes": "sha256:0123456789",
+        });
+        let statement = call(change, RememberArguments::into_call).unwrap();
+        assert!(statement.starts_with("SUPERSEDE sha256:0123456789 SET object"));
+    }
+}

@@ -1,0 +1,121 @@
+//! The newest version of a lake as a query context, which requests share and which follows the
+//! commits of other processes.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::Lake;
+use gristmill_queries::sql::{DataFusionError, SessionContext, SqlOptions, lake_context};
+use tokio::sync::Mutex;
+
+/// Time after which a request looks for a newer version again. The look-up reads the logs of the
+/// lake's tables.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One version of a lake, with its query context. Requests that hold it keep reading this version
+/// while newer ones are committed.
+#[derive(Clone)]
+pub struct LakeSnapshot {
+    /// The lake at this version.
+    pub lake: Lake,
+    /// The context with the tables, views and functions of this version.
+    pub context: SessionContext,
+    versions: Vec<u64>,
+}
+
+/// The newest version of a lake.
+pub struct NewestLake {
+    options: SqlOptions,
+    current: RwLock<Arc<LakeSnapshot>>,
+    /// Time of the last look-up; locked by the one request that looks for a newer version.
+    checked: Mutex<Instant>,
+}
+
+/// Reason why a version of the lake can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The lake's tables can't be read.
+    #[error(transparent)]
+    Lake(#[from] EngineError),
+    /// The query context can't be created.
+    #[error("the lake can't be queried: {0}")]
+    Context(#[from] DataFusionError),
+}
+
+impl LakeSnapshot {
+    async fn of(lake: Lake, options: &SqlOptions) -> Result<LakeSnapshot, SnapshotError> {
+        let context = lake_context(&lake, options).await?;
+        let versions = versions_of(&lake);
+        Ok(LakeSnapshot {
+            lake,
+            context,
+            versions,
+        })
+    }
+}
+
+fn versions_of(lake: &Lake) -> Vec<u64> {
+    lake.tables().iter().map(|table| table.version()).collect()
+}
+
+impl NewestLake {
+    /// Returns the versions of `lake` from the one that the handle has loaded.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Context`] if a table can't be read.
+    pub async fn new(lake: Lake, options: SqlOptions) -> Result<NewestLake, SnapshotError> {
+        let first = LakeSnapshot::of(lake, &options).await?;
+        Ok(NewestLake {
+            options,
+            current: RwLock::new(Arc::new(first)),
+            checked: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Returns the newest version. Looks for a newer one at most once a second; requests that
+    /// arrive during the look-up get the version before.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] if there is a newer version that can't be read.
+    pub async fn snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
+        let current = self.loaded();
+        let Ok(mut checked) = self.checked.try_lock() else {
+            return Ok(current);
+        };
+        if checked.elapsed() < CHECK_INTERVAL {
+            return Ok(current);
+        }
+        let newest = self.reload(current).await?;
+        *checked = Instant::now();
+        Ok(newest)
+    }
+
+    /// Returns the newest version, including commits of the last second.
+    ///
+    /// # Errors
+    /// Like [`NewestLake::snapshot`].
+    pub async fn latest_snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
+        let mut checked = self.checked.lock().await;
+        let newest = self.reload(self.loaded()).await?;
+        *checked = Instant::now();
+        Ok(newest)
+    }
+
+    fn loaded(&self) -> Arc<LakeSnapshot> {
+        let current = self.current.read();
+        Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn reload(&self, current: Arc<LakeSnapshot>) -> Result<Arc<LakeSnapshot>, SnapshotError> {
+        let mut lake = current.lake.clone();
+        lake.refresh().await?;
+        if versions_of(&lake) == current.versions {
+            return Ok(current);
+        }
+        let newest = Arc::new(LakeSnapshot::of(lake, &self.options).await?);
+        tracing::debug!(versions = ?newest.versions, "newer version of the lake");
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&newest);
+        Ok(newest)
+    }
+}
