@@ -10,9 +10,9 @@
 //! | 130 | interrupted; the lake is as it was at the last commit |
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::Path;
-use std::process::ExitCode;
 
 use gristmill_connectors::ConnectorError;
 use gristmill_engine::error::EngineError;
@@ -44,6 +44,7 @@ pub struct Failure {
     message: String,
 }
 
+const SUCCESS: u8 = 0;
 const ENVIRONMENT: u8 = 1;
 const DATA: u8 = 2;
 const POLICY: u8 = 3;
@@ -127,33 +128,35 @@ impl From<ConnectorError> for Failure {
 }
 
 /// Prints a failure and returns the exit code.
-pub fn report(outcome: Result<CommandOutcome, Failure>) -> ExitCode {
+pub fn report(outcome: Result<CommandOutcome, Failure>) -> u8 {
     match outcome {
-        Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
-        Ok(CommandOutcome::Problems) => ExitCode::from(DATA),
+        Ok(CommandOutcome::Done) => SUCCESS,
+        Ok(CommandOutcome::Problems) => DATA,
         Err(failure) => {
             crate::log::note(&failure);
-            ExitCode::from(failure.code)
+            failure.code
         }
     }
 }
 
-/// Prints a message of clap: help is a success, a wrong command line is not.
-pub fn usage(error: &clap::Error) -> ExitCode {
+/// Prints a message of clap about the command line `words`: help is a success, a wrong command line
+/// is not.
+pub fn usage(error: &clap::Error, words: &[OsString]) -> u8 {
     // Unknown arguments are quoted in the message, such as a file name that a shell pattern
     // expanded to. If any argument contains control characters, the whole message is escaped and
     // printed without colours.
-    if std::env::args_os()
+    if words
+        .iter()
         .any(|word| matches!(escape_control(&word.to_string_lossy()), Cow::Owned(_)))
     {
         eprint!("{}", escape_control(&error.render().to_string()));
-        return ExitCode::from(ENVIRONMENT);
+        return ENVIRONMENT;
     }
     // A closed standard output is not an error.
     let _ = error.print();
     if error.use_stderr() {
-        ExitCode::from(ENVIRONMENT)
+        ENVIRONMENT
     } else {
-        ExitCode::SUCCESS
+        SUCCESS
     }
 }

@@ -1,0 +1,63 @@
+//! The `gristmill` command as a function: parses the command line, runs one command, and returns
+//! one of the documented exit codes. The program and the Python package call it.
+
+// Input must never panic: fallible operations return errors.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+mod args;
+mod cell_text;
+mod commands;
+mod configuration;
+mod csv_injection;
+mod diagnostic;
+mod duration_arg;
+mod exit;
+mod human_readable;
+mod json_lines;
+mod log;
+mod output;
+mod progress;
+mod shell;
+mod table;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use args::Arguments;
+use exit::CommandOutcome;
+
+/// Runs the command line `words`, whose first is the name of the program, and returns the exit
+/// code. Blocks the thread until the command ends.
+pub fn run(words: Vec<OsString>) -> u8 {
+    let arguments = match Arguments::try_parse_from(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error, &words),
+    };
+    let arguments = match configuration::apply(arguments) {
+        Ok(arguments) => arguments,
+        Err(failure) => return exit::report(Err(failure)),
+    };
+    log::start_log(&arguments.common);
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return exit::report(Err(exit::Failure::environment("can't start", &error)));
+        }
+    };
+    let outcome: Result<CommandOutcome, _> = runtime.block_on(commands::run(arguments));
+    // Threads that block on input must not delay the exit.
+    runtime.shutdown_background();
+    exit::report(outcome)
+}
