@@ -16,7 +16,8 @@ const NORMAL_LOG: &str =
 /// Log filter with `--quiet`.
 const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transaction=off";
 
-/// Starts logging to standard error: warnings and errors, or what `RUST_LOG` selects.
+/// Starts logging to standard error: warnings and errors, or what `RUST_LOG` selects. A process that
+/// runs several commands keeps the log of the first.
 pub fn start_log(common: &CommonArgs) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
@@ -25,7 +26,7 @@ pub fn start_log(common: &CommonArgs) {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_target(false);
-    match common.log_format {
+    let started = match common.log_format {
         LogFormat::Text => {
             // Fields can contain untrusted text and are escaped; the colour codes of the level are
             // our own.
@@ -36,10 +37,11 @@ pub fn start_log(common: &CommonArgs) {
             log.with_ansi(wants_colour())
                 .without_time()
                 .fmt_fields(fields.delimited(" "))
-                .init();
+                .try_init()
         }
-        LogFormat::Json => log.json().init(),
-    }
+        LogFormat::Json => log.json().try_init(),
+    };
+    drop(started);
 }
 
 fn wants_colour() -> bool {

@@ -16,13 +16,14 @@ use std::str::FromStr;
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
 /// The crates whose sources are read, from the ground up.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "schemas",
     "connectors",
     "engine",
     "queries",
     "server",
     "cli",
+    "python",
 ];
 
 /// Columns of a line. Data in string literals may be wider.
@@ -42,7 +43,7 @@ const REUSED_TYPE_NAMES: usize = 50;
 
 /// The layers of each crate's top-level modules, the lowest first: a module uses modules of lower
 /// layers only. Add a new module to the lowest layer above everything that it uses.
-const LAYERS: [(&str, &[&[&str]]); 6] = [
+const LAYERS: [(&str, &[&[&str]]); 7] = [
     (
         "schemas",
         &[
@@ -115,6 +116,16 @@ const LAYERS: [(&str, &[&[&str]]); 6] = [
             &["cell_text", "configuration", "duration_arg", "shell"],
             &["output"],
             &["commands"],
+        ],
+    ),
+    (
+        "python",
+        &[
+            &["failure"],
+            &["codec", "findings", "parameters", "runtime"],
+            &["query_result"],
+            &["lake"],
+            &["erasure"],
         ],
     ),
 ];

@@ -105,14 +105,16 @@ use crate::exec::LifecycleCache;
 pub use allowlist::{FileAccess, StatementError};
 #[cfg(feature = "rego")]
 pub(crate) use cmf_views::MessageContext;
+pub use datafusion::common::{ParamValues, ScalarValue};
 pub use datafusion::error::DataFusionError;
-pub use datafusion::prelude::SessionContext;
+pub use datafusion::execution::SendableRecordBatchStream;
+pub use datafusion::prelude::{DataFrame, SessionContext};
 pub use error_message::user_message;
 pub(crate) use indexed_file_source::index_notes;
 pub use lake_table::LakeTable;
 pub use no_lake::context_without_lake;
 pub(crate) use script::plan_query;
-pub use script::{completions, execute, statements};
+pub use script::{completions, execute, query, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
 pub use select_grains::select_grains;
 

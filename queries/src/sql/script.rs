@@ -1,7 +1,7 @@
 //! Runs a text of several statements one after another; each is checked against the allowlist
 //! first.
 
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{ParamValues, Result, plan_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{DataFrame, SessionContext, col};
@@ -48,6 +48,22 @@ pub async fn execute(
         .await?
         .execute_stream()
         .await
+}
+
+/// Plans the single query in `text`, whose placeholders (`$name` or `$1`) have the values of
+/// `parameters`. The result runs when it is read, at the version of the lake that `context` has.
+///
+/// # Errors
+/// A [`StatementError`](super::StatementError) for anything but a query, and errors of planning,
+/// such as a placeholder without a value.
+pub async fn query(
+    context: &SessionContext,
+    text: &str,
+    parameters: ParamValues,
+) -> Result<DataFrame> {
+    plan_query(context, text)
+        .await?
+        .with_param_values(parameters)
 }
 
 /// Plans the single query in `text`. Only queries are accepted: statements that change settings or

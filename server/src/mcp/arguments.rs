@@ -8,11 +8,11 @@ use gristmill_queries::cal::ast::{
     Source, SourceBody, Stage, StageKind, Supersede, Target, Test, Value, WithOption,
 };
 use gristmill_queries::cal::grain_type::NameForm;
+use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::span::Span;
 use gristmill_queries::cal::vocabulary::{BudgetUnit, DescribeTarget, Format};
-use gristmill_queries::cal::{
-    CalError, Code, GrainType, KnownField, Number, Result, Statement, TypeName,
-};
+use gristmill_queries::cal::{CalError, Code, GrainType, KnownField, Result, Statement, TypeName};
+use gristmill_schemas::json::Json;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as JsonValue};
@@ -164,7 +164,7 @@ impl RecallArguments {
             conditions.push(equals(KnownField::Relation, Value::text(relation)));
         }
         for (name, given) in std::mem::take(&mut self.equal) {
-            conditions.push(equals(field(&name)?, value(&name, given)?));
+            conditions.push(equals(field(&name)?, value(&given)?));
         }
         Ok(conditions)
     }
@@ -319,7 +319,7 @@ impl RememberArguments {
         for (name, given) in self.fields {
             set.push(SetClause {
                 field: field(&name)?,
-                value: value(&name, given)?,
+                value: value(&given)?,
                 span: Span::default(),
             });
         }
@@ -375,32 +375,12 @@ fn field(name: &str) -> Result<KnownField> {
     })
 }
 
-/// Converts a JSON value of the field `name`.
-fn value(name: &str, given: JsonValue) -> Result<Value> {
-    Ok(match given {
-        JsonValue::String(text) => match Address::parse(&text) {
-            Some(address) => Value::Hash(address),
-            None => Value::Text(text),
-        },
-        JsonValue::Bool(flag) => Value::Boolean(flag),
-        JsonValue::Number(number) => {
-            let text = number.to_string();
-            let parsed = Number::parse(&text);
-            Value::Number(parsed.ok_or_else(|| wrong_value(name, &text))?)
-        }
-        JsonValue::Array(items) => {
-            let items = items.into_iter().map(|item| value(name, item));
-            Value::Array(items.collect::<Result<_>>()?)
-        }
-        other @ (JsonValue::Null | JsonValue::Object(_)) => {
-            return Err(wrong_value(name, &other.to_string()));
-        }
-    })
-}
-
-fn wrong_value(name: &str, text: &str) -> CalError {
-    CalError::new(Code::E020, format!("\"{name}\" can't be {text}."))
-        .suggest("Use a text, a number, true, false or a list of them.")
+/// Converts a JSON value to one of CAL.
+fn value(given: &JsonValue) -> Result<Value> {
+    let text = given.to_string();
+    // `text` is JSON; what can't be parsed again is null.
+    let json = Json::parse(text.as_bytes()).unwrap_or(Json::Null);
+    value_from_json(&json)
 }
 
 #[cfg(test)]
@@ -454,7 +434,7 @@ mod tests {
         for (arguments, code) in [
             (json!({ "type": "beleif" }), "CAL-E003"),
             (json!({ "where": { "nonsense": 1 } }), "CAL-E004"),
-            (json!({ "where": { "object": null } }), "CAL-E020"),
+            (json!({ "where": { "object": null } }), "CAL-E120"),
             (json!({ "limit": 100_000 }), "CAL-E010"),
         ] {
             let error = recall(arguments.clone()).unwrap_err();
