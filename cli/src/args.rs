@@ -73,9 +73,9 @@ pub struct CommonArgs {
     /// YAML file with model prices that override the built-in ones; may be repeated
     #[arg(long = "prices", global = true, value_name = "FILE")]
     pub prices: Vec<PathBuf>,
-    /// Approximate memory limit, such as 512M or 2G [default: 1G]
+    /// Approximate memory limit, such as 512M or 2G, at least 128M [default: 1G]
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
-    pub memory: Option<Size>,
+    pub memory: Option<MemoryLimit>,
     #[command(flatten)]
     pub keys: governance::KeyringArgs,
 }
@@ -140,6 +140,29 @@ impl std::str::FromStr for Size {
             .parse()
             .map_err(|_| format!("invalid size `{text}`; use a form such as 512M or 2G"))?;
         Ok(Size((number * unit as f64) as u64))
+    }
+}
+
+/// A memory limit in bytes, at least [`MINIMUM_MEMORY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimit(pub usize);
+
+/// Least memory that a command can run in, in bytes: 128 MiB.
+pub const MINIMUM_MEMORY: usize = 128 << 20;
+
+impl std::str::FromStr for MemoryLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MemoryLimit, String> {
+        let Size(bytes) = text.parse()?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes < MINIMUM_MEMORY {
+            let minimum = MINIMUM_MEMORY >> 20;
+            return Err(format!(
+                "{text} is too little memory; the minimum is {minimum}M"
+            ));
+        }
+        Ok(MemoryLimit(bytes))
     }
 }
 
@@ -265,6 +288,10 @@ pub struct IngestArgs {
     /// Don't build sidecar indexes; run `reindex` later
     #[arg(long)]
     pub no_indexes: bool,
+    /// Commit whenever so much input has been read, even if more fits in memory [default: a quarter
+    /// of --memory]
+    #[arg(long, value_name = "SIZE")]
+    pub commit_every: Option<Size>,
 }
 
 /// Handling of refused input

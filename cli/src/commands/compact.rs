@@ -14,7 +14,7 @@ pub async fn run(
     let printer = context.printer(arguments.results);
     let mut lake = context.open_lake().await?;
     let options = CompactOptions {
-        threads: context.threads(),
+        threads: context.row_group_threads(),
         ..CompactOptions::default()
     };
     let (progress, shown) = context.track("compact");

@@ -19,7 +19,7 @@ pub async fn run(
     let request = request_of(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
     if !arguments.execute {
-        let (planned, _) = plan(&mut lake, &request, context.threads()).await?;
+        let (planned, _) = plan(&mut lake, &request, context.row_group_threads()).await?;
         printer.record(&planned)?;
         hint(context, &planned);
         return Ok(CommandOutcome::Done);
@@ -64,6 +64,6 @@ fn options_of(context: &CommandContext, arguments: EraseArgs) -> Result<ErasureO
         signing_key: arguments.signing_key,
         exclusive: arguments.exclusive,
         destroy_keys: arguments.destroy_keys,
-        threads: context.threads(),
+        threads: context.row_group_threads(),
     })
 }

@@ -58,7 +58,7 @@ fn options_of(
         format,
         overwrite: arguments.force,
         split: arguments.split.map(|size| size.0),
-        threads: context.threads(),
+        threads: context.row_group_threads(),
         prices: context.prices()?,
     })
 }

@@ -61,10 +61,10 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> IngestOptions
         again: arguments.again,
         dry_run: arguments.dry_run,
         threads: context.threads(),
-        memory: context
-            .common
-            .memory
-            .map_or(defaults.memory, |memory| memory.0 as usize),
+        memory: context.memory(),
+        commit_every: arguments
+            .commit_every
+            .map(|size| usize::try_from(size.0).unwrap_or(usize::MAX)),
         max_source: arguments
             .max_source
             .map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),

@@ -34,14 +34,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use gristmill_engine::index::vectors::embed::{Embedder, embedder};
-use gristmill_engine::ingest::IngestOptions;
+use gristmill_engine::ingest::DEFAULT_MEMORY;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::message::price::PriceTable;
 
-use crate::args::{Arguments, Command, CommonArgs, GrainCommand, OutputFormat, ResultArgs};
+use crate::args::{
+    Arguments, Command, CommonArgs, GrainCommand, MemoryLimit, OutputFormat, ResultArgs,
+};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::Printer;
 use crate::progress::{ProgressDisplay, ProgressSnapshot, stop_on_interrupt};
+
+/// Memory of a thread that holds a row group, in bytes: its payload of at most 64 MiB, and the rows
+/// that are decoded from it.
+const ROW_GROUP_MEMORY: usize = 128 << 20;
 
 /// Runs the command of `arguments`.
 pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
@@ -51,6 +57,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         command,
     } = arguments;
     let context = CommandContext { common, results };
+    context.limit_shared_pool();
     match command {
         Command::Demo(arguments) => demo::run(&context, arguments).await,
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,
@@ -146,13 +153,11 @@ impl CommandContext {
         }))
     }
 
-    /// Returns the memory limit of queries in bytes: `--memory`, or else the default stated by
-    /// `--help`.
+    /// Returns the memory limit in bytes: `--memory`, or else the default stated by `--help`.
     pub fn memory(&self) -> usize {
-        match self.common.memory {
-            Some(memory) => usize::try_from(memory.0).unwrap_or(usize::MAX),
-            None => IngestOptions::default().memory,
-        }
+        self.common
+            .memory
+            .map_or(DEFAULT_MEMORY, |MemoryLimit(bytes)| bytes)
     }
 
     /// Starts to show the progress of an operation, which the first interrupt stops.
@@ -168,5 +173,23 @@ impl CommandContext {
     /// Returns the number of worker threads; 0 for one per core.
     pub fn threads(&self) -> usize {
         self.common.threads.unwrap_or(0)
+    }
+
+    /// Returns the number of threads that hold a row group each: those of [`Self::threads`] for
+    /// which the memory suffices.
+    pub fn row_group_threads(&self) -> usize {
+        let wanted = gristmill_connectors::threads(self.threads());
+        wanted.min(self.memory() / ROW_GROUP_MEMORY).max(1)
+    }
+
+    /// Limits the threads of work for which a command has no pool of its own, such as indexing.
+    fn limit_shared_pool(&self) {
+        let threads = self.row_group_threads();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        // A command that runs others (`demo`) has limited it already.
+        if pool.build_global().is_ok() {
+            let memory = self.memory();
+            tracing::debug!(memory, threads, "row groups in memory at a time");
+        }
     }
 }

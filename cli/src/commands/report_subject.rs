@@ -20,7 +20,7 @@ pub async fn run(
     }
     let request = request_of(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
-    let (plan, survey) = plan_disclosure(&mut lake, &request, context.threads()).await?;
+    let (plan, survey) = plan_disclosure(&mut lake, &request, context.row_group_threads()).await?;
     // Without a keyring the audit entry records the disclosure without the pseudonym of the data
     // subject.
     let key = keyring(&context.common.keys)

@@ -72,12 +72,9 @@ fn options_of(context: &CommandContext, arguments: &VerifyArgs) -> VerifyOptions
         kind: arguments.kind.0,
         named: arguments.sources.clone(),
         mode: mode_of(arguments.lenient),
-        threads: context.threads(),
+        threads: context.row_group_threads(),
         sidecars: arguments.sidecars,
-        memory: context
-            .common
-            .memory
-            .map_or(defaults.memory, |memory| memory.0 as usize),
+        memory: context.memory(),
         ..defaults
     }
 }

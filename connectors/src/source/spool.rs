@@ -190,6 +190,36 @@ impl SealedWriter {
         })
     }
 
+    /// Returns the number of bytes that were written, before encryption.
+    pub fn written(&self) -> usize {
+        self.length
+    }
+
+    /// Encrypts and writes the last chunk and releases its memory. Nothing may be written after it.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn close(&mut self) -> std::io::Result<()> {
+        self.seal()?;
+        self.chunk = Vec::new();
+        Ok(())
+    }
+
+    /// Returns bytes from `start` on: those of its chunk, which may still be in memory. Empty at
+    /// the end of what was written.
+    ///
+    /// # Errors
+    /// If reading fails; [`std::io::ErrorKind::InvalidData`] if the chunk was modified.
+    pub fn read_from(&mut self, start: usize) -> std::io::Result<Vec<u8>> {
+        let (number, skipped) = (start / CHUNK_BYTES, start % CHUNK_BYTES);
+        if number as u64 >= self.chunks {
+            return Ok(self.chunk.get(skipped..).unwrap_or_default().to_vec());
+        }
+        let mut chunk = read_chunk(&mut self.file, &self.cipher, number, self.length)?;
+        chunk.drain(..chunk.len().min(skipped));
+        Ok(chunk)
+    }
+
     /// Encrypts and writes the current chunk.
     fn seal(&mut self) -> std::io::Result<()> {
         if self.chunk.is_empty() {
@@ -199,6 +229,8 @@ impl SealedWriter {
             .cipher
             .encrypt_in_place(&nonce(self.chunks), &[], &mut self.chunk);
         sealed.map_err(|_| std::io::Error::other("a chunk can't be encrypted"))?;
+        // A read may have moved the position.
+        self.file.seek(SeekFrom::End(0))?;
         self.file.write_all(&self.chunk)?;
         self.chunk.clear();
         self.chunks += 1;
@@ -270,24 +302,30 @@ impl SealedFile {
 
     /// Reads and decrypts one chunk.
     fn chunk(&self, number: usize) -> std::io::Result<Vec<u8>> {
-        let length = CHUNK_BYTES.min(self.length - number * CHUNK_BYTES);
-        let mut chunk = vec![0; length + TAG_BYTES];
-        {
-            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.seek(SeekFrom::Start((number * (CHUNK_BYTES + TAG_BYTES)) as u64))?;
-            file.read_exact(&mut chunk)?;
-        }
-        let opened = self
-            .cipher
-            .decrypt_in_place(&nonce(number as u64), &[], &mut chunk);
-        opened.map_err(|_| {
-            std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                "a spool file was modified while it was in use",
-            )
-        })?;
-        Ok(chunk)
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        read_chunk(&mut file, &self.cipher, number, self.length)
     }
+}
+
+/// Reads and decrypts chunk `number` of a file with `length` bytes before encryption.
+fn read_chunk(
+    file: &mut File,
+    cipher: &Aes256Gcm,
+    number: usize,
+    length: usize,
+) -> std::io::Result<Vec<u8>> {
+    let length = CHUNK_BYTES.min(length - number * CHUNK_BYTES);
+    let mut chunk = vec![0; length + TAG_BYTES];
+    file.seek(SeekFrom::Start((number * (CHUNK_BYTES + TAG_BYTES)) as u64))?;
+    file.read_exact(&mut chunk)?;
+    let opened = cipher.decrypt_in_place(&nonce(number as u64), &[], &mut chunk);
+    opened.map_err(|_| {
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            "a spool file was modified while it was in use",
+        )
+    })?;
+    Ok(chunk)
 }
 
 fn nonce(number: u64) -> Nonce<aes_gcm::aead::consts::U12> {
@@ -336,6 +374,29 @@ mod tests {
         raw.read_to_end(&mut stored).unwrap();
         assert_eq!(stored.len(), content.len() + 3 * TAG_BYTES);
         assert!(!stored.windows(32).any(|window| window == &content[..32]));
+    }
+
+    #[test]
+    fn a_sealed_file_is_read_while_it_is_written_and_after_it_is_closed() {
+        let content: Vec<u8> = (0..CHUNK_BYTES * 2 + 77)
+            .map(|at| (at % 251) as u8)
+            .collect();
+        let mut writer = SealedWriter::new().unwrap();
+        let mut read = Vec::new();
+        for part in content.chunks(100_003) {
+            writer.write_all(part).unwrap();
+            // What was written just now can be read at once.
+            while read.len() < writer.written() {
+                read.extend(writer.read_from(read.len()).unwrap());
+            }
+        }
+        assert!(read == content);
+        writer.close().unwrap();
+        assert!(writer.read_from(2 * CHUNK_BYTES + 70).unwrap() == content[2 * CHUNK_BYTES + 70..]);
+        assert!(
+            writer.read_from(CHUNK_BYTES - 1).unwrap() == content[CHUNK_BYTES - 1..CHUNK_BYTES]
+        );
+        assert!(writer.read_from(content.len()).unwrap().is_empty());
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) mod sources;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;
-pub use options::IngestOptions;
+pub use options::{DEFAULT_MEMORY, IngestOptions};
 pub use report::{IngestReport, OnError, SkippedSource};
 pub use run::ingest;
 pub use scan::{FileScan, ScannedPart};

@@ -10,7 +10,7 @@ use super::report::OnError;
 use crate::index::IndexKinds;
 
 /// The default of [`IngestOptions::memory`]: 1 GiB.
-const DEFAULT_MEMORY: usize = 1 << 30;
+pub const DEFAULT_MEMORY: usize = 1 << 30;
 
 /// The options of an ingest.
 #[derive(Clone)]
@@ -31,12 +31,24 @@ pub struct IngestOptions {
     pub threads: usize,
     /// Memory of the run in bytes, roughly.
     pub memory: usize,
+    /// Bytes of grains after which a batch is committed; a quarter of the memory if `None` or more.
+    pub commit_every: Option<usize>,
     /// Maximum size in bytes of a source that isn't a file and has to be spooled.
     pub max_source: u64,
     /// Resolves the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
     /// The sidecars that are built with each segment.
     pub indexes: IndexKinds,
+}
+
+impl IngestOptions {
+    /// Returns the bytes at which a batch is full.
+    pub(super) fn batch_bytes(&self) -> usize {
+        let share = self.memory / 4;
+        share
+            .min(self.commit_every.unwrap_or(usize::MAX))
+            .clamp(1 << 20, 1 << 30)
+    }
 }
 
 impl Default for IngestOptions {
@@ -50,6 +62,7 @@ impl Default for IngestOptions {
             dry_run: false,
             threads: 0,
             memory: DEFAULT_MEMORY,
+            commit_every: None,
             max_source: DEFAULT_SPOOL_LIMIT,
             resolver: Arc::new(DidKeyResolver),
             indexes: IndexKinds::ALL,

@@ -133,7 +133,7 @@ impl<'l> IngestRun<'l> {
             writing: None,
             limits: BatchLimits {
                 grains: SEGMENT_GRAINS,
-                bytes: (options.memory / 4).clamp(1 << 20, 1 << 30),
+                bytes: options.batch_bytes(),
             },
             now,
             register,

@@ -6,6 +6,7 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::json::{Json, Object};
 
 use crate::cal::{CalError, Code};
+use crate::sql::exhausted_message;
 
 /// A failed query.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,7 @@ impl From<DataFusionError> for ExecutionError {
         match error.find_root() {
             DataFusionError::ResourcesExhausted(why) => CalError::new(
                 Code::E030,
-                format!("The query exceeds its memory limit ({why})."),
+                format!("{}.", exhausted_message("The query", why)),
             )
             .into(),
             _ => ExecutionError::Store(error),

@@ -31,13 +31,64 @@ pub fn user_message(error: &DataFusionError) -> String {
             } => unknown_column(field, valid_fields),
             other => other.to_string(),
         },
-        DataFusionError::ResourcesExhausted(message) => {
-            let first = message.lines().next().unwrap_or_default();
-            format!("the statement exceeds the memory limit; raise it with --memory ({first})")
-        }
+        DataFusionError::ResourcesExhausted(message) => exhausted_message("the statement", message),
         DataFusionError::External(cause) => cause.to_string(),
         other => other.strip_backtrace(),
     }
+}
+
+/// Operators that can exhaust the memory, by the beginning of the names of what they allocate.
+const OPERATORS: [(&str, &str); 13] = [
+    ("HashJoinInput", "a join (the smaller side has to fit)"),
+    ("NestedLoopJoin", "a join without an equality in ON"),
+    ("CrossJoin", "a cross join"),
+    ("SMJStream", "a join with too many rows of the same key"),
+    ("PiecewiseMergeJoin", "a join over a range"),
+    ("ExternalSorter", "a sort"),
+    ("SortPreservingMerge", "a sort"),
+    ("TopK", "a sort with LIMIT"),
+    ("PartitionedTopK", "a ranking"),
+    (
+        "GroupedHashAggregate",
+        "an aggregate (GROUP BY, DISTINCT, array_agg)",
+    ),
+    (
+        "AggregateStream",
+        "an aggregate without GROUP BY, such as array_agg",
+    ),
+    ("RecursiveQuery", "a recursive query"),
+    ("Repartition", "the exchange of rows between threads"),
+];
+
+/// Returns the message for a query (`subject`) that exceeds its memory limit: the operator, what it
+/// needed and the remedy, from DataFusion's `message`.
+pub(crate) fn exhausted_message(subject: &str, message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let remedy = "raise --memory, or read fewer rows or columns";
+    let Some((wanted, consumer)) = refused_allocation(first) else {
+        return format!("{subject} exceeds the memory limit ({first}); {remedy}");
+    };
+    let operator = OPERATORS
+        .iter()
+        .find(|(start, _)| consumer.starts_with(start))
+        .map(|(_, operator)| *operator)
+        .or_else(|| {
+            consumer
+                .contains("Aggregate")
+                .then_some("an aggregate (GROUP BY, DISTINCT, array_agg)")
+        })
+        .unwrap_or(consumer);
+    format!(
+        "{subject} exceeds the memory limit in {operator}, which can't spill more to disk and          needs another {wanted}; {remedy}"
+    )
+}
+
+/// Returns the amount and the consumer of the allocation that a memory pool refused.
+fn refused_allocation(message: &str) -> Option<(&str, &str)> {
+    let (_, rest) = message.split_once("Failed to allocate additional ")?;
+    let (wanted, rest) = rest.split_once(" for ")?;
+    let (consumer, _) = rest.split_once(" with ")?;
+    Some((wanted, consumer.split('[').next().unwrap_or(consumer)))
 }
 
 fn unknown_column(field: &Column, valid: &[Column]) -> String {
@@ -116,4 +167,28 @@ fn unknown_table(state: &SessionState, statement: &Statement) -> Option<Statemen
         });
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exhausted_limit_names_the_operator_and_the_remedy() {
+        let message = "Failed to allocate additional 3.8 MB for HashJoinInput[1] with 90.0 MB \
+                       already allocated for this reservation - 1.2 MB remain available for the \
+                       total memory pool: fair(pool_size: 96.0 MB)";
+        let error = DataFusionError::ResourcesExhausted(message.to_owned());
+        assert_eq!(
+            user_message(&error.context("while joining")),
+            "the statement exceeds the memory limit in a join (the smaller side has to fit), which \
+             can't spill more to disk and needs another 3.8 MB; raise --memory, or read fewer rows \
+             or columns"
+        );
+        let partial = message.replace("HashJoinInput", "PartialHashAggregateStream");
+        let text = user_message(&DataFusionError::ResourcesExhausted(partial));
+        assert!(text.contains("in an aggregate (GROUP BY"), "{text}");
+        let other = DataFusionError::ResourcesExhausted("no more\nbacktrace".to_owned());
+        assert!(user_message(&other).contains("(no more); raise --memory"));
+    }
 }

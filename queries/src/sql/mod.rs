@@ -44,10 +44,16 @@
 //! | `file_functions` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
 //! | `lineage` | `history(address)`, `provenance(address, depth)` |
 //! | `as_of` | `as_of(instant)`: the grains that were current at an instant |
+//! | `session_limits` | How are threads and memory of a session limited? |
+//! | `row_estimate` | How many rows does a plan return? |
+//! | `build_side` | Which side of a join is held in memory? |
+//! | `spilling_joins` | What happens if that side doesn't fit? |
+//! | `spill` | Where do rows go that don't fit in memory? |
 
 mod allowlist;
 mod as_of;
 mod binary_functions;
+mod build_side;
 mod cmf_views;
 mod compliance_functions;
 mod conversation_views;
@@ -68,11 +74,15 @@ mod no_lake;
 mod page_index_reader;
 mod pattern;
 mod point_lookup;
+mod row_estimate;
 mod scalar_functions;
 mod script;
 mod search;
 mod search_results;
 mod select_grains;
+mod session_limits;
+mod spill;
+mod spilling_joins;
 mod system_tables;
 mod unseal;
 mod vectors;
@@ -83,12 +93,8 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::Result;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::prelude::SessionConfig;
 use gristmill_engine::index::SidecarCache;
 use gristmill_engine::index::vectors::embed::Embedder;
 use gristmill_engine::lake::{AUDIT, Lake};
@@ -109,6 +115,7 @@ pub use datafusion::common::{ParamValues, ScalarValue};
 pub use datafusion::error::DataFusionError;
 pub use datafusion::execution::SendableRecordBatchStream;
 pub use datafusion::prelude::{DataFrame, SessionContext};
+pub(crate) use error_message::exhausted_message;
 pub use error_message::user_message;
 pub(crate) use indexed_file_source::index_notes;
 pub use lake_table::LakeTable;
@@ -138,10 +145,6 @@ pub struct SqlOptions {
 /// URL under which the lake's object store is registered; its paths are relative to the lake.
 pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 
-/// Limit of the session's cache of Parquet footers and page indexes, in bytes. A segment of half a
-/// million grains needs about two megabytes.
-const METADATA_CACHE_BYTES: usize = 512 << 20;
-
 /// Returns a context with the functions that need no lake: scalar and JSON functions, and `mg_file`
 /// and `transcript_file` if the options allow them. Unless [`FileAccess::ReadAndWrite`] is set, it
 /// has no access to the local file system.
@@ -150,9 +153,11 @@ const METADATA_CACHE_BYTES: usize = 512 << 20;
 /// [`DataFusionError`] if the runtime can't be created.
 pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     let mut state = SessionStateBuilder::new()
-        .with_config(session_config(options))
-        .with_runtime_env(runtime_env(options)?)
-        .with_default_features();
+        .with_config(session_limits::session_config(options))
+        .with_runtime_env(session_limits::runtime_env(options)?)
+        .with_default_features()
+        .with_physical_optimizer_rules(build_side::physical_rules())
+        .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));
     state
         .expr_planners()
         .get_or_insert_default()
@@ -168,43 +173,6 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     compliance_functions::register(&context);
     file_functions::register(&context, options.files);
     Ok(context)
-}
-
-fn session_config(options: &SqlOptions) -> SessionConfig {
-    let config = SessionConfig::new()
-        .with_information_schema(true)
-        .set_bool("datafusion.execution.parquet.pushdown_filters", true)
-        .set_bool("datafusion.execution.parquet.reorder_filters", true)
-        // In PostgreSQL `a ->> 'b' = 'c'` compares the result of `->>`.
-        .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
-        .with_extension(Arc::new(options.files));
-    match options.threads {
-        0 => config,
-        threads => config.with_target_partitions(threads),
-    }
-}
-
-fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
-    let metadata_limit = options.memory.map_or(METADATA_CACHE_BYTES, |memory| {
-        METADATA_CACHE_BYTES.min(memory / 4)
-    });
-    let mut runtime = RuntimeEnvBuilder::new()
-        .with_metadata_cache_limit(metadata_limit)
-        .with_disk_manager_builder(
-            DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory),
-        );
-    if let Some(memory) = options.memory {
-        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
-    }
-    let runtime = runtime.build_arc()?;
-    if options.files < FileAccess::ReadAndWrite {
-        // The allowlist refuses statements that would use this store; without it, code that
-        // bypasses the allowlist can't use it either.
-        runtime
-            .object_store_registry
-            .deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
-    }
-    Ok(runtime)
 }
 
 /// Returns a context with all tables, views and functions of `lake`, at the version that the handle

@@ -239,7 +239,12 @@ async fn execute(
             bound.map_err(|error| format!("${name}: {error}"))?;
         }
     }
-    let tables = lake_context(&place.lake, &SqlOptions::default())
+    // The least memory of the command line: CAL needs no more.
+    let options = SqlOptions {
+        memory: Some(128 << 20),
+        ..SqlOptions::default()
+    };
+    let tables = lake_context(&place.lake, &options)
         .await
         .map_err(|error| error.to_string())?;
     let writer = Arc::new(LakeWriter::new(place.lake.clone()));

@@ -24,15 +24,18 @@ use gristmill_tests::grains::{belief, container, frames};
 use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 
 /// Small batches, for many commits and so many moments for a kill.
-const MEMORY: &str = "4M";
+const SMALL_BATCHES: [&str; 2] = ["--commit-every", "1M"];
 
 fn command(lake: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary::path());
     command
         .arg("--lake")
         .arg(lake)
-        .args(["--quiet", "--format", "json", "--memory", MEMORY])
+        .args(["--quiet", "--format", "json"])
         .args(arguments);
+    if arguments.first() == Some(&"ingest") {
+        command.args(SMALL_BATCHES);
+    }
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }

@@ -32,6 +32,7 @@ mod lake_folder;
 mod lifecycle;
 mod maintenance;
 mod mcp;
+mod memory_limit;
 mod namespaces;
 mod object_store;
 #[cfg(unix)]

@@ -377,11 +377,13 @@ fn text_functions_accept_bytes() {
 #[test]
 fn exceeding_the_memory_limit_names_the_option() {
     let folder = SqlFolder::with_lake();
-    let query = "SELECT array_agg(value) FROM generate_series(1, 2000000)";
-    let (code, _, err) = folder.run(&["--memory", "1M", "sql", query]);
+    let query = "SELECT array_agg(value) FROM generate_series(1, 16000000)";
+    let (code, _, err) = folder.run(&["--memory", "128M", "sql", query]);
     assert_eq!(code, 1);
     assert!(
-        err.contains("--memory") && err.lines().count() == 1,
+        err.contains("exceeds the memory limit in an aggregate")
+            && err.contains("raise --memory")
+            && err.lines().count() == 1,
         "{err}"
     );
 }

@@ -113,7 +113,7 @@ fn endless_input_fails_with_an_error_that_names_the_limit() {
         ),
         (
             "sealed",
-            &["ingest", "/dev/zero", "--encrypt", "--memory", "32M"],
+            &["ingest", "/dev/zero", "--encrypt", "--memory", "128M"],
             "--memory",
         ),
         (
@@ -137,7 +137,7 @@ fn endless_input_fails_with_an_error_that_names_the_limit() {
 #[test]
 fn a_sealed_spool_gives_the_same_grains_as_a_plain_one() {
     let sandbox = Sandbox::new();
-    let blobs: Vec<_> = (0..14).map(large).collect();
+    let blobs: Vec<_> = (0..84).map(large).collect();
     std::fs::write(sandbox.path("large.frames"), frames(&blobs)).unwrap();
     run(&sandbox, "plain", &["ingest", "large.frames"]);
     // JSON Lines of grains are a transcript: they are spooled as frames.
@@ -146,20 +146,20 @@ fn a_sealed_spool_gives_the_same_grains_as_a_plain_one() {
         std::fs::metadata(sandbox.path("large.jsonl"))
             .unwrap()
             .len()
-            > 5 << 20
+            > 33 << 20
     );
     run(&sandbox, "again", &["ingest", "large.jsonl"]);
     run(
         &sandbox,
         "sealed",
-        &["ingest", "large.jsonl", "--encrypt", "--memory", "8M"],
+        &["ingest", "large.jsonl", "--encrypt", "--memory", "128M"],
     );
     let query = [
         "sql",
         "SELECT content_address, octet_length(content) AS n FROM grains ORDER BY 1",
     ];
     let expected = run(&sandbox, "plain", &query);
-    assert_eq!(expected.matches("content_address").count(), 14);
+    assert_eq!(expected.matches("content_address").count(), 84);
     assert_eq!(run(&sandbox, "again", &query), expected);
     assert_eq!(run(&sandbox, "sealed", &query), expected);
     assert!(left_in(&sandbox.path("tmp")).is_empty());

@@ -1,0 +1,154 @@
+//! How many rows a plan returns: what is expected, and what can't be exceeded. The leaves are the
+//! exact row counts of the lake's logs, so small tables are known to be small.
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::JoinType;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
+};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
+
+/// Share of the rows that a filter is expected to keep, as DataFusion assumes.
+const KEPT_BY_FILTERS: usize = 5;
+
+/// Bytes that a text or binary value is assumed to take.
+const TEXT_BYTES: usize = 64;
+
+/// Bytes that a value of a nested type is assumed to take.
+const NESTED_BYTES: usize = 128;
+
+/// Bytes of a hash table's entry for one row.
+const ENTRY_BYTES: usize = 32;
+
+/// Rows of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowEstimate {
+    /// The expected number; `None` if nothing is known.
+    pub(super) expected: Option<usize>,
+    /// The number that can't be exceeded; `None` if there is no such number.
+    pub(super) most: Option<usize>,
+}
+
+impl RowEstimate {
+    /// Returns the estimate of `plan`. Costs a walk over its operators; reads nothing.
+    pub(super) fn of(plan: &dyn ExecutionPlan) -> RowEstimate {
+        let inputs: Vec<RowEstimate> = plan
+            .children()
+            .into_iter()
+            .map(|child| RowEstimate::of(child.as_ref()))
+            .collect();
+        let estimate = match inputs.as_slice() {
+            [] => RowEstimate::of_leaf(plan),
+            [input] => input.through(plan),
+            [left, right] => RowEstimate::of_pair(plan, *left, *right),
+            more => RowEstimate::sum(more),
+        };
+        estimate.limited(plan.fetch())
+    }
+
+    /// The rows of a scan or of values.
+    fn of_leaf(plan: &dyn ExecutionPlan) -> RowEstimate {
+        let statistics = StatisticsContext::new().compute(plan, &StatisticsArgs::new());
+        let rows = statistics
+            .ok()
+            .and_then(|statistics| statistics.num_rows.get_value().copied());
+        RowEstimate {
+            expected: rows,
+            most: rows,
+        }
+    }
+
+    /// The rows of an operator with this input.
+    fn through(self, plan: &dyn ExecutionPlan) -> RowEstimate {
+        if plan.downcast_ref::<FilterExec>().is_some() {
+            return RowEstimate {
+                expected: self.expected.map(|rows| rows.div_ceil(KEPT_BY_FILTERS)),
+                ..self
+            };
+        }
+        if plan.downcast_ref::<UnnestExec>().is_some() {
+            return RowEstimate { most: None, ..self };
+        }
+        match plan.downcast_ref::<AggregateExec>() {
+            Some(aggregate) if aggregate.group_expr().is_empty() => self.limited(Some(1)),
+            Some(aggregate) if !aggregate.group_expr().is_single() => {
+                RowEstimate { most: None, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The rows of an operator with two inputs.
+    fn of_pair(plan: &dyn ExecutionPlan, left: RowEstimate, right: RowEstimate) -> RowEstimate {
+        let join_type = plan
+            .downcast_ref::<HashJoinExec>()
+            .map(|join| *join.join_type())
+            .or_else(|| {
+                let join = plan.downcast_ref::<SortMergeJoinExec>();
+                join.map(SortMergeJoinExec::join_type)
+            })
+            .or_else(|| {
+                let join = plan.downcast_ref::<NestedLoopJoinExec>();
+                join.map(|join| *join.join_type())
+            });
+        match join_type {
+            Some(JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) => left,
+            Some(JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark) => right,
+            Some(_) => RowEstimate {
+                expected: left.expected.max(right.expected),
+                most: None,
+            },
+            None if plan.downcast_ref::<UnionExec>().is_some() => RowEstimate::sum(&[left, right]),
+            None if plan.downcast_ref::<CrossJoinExec>().is_some() => RowEstimate {
+                expected: product(left.expected, right.expected),
+                most: product(left.most, right.most),
+            },
+            None => RowEstimate {
+                expected: None,
+                most: None,
+            },
+        }
+    }
+
+    fn sum(inputs: &[RowEstimate]) -> RowEstimate {
+        let sum = |rows: fn(&RowEstimate) -> Option<usize>| {
+            inputs
+                .iter()
+                .try_fold(0_usize, |sum, input| Some(sum.saturating_add(rows(input)?)))
+        };
+        RowEstimate {
+            expected: sum(|input| input.expected),
+            most: sum(|input| input.most),
+        }
+    }
+
+    /// Applies a limit.
+    fn limited(self, limit: Option<usize>) -> RowEstimate {
+        let Some(limit) = limit else { return self };
+        let least = |rows: Option<usize>| Some(rows.map_or(limit, |rows| rows.min(limit)));
+        RowEstimate {
+            expected: least(self.expected),
+            most: least(self.most),
+        }
+    }
+}
+
+fn product(left: Option<usize>, right: Option<usize>) -> Option<usize> {
+    Some(left?.saturating_mul(right?))
+}
+
+/// Returns the bytes that a row with `schema` takes in a hash table, roughly.
+pub(super) fn row_bytes(schema: &Schema) -> usize {
+    let columns = schema.fields().iter().map(|field| match field.data_type() {
+        kind if kind.primitive_width().is_some() => kind.primitive_width().unwrap_or_default(),
+        kind if kind.is_nested() => NESTED_BYTES,
+        DataType::Boolean | DataType::Null => 1,
+        _ => TEXT_BYTES,
+    });
+    columns.sum::<usize>() + ENTRY_BYTES
+}
