@@ -541,6 +541,34 @@ pub struct ExportArgs {
     /// the provider that answered]
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
+    /// What the export is for; rules of the compliance packs bar some grains
+    #[arg(long, value_enum, default_value_t = ExportPurposeArg::Copy)]
+    pub purpose: ExportPurposeArg,
+    /// Export barred grains nevertheless; the reason is recorded in the audit log and names nobody
+    #[arg(long, value_name = "TEXT")]
+    pub override_reason: Option<String>,
+    /// Replace what identifies people by tokens, consistently for the same key (JSON Lines only)
+    #[arg(long, requires = "pseudonym_key")]
+    pub pseudonymize: bool,
+    /// File of the key of the tokens; created if it doesn't exist. Without it nobody can relate
+    /// tokens to people
+    #[arg(long, value_name = "FILE", requires = "pseudonymize")]
+    pub pseudonym_key: Option<PathBuf>,
+    /// CSV file of names, e-mail addresses and phone numbers to find in texts, as for `erase`
+    #[arg(long, value_name = "FILE", requires = "pseudonymize")]
+    pub subjects: Option<PathBuf>,
+}
+
+/// Purpose of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportPurposeArg {
+    /// A copy that you keep: privileged material must be on hold, personal financial data have a
+    /// basis
+    Copy,
+    /// A transfer to another system: consumers' data must have a basis, too
+    Transfer,
+    /// A sale, or a transfer to a data broker: without data of persons who opted out, too
+    Sale,
 }
 
 #[derive(Debug, Args)]

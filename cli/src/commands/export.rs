@@ -2,15 +2,18 @@
 
 use futures::TryStreamExt;
 use gristmill_engine::error::EngineError;
-use gristmill_engine::export::{ExportFormat, ExportOptions, ExportReport, export};
-use gristmill_engine::lake::RowStream;
-use gristmill_queries::sql::{FileAccess, select_grains};
+use gristmill_engine::export::{ExportFormat, ExportOptions, ExportReport, GrainRewriter, export};
+use gristmill_engine::lake::{Lake, RowStream};
+use gristmill_queries::sql::{FileAccess, SessionContext, SqlOptions, lake_context, select_grains};
 use gristmill_schemas::container::Codec;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::CommandContext;
 use super::convert::adapter_of;
-use super::sql::{failure, session};
+use super::export_gate::ExportGate;
+use super::pseudonyms;
+use super::sql::{failure, options};
 use crate::args::{Compression, ExportArgs, ExportKind, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 
@@ -22,13 +25,17 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(ResultArgs::default());
     let format = format_of(&arguments)?;
+    let gate = ExportGate::new(&arguments)?;
     let lake = context.open_lake().await?;
+    let session = session_of(context, &lake).await?;
     let rows = match &arguments.condition {
-        Some(condition) => picked(context, format, condition).await?,
+        Some(condition) => picked(&session, format, condition).await?,
         None => lake.scan(format.columns())?,
     };
+    gate.pass(&lake, session, format).await?;
     let to_stdout = arguments.out.as_os_str() == "-";
-    let options = options_of(context, arguments, format)?;
+    let rewriter = pseudonyms::rewriter(&lake, context, &arguments).await?;
+    let options = options_of(context, arguments, format, rewriter)?;
     let (progress, shown) = context.track("export");
     let report = export(&lake, rows, &options, progress).await;
     drop(shown);
@@ -37,6 +44,7 @@ pub async fn run(
         Err(EngineError::OutputClosed) => return Ok(CommandOutcome::Done),
         report => report?,
     };
+    gate.record_end(&lake, &report).await?;
     // Grains and result must not be mixed on standard output.
     if !to_stdout {
         printer.record(&report)?;
@@ -51,6 +59,7 @@ fn options_of(
     context: &CommandContext,
     arguments: ExportArgs,
     format: ExportFormat,
+    rewriter: Option<Arc<dyn GrainRewriter>>,
 ) -> Result<ExportOptions, Failure> {
     Ok(ExportOptions {
         provider: arguments.provider.as_deref().map(adapter_of).transpose()?,
@@ -59,6 +68,7 @@ fn options_of(
         overwrite: arguments.force,
         split: arguments.split.map(|size| size.0),
         threads: context.row_group_threads(),
+        rewriter,
         prices: context.prices()?,
     })
 }
@@ -76,13 +86,24 @@ fn warn_of_state(report: &ExportReport) {
     }
 }
 
-async fn picked(
+/// Returns the SQL context of conditions and rules, at the version of `lake`.
+pub(super) async fn session_of(
     context: &CommandContext,
+    lake: &Lake,
+) -> Result<SessionContext, Failure> {
+    let options = SqlOptions {
+        files: FileAccess::Read,
+        ..options(context)?
+    };
+    lake_context(lake, &options).await.map_err(failure)
+}
+
+async fn picked(
+    session: &SessionContext,
     format: ExportFormat,
     condition: &str,
 ) -> Result<RowStream, Failure> {
-    let session = session(context, FileAccess::Read).await?;
-    let rows = select_grains(&session, format.columns(), condition)
+    let rows = select_grains(session, format.columns(), condition)
         .await
         .map_err(failure)?;
     let fault = |cause| EngineError::File {
@@ -139,6 +160,9 @@ fn refuse_unfit(arguments: &ExportArgs, format: ExportFormat) -> Result<(), Fail
     let is_container = matches!(format, ExportFormat::Container(_));
     if arguments.compression != Compression::None && !is_container {
         return Err(Failure::usage("--compression needs --format mg"));
+    }
+    if arguments.pseudonymize && format != ExportFormat::JsonLines {
+        return Err(Failure::usage("--pseudonymize needs --format jsonl"));
     }
     if arguments.split.is_some() && !is_container {
         return Err(Failure::usage("--split needs --format mg"));

@@ -321,7 +321,8 @@ fn line(result: &ExampleResult) -> String {
     format!("WRONG {rule} [[test]] {example}: {found} findings, not {expected}\n{told}")
 }
 
-fn failure(error: PackError) -> Failure {
+/// Converts an error of a pack or a scan.
+pub(super) fn failure(error: PackError) -> Failure {
     match error {
         PackError::Query(error) => sql::failure(error),
         PackError::Engine(error) => error.into(),

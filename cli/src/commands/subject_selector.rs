@@ -99,7 +99,8 @@ pub fn refuse_blank(option: &str, values: &[String]) -> Result<(), Failure> {
     }
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
+/// Reads a text file.
+pub fn text(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::reading(path, &error))?;
     String::from_utf8(bytes)
         .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))

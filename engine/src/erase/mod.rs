@@ -16,6 +16,7 @@
 //! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded` | proving that nothing is left in any byte of the lake |
 //! | `merkle`, `certificate`, `tombstone_copy` | what an erasure leaves as evidence |
 //! | `disclose` | exporting what the lake contains about a person |
+//! | `pseudonyms` | replacing what identifies people by keyed tokens |
 
 mod byte_search;
 mod certificate;
@@ -34,6 +35,7 @@ mod patterns;
 mod payload_prefilter;
 mod phone;
 mod plan;
+mod pseudonyms;
 mod reason;
 mod rejects;
 mod request;
@@ -54,6 +56,7 @@ pub use identifier_search::IdentifierSearch;
 pub(crate) use journal::Journal;
 pub use matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 pub use plan::{ErasurePlan, Exclusion, SelectedCounts, Spelling};
+pub use pseudonyms::{Pseudonymizer, pseudonym_key};
 pub use reason::{Exemption, ExemptionRules, Reason, Reasons};
 pub use request::{Person, SelectionOptions, SubjectRequest, is_blank_identifier};
 pub use run::{ErasureOptions, ErasureReport, erase, plan, plan_disclosure};

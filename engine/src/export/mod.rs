@@ -24,9 +24,11 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use gristmill_connectors::wire::adapter::Adapter;
+use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::container::Codec;
-use gristmill_schemas::grain::Field;
+use gristmill_schemas::grain::{Field, Grain};
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::price::PriceTable;
 use serde::Serialize;
 
@@ -61,6 +63,18 @@ impl ExportFormat {
         }
     }
 
+    /// Returns the name of the format.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExportFormat::Container(_) => "mg",
+            ExportFormat::Frames => "frames",
+            ExportFormat::JsonLines => "jsonl",
+            ExportFormat::Parquet => "parquet",
+            ExportFormat::Sqlite => "sqlite",
+            ExportFormat::Exchanges => "exchanges",
+        }
+    }
+
     /// Returns whether the format loses the lifecycle state of grains. Only containers have a
     /// manifest for it.
     pub fn leaves_state_behind(self) -> bool {
@@ -76,6 +90,15 @@ const GRAIN_COLUMNS: [&str; 5] = [
     SystemColumn::Envelope.name(),
     Field::CreatedAt.name(),
 ];
+
+/// Rewrites grains on their way out, such as to pseudonymise them.
+pub trait GrainRewriter: std::fmt::Debug + Send + Sync {
+    /// Returns what is written in place of an address.
+    fn address(&self, address: &ContentAddress) -> String;
+
+    /// Returns what is written in place of `grain`; `None` to leave it out.
+    fn grain(&self, grain: &Grain<'_>) -> Option<Json<'static>>;
+}
 
 /// Options of an export.
 #[derive(Debug, Clone)]
@@ -93,6 +116,8 @@ pub struct ExportOptions {
     pub threads: usize,
     /// Provider whose format exchanges have; `None` for the provider of the last response.
     pub provider: Option<&'static dyn Adapter>,
+    /// Rewrites the grains of JSON lines; other formats ignore it.
+    pub rewriter: Option<Arc<dyn GrainRewriter>>,
     /// Prices of tokens.
     pub prices: PriceTable,
 }
@@ -107,7 +132,7 @@ pub struct ExportReport {
     /// Number of entries of index manifests.
     pub states: u64,
     /// Number of grains that the format should contain but doesn't: messages of conversations
-    /// without a known provider.
+    /// without a known provider, and grains that can't be pseudonymised.
     pub not_written: u64,
     /// Number of lifecycle events of the lake that the format can't represent: contradicted,
     /// verified, expired …

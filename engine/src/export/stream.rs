@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::output::{Output, Target};
 use super::rows::GrainRows;
-use super::{ExportOptions, Sink, SinkOutput};
+use super::{ExportOptions, GrainRewriter, Sink, SinkOutput};
 use crate::error::{Context, Result};
 use crate::lake::supersessions_in;
 use crate::segment::unsorted_grains_properties;
@@ -64,6 +64,8 @@ impl Sink for FrameSink {
 pub(super) struct JsonSink {
     out: Output,
     grains: u64,
+    not_written: u64,
+    rewriter: Option<Arc<dyn GrainRewriter>>,
     pool: rayon::ThreadPool,
 }
 
@@ -75,6 +77,8 @@ impl JsonSink {
         Ok(JsonSink {
             out: Target::new(options)?.begin()?,
             grains: 0,
+            not_written: 0,
+            rewriter: options.rewriter.clone(),
             pool: pool.threads()?,
         })
     }
@@ -83,20 +87,32 @@ impl JsonSink {
 impl Sink for JsonSink {
     fn push(&mut self, rows: &RecordBatch) -> Result<()> {
         let rows = GrainRows::of(rows)?;
-        let line = |row: usize| line_of(&rows, row);
-        let lines: Result<Vec<String>> = self
+        let rewriter = self.rewriter.as_deref();
+        let line = |row: usize| match rewriter {
+            Some(rewriter) => rewritten_line(&rows, row, rewriter),
+            None => line_of(&rows, row).map(Some),
+        };
+        let lines: Result<Vec<Option<String>>> = self
             .pool
             .install(|| (0..rows.len()).into_par_iter().map(line).collect());
         for line in lines? {
+            let Some(line) = line else {
+                self.not_written += 1;
+                continue;
+            };
             let written = self.out.write_all(line.as_bytes());
             self.out.target().fault(written)?;
+            self.grains += 1;
         }
-        self.grains += rows.len() as u64;
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<SinkOutput> {
-        Ok(vec![self.out.finish(self.grains)?].into())
+        Ok(SinkOutput {
+            files: vec![self.out.finish(self.grains)?],
+            not_written: self.not_written,
+            supersessions: 0,
+        })
     }
 }
 
@@ -123,6 +139,29 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     Json::Object(members).write(&mut line);
     line.push('\n');
     Ok(line)
+}
+
+/// Returns the line of a grain as `rewriter` writes it: without options and bytes, which would
+/// reveal the original. `None` if it is left out.
+fn rewritten_line(
+    rows: &GrainRows,
+    row: usize,
+    rewriter: &dyn GrainRewriter,
+) -> Result<Option<String>> {
+    let address = rows.address(row);
+    let payload =
+        Payload::open(rows.blob(row), DEFAULT_PAYLOAD_LIMIT).file("can't export", address)?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient).file("can't export", address)?;
+    let Some(rewritten) = rewriter.grain(&grain) else {
+        return Ok(None);
+    };
+    let mut members = Object::new();
+    members.insert("content_address", rewriter.address(&address));
+    members.insert("grain", rewritten);
+    let mut line = String::new();
+    Json::Object(members).write(&mut line);
+    line.push('\n');
+    Ok(Some(line))
 }
 
 /// Returns whether encoding `grain` yields exactly `bytes`. Writers make neither envelopes, nor

@@ -26,6 +26,7 @@
 //! | `rego_policies`, `grain_messages`, `rego_value` | Which message views violate a Rego policy? |
 //! | `scan` | How do all rules run over a lake, or over what was added to it? |
 //! | `incremental` | What was added since the last scan? |
+//! | `export_rules` | Which grains must not be exported? |
 //! | `finding` | What is reported? |
 //! | `examples` | Do the rules of a pack pass and fail on their examples? |
 //! | [`report`] | How are findings written: JSON, SARIF, HTML? |
@@ -38,6 +39,7 @@
 
 mod error;
 mod examples;
+mod export_rules;
 mod finding;
 #[cfg(feature = "rego")]
 mod grain_messages;
@@ -59,6 +61,7 @@ mod shipped;
 
 pub use error::PackError;
 pub use examples::{ExampleResult, run_examples};
+pub use export_rules::ExportPurpose;
 pub use finding::{Finding, FindingRecord, RuleCount};
 pub use message_template::MessageTemplate;
 pub use pack::{Check, Example, Pack, Rule, Severity};

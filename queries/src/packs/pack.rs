@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::error::{PackError, Result};
+use super::export_rules::ExportPurpose;
 use super::message_template::MessageTemplate;
 
 /// Maximum size of a pack file in bytes.
@@ -95,6 +96,8 @@ pub struct Rule {
     pub norm: String,
     /// Remedy for a finding.
     pub remediation: String,
+    /// The least purpose of exports that must not contain the grains that the rule finds.
+    pub bars: Option<ExportPurpose>,
     /// The check.
     pub check: Check,
     /// Message of a finding.
@@ -314,6 +317,7 @@ struct RuleTable {
     norm: String,
     #[serde(default)]
     remediation: String,
+    bars: Option<ExportPurpose>,
     #[serde(rename = "where")]
     condition: Option<String>,
     evidence: Option<Vec<String>>,
@@ -371,6 +375,7 @@ impl RuleTable {
             severity: self.severity,
             norm: self.norm,
             remediation: self.remediation,
+            bars: self.bars,
             check,
             message,
             examples: Vec::new(),

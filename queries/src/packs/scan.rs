@@ -128,7 +128,10 @@ impl Scan {
     /// [`PackError::Rule`](super::PackError::Rule) for a rule that doesn't match the lake's tables,
     /// [`PackError::Engine`](super::PackError::Engine) if the lake can't be read or a version is no
     /// longer in its log.
-    pub async fn prepare(lake: &Lake, packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
+    pub async fn prepare(lake: &Lake, mut packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
+        for pack in &mut packs {
+            pack.rules.retain(Rule::concerns_stored_grains);
+        }
         let context = lake_context(lake, &options.sql).await?;
         let (since, old) = files_before(lake, &context, &packs, options.since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;

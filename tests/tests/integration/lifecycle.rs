@@ -252,6 +252,7 @@ async fn copied(from: &TestLake) -> TestLake {
     let out = from.folder().join("copy.mg");
     let format = ExportFormat::Container(Codec::None);
     let options = ExportOptions {
+        rewriter: None,
         out: out.clone(),
         format,
         overwrite: true,

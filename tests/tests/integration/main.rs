@@ -26,6 +26,7 @@ mod exact;
 mod exchange_mutations;
 mod exchanges_round_trip;
 mod export;
+mod export_rules;
 mod interop;
 mod kill;
 mod lake_folder;
