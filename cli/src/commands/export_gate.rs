@@ -72,20 +72,7 @@ impl ExportGate {
     ) -> Result<(), Failure> {
         let scan = Scan::of_export(lake, session, self.condition.as_deref(), self.purpose);
         let scan = scan.await.map_err(failure)?;
-        let mut barred = vec![BarredGrains::default(); scan.rules().len()];
-        let summary = scan.run(|_, finding| {
-            if let Some(rule) = barred.get_mut(finding.rule) {
-                rule.add(finding.address.as_deref());
-            }
-            Ok(())
-        });
-        summary.await.map_err(failure)?;
-        let barred: Vec<(&Rule, BarredGrains)> = scan
-            .rules()
-            .iter()
-            .zip(barred)
-            .filter(|(_, grains)| grains.count > 0)
-            .collect();
+        let barred = barred_grains(&scan).await?;
         if !barred.is_empty() && self.override_reason.is_none() {
             return Err(Failure::policy(refusal(&barred)));
         }
@@ -131,6 +118,20 @@ impl ExportGate {
     }
 }
 
+/// Runs `scan` and returns its rules with findings.
+async fn barred_grains(scan: &Scan) -> Result<Vec<(&Rule, BarredGrains)>, Failure> {
+    let mut barred = vec![BarredGrains::default(); scan.rules().len()];
+    let summary = scan.run(|_, finding| {
+        if let Some(rule) = barred.get_mut(finding.rule) {
+            rule.add(finding.address.as_deref());
+        }
+        Ok(())
+    });
+    summary.await.map_err(failure)?;
+    let all = scan.rules().iter().zip(barred);
+    Ok(all.filter(|(_, grains)| grains.count > 0).collect())
+}
+
 impl BarredGrains {
     fn add(&mut self, address: Option<&str>) {
         self.count += 1;
@@ -150,8 +151,8 @@ fn check_reason(reason: &str) -> Result<(), Failure> {
     }
     let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     Err(Failure::usage(format!(
-        "--override-reason contains personal data ({}): the audit log keeps it for ever; refer to a \
-         ticket instead",
+        "--override-reason contains personal data ({}): the audit log keeps it for ever; refer to \
+         a ticket instead",
         kinds.join(", ")
     )))
 }

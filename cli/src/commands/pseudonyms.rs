@@ -31,9 +31,9 @@ const IDENTIFIERS: &str = "SELECT DISTINCT user_id FROM grains WHERE user_id IS 
 
 /// Writes tokens of a key.
 #[derive(Debug)]
-struct Pseudonyms(Pseudonymizer);
+struct KeyedPseudonyms(Pseudonymizer);
 
-impl GrainRewriter for Pseudonyms {
+impl GrainRewriter for KeyedPseudonyms {
     fn address(&self, address: &ContentAddress) -> String {
         self.0.token(&address.to_string())
     }
@@ -74,7 +74,7 @@ pub async fn rewriter(
         ..Person::default()
     }));
     let pseudonyms = Pseudonymizer::new(request, pseudonym_key(path)?)?;
-    Ok(Some(Arc::new(Pseudonyms(pseudonyms))))
+    Ok(Some(Arc::new(KeyedPseudonyms(pseudonyms))))
 }
 
 /// Returns the identifiers in the fields of the lake's grains.

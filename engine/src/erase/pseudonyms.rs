@@ -108,7 +108,7 @@ impl Pseudonymizer {
         }
         let json = grain.to_json();
         [false, true].into_iter().find_map(|withholds_text| {
-            let mut rewriter = Rewriter {
+            let mut rewriter = TokenRewriter {
                 pseudonyms: self,
                 hits: Hits::default(),
                 withholds_text,
@@ -122,13 +122,13 @@ impl Pseudonymizer {
 }
 
 /// Rewrites one grain.
-struct Rewriter<'p> {
+struct TokenRewriter<'p> {
     pseudonyms: &'p Pseudonymizer,
     hits: Hits,
     withholds_text: bool,
 }
 
-impl Rewriter<'_> {
+impl TokenRewriter<'_> {
     fn grain(&mut self, grain: &Json<'_>) -> Json<'static> {
         let Some(members) = grain.as_object() else {
             return Json::Null;
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn only_the_names_in_a_text_are_replaced() {
         let pseudonyms = pseudonyms();
-        let mut rewriter = Rewriter {
+        let mut rewriter = TokenRewriter {
             pseudonyms: &pseudonyms,
             hits: Hits::default(),
             withholds_text: false,
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn an_encoded_name_is_replaced_by_a_token_of_its_text() {
         let pseudonyms = pseudonyms();
-        let mut rewriter = Rewriter {
+        let mut rewriter = TokenRewriter {
             pseudonyms: &pseudonyms,
             hits: Hits::default(),
             withholds_text: false,

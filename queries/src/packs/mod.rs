@@ -19,7 +19,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | `pack`, `message_template` | How is a pack file parsed and validated? |
+//! | `pack`, `pack_file`, `message_template` | How is a pack file parsed and validated? |
 //! | `shipped` | Which packs are part of the program? |
 //! | `row_rules` | Which grains match the condition of a rule? |
 //! | `rule_query` | Which grains does the query of a rule return? |
@@ -46,6 +46,7 @@ mod grain_messages;
 mod incremental;
 mod message_template;
 mod pack;
+mod pack_file;
 #[cfg(feature = "rego")]
 mod rego_policies;
 #[cfg(not(feature = "rego"))]

@@ -13,9 +13,7 @@ use serde::Deserialize;
 use super::error::{PackError, Result};
 use super::export_rules::ExportPurpose;
 use super::message_template::MessageTemplate;
-
-/// Maximum size of a pack file in bytes.
-const FILE_LIMIT_BYTES: u64 = 4 << 20;
+use super::pack_file::read_text;
 
 /// Severity of findings.
 #[derive(
@@ -144,22 +142,7 @@ impl Pack {
     /// # Errors
     /// [`PackError`], with the line where there is one.
     pub fn read(path: &Path) -> Result<Pack> {
-        let fault = |cause| PackError::File {
-            path: path.to_owned(),
-            cause,
-        };
-        let size = std::fs::metadata(path).map_err(fault)?.len();
-        if size > FILE_LIMIT_BYTES {
-            let problem = format!("the file has {size} bytes; the limit is {FILE_LIMIT_BYTES}");
-            return Err(PackError::Pack {
-                pack: path.display().to_string(),
-                problem,
-            });
-        }
-        Pack::parse(
-            &path.display().to_string(),
-            &std::fs::read_to_string(path).map_err(fault)?,
-        )
+        Pack::parse(&path.display().to_string(), &read_text(path)?)
     }
 
     /// Parses the text of a pack; errors refer to it as `name`.

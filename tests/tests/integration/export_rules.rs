@@ -1,5 +1,5 @@
-//! What the rules of the shipped packs bar from being exported, how that is overridden, and what the
-//! audit log records of an export.
+//! What the rules of the shipped packs bar from being exported, how that is overridden, and what
+//! the audit log records of an export.
 
 use std::fs;
 
