@@ -30,6 +30,7 @@ pub(super) fn message_json(
     response: ResponseMetadata<'_>,
     prices: &PriceTable,
 ) -> Json<'static> {
+    let time = message.created_at;
     let metadata = &mut message.metadata;
     if let Some(usage) = response.usage {
         // Messages out of grains have a cost of zero, because costs aren't stored.
@@ -40,7 +41,7 @@ pub(super) fn message_json(
             metadata
                 .model
                 .as_deref()
-                .and_then(|model| prices.usage(model, &usage, latency).ok())
+                .and_then(|model| prices.usage(model, &usage, Some(time), latency).ok())
         };
         metadata.usage = recorded.or_else(computed);
         metadata.unknown_fields.insert(TOKEN_USAGE, usage.to_json());

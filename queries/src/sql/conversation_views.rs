@@ -47,7 +47,7 @@ const MESSAGES: &str = "
            counts['input_tokens'] AS input_tokens, counts['output_tokens'] AS output_tokens,
            counts['cached_input_tokens'] AS cached_input_tokens,
            counts['cache_creation_input_tokens'] AS cache_creation_input_tokens,
-           cost_usd(model_id, token_usage) AS cost_usd,
+           cost_usd(model_id, token_usage, NULL, created_at) AS cost_usd,
            coalesce(json_get_str(context, 'msg:time_source'), 'recorded') AS time_source
     FROM (SELECT *, token_counts(token_usage) AS counts FROM events WHERE role IS NOT NULL)";
 
@@ -93,10 +93,13 @@ const TOOL_CALLS: &str = "
 
 /// Every message after the first with the same parent starts a branch.
 const THREADS: &str = "
-    SELECT m.session_id, m.messages, m.first_at, m.last_at, b.branches, m.input_tokens, m.output_tokens, m.cost_usd
+    SELECT m.session_id, m.messages, m.first_at, m.last_at, b.branches, m.input_tokens, m.output_tokens, m.cost_usd,
+           m.unpriced_tokens
     FROM (SELECT session_id, count(*) AS messages, min(created_at) AS first_at, max(created_at) AS last_at,
                  coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,
-                 sum(cost_usd) AS cost_usd
+                 sum(cost_usd) AS cost_usd,
+                 coalesce(sum(input_tokens + output_tokens + cached_input_tokens + cache_creation_input_tokens)
+                     FILTER (WHERE cost_usd IS NULL), 0) AS unpriced_tokens
           FROM messages WHERE session_id IS NOT NULL GROUP BY session_id) m
     JOIN (SELECT session_id, 1 + sum(children - 1) AS branches
           FROM (SELECT session_id, parent_message_id, count(*) AS children FROM messages
@@ -108,7 +111,9 @@ const USAGE: &str = "
     SELECT provider, model, date_trunc('day', created_at) AS day, count(*) AS messages, sum(input_tokens) AS input_tokens,
            sum(output_tokens) AS output_tokens, sum(cached_input_tokens) AS cached_input_tokens,
            sum(cache_creation_input_tokens) AS cache_creation_input_tokens, sum(cost_usd) AS cost_usd,
-           '{version}' AS price_version
+           '{version}' AS price_version, count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced_messages,
+           coalesce(sum(input_tokens + output_tokens + cached_input_tokens + cache_creation_input_tokens)
+               FILTER (WHERE cost_usd IS NULL), 0) AS unpriced_tokens
     FROM messages WHERE token_usage IS NOT NULL GROUP BY provider, model, date_trunc('day', created_at)";
 
 const THREAD: &str =

@@ -1,24 +1,26 @@
-//! `cost_usd(model, token_usage [, price_version])`: the exact cost of tokens according to a
-//! versioned price table; and `token_counts(token_usage)`.
+//! `cost_usd(model, token_usage [, price_version [, time]])`: the exact cost of tokens according to
+//! a versioned price table; and `token_counts(token_usage)`.
 //!
-//! `token_usage` is the JSON text of that column of `grains`. The cost of a model without a price
+//! `token_usage` is the JSON text of that column of `grains`. `time` is when the tokens were used:
+//! prices change. A `price_version` that is NULL means the default one. The cost of a model without a price
 //! is NULL, not zero; an unknown version is an error. Costs are computed on every query and stored
 //! nowhere, so repricing a period is a query.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Int64Array, StringArray, StructArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Fields};
+use arrow::datatypes::{DataType, Field, Fields, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{Result, ScalarValue, exec_datafusion_err, plan_datafusion_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility, create_udf,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::price::PriceTable;
+use gristmill_schemas::message::Timestamp;
+use gristmill_schemas::message::price::{ModelPrice, PriceTable};
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::token_counts::read_token_usage;
 
@@ -46,10 +48,9 @@ impl std::hash::Hash for CostUsd {
 impl CostUsd {
     /// Creates the function with the shipped table, followed by those of the user.
     pub(super) fn new(users: &[PriceTable]) -> CostUsd {
-        let mut tables = vec![Arc::new(PriceTable::builtin())];
-        tables.extend(users.iter().cloned().map(Arc::new));
-        let texts = |count| TypeSignature::String(count);
-        let signature = Signature::one_of(vec![texts(2), texts(3)], Volatility::Immutable);
+        let shipped = [PriceTable::specification(), PriceTable::builtin()];
+        let tables = shipped.iter().chain(users).cloned().map(Arc::new).collect();
+        let signature = Signature::user_defined(Volatility::Immutable);
         CostUsd { signature, tables }
     }
 
@@ -90,6 +91,21 @@ impl ScalarUDFImpl for CostUsd {
         &self.signature
     }
 
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        if !(2..=4).contains(&arguments.len()) {
+            return Err(plan_datafusion_err!(
+                "cost_usd takes a model, a token_usage and, optionally, a price version and a time"
+            ));
+        }
+        let text = [DataType::Utf8, DataType::Utf8, DataType::Utf8];
+        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        Ok(text
+            .into_iter()
+            .chain([time])
+            .take(arguments.len())
+            .collect())
+    }
+
     fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
         Ok(DataType::Decimal128(PRECISION, SCALE))
     }
@@ -104,18 +120,32 @@ impl ScalarUDFImpl for CostUsd {
                 "cost_usd takes a model and a token_usage"
             ));
         };
+        let times = match args.args.get(3) {
+            Some(times) => Some(times.clone().into_array(rows)?),
+            None => None,
+        };
+        let times = times
+            .as_ref()
+            .map(|times| times.as_primitive::<TimestampMicrosecondType>());
         let mut costs = Vec::with_capacity(rows);
+        let mut known = HashMap::new();
         for (row, (model, usage)) in models.iter().zip(&usages).enumerate() {
             let version = versions
                 .as_ref()
                 .filter(|versions| versions.is_valid(row))
                 .map(|versions| versions.value(row));
             let table = self.table(version)?;
-            costs.push(
-                model
-                    .zip(usage)
-                    .and_then(|(model, usage)| cost(table, model, usage)),
-            );
+            let Some((model, usage)) = model.zip(usage) else {
+                costs.push(None);
+                continue;
+            };
+            let price: &Option<ModelPrice<'_>> = known
+                .entry((version, model))
+                .or_insert_with(|| table.model(model).ok());
+            let time = times
+                .filter(|times| times.is_valid(row))
+                .map(|times| Timestamp::from_micros(times.value(row)));
+            costs.push(price.as_ref().and_then(|price| cost(price, usage, time)));
         }
         let costs: ArrayRef =
             Arc::new(Decimal128Array::from(costs).with_precision_and_scale(PRECISION, SCALE)?);
@@ -142,13 +172,9 @@ fn text_argument(args: &ScalarFunctionArgs, at: usize) -> Result<Option<StringAr
 }
 
 /// Returns the cost in units of 10^-12 US dollars.
-fn cost(table: &PriceTable, model: &str, usage: &str) -> Option<i128> {
-    let mut cost = table
-        .cost(
-            model,
-            &read_token_usage(&Json::parse(usage.as_bytes()).ok()?),
-        )
-        .ok()?;
+fn cost(price: &ModelPrice<'_>, usage: &str, time: Option<Timestamp>) -> Option<i128> {
+    let tokens = read_token_usage(&Json::parse(usage.as_bytes()).ok()?);
+    let mut cost = price.cost(&tokens, time)?;
     cost.rescale(SCALE as u32);
     Some(cost.mantissa())
 }

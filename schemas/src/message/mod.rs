@@ -17,6 +17,7 @@
 //! | [`tool`], [`tool_schema`], [`tool_input`] | is a tool definition valid, and does the input of a call match it? |
 //! | [`token_counts`] | how many tokens are input, cached, written to a cache, and output? |
 //! | [`price`] | what is the exact cost? |
+//! | [`price_catalog`] | what do thousands of models cost, since when, under which names? |
 //! | [`request`] | what is sent to a model, and what does it return? |
 //! | [`stream`] | how does a streamed answer arrive? |
 //! | [`grains`] | which grains does a message become, and which message does an event hold? |
@@ -35,6 +36,7 @@ pub mod ids;
 pub mod metadata;
 pub mod model_id;
 pub mod price;
+pub mod price_catalog;
 pub mod request;
 pub mod session;
 pub mod stream;

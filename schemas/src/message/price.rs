@@ -1,7 +1,9 @@
 //! Prices and costs (§6.4), computed from a versioned table rather than taken from a provider.
 //!
 //! All arithmetic is exact decimal. Prices are in US dollars per million tokens. A model that is
-//! missing from the table is an error rather than free.
+//! missing from the table is an error rather than free. Models of a table are found by their exact
+//! name; the built-in table is followed by [`price_catalog`](super::price_catalog), which knows
+//! thousands of models, their aliases, and when prices changed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,8 +11,9 @@ use std::collections::BTreeMap;
 use rust_decimal::Decimal;
 use serde::Deserialize;
 
-use super::Usage;
+use super::price_catalog::{self, CatalogEntry};
 use super::request::TokenUsage;
+use super::{Timestamp, Usage};
 
 /// One million, the unit of prices.
 const MILLION: Decimal = Decimal::from_parts(1_000_000, 0, 0, false, 0);
@@ -20,6 +23,29 @@ const MILLION: Decimal = Decimal::from_parts(1_000_000, 0, 0, false, 0);
 pub struct PriceTable {
     version: String,
     models: BTreeMap<String, Rates>,
+    /// Whether models that aren't listed are looked up in the catalogue.
+    has_catalog: bool,
+}
+
+/// The prices of a model, which may depend on the time and on the length of the prompt.
+#[derive(Debug, Clone, Copy)]
+pub enum ModelPrice<'t> {
+    /// Listed in the table.
+    Listed(Rates),
+    /// Found in the catalogue.
+    Catalog(CatalogEntry<'t>),
+}
+
+impl ModelPrice<'_> {
+    /// Returns the exact cost of `tokens` used at `time` in US dollars; `None` if it exceeds the
+    /// range of a decimal. Without a time, the catalogue's own date applies.
+    pub fn cost(&self, tokens: &TokenUsage, time: Option<Timestamp>) -> Option<Decimal> {
+        let rates = match self {
+            ModelPrice::Listed(rates) => *rates,
+            ModelPrice::Catalog(entry) => entry.rates(tokens, time),
+        };
+        rates.cost(tokens)
+    }
 }
 
 /// The prices of a model in US dollars per million tokens.
@@ -33,6 +59,35 @@ pub struct Rates {
     pub cached_read: Decimal,
     /// Input tokens written to a cache.
     pub cache_write: Decimal,
+}
+
+impl Rates {
+    /// No cost.
+    pub(super) const ZERO: Rates = Rates {
+        input: Decimal::ZERO,
+        output: Decimal::ZERO,
+        cached_read: Decimal::ZERO,
+        cache_write: Decimal::ZERO,
+    };
+
+    /// Returns the exact cost without trailing zeros; `None` if it exceeds the range of a decimal.
+    fn cost(&self, tokens: &TokenUsage) -> Option<Decimal> {
+        let parts = [
+            (tokens.input_tokens, self.input),
+            (tokens.output_tokens, self.output),
+            (tokens.cached_input_tokens, self.cached_read),
+            (tokens.cache_creation_input_tokens, self.cache_write),
+        ];
+        let sum = parts
+            .into_iter()
+            .try_fold(Decimal::ZERO, |sum, (count, rate)| {
+                Decimal::from(count)
+                    .checked_mul(rate)
+                    .and_then(|part| sum.checked_add(part))
+            });
+        let cost = sum.and_then(|sum| sum.checked_div(MILLION));
+        cost.map(|cost| cost.normalize())
+    }
 }
 
 /// The reason why there is no price.
@@ -63,6 +118,7 @@ impl PriceTable {
         PriceTable {
             version: version.into(),
             models: models.into_iter().collect(),
+            has_catalog: false,
         }
     }
 
@@ -82,8 +138,19 @@ impl PriceTable {
         Ok(Self::new(file.pricing_version, models?))
     }
 
-    /// Returns the built-in table `prices.yaml`. Prices change, so overlay it with a current table.
+    /// Returns the built-in prices: the specification's table and the catalogue. Prices change, so
+    /// overlay them with a current table.
     pub fn builtin() -> Self {
+        let listed = Self::specification();
+        PriceTable {
+            version: format!("{}+{}", listed.version, price_catalog::version()),
+            has_catalog: true,
+            ..listed
+        }
+    }
+
+    /// Returns the table of the specification, `prices.yaml`.
+    pub fn specification() -> Self {
         // A test parses the file. Without it no model has a price, which every use reports.
         Self::from_yaml(include_str!("prices.yaml")).unwrap_or_else(|_| Self::new("none", []))
     }
@@ -93,16 +160,23 @@ impl PriceTable {
         &self.version
     }
 
-    /// Returns the prices of `model`.
+    /// Returns the prices of `model`, in the form `provider:model`: those that the table lists, else
+    /// those of the catalogue. A search of the catalogue takes some microseconds to a millisecond,
+    /// so keep what it found.
     ///
     /// # Errors
     /// [`PriceError::UnknownModel`].
-    pub fn rates(&self, model: &str) -> Result<&Rates, PriceError> {
+    pub fn model(&self, model: &str) -> Result<ModelPrice<'static>, PriceError> {
+        let listed = self.models.get(model).copied().map(ModelPrice::Listed);
+        let in_catalog = || {
+            let entry = price_catalog::find(model).filter(|_| self.has_catalog)?;
+            Some(ModelPrice::Catalog(entry))
+        };
         let unknown = || PriceError::UnknownModel {
             model: model.to_owned(),
             version: self.version.clone(),
         };
-        self.models.get(model).ok_or_else(unknown)
+        listed.or_else(in_catalog).ok_or_else(unknown)
     }
 
     /// Returns this table with the entries of `overlay` added or replaced, as version
@@ -118,32 +192,23 @@ impl PriceTable {
         PriceTable {
             version: format!("{}+{}", self.version, overlay.version),
             models,
+            has_catalog: self.has_catalog || overlay.has_catalog,
         }
     }
 
     /// Returns the cost of `tokens` on `model` in US dollars: exact, unrounded, without trailing
-    /// zeros.
+    /// zeros. `time` is when they were used.
     ///
     /// # Errors
     /// [`PriceError::UnknownModel`], [`PriceError::OutOfRange`].
-    pub fn cost(&self, model: &str, tokens: &TokenUsage) -> Result<Decimal, PriceError> {
-        let rates = self.rates(model)?;
-        let parts = [
-            (tokens.input_tokens, rates.input),
-            (tokens.output_tokens, rates.output),
-            (tokens.cached_input_tokens, rates.cached_read),
-            (tokens.cache_creation_input_tokens, rates.cache_write),
-        ];
-        let sum = parts
-            .into_iter()
-            .try_fold(Decimal::ZERO, |sum, (count, rate)| {
-                Decimal::from(count)
-                    .checked_mul(rate)
-                    .and_then(|part| sum.checked_add(part))
-            });
-        let cost = sum.and_then(|sum| sum.checked_div(MILLION));
-        cost.map(|cost| cost.normalize())
-            .ok_or_else(|| PriceError::OutOfRange(model.to_owned()))
+    pub fn cost(
+        &self,
+        model: &str,
+        tokens: &TokenUsage,
+        time: Option<Timestamp>,
+    ) -> Result<Decimal, PriceError> {
+        let cost = self.model(model)?.cost(tokens, time);
+        cost.ok_or_else(|| PriceError::OutOfRange(model.to_owned()))
     }
 
     /// Returns the usage record of `tokens` on `model`.
@@ -154,6 +219,7 @@ impl PriceTable {
         &self,
         model: &str,
         tokens: &TokenUsage,
+        time: Option<Timestamp>,
         latency_ms: u64,
     ) -> Result<Usage<'static>, PriceError> {
         Ok(Usage {
@@ -161,7 +227,7 @@ impl PriceTable {
             output_tokens: tokens.output_tokens,
             cached_input_tokens: tokens.cached_input_tokens,
             cache_creation_input_tokens: tokens.cache_creation_input_tokens,
-            cost_usd: self.cost(model, tokens)?,
+            cost_usd: self.cost(model, tokens, time)?,
             pricing_version: Cow::Owned(self.version.clone()),
             latency_ms,
         })
@@ -171,8 +237,13 @@ impl PriceTable {
     ///
     /// # Errors
     /// Those of [`PriceTable::cost`].
-    pub fn reprice(&self, model: &str, usage: &Usage) -> Result<Usage<'static>, PriceError> {
-        self.usage(model, &TokenUsage::of(usage), usage.latency_ms)
+    pub fn reprice(
+        &self,
+        model: &str,
+        usage: &Usage,
+        time: Option<Timestamp>,
+    ) -> Result<Usage<'static>, PriceError> {
+        self.usage(model, &TokenUsage::of(usage), time, usage.latency_ms)
     }
 }
 
@@ -235,7 +306,7 @@ mod tests {
         let table = PriceTable::from_yaml(TABLE).unwrap();
         let cost = |tokens| {
             table
-                .cost("anthropic:claude-sonnet-4-6", &tokens)
+                .cost("anthropic:claude-sonnet-4-6", &tokens, None)
                 .unwrap()
                 .to_string()
         };
@@ -247,7 +318,7 @@ mod tests {
         );
         assert_eq!(
             table
-                .cost("ollama:llama-3.3-70b", &tokens(5, 5, 0, 0))
+                .cost("ollama:llama-3.3-70b", &tokens(5, 5, 0, 0), None)
                 .unwrap(),
             Decimal::ZERO
         );
@@ -256,7 +327,7 @@ mod tests {
     #[test]
     fn an_unlisted_model_is_an_error_until_an_overlay_lists_it() {
         let table = PriceTable::from_yaml(TABLE).unwrap();
-        let unknown = table.cost("a:b", &tokens(0, 0, 0, 0));
+        let unknown = table.cost("a:b", &tokens(0, 0, 0, 0), None);
         assert!(matches!(unknown, Err(PriceError::UnknownModel { .. })));
         let rates = Rates {
             input: Decimal::ONE,
@@ -266,7 +337,9 @@ mod tests {
         };
         let both = table.overlaid(&PriceTable::new("o1", [("a:b".to_owned(), rates)]));
         assert_eq!(both.version(), "2026-05-08+o1");
-        let first = both.usage("a:b", &tokens(1_000_000, 0, 0, 0), 7).unwrap();
+        let first = both
+            .usage("a:b", &tokens(1_000_000, 0, 0, 0), None, 7)
+            .unwrap();
         assert_eq!(
             (first.cost_usd, &*first.pricing_version),
             (Decimal::ONE, "2026-05-08+o1")
@@ -281,7 +354,7 @@ mod tests {
                 },
             )],
         );
-        let again = dearer.reprice("a:b", &first).unwrap();
+        let again = dearer.reprice("a:b", &first, None).unwrap();
         assert_eq!(
             (again.cost_usd, &*again.pricing_version, again.latency_ms),
             (Decimal::TEN, "later", 7)
@@ -290,10 +363,19 @@ mod tests {
 
     #[test]
     fn the_built_in_table_is_valid() {
-        let table = PriceTable::builtin();
+        let table = PriceTable::specification();
         assert_eq!((table.version(), table.models.len()), ("2026-05-08", 5));
+        assert!(
+            PriceTable::builtin()
+                .version()
+                .starts_with("2026-05-08+genai-prices-")
+        );
         let cost = table
-            .cost("anthropic:claude-opus-4-7", &tokens(1_234, 567, 89, 10))
+            .cost(
+                "anthropic:claude-opus-4-7",
+                &tokens(1_234, 567, 89, 10),
+                None,
+            )
             .unwrap();
         assert_eq!(cost.to_string(), "0.061356");
     }

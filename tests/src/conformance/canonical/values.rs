@@ -65,7 +65,10 @@ fn priced(table: &PriceTable, input: &Json, target: &Json) -> Checked {
         return Ok(Rows::default());
     };
     let wanted = target.get("cost_usd").and_then(Json::as_str);
-    match (table.cost(model, &token_usage(input.get("usage"))), wanted) {
+    match (
+        table.cost(model, &token_usage(input.get("usage")), None),
+        wanted,
+    ) {
         (Ok(cost), Some(wanted)) if wanted.parse() == Ok(cost) => Ok(Rows::default()),
         (Err(PriceError::UnknownModel { .. }), None)
             if target.get("error").and_then(Json::as_str) == Some("unknown_model") =>
