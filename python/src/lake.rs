@@ -252,6 +252,7 @@ impl NativeLake {
             let summary = scan
                 .run(|rule, finding| report.finding(rule, finding))
                 .await?;
+            report.add_contexts(&scan).await?;
             report.finish(&scan, &summary)?;
             Ok(out)
         })

@@ -5,6 +5,7 @@
 //! | [`cal`] | What does a CAL statement mean, and is it allowed? |
 //! | [`detect`] | Which personal data does a text contain? |
 //! | [`exec`] | What does a CAL statement return? |
+//! | [`pages`] | How does a lake look on a page for people? |
 //! | [`packs`] | Which grains violate which rule of which regulation? |
 //! | [`render`] | How are grains rendered for a language model or a person? |
 //! | [`sql`] | Which tables, views and functions does SQL offer? |
@@ -93,5 +94,6 @@ pub mod cal;
 pub mod detect;
 pub mod exec;
 pub mod packs;
+pub mod pages;
 pub mod render;
 pub mod sql;

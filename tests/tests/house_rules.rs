@@ -94,7 +94,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
         &[
             &["cal", "detect"],
             &["render"],
-            &["sql"],
+            &["pages", "sql"],
             &["exec"],
             &["packs"],
         ],

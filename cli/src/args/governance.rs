@@ -151,6 +151,9 @@ pub enum CertificateCommand {
     Show {
         /// Signed certificate file
         file: PathBuf,
+        /// Write a page for an auditor's files, with instructions to check the certificate
+        #[arg(long, value_name = "PAGE")]
+        html: Option<PathBuf>,
         #[command(flatten)]
         results: ResultArgs,
     },

@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use gristmill_engine::erase::{InclusionProof, verify};
+use gristmill_queries::pages::certificate_page;
 
 use super::CommandContext;
 use super::keys::keyring;
+use crate::args::ResultArgs;
 use crate::args::governance::{CertificateCommand, ProveInclusionArgs, VerifyCertificateArgs};
 use crate::exit::{CommandOutcome, Failure};
+use crate::output::write_file;
 
 /// Verifies or shows a certificate, or creates an inclusion proof.
 pub fn run(
@@ -16,22 +19,36 @@ pub fn run(
 ) -> Result<CommandOutcome, Failure> {
     match arguments {
         CertificateCommand::Verify(arguments) => verify_certificate(context, &arguments),
-        CertificateCommand::Show { file, results } => {
-            let found = verify(&read(&file)?, None, None, &[]);
-            match found.certificate {
-                Some(certificate) => context.printer(results).record(&certificate)?,
-                None => {
-                    return Err(Failure::data(format!(
-                        "`{}`: {}",
-                        file.display(),
-                        found.problems.join("; ")
-                    )));
-                }
-            }
-            Ok(CommandOutcome::Done)
-        }
+        CertificateCommand::Show {
+            file,
+            html,
+            results,
+        } => show(context, &file, html.as_deref(), results),
         CertificateCommand::Prove(arguments) => prove(context, &arguments),
     }
+}
+
+fn show(
+    context: &CommandContext,
+    file: &Path,
+    html: Option<&Path>,
+    results: ResultArgs,
+) -> Result<CommandOutcome, Failure> {
+    let bytes = read(file)?;
+    let found = verify(&bytes, None, None, &[]);
+    let Some(certificate) = &found.certificate else {
+        let problems = found.problems.join("; ");
+        return Err(Failure::data(format!("`{}`: {problems}", file.display())));
+    };
+    let Some(html) = html else {
+        context.printer(results).record(certificate)?;
+        return Ok(CommandOutcome::Done);
+    };
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    let page = certificate_page(&found, &bytes, &name.to_string_lossy())
+        .map_err(|error| Failure::data(format!("can't render the page: {error}")))?;
+    write_file(html, page.unwrap_or_default().as_bytes())?;
+    Ok(CommandOutcome::done_if(found.problems.is_empty()))
 }
 
 fn verify_certificate(

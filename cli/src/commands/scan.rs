@@ -168,6 +168,7 @@ async fn write_report(
     let summary = scan
         .run(|rule, finding| reporter.finding(rule, finding))
         .await?;
+    reporter.add_contexts(scan).await?;
     reporter.finish(scan, &summary)?;
     Ok(summary)
 }

@@ -175,6 +175,11 @@ impl Scan {
         })
     }
 
+    /// Returns the SQL context of the scanned lake.
+    pub(super) fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
     /// Returns the packs.
     pub fn packs(&self) -> &[Pack] {
         &self.packs

@@ -187,6 +187,7 @@ async fn report(scan: &Scan, form: ReportFormat) -> (String, ScanSummary) {
         .run(|rule, finding| reporter.finding(rule, finding))
         .await
         .unwrap();
+    reporter.add_contexts(scan).await.unwrap();
     reporter.finish(scan, &summary).unwrap();
     (String::from_utf8(out).unwrap(), summary)
 }

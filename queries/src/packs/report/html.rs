@@ -1,14 +1,14 @@
 //! The HTML report: everything inline, no scripts, all text escaped by the template engine.
 
-use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
-use serde_json::Value as Json;
 
 use super::super::error::{PackError, Result};
+use super::super::finding::Finding;
 use super::super::pack::{Pack, Rule, Severity};
 use super::super::scan::{Scan, ScanSummary};
+use super::finding_context::{FindingContext, FindingContexts};
 use super::{FindingStatistics, MAX_SAMPLES};
-use crate::render::escape_control;
+use crate::pages::{ChartBar, ChartSegment, bars, length, render_page, share};
 
 const TEMPLATE: &str = include_str!("report.html");
 
@@ -20,15 +20,9 @@ pub(super) fn page(
     scan: &Scan,
     summary: &ScanSummary,
     statistics: &FindingStatistics,
+    contexts: &FindingContexts,
 ) -> Result<String> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_filter("grouped", grouped);
-    environment.add_filter("marked", |text: &str| {
-        Value::from_safe_string(backticks_as_code(text))
-    });
-    environment.add_template("report.html", TEMPLATE)?;
-    let packs = packs(scan, summary, statistics);
+    let packs = packs(scan, summary, statistics, contexts);
     let clean = packs.iter().map(|pack| pack.passed.len()).sum();
     let page = ReportPage {
         summary,
@@ -45,10 +39,7 @@ pub(super) fn page(
         version: env!("CARGO_PKG_VERSION"),
         now: chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
     };
-    let page = serde_json::to_value(page).map_err(|error| PackError::Write(error.into()))?;
-    Ok(environment
-        .get_template("report.html")?
-        .render(template_value(page))?)
+    render_page(TEMPLATE, &page).map_err(PackError::Template)
 }
 
 /// Variables of the template.
@@ -69,46 +60,6 @@ struct ReportPage<'s> {
     shown: usize,
     version: &'static str,
     now: String,
-}
-
-/// Converts JSON to values of the template engine.
-fn template_value(json: Json) -> Value {
-    match json {
-        Json::Null => Value::from(()),
-        Json::Bool(flag) => Value::from(flag),
-        Json::Number(number) => match number.as_u64() {
-            Some(count) => Value::from(count),
-            None => Value::from(number.as_f64().unwrap_or_default()),
-        },
-        Json::String(text) => Value::from(escape_control(&text).into_owned()),
-        Json::Array(items) => items
-            .into_iter()
-            .map(template_value)
-            .collect::<Vec<_>>()
-            .into(),
-        Json::Object(members) => Value::from_pairs(
-            members
-                .into_iter()
-                .map(|(name, value)| (name, template_value(value))),
-        ),
-    }
-}
-
-/// A bar of a chart; lengths are in per cent of the longest bar.
-#[derive(Serialize)]
-struct ChartBar {
-    name: String,
-    count: u64,
-    parts: Vec<ChartSegment>,
-}
-
-/// A segment of a bar.
-#[derive(Serialize)]
-struct ChartSegment {
-    class: &'static str,
-    start: f64,
-    length: f64,
-    count: u64,
 }
 
 #[derive(Serialize)]
@@ -153,28 +104,9 @@ struct PassedRule {
 #[derive(Serialize)]
 struct FindingSample {
     address: Option<String>,
+    context: Option<FindingContext>,
     message: String,
     evidence: Vec<(String, String)>,
-}
-
-fn share(count: u64, of: u64) -> f64 {
-    if of == 0 {
-        0.0
-    } else {
-        count as f64 * 100.0 / of as f64
-    }
-}
-
-/// Smallest visible length of a bar, in per cent.
-const VISIBLE: f64 = 0.8;
-
-/// Returns the length of a bar; a non-zero count is always visible.
-fn length(count: u64, of: u64) -> f64 {
-    if count == 0 {
-        0.0
-    } else {
-        share(count, of).max(VISIBLE)
-    }
 }
 
 fn severities(statistics: &FindingStatistics) -> Vec<SeverityCount> {
@@ -195,13 +127,18 @@ fn severities(statistics: &FindingStatistics) -> Vec<SeverityCount> {
     counts.into_iter().map(place).collect()
 }
 
-fn packs(scan: &Scan, summary: &ScanSummary, statistics: &FindingStatistics) -> Vec<PackSection> {
+fn packs(
+    scan: &Scan,
+    summary: &ScanSummary,
+    statistics: &FindingStatistics,
+    contexts: &FindingContexts,
+) -> Vec<PackSection> {
     let mut place = 0;
     let mut sections = Vec::new();
     for pack in scan.packs() {
         let mut section = PackSection::empty(pack);
         for rule in &pack.rules {
-            section.add(rule, place, summary, statistics);
+            section.add(rule, summary, statistics.samples(place), contexts);
             place += 1;
         }
         // By severity, then by number of findings.
@@ -235,9 +172,9 @@ impl PackSection {
     fn add(
         &mut self,
         rule: &Rule,
-        place: usize,
         summary: &ScanSummary,
-        statistics: &FindingStatistics,
+        samples: &[Finding],
+        contexts: &FindingContexts,
     ) {
         let count = summary.rules.get(&rule.id).cloned().unwrap_or_default();
         if count.findings == 0 && count.failures == 0 {
@@ -247,7 +184,9 @@ impl PackSection {
             });
             return;
         }
-        let sample = |finding: &super::super::finding::Finding| FindingSample {
+        let context = |address: &String| contexts.get(address).cloned();
+        let sample = |finding: &Finding| FindingSample {
+            context: finding.address.as_ref().and_then(context),
             address: finding.address.clone(),
             message: rule.message.render(&finding.evidence),
             evidence: finding.evidence.clone(),
@@ -262,7 +201,7 @@ impl PackSection {
             findings: count.findings,
             failures: count.failures,
             first_failure: count.first_failure,
-            samples: statistics.samples(place).iter().map(sample).collect(),
+            samples: samples.iter().map(sample).collect(),
         });
     }
 }
@@ -296,91 +235,4 @@ fn pack_bars(packs: &[PackSection]) -> Vec<ChartBar> {
         }
     };
     packs.iter().map(bar).collect()
-}
-
-fn bars(counts: Vec<(String, u64)>) -> Vec<ChartBar> {
-    let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
-    let bar = |(name, count): (String, u64)| {
-        let part = ChartSegment {
-            class: "plain",
-            start: 0.0,
-            length: length(count, most),
-            count,
-        };
-        ChartBar {
-            name,
-            count,
-            parts: vec![part],
-        }
-    };
-    counts.into_iter().map(bar).collect()
-}
-
-/// Converts text to HTML, with text between backticks as code.
-fn backticks_as_code(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut pieces = text.split('`').peekable();
-    let mut code = false;
-    while let Some(piece) = pieces.next() {
-        // An unmatched backtick is an ordinary character.
-        let opens = code && pieces.peek().is_some();
-        out.push_str(match (code, opens) {
-            (true, true) => "<code>",
-            (true, false) => "`",
-            _ => "",
-        });
-        push_escaped(piece, &mut out);
-        out.push_str(if opens { "</code>" } else { "" });
-        code = !code;
-    }
-    out
-}
-
-fn push_escaped(text: &str, out: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            other => out.push(other),
-        }
-    }
-}
-
-/// Formats a number with narrow spaces between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn backticks_become_code_and_nothing_becomes_markup() {
-        assert_eq!(
-            backticks_as_code("run `a<b>` & `c`"),
-            "run <code>a&lt;b&gt;</code> &amp; <code>c</code>"
-        );
-        assert_eq!(backticks_as_code("a ` b <i>"), "a ` b &lt;i&gt;");
-        assert_eq!(backticks_as_code("`a"), "`a");
-    }
-
-    #[test]
-    fn thousands_are_separated() {
-        assert_eq!(
-            [grouped(7), grouped(1_234_567)],
-            ["7".to_owned(), "1\u{202f}234\u{202f}567".to_owned()]
-        );
-    }
 }

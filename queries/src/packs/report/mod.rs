@@ -10,6 +10,7 @@
 //! All formats except HTML are written while the scan runs. HTML is written from
 //! [`FindingStatistics`], whose size doesn't depend on the number of findings.
 
+mod finding_context;
 mod html;
 mod sarif;
 mod statistics;
@@ -17,6 +18,8 @@ mod statistics;
 use std::io::Write;
 
 pub use statistics::{FindingStatistics, MAX_SAMPLES, OTHERS};
+
+use finding_context::FindingContexts;
 
 use super::error::{PackError, Result};
 use super::finding::Finding;
@@ -42,6 +45,7 @@ pub struct ReportWriter<W> {
     form: ReportFormat,
     written: u64,
     statistics: FindingStatistics,
+    contexts: FindingContexts,
 }
 
 impl<W: Write> ReportWriter<W> {
@@ -60,6 +64,7 @@ impl<W: Write> ReportWriter<W> {
             form,
             written: 0,
             statistics: FindingStatistics::new(scan.rules().len()),
+            contexts: FindingContexts::new(),
         })
     }
 
@@ -88,6 +93,19 @@ impl<W: Write> ReportWriter<W> {
         Ok(())
     }
 
+    /// Looks up what the findings of the page are about: an excerpt, the person, the session and the
+    /// source. Does nothing for other formats.
+    ///
+    /// # Errors
+    /// [`PackError::Query`].
+    pub async fn add_contexts(&mut self, scan: &Scan) -> Result<()> {
+        if self.form == ReportFormat::Html {
+            let addresses = self.statistics.addresses();
+            self.contexts = finding_context::load(scan.context(), &addresses).await?;
+        }
+        Ok(())
+    }
+
     /// Finishes the report with the summary of the scan.
     ///
     /// # Errors
@@ -101,9 +119,9 @@ impl<W: Write> ReportWriter<W> {
                 self.out.write_all(b"}\n")?;
             }
             ReportFormat::Sarif => sarif::end(&mut self.out, scan, summary)?,
-            ReportFormat::Html => self
-                .out
-                .write_all(html::page(scan, summary, &self.statistics)?.as_bytes())?,
+            ReportFormat::Html => self.out.write_all(
+                html::page(scan, summary, &self.statistics, &self.contexts)?.as_bytes(),
+            )?,
         }
         Ok(self.out.flush()?)
     }

@@ -53,6 +53,15 @@ impl FindingStatistics {
         self.samples.get(rule).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the addresses of all samples, each once.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        let findings = self.samples.iter().flatten();
+        let mut addresses: Vec<String> = findings.filter_map(|it| it.address.clone()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
     /// Returns the number of findings of a severity.
     pub fn of_severity(&self, severity: Severity) -> u64 {
         self.severities[severity as usize]

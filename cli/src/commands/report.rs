@@ -1,0 +1,43 @@
+//! `report`: writes a page about the lake.
+
+use gristmill_queries::pages::{PageError, lake_report};
+use gristmill_queries::sql::lake_context;
+
+use super::CommandContext;
+use super::sql::{failure, options};
+use crate::args::ReportArgs;
+use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
+use crate::output::write_file;
+
+/// Writes the page; it appears under its name only when it is complete.
+pub async fn run(
+    context: &CommandContext,
+    arguments: ReportArgs,
+) -> Result<CommandOutcome, Failure> {
+    let lake = context.open_lake().await?;
+    let session = lake_context(&lake, &options(context)?)
+        .await
+        .map_err(failure)?;
+    let page = lake_report(&session, &lake.location().name())
+        .await
+        .map_err(page_failure)?;
+    write_file(&arguments.output, page.as_bytes())?;
+    if !context.common.quiet {
+        note(format_args!(
+            "wrote {}; open it in a browser",
+            arguments.output.display()
+        ));
+    }
+    Ok(CommandOutcome::Done)
+}
+
+fn page_failure(error: PageError) -> Failure {
+    match error {
+        PageError::Section { section, cause } => {
+            let cause = failure(cause);
+            Failure::data(format!("section `{section}`: {cause}"))
+        }
+        PageError::Template(error) => Failure::data(format!("can't render the page: {error}")),
+    }
+}
