@@ -40,6 +40,9 @@ pub struct ResultArgs {
     /// or a tab) with an apostrophe
     #[arg(long)]
     pub csv_safe: bool,
+    /// Number of lines after which a result for people is cut; no flag, set by `demo`.
+    #[arg(skip)]
+    pub most_lines: Option<usize>,
 }
 
 /// Global flags.
@@ -184,6 +187,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Run compliance packs over the lake and report violations
     Scan(ScanArgs),
+    /// Write a page about the lake: contents, cost, tools, consents, personal data, refused input
+    Report(ReportArgs),
     /// Search for the grains that best match a text
     Search(SearchArgs),
     /// Run CAL; without a statement, start an interactive shell
@@ -237,12 +242,16 @@ pub enum Command {
 pub struct DemoArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Folder of the sample data [default: `datasets` in the current folder or a parent]
-    #[arg(long, value_name = "FOLDER")]
-    pub datasets: Option<PathBuf>,
-    /// Keep the lake in this folder instead of a temporary one
+    /// Keep the lake and the pages in this folder instead of a temporary one
     #[arg(long, value_name = "FOLDER")]
     pub keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// File of the page, in HTML without scripts
+    #[arg(value_name = "PAGE")]
+    pub output: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -28,6 +28,8 @@ pub struct Printer {
     csv_safe: bool,
     /// Print tables as records.
     records: bool,
+    /// Number of lines after which a result for people is cut.
+    most_lines: Option<usize>,
 }
 
 impl Printer {
@@ -44,6 +46,7 @@ impl Printer {
             format,
             csv_safe: own.csv_safe || general.csv_safe,
             records: false,
+            most_lines: own.most_lines.or(general.most_lines),
         }
     }
 
@@ -72,7 +75,13 @@ impl Printer {
         let value = serde_json::to_value(record)
             .map_err(|error| Failure::environment("can't print the result", &error))?;
         let text = match self.format {
-            OutputFormat::Table => escape_control(&human_readable(&value)).into_owned(),
+            OutputFormat::Table => {
+                let text = escape_control(&human_readable(&value)).into_owned();
+                match self.most_lines {
+                    Some(most) => first_lines(&text, most),
+                    None => text,
+                }
+            }
             OutputFormat::Json => format!("{value:#}\n"),
             OutputFormat::Jsonl => format!("{value}\n"),
             OutputFormat::Csv | OutputFormat::Arrow => {
@@ -239,6 +248,16 @@ fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::A
     reader
         .next()
         .ok_or_else(|| arrow::error::ArrowError::JsonError("no row".to_owned()))?
+}
+
+/// Returns the first `most` lines of a text and the number of the others.
+fn first_lines(text: &str, most: usize) -> String {
+    let lines = text.lines().count();
+    if lines <= most + 1 {
+        return text.to_owned();
+    }
+    let shown: String = text.split_inclusive('\n').take(most).collect();
+    format!("{shown}… {} more lines\n", lines - most)
 }
 
 /// Writes to standard output; a closed standard output is not an error.

@@ -1,4 +1,5 @@
-//! `demo`: a tour of the main commands on the repository's sample data, in a temporary lake.
+//! `demo`: a tour of the main commands on sample data that is part of the program, in a temporary
+//! lake.
 //!
 //! Each step is a real command line, which is printed, parsed and run like any other.
 
@@ -13,100 +14,145 @@ use crate::args::{Arguments, DemoArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::{Printer, write_stdout};
 
-/// One command of the demo: its title, arguments and expected outcome.
+/// One command of the demo: its title, what it shows, arguments and expected outcome.
 struct DemoStep {
     title: &'static str,
+    note: &'static str,
     words: &'static [&'static str],
     expected: CommandOutcome,
 }
 
-const fn step(title: &'static str, words: &'static [&'static str]) -> DemoStep {
+const fn step(title: &'static str, note: &'static str, words: &'static [&'static str]) -> DemoStep {
     DemoStep {
         title,
+        note,
         words,
         expected: CommandOutcome::Done,
     }
 }
 
+/// A step whose command reports problems, with exit code 2.
+const fn problem_step(
+    title: &'static str,
+    note: &'static str,
+    words: &'static [&'static str],
+) -> DemoStep {
+    DemoStep {
+        expected: CommandOutcome::Problems,
+        ..step(title, note, words)
+    }
+}
+
+/// The memory of an invented company: a cooperative with bicycle hire, a clinic, a bank, smart homes
+/// and a team of developers, in four languages.
+const COMPANY: &str = include_str!("demo/company.jsonl");
+
+/// Recorded requests to two providers of models, with their answers.
+const EXCHANGES: &str = include_str!("../../../datasets/exchanges.jsonl");
+
+/// Lines of a result that are shown.
+const MOST_LINES: usize = 14;
+
 /// Placeholder in arguments: the folder of the sample data.
-const DATASETS: &str = "DATASETS";
+const DATA: &str = "DATA";
 
 /// Placeholder in arguments: the folder for results.
 const OUT: &str = "OUT";
 
 const STEPS: &[DemoStep] = &[
-    DemoStep {
-        title: "Ingest everything. Some of it is damaged on purpose: it goes to the table \
-                `rejects`, with the reason",
-        words: &["ingest", DATASETS],
-        expected: CommandOutcome::Problems,
-    },
-    DemoStep {
-        title: "Ingest again: known sources are skipped and nothing is duplicated; refused \
-                sources are reported again",
-        words: &["ingest", DATASETS],
-        expected: CommandOutcome::Problems,
-    },
-    step("Verify every grain of the lake", &["verify"]),
     step(
-        "Which grains does the lake contain?",
+        "Ingest",
+        "Memory of a cooperative's agents, and recorded traffic with model providers, become grains \
+         in a lake.\nEach record is either in the lake or in the table `rejects`, with the reason.",
+        &["ingest", DATA],
+    ),
+    step(
+        "Verify",
+        "Every grain is its own address: the SHA-256 of its bytes. Verification computes all of them \
+         again.\nRun it after a crash, a copy or a restore; damage is named grain by grain.",
+        &["verify"],
+    ),
+    step(
+        "SQL: what do agents believe about a person now?",
+        "Facts change. `current` has the newest version of each, `beliefs` all of them.\nAda moved \
+         from Cork to Galway: only the new address is current.",
         &[
             "sql",
-            "SELECT type, count(*) AS grains, sum(blob_size) AS bytes FROM grains GROUP BY type \
-             ORDER BY grains DESC",
+            "SELECT relation, object, confidence FROM current WHERE subject = 'Ada Brennan' ORDER BY \
+             relation",
         ],
     ),
     step(
-        "What was refused, and why?",
+        "SQL: what did each model cost?",
+        "Costs come from recorded tokens and a price table of thousands of models, in exact \
+         decimals.\nTokens without a price are counted beside it; `--prices FILE` adds prices.",
         &[
             "sql",
-            "SELECT error_code, count(*) AS refused, min(message) AS for_example FROM rejects \
-             GROUP BY error_code ORDER BY 2 DESC, 1",
+            "SELECT provider, model, sum(messages) AS messages, sum(cost_usd) AS cost_usd, \
+             sum(unpriced_tokens) AS unpriced_tokens FROM usage GROUP BY 1, 2 ORDER BY 4 DESC NULLS \
+             LAST",
         ],
     ),
     step(
-        "Which consents are in force?",
+        "SQL: which tools failed, and how slow are they?",
+        "Calls and results of tools are grains too, joined by the view `tool_calls`.\nA latency is \
+         shown only if both times were recorded or the duration was stated.",
         &[
             "sql",
-            "SELECT in_force, withdrawn, count(*) AS consents FROM consent_state GROUP BY 1, 2 \
-             ORDER BY 1, 2",
+            "SELECT name, error, latency_ms FROM tool_calls WHERE is_error ORDER BY latency_ms DESC",
         ],
     ),
     step(
-        "What do agents believe about one person, as of now?",
+        "CAL: recall facts",
+        "CAL is the query language for agents: it can read and propose, never delete.\nRECALL \
+         returns grains with their addresses, so that each answer can be cited.",
         &[
-            "sql",
-            "SELECT relation, object, confidence FROM current WHERE type = 'belief' AND subject = \
-             (SELECT min(subject) FROM beliefs) ORDER BY created_at LIMIT 5",
+            "cal",
+            "RECALL beliefs WHERE subject = \"Jonas Weber\" LIMIT 3",
         ],
     ),
     step(
-        "Which conversations with language models are there, and what did they cost?",
+        "CAL: assemble a context for a prompt",
+        "ASSEMBLE renders what fits into a budget of tokens, the most important first.\nThe same \
+         statement gives the same text, so that a prompt can be explained later.",
         &[
-            "sql",
-            "SELECT session_id, messages, branches, input_tokens, output_tokens, cost_usd FROM \
-             threads ORDER BY first_at DESC LIMIT 3",
+            "cal",
+            "ASSEMBLE about_ada FROM (RECALL beliefs WHERE subject = \"Ada Brennan\") BUDGET 120 \
+             tokens",
         ],
     ),
     step(
-        "Is the recorded traffic of providers converted without loss?",
-        &[
-            "convert",
-            "--check-round-trip",
-            "--from",
-            "exchanges",
-            "DATASETS/exchanges.jsonl",
-        ],
+        "Search by words",
+        "An inverted index per segment, in any language.\nHits are ranked by BM25.",
+        &["search", "--mode", "text", "-n", "3", "refund late"],
     ),
     step(
-        "Query a file without a lake",
+        "Compute vectors for search by meaning",
+        "A small static model is part of the program; nothing is downloaded or sent anywhere.\nOther \
+         models are read from a folder with `--embedder`.",
+        &["reindex", "--embed"],
+    ),
+    step(
+        "Search by meaning",
+        "The question says neither cargo, nor bike, nor battery: the meaning leads there.\nThe \
+         function `hybrid_search` combines both searches.",
         &[
             "sql",
-            "SELECT count(*) AS grains FROM mg_file('DATASETS/plain.mg')",
+            "SELECT round(score, 2) AS score, coalesce(content, object) AS text FROM \
+             vector_search('broken electric bicycle', 3)",
         ],
+    ),
+    problem_step(
+        "Scan for violations of rules",
+        "Packs of rules for GDPR, CCPA, HIPAA and others run over every grain; the findings end with \
+         exit code 2.\nThe page has an excerpt with masked personal data, the source and the \
+         remedy for each.",
+        &["scan", "--output", "OUT/scan.html"],
     ),
     step(
         "Generate a signing key",
+        "Certificates of erasure are signed. The key lies in a keyring outside the lake,\nprotected by \
+         a passphrase.",
         &[
             "keys",
             "generate",
@@ -118,11 +164,19 @@ const STEPS: &[DemoStep] = &[
         ],
     ),
     step(
-        "Erase a person's data, search every remaining byte, and issue a certificate",
+        "Erase a person",
+        "All of Ada's data goes: facts, messages, tool calls, index entries. Her consent record \
+         stays,\nbecause it proves that processing was lawful. Then every remaining byte is searched.",
         &[
             "erase",
+            "--user",
+            "ada",
             "--subject",
-            "Bob Abe",
+            "Ada Brennan",
+            "--reference",
+            "DEMO-1",
+            "--legal-ground",
+            "GDPR Art. 17(1)(b)",
             "--execute",
             "--exclusive",
             "--keyring",
@@ -134,23 +188,51 @@ const STEPS: &[DemoStep] = &[
         ],
     ),
     step(
-        "Verify the certificate, without the lake",
+        "Verify the certificate",
+        "It names nobody and needs no lake: an auditor can check it alone.\nThe next command makes a \
+         page of it that explains each figure.",
         &["certificate", "verify", CERTIFICATE],
     ),
     step(
-        "Verify the audit log, which records the erasure without the person's name",
-        &["audit", "verify"],
+        "Make a page of the certificate",
+        "What was asked, erased and kept, how the rest was searched,\nand how to check it without this \
+         program.",
+        &[
+            "certificate",
+            "show",
+            CERTIFICATE,
+            "--html",
+            "OUT/erasure.html",
+        ],
     ),
-    step("Verify that all other grains are unchanged", &["verify"]),
     step(
-        "Show the lake's tables, segments, sources and sidecars",
-        &["describe"],
+        "Ada is gone",
+        "Neither facts nor messages mention her.\nThe other people's memory is unchanged.",
+        &[
+            "sql",
+            "SELECT count(*) FILTER (WHERE subject = 'Ada Brennan' OR content LIKE '%Ada%') AS \
+             about_ada, count(*) AS grains FROM grains",
+        ],
+    ),
+    step(
+        "The lake on one page",
+        "Contents, cost, tools, consents, personal data, refused input, erasures.\nSelf-contained, \
+         without scripts, for screen and paper.",
+        &["report", "OUT/lake.html"],
     ),
 ];
 
 const KEYRING: &str = "OUT/keyring.json";
 const PASSPHRASE: &str = "OUT/passphrase";
 const CERTIFICATE: &str = "OUT/erasure.cose";
+
+/// Pages and files that the steps write, with a description.
+const PAGES: [(&str, &str); 4] = [
+    ("OUT/scan.html", "findings of the scan"),
+    ("OUT/erasure.html", "the erasure, for an auditor"),
+    (CERTIFICATE, "its signed certificate"),
+    ("OUT/lake.html", "the lake"),
+];
 
 /// Result in machine-readable formats.
 #[derive(Serialize)]
@@ -173,14 +255,10 @@ struct StepResult {
 pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let started = Instant::now();
-    let datasets = match arguments.datasets {
-        Some(folder) => folder,
-        None => find_datasets()?,
-    };
     let temporary = tempfile::tempdir()
         .map_err(|error| Failure::environment("can't make a temporary folder", &error))?;
     let folder = arguments.keep.as_deref().unwrap_or(temporary.path());
-    let place = DemoFolders::new(datasets, folder)?;
+    let place = DemoFolders::new(folder)?;
     let mut summary = DemoSummary {
         lake: place.lake.display().to_string(),
         steps: Vec::new(),
@@ -194,7 +272,8 @@ pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<Comman
     }
     summary.seconds = started.elapsed().as_secs_f64();
     if printer.is_for_people() {
-        write_stdout(|out| conclude(out, &summary, arguments.keep.is_some()))?;
+        let pages = arguments.keep.is_some().then(|| place.pages());
+        write_stdout(|out| conclude(out, &summary, pages.as_deref()))?;
     } else {
         printer.record(&summary)?;
     }
@@ -210,7 +289,7 @@ async fn run_step(
 ) -> Result<StepResult, Failure> {
     let words = folders.words(step);
     if printer.is_for_people() {
-        write_stdout(|out| announce(out, step.title, &words))?;
+        write_stdout(|out| announce(out, step, &words))?;
     }
     let line = std::iter::once("gristmill".to_owned()).chain(words.iter().cloned());
     let mut arguments = Arguments::try_parse_from(line)
@@ -221,6 +300,7 @@ async fn run_step(
         ..context.common.clone()
     };
     arguments.results.format = Some(printer.format());
+    arguments.results.most_lines = Some(MOST_LINES);
     let started = Instant::now();
     let outcome = run_boxed(arguments).await?;
     Ok(StepResult {
@@ -233,32 +313,45 @@ async fn run_step(
 
 /// Folders of the demo.
 struct DemoFolders {
-    datasets: PathBuf,
+    data: PathBuf,
     lake: PathBuf,
     out: PathBuf,
 }
 
 impl DemoFolders {
-    /// Creates the folder for results, with a passphrase file that protects only the demo's key.
-    fn new(datasets: PathBuf, folder: &Path) -> Result<DemoFolders, Failure> {
-        let out = folder.join("out");
-        std::fs::create_dir_all(&out).map_err(|error| {
-            Failure::environment(&format!("can't make `{}`", out.display()), &error)
-        })?;
+    /// Creates the folders with the sample data and a passphrase file that protects only the demo's
+    /// key.
+    fn new(folder: &Path) -> Result<DemoFolders, Failure> {
         let place = DemoFolders {
-            datasets,
+            data: folder.join("data"),
             lake: folder.join("lake"),
-            out,
+            out: folder.join("out"),
         };
-        let passphrase = PathBuf::from(place.filled(PASSPHRASE));
-        std::fs::write(&passphrase, "a passphrase for the demo\n")
-            .map_err(|error| Failure::writing(&passphrase, &error))?;
+        for made in [&place.data, &place.out] {
+            std::fs::create_dir_all(made).map_err(|error| {
+                Failure::environment(&format!("can't make `{}`", made.display()), &error)
+            })?;
+        }
+        for (name, text) in [
+            ("DATA/company.jsonl", COMPANY),
+            ("DATA/exchanges.jsonl", EXCHANGES),
+            (PASSPHRASE, "a passphrase for the demo\n"),
+        ] {
+            let path = PathBuf::from(place.filled(name));
+            std::fs::write(&path, text).map_err(|error| Failure::writing(&path, &error))?;
+        }
         Ok(place)
+    }
+
+    /// Returns the paths of the written pages with their descriptions.
+    fn pages(&self) -> Vec<(String, &'static str)> {
+        let page = |(path, what): &(&str, &'static str)| (self.filled(path), *what);
+        PAGES.iter().map(page).collect()
     }
 
     /// Replaces the placeholders in an argument.
     fn filled(&self, word: &str) -> String {
-        word.replace(DATASETS, &self.datasets.display().to_string())
+        word.replace(DATA, &self.data.display().to_string())
             .replace(OUT, &self.out.display().to_string())
     }
 
@@ -267,67 +360,58 @@ impl DemoFolders {
     }
 }
 
-fn announce(out: &mut impl std::io::Write, title: &str, words: &[String]) -> std::io::Result<()> {
-    writeln!(out, "\n# {title}\n$ gristmill {}", shown(words))
+fn announce(
+    out: &mut impl std::io::Write,
+    step: &DemoStep,
+    words: &[String],
+) -> std::io::Result<()> {
+    writeln!(out, "\n# {}", step.title)?;
+    for line in step.note.lines() {
+        writeln!(out, "# {line}")?;
+    }
+    writeln!(out, "$ gristmill {}", shown(words))
 }
 
+/// Prints how the demo ended, the pages that it wrote if they are kept, and what to try next.
 fn conclude(
     out: &mut impl std::io::Write,
     summary: &DemoSummary,
-    kept: bool,
+    pages: Option<&[(String, &'static str)]>,
 ) -> std::io::Result<()> {
     let ended = if summary.as_expected {
         "every step had its expected outcome"
     } else {
         "some steps did NOT have their expected outcome"
     };
-    writeln!(
-        out,
-        "\n{} steps in {:.1} s; {ended}.",
-        summary.steps.len(),
-        summary.seconds
-    )?;
-    match kept {
-        true => writeln!(
+    let (steps, seconds) = (summary.steps.len(), summary.seconds);
+    writeln!(out, "\n{steps} steps in {seconds:.1} s; {ended}.")?;
+    let Some(pages) = pages else {
+        return writeln!(
             out,
-            "The lake is kept: gristmill --lake {} sql",
-            summary.lake
-        ),
-        false => writeln!(
-            out,
-            "The lake was temporary; `gristmill demo --keep FOLDER` keeps it."
-        ),
+            "The lake and the pages were temporary; `gristmill demo --keep FOLDER` keeps them."
+        );
+    };
+    writeln!(out, "\nOpen in a browser:")?;
+    for (path, what) in pages {
+        writeln!(out, "  {path}  ({what})")?;
     }
+    let lake = &summary.lake;
+    writeln!(out, "\nTry next:")?;
+    writeln!(out, "  gristmill --lake {lake} sql")?;
+    writeln!(out, "  gristmill --lake {lake} search \"heating is cold\"")?;
+    writeln!(out, "  gristmill --lake {lake} erase --user theo --plan")
 }
 
 /// Returns the arguments as a user would type them.
 fn shown(words: &[String]) -> String {
     let quote = |word: &String| {
-        if word.contains([' ', '*', '\'', '$']) {
+        if word.contains('"') {
+            format!("'{word}'")
+        } else if word.contains([' ', '*', '\'', '$', '(']) {
             format!("\"{word}\"")
         } else {
             word.clone()
         }
     };
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
-}
-
-/// Finds `datasets` in the current folder or a parent.
-fn find_datasets() -> Result<PathBuf, Failure> {
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::environment("can't determine the current folder", &error))?;
-    let found = here
-        .ancestors()
-        .map(|folder| folder.join("datasets"))
-        .find(|folder| is_datasets(folder));
-    found.ok_or_else(|| {
-        Failure::usage(
-            "no folder `datasets` in the current folder or its parents; run this in the \
-             repository, or set --datasets",
-        )
-    })
-}
-
-fn is_datasets(folder: &Path) -> bool {
-    folder.join("plain.mg").is_file()
 }

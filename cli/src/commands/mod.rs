@@ -24,6 +24,7 @@ mod mcp;
 mod pseudonyms;
 mod reindex;
 mod repair;
+mod report;
 mod report_subject;
 mod scan;
 mod search;
@@ -63,6 +64,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
     match command {
         Command::Demo(arguments) => demo::run(&context, arguments).await,
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,
+        Command::Report(arguments) => report::run(&context, arguments).await,
         Command::Verify(arguments) => verify::run(&context, arguments).await,
         Command::Export(arguments) => export::run(&context, arguments).await,
         Command::Inspect(arguments) => inspect::run(&context, arguments).await,

@@ -540,12 +540,6 @@ fn a_closed_output_pipe_is_no_error() {
 }
 
 #[test]
-fn the_demo_succeeds() {
-    let answer = run(&workspace(), &["demo", "--format", "json"], "");
-    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
-}
-
-#[test]
 fn hostile_statements_fail_with_their_code_before_anything_is_read() {
     let here = folder();
     std::fs::write(here.path().join("good.mg"), plain(&[belief(1), belief(2)])).unwrap();

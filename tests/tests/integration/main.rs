@@ -38,6 +38,7 @@ mod namespaces;
 mod object_store;
 #[cfg(unix)]
 mod outputs;
+mod pages;
 mod pitfalls;
 mod safe_output;
 mod safe_sql;
