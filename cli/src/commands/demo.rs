@@ -43,8 +43,8 @@ const fn problem_step(
     }
 }
 
-/// The memory of an invented company: a cooperative with bicycle hire, a clinic, a bank, smart homes
-/// and a team of developers, in four languages.
+/// The memory of an invented company: a cooperative with bicycle hire, a clinic, a bank, smart
+/// homes and a team of developers, in four languages.
 const COMPANY: &str = include_str!("demo/company.jsonl");
 
 /// Recorded requests to two providers of models, with their answers.
@@ -62,14 +62,15 @@ const OUT: &str = "OUT";
 const STEPS: &[DemoStep] = &[
     step(
         "Ingest",
-        "Memory of a cooperative's agents, and recorded traffic with model providers, become grains \
-         in a lake.\nEach record is either in the lake or in the table `rejects`, with the reason.",
+        "Memory of a cooperative's agents, and recorded traffic with model providers, become \
+         grains in a lake.\nEach record is either in the lake or in the table `rejects`, with the \
+         reason.",
         &["ingest", DATA],
     ),
     step(
         "Verify",
-        "Every grain is its own address: the SHA-256 of its bytes. Verification computes all of them \
-         again.\nRun it after a crash, a copy or a restore; damage is named grain by grain.",
+        "Every grain is its own address: the SHA-256 of its bytes. Verification computes all of \
+         them again.\nRun it after a crash, a copy or a restore; damage is named grain by grain.",
         &["verify"],
     ),
     step(
@@ -78,8 +79,8 @@ const STEPS: &[DemoStep] = &[
          from Cork to Galway: only the new address is current.",
         &[
             "sql",
-            "SELECT relation, object, confidence FROM current WHERE subject = 'Ada Brennan' ORDER BY \
-             relation",
+            "SELECT relation, object, confidence FROM current WHERE subject = 'Ada Brennan' ORDER \
+             BY relation",
         ],
     ),
     step(
@@ -89,8 +90,8 @@ const STEPS: &[DemoStep] = &[
         &[
             "sql",
             "SELECT provider, model, sum(messages) AS messages, sum(cost_usd) AS cost_usd, \
-             sum(unpriced_tokens) AS unpriced_tokens FROM usage GROUP BY 1, 2 ORDER BY 4 DESC NULLS \
-             LAST",
+             sum(unpriced_tokens) AS unpriced_tokens FROM usage GROUP BY 1, 2 ORDER BY 4 DESC \
+             NULLS LAST",
         ],
     ),
     step(
@@ -99,7 +100,8 @@ const STEPS: &[DemoStep] = &[
          shown only if both times were recorded or the duration was stated.",
         &[
             "sql",
-            "SELECT name, error, latency_ms FROM tool_calls WHERE is_error ORDER BY latency_ms DESC",
+            "SELECT name, error, latency_ms FROM tool_calls WHERE is_error ORDER BY latency_ms \
+             DESC",
         ],
     ),
     step(
@@ -128,8 +130,8 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "Compute vectors for search by meaning",
-        "A small static model is part of the program; nothing is downloaded or sent anywhere.\nOther \
-         models are read from a folder with `--embedder`.",
+        "A small static model is part of the program; nothing is downloaded or sent anywhere.\n\
+         Other models are read from a folder with `--embedder`.",
         &["reindex", "--embed"],
     ),
     step(
@@ -144,15 +146,15 @@ const STEPS: &[DemoStep] = &[
     ),
     problem_step(
         "Scan for violations of rules",
-        "Packs of rules for GDPR, CCPA, HIPAA and others run over every grain; the findings end with \
-         exit code 2.\nThe page has an excerpt with masked personal data, the source and the \
+        "Packs of rules for GDPR, CCPA, HIPAA and others run over every grain; the findings end \
+         with exit code 2.\nThe page has an excerpt with masked personal data, the source and the \
          remedy for each.",
         &["scan", "--output", "OUT/scan.html"],
     ),
     step(
         "Generate a signing key",
-        "Certificates of erasure are signed. The key lies in a keyring outside the lake,\nprotected by \
-         a passphrase.",
+        "Certificates of erasure are signed. The key lies in a keyring outside the lake,\n\
+         protected by a passphrase.",
         &[
             "keys",
             "generate",
@@ -166,7 +168,8 @@ const STEPS: &[DemoStep] = &[
     step(
         "Erase a person",
         "All of Ada's data goes: facts, messages, tool calls, index entries. Her consent record \
-         stays,\nbecause it proves that processing was lawful. Then every remaining byte is searched.",
+         stays,\nbecause it proves that processing was lawful. Then every remaining byte is \
+         searched.",
         &[
             "erase",
             "--user",
@@ -189,14 +192,14 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "Verify the certificate",
-        "It names nobody and needs no lake: an auditor can check it alone.\nThe next command makes a \
-         page of it that explains each figure.",
+        "It names nobody and needs no lake: an auditor can check it alone.\nThe next command makes \
+         a page of it that explains each figure.",
         &["certificate", "verify", CERTIFICATE],
     ),
     step(
         "Make a page of the certificate",
-        "What was asked, erased and kept, how the rest was searched,\nand how to check it without this \
-         program.",
+        "What was asked, erased and kept, how the rest was searched,\nand how to check it without \
+         this program.",
         &[
             "certificate",
             "show",

@@ -53,14 +53,14 @@ const QUERIES: [ReportQuery; 15] = [
     chart(
         "Grains by day",
         "By the time that the grain states, the last days first.",
-        "SELECT coalesce(arrow_cast(date_trunc('day', created_at), 'Date32')::text, '(no time)') AS \
-         day, count(*) AS grains FROM grains GROUP BY 1 ORDER BY 1 DESC",
+        "SELECT coalesce(arrow_cast(date_trunc('day', created_at), 'Date32')::text, '(no time)') \
+         AS day, count(*) AS grains FROM grains GROUP BY 1 ORDER BY 1 DESC",
     ),
     chart(
         "Facts: current and closed",
         "A fact is closed when a newer one supersedes it, or when it expired.",
-        "SELECT 'current' AS state, count(*) AS beliefs FROM current WHERE type = 'belief' UNION ALL \
-         SELECT 'all', count(*) FROM beliefs",
+        "SELECT 'current' AS state, count(*) AS beliefs FROM current WHERE type = 'belief' UNION \
+         ALL SELECT 'all', count(*) FROM beliefs",
     ),
     table(
         "Messages, tokens and cost by model",
@@ -108,8 +108,8 @@ const QUERIES: [ReportQuery; 15] = [
     table(
         "Refused input",
         "Refused records are kept with their bytes in the table `rejects`.",
-        "SELECT error_code, count(*) AS refused, min(source) AS for_example, min(message) AS message \
-         FROM rejects GROUP BY error_code ORDER BY 2 DESC, 1",
+        "SELECT error_code, count(*) AS refused, min(source) AS for_example, min(message) AS \
+         message FROM rejects GROUP BY error_code ORDER BY 2 DESC, 1",
     ),
     table(
         "Sources",
@@ -133,8 +133,8 @@ const QUERIES: [ReportQuery; 15] = [
         "Indexes",
         "An index that is missing or stale makes queries slower, never wrong; `gristmill reindex` \
          builds it.",
-        "SELECT \"index\", state, count(*) AS segments, sum(bytes) AS bytes FROM indexes GROUP BY 1, \
-         2 ORDER BY 1, 2",
+        "SELECT \"index\", state, count(*) AS segments, sum(bytes) AS bytes FROM indexes GROUP BY \
+         1, 2 ORDER BY 1, 2",
     ),
 ];
 
@@ -193,16 +193,17 @@ struct ReportColumn {
     is_number: bool,
 }
 
-const TILES: &str = "SELECT (SELECT count(*) FROM grains) AS grains, (SELECT count(*) FROM current) AS \
-    \"current grains\", (SELECT count(DISTINCT user_id) FROM grains) AS people, (SELECT count(*) FROM \
-    threads) AS conversations, (SELECT round(coalesce(sum(cost_usd), 0), 2) FROM usage) AS \"US dollars \
-    in tokens\", (SELECT coalesce(sum(unpriced_tokens), 0) FROM usage) AS \"tokens without a price\", \
-    (SELECT count(*) FROM rejects) AS \"records refused\"";
+const TILES: &str = "SELECT (SELECT count(*) FROM grains) AS grains, (SELECT count(*) FROM \
+                     current) AS \"current grains\", (SELECT count(DISTINCT user_id) FROM grains) \
+                     AS people, (SELECT count(*) FROM threads) AS conversations, (SELECT \
+                     round(coalesce(sum(cost_usd), 0), 2) FROM usage) AS \"US dollars in tokens\", \
+                     (SELECT coalesce(sum(unpriced_tokens), 0) FROM usage) AS \"tokens without a \
+                     price\", (SELECT count(*) FROM rejects) AS \"records refused\"";
 
 /// Returns the page of the lake that `context` queries; `lake` is its location as shown.
 ///
-/// Every section is one query over the whole lake. A lake of a hundred thousand grains takes about a
-/// second; personal data is the slowest section, because it reads every text.
+/// Every section is one query over the whole lake. A lake of a hundred thousand grains takes about
+/// a second; personal data is the slowest section, because it reads every text.
 ///
 /// # Errors
 /// [`PageError`].

@@ -43,7 +43,10 @@ const MESSAGES: &str = "
            json_get_str(context, 'msg:id') AS message_id, json_get_str(context, 'msg:status') AS status,
            model_id, CASE WHEN strpos(model_id, ':') > 0 THEN split_part(model_id, ':', 1) END AS provider,
            CASE WHEN strpos(model_id, ':') > 0 THEN substr(model_id, strpos(model_id, ':') + 1) ELSE model_id END AS model,
-           stop_reason, content, content_blocks, token_usage,
+           stop_reason, coalesce(content, CASE WHEN json_get_str(context, 'msg:status') = 'error' THEN coalesce(
+               json_get_str(content_blocks, 0, 'body', 'error', 'message'), json_get_str(content_blocks, 0, 'body', 'message'),
+               json_get_str(content_blocks, 0, 'body', 'error'), json_get_str(content_blocks, 0, 'body')) END) AS content,
+           content_blocks, token_usage,
            counts['input_tokens'] AS input_tokens, counts['output_tokens'] AS output_tokens,
            counts['cached_input_tokens'] AS cached_input_tokens,
            counts['cache_creation_input_tokens'] AS cache_creation_input_tokens,

@@ -2,9 +2,9 @@
 //! a versioned price table; and `token_counts(token_usage)`.
 //!
 //! `token_usage` is the JSON text of that column of `grains`. `time` is when the tokens were used:
-//! prices change. A `price_version` that is NULL means the default one. The cost of a model without a price
-//! is NULL, not zero; an unknown version is an error. Costs are computed on every query and stored
-//! nowhere, so repricing a period is a query.
+//! prices change. A `price_version` that is NULL means the default one. The cost of a model without
+//! a price is NULL, not zero; an unknown version is an error. Costs are computed on every query and
+//! stored nowhere, so repricing a period is a query.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -160,9 +160,9 @@ impl PriceTable {
         &self.version
     }
 
-    /// Returns the prices of `model`, in the form `provider:model`: those that the table lists, else
-    /// those of the catalogue. A search of the catalogue takes some microseconds to a millisecond,
-    /// so keep what it found.
+    /// Returns the prices of `model`, in the form `provider:model`: those that the table lists,
+    /// else those of the catalogue. A search of the catalogue takes some microseconds to a
+    /// millisecond, so keep what it found.
     ///
     /// # Errors
     /// [`PriceError::UnknownModel`].

@@ -11,7 +11,6 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, sign};
 use gristmill_tests::binary::{ended, gristmill, path};
 use gristmill_tests::grains::{belief, frames, grain_with, plain};
-use gristmill_tests::paths::workspace;
 
 /// Result of a command: exit code, standard output, standard error.
 struct Answer {

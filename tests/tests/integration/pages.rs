@@ -8,7 +8,7 @@ use gristmill_tests::binary;
 use gristmill_tests::grains::{frames, grain};
 
 fn gristmill(folder: &Path, words: &[&str]) -> Output {
-    Command::new(binary())
+    binary::gristmill()
         .current_dir(folder)
         .args(words)
         .output()
@@ -24,7 +24,8 @@ fn hostile_text_is_escaped_on_pages_and_personal_data_is_masked() {
     let here = tempfile::tempdir().unwrap();
     let hostile = grain(
         r#"{"type": "event", "role": "user", "user_id": "<img src=x>", "session_id": "s\u202e1",
-            "content": "<script>alert(1)</script> \u202etxt ada@example.com", "namespace": "<b>\u2066n",
+            "content": "<script>alert(1)</script> \u202etxt ada@example.com",
+            "namespace": "<b>\u2066n",
             "created_at": 1735689600000}"#,
     );
     std::fs::write(here.path().join("in.frames"), frames(&[hostile.blob])).unwrap();
@@ -109,6 +110,17 @@ fn the_demo_works_anywhere_and_its_pages_are_readable_in_a_browser() {
     let here = tempfile::tempdir().unwrap();
     let demo = gristmill(here.path(), &["demo", "--keep", "kept", "--format", "json"]);
     assert_eq!(demo.status.code(), Some(0), "{demo:?}");
+    let asked = |query: &str| {
+        let words = ["--lake", "kept/lake", "sql", query, "--format", "jsonl"];
+        String::from_utf8(gristmill(here.path(), &words).stdout).unwrap()
+    };
+    let unpriced = "SELECT model, unpriced_tokens AS tokens FROM usage WHERE cost_usd IS NULL";
+    assert_eq!(
+        asked(unpriced).trim(),
+        r#"{"model":"alder-7b","tokens":5260}"#
+    );
+    let failed = asked("SELECT content FROM messages WHERE status = 'error'");
+    assert!(failed.contains("`gpt-5-pico` does not exist"), "{failed}");
     let Some(browser) = browser() else {
         eprintln!("skipped: no Chromium to open the pages with");
         return;

@@ -1,4 +1,5 @@
-//! What the findings of a page are about: an excerpt without personal data, person, session, source.
+//! What the findings of a page are about: an excerpt without personal data, person, session,
+//! source.
 
 use std::collections::HashMap;
 
@@ -27,9 +28,9 @@ pub(super) struct FindingContext {
 
 /// Texts of the grains with their sources.
 const QUERY: &str = "
-    SELECT g.content_address, left(mask_personal_data(concat_ws(' ', g.content, g.subject, g.relation,
-           g.object, g.description, g.tool_name, g.input)), 240) AS excerpt, g.user_id, g.session_id,
-           s.source
+    SELECT g.content_address, left(mask_personal_data(concat_ws(' ', g.content, g.subject,
+           g.relation, g.object, g.description, g.tool_name, g.input)), 240) AS excerpt,
+           g.user_id, g.session_id, s.source
     FROM grains g
     LEFT JOIN (SELECT source_id, min(source) AS source FROM sources GROUP BY source_id) s
     ON g.source_id = s.source_id";

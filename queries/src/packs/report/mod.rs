@@ -93,8 +93,8 @@ impl<W: Write> ReportWriter<W> {
         Ok(())
     }
 
-    /// Looks up what the findings of the page are about: an excerpt, the person, the session and the
-    /// source. Does nothing for other formats.
+    /// Looks up what the findings of the page are about: an excerpt, the person, the session and
+    /// the source. Does nothing for other formats.
     ///
     /// # Errors
     /// [`PackError::Query`].
