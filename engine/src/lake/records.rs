@@ -1,5 +1,7 @@
 //! Rows of the small tables: appended as files, and read whole.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::columns::{
     REJECTS, RejectRow, SOURCES, STATE, SourceRow, StateRow, rejects_batch, sources_batch,
@@ -216,12 +218,61 @@ const BATCH_ROWS: usize = 1_024;
 
 /// Reads the rows of one Parquet file, with just `columns`, which are named in the order of the
 /// table.
+///
+/// # Errors
+/// The reader's. Damaged bytes can also cause a panic in it, which becomes
+/// [`ParquetError::General`].
 pub(crate) fn read_file(
     bytes: gristmill_connectors::source::SourceBytes,
     columns: &[&str],
-) -> Result<Vec<RecordBatch>, parquet::errors::ParquetError> {
+) -> Result<Vec<RecordBatch>, ParquetError> {
+    let read = AssertUnwindSafe(|| read_rows(bytes, columns));
+    catch_unwind(read).unwrap_or_else(|_| {
+        let cause = "its bytes can't be decoded";
+        Err(ParquetError::General(cause.to_owned()))
+    })
+}
+
+fn read_rows(
+    bytes: gristmill_connectors::source::SourceBytes,
+    columns: &[&str],
+) -> Result<Vec<RecordBatch>, ParquetError> {
     let reader = SegmentReader::open(bytes)?;
     Ok(reader
         .read(0..reader.row_groups(), Some(columns), BATCH_ROWS)?
         .collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, StringArray};
+
+    use super::*;
+
+    fn file() -> Vec<u8> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let values = StringArray::from_iter_values((0..40).map(|number| format!("value {number}")));
+        let columns = [("value", Arc::new(values) as ArrayRef)];
+        let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+        let mut writer = RecordWriter::create(&file, batch.schema()).expect("a writer");
+        writer.write(&batch).expect("rows are written");
+        writer.finish().expect("a file");
+        std::fs::read(file.path()).expect("its bytes")
+    }
+
+    #[test]
+    fn no_flipped_bit_of_a_file_causes_a_panic() {
+        let bytes = file();
+        let rows = read_file(bytes.clone().into(), &["value"]).expect("the file is readable");
+        assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 40);
+        for position in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            if let Some(byte) = damaged.get_mut(position / 8) {
+                *byte ^= 1 << (position % 8);
+            }
+            drop(read_file(damaged.into(), &["value"]));
+        }
+    }
 }
