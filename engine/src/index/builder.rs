@@ -13,7 +13,10 @@ use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::watchlist::Watchlist;
 use super::word_filter::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result, required};
-use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId, SidecarFile, addresses_of};
+use crate::segment::{
+    ADDRESSES_FILE, AddressIndex, CreationSeconds, SegmentId, SidecarFile, addresses_of,
+    creation_seconds_of,
+};
 use crate::text::with_grain_if_any;
 
 /// The optional indexes to build from rows. The address index is always built; vectors are built by
@@ -89,6 +92,8 @@ pub struct IndexBuilder {
 #[derive(Debug)]
 struct FinishedPart {
     addresses: Option<Vec<ContentAddress>>,
+    /// `None` if they aren't readable.
+    seconds: Option<CreationSeconds>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
     words: Option<WordSet>,
@@ -98,6 +103,8 @@ struct FinishedPart {
 #[derive(Debug)]
 pub struct IndexPart {
     addresses: Option<Vec<ContentAddress>>,
+    /// The creation seconds of the rows, while they are readable.
+    seconds: Option<Vec<u32>>,
     statements: Option<Vec<StatementColumns>>,
     text: PartText,
     words: Option<WordSet>,
@@ -153,6 +160,12 @@ impl IndexPart {
     ) -> Result<()> {
         if let Some(addresses) = &mut self.addresses {
             addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
+        }
+        if let Some(mut seconds) = self.seconds.take() {
+            self.seconds = creation_seconds_of(batch).map(|own| {
+                seconds.extend(own);
+                seconds
+            });
         }
         if let Some(statements) = &mut self.statements {
             let columns = StatementColumns::of(batch);
@@ -238,6 +251,7 @@ impl IndexPart {
         };
         Ok(FinishedPart {
             addresses: self.addresses,
+            seconds: self.seconds.map(CreationSeconds::of),
             statements: statements.file("can't index", "statements")?,
             text,
             words: self.words.map(WordSet::closed),
@@ -310,6 +324,7 @@ impl IndexBuilder {
         let addresses = self.with_addresses.then(Vec::new);
         IndexPart {
             addresses,
+            seconds: Some(Vec::new()),
             statements,
             text,
             words: self.kinds.words.then(WordSet::default),
@@ -337,6 +352,14 @@ impl IndexBuilder {
         let mut part = self.part()?;
         part.add(batch)?;
         self.put(number, part)
+    }
+
+    /// Returns the creation seconds of the grains in all parts so far, or `None` if some can't be
+    /// read: encrypted rows, and parts of rows without their blobs.
+    pub(crate) fn creation_seconds(&self) -> Option<CreationSeconds> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let seconds: Option<Vec<_>> = parts.values().map(|part| part.seconds.clone()).collect();
+        seconds.map(CreationSeconds::union)
     }
 
     /// Builds the sidecars, on all threads of the current pool.

@@ -6,9 +6,8 @@ use tempfile::NamedTempFile;
 
 use super::builder::IndexBuilder;
 use crate::error::{Context, Result};
-use crate::file_digest::WrittenFile;
 use crate::lake::LakeLocation;
-use crate::segment::{SegmentId, SegmentWriter, SidecarFile, WrittenSegment, grains_properties};
+use crate::segment::{SegmentId, SegmentWriter, WrittenSegment, grains_properties};
 
 /// A segment that is being written. Row groups go to [`file`](SegmentBuilder::file), and the same
 /// rows to [`index`](SegmentBuilder::index), from any thread.
@@ -69,7 +68,14 @@ impl SegmentBuilder {
             index,
         } = self;
         let file = file.finish().file("can't write the segment", id.as_str())?;
-        Ok(written(id, data, file, index.finish()))
+        let seconds = index.creation_seconds();
+        Ok(WrittenSegment {
+            id,
+            data,
+            file,
+            seconds,
+            sidecars: index.finish(),
+        })
     }
 
     /// Completes the data file and the sidecars in parallel, on the rayon pool of the caller.
@@ -83,22 +89,15 @@ impl SegmentBuilder {
             file,
             index,
         } = self;
+        let seconds = index.creation_seconds();
         let (file, sidecars) = rayon::join(|| file.finish(), || index.finish());
         let file = file.file("can't write the segment", id.as_str())?;
-        Ok(written(id, data, file, sidecars))
-    }
-}
-
-fn written(
-    id: SegmentId,
-    data: NamedTempFile,
-    file: WrittenFile,
-    sidecars: Vec<SidecarFile>,
-) -> WrittenSegment {
-    WrittenSegment {
-        id,
-        data,
-        file,
-        sidecars,
+        Ok(WrittenSegment {
+            id,
+            data,
+            file,
+            seconds,
+            sidecars,
+        })
     }
 }

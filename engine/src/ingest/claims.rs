@@ -25,8 +25,8 @@ use gristmill_schemas::sign::{DeliveredGrain, KeyResolver};
 use super::proven_batch::ProvenBatch;
 use crate::error::Result;
 use crate::lake::{
-    KnownAddresses, Lake, LakeFile, MANIFEST, RejectBytes, RejectContext, RejectPosition,
-    RejectReason, WHOLE_SOURCE, address_at, texts,
+    AddressCatalog, KnownAddresses, Lake, LakeFile, MANIFEST, RejectBytes, RejectContext,
+    RejectPosition, RejectReason, WHOLE_SOURCE, address_at, texts,
 };
 use crate::policy::{Act, FactCache, FactSource, Gate, GrainFacts, HOPS, Proposal, Requester};
 
@@ -45,7 +45,7 @@ pub(super) struct JudgedClaims {
 /// Errors of reading the lake.
 pub(super) async fn judge(
     lake: &Lake,
-    known: &KnownAddresses,
+    catalog: &AddressCatalog,
     mut claims: Vec<StateRow>,
     batch: &ProvenBatch,
     resolver: &dyn KeyResolver,
@@ -60,6 +60,8 @@ pub(super) async fn judge(
         return Ok(judged);
     }
     judged.permitted.reserve(claims.len());
+    // Claims name grains without their creation seconds.
+    let known = &catalog.all().await?;
     let acts = parse_acts(lake, known, &claims, batch, resolver).await?;
     let facts = look_up_facts(lake, known, batch, &acts).await?;
     let gate = Gate {

@@ -17,7 +17,10 @@ use super::proven_batch::ProvenBatch;
 use super::run::{COMMIT_ATTEMPTS, IngestRun};
 use super::sources::SourceUpdates;
 use crate::error::{Context, Result};
-use crate::lake::{Change, KnownAddresses, Lake, LedgerEntry, ReadPosition, transaction_name};
+use crate::lake::{
+    AddressCatalog, Change, KnownAddresses, Lake, LedgerEntry, ReadPosition, Segment,
+    transaction_name,
+};
 use crate::segment::WrittenSegment;
 
 /// The result of a commit.
@@ -42,23 +45,32 @@ pub(super) struct StateSplit<'b> {
 
 impl<'b> StateSplit<'b> {
     /// Splits the state of `batch`, whose grains are `proven`.
-    pub(super) fn of(
-        known: &KnownAddresses,
+    ///
+    /// # Errors
+    /// As [`AddressCatalog::all`].
+    pub(super) async fn of(
+        catalog: &AddressCatalog,
         batch: &'b IngestBatch,
         proven: &ProvenBatch,
-    ) -> StateSplit<'b> {
+    ) -> Result<StateSplit<'b>> {
+        let mut successors = batch.states.iter().filter_map(claims::successor_of);
+        // Claims name grains without their creation seconds.
+        let known = match successors.any(|new| proven.contains(&new)) {
+            true => catalog.all().await?,
+            false => KnownAddresses::default(),
+        };
         let is_late = |row: &&StateRow| {
             let is_old = || {
                 row.content_address
                     .parse()
                     .is_ok_and(|old| known.find(&old).is_some())
             };
-            let is_new = |new: &ContentAddress| known.find(new).is_none() && proven.contains(new);
+            let is_new = |new: &ContentAddress| proven.contains(new) && known.find(new).is_none();
             claims::successor_of(row).is_some_and(|new| is_new(&new)) && is_old()
         };
         let (late, early): (Vec<_>, Vec<_>) = batch.states.iter().partition(is_late);
         let held = held_by(&late);
-        StateSplit { early, late, held }
+        Ok(StateSplit { early, late, held })
     }
 }
 
@@ -85,12 +97,11 @@ impl IngestRun<'_> {
         // The segment's files are written to the disk meanwhile. Nothing references them before the
         // last commit.
         let publishing = segment.map(|segment| {
-            (
-                segment.id.clone(),
-                tokio::spawn(self.lake.publish_segment_files(segment)),
-            )
+            let id = segment.id.clone();
+            (id, tokio::spawn(self.lake.publish_segment_files(segment)))
         });
-        self.append_rejects(&self.new_rejects(batch)).await?;
+        let rejects = self.new_rejects(batch).await?;
+        self.append_rejects(&rejects).await?;
         self.append_states(&states.early).await?;
         let updates = self.register.updates(proven, batch, &states.held);
         let rows: Vec<SourceRow> = batch.listed.iter().chain(&updates.rows).cloned().collect();
@@ -104,15 +115,15 @@ impl IngestRun<'_> {
         if let Some((id, published)) = publishing {
             let (file, addresses) = published.await.task("a batch")??;
             grains = file.rows;
-            change.added.push(file);
-            index = Some((id, addresses));
+            change.added.push(file.clone());
+            index = Some((Segment { id, file }, addresses));
         }
         let version = match change.added.is_empty() && change.progress.is_empty() {
             true => self.lake.grains.version(),
             false => self.lake.grains.commit(change, "ingest", 0).await?,
         };
-        if let Some((id, index)) = index {
-            self.known.add(id, index);
+        if let Some((segment, index)) = index {
+            self.known.add(segment, index);
         }
         for reject in &batch.rejects {
             self.retried.note(reject);
@@ -180,23 +191,24 @@ impl IngestRun<'_> {
     }
 
     /// Returns the rejects of `batch` that aren't in the lake in any form.
-    fn new_rejects(&self, batch: &IngestBatch) -> Vec<RejectRow> {
-        let is_known = |reject: &RejectRow| {
-            self.known_rejects
-                .contains(&(reject.source_id.clone(), reject.ordinal))
-        };
-        // A stricter reader doesn't undo what a more lenient one accepted.
-        let was_accepted = |reject: &RejectRow| {
-            self.retried.contains(&reject.source_id) && self.known.contains_part(&reject.bytes)
-        };
-        batch
-            .rejects
-            .iter()
-            .filter(|reject| !is_known(reject))
-            .filter(|reject| !self.known.is_erased_part(&reject.bytes))
-            .filter(|reject| !was_accepted(reject))
-            .cloned()
-            .collect()
+    ///
+    /// # Errors
+    /// As [`AddressCatalog::contains_part`].
+    async fn new_rejects(&self, batch: &IngestBatch) -> Result<Vec<RejectRow>> {
+        let mut new = Vec::new();
+        for reject in &batch.rejects {
+            let position = (reject.source_id.clone(), reject.ordinal);
+            if self.known_rejects.contains(&position) || self.known.is_erased_part(&reject.bytes) {
+                continue;
+            }
+            // A stricter reader doesn't undo what a more lenient one accepted.
+            let is_retried = self.retried.contains(&reject.source_id);
+            if is_retried && self.known.contains_part(&reject.bytes).await? {
+                continue;
+            }
+            new.push(reject.clone());
+        }
+        Ok(new)
     }
 
     async fn append_rejects(&mut self, rows: &[RejectRow]) -> Result<()> {

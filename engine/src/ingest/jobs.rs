@@ -14,7 +14,7 @@ use super::proven_batch::ProvenBatch;
 use super::write::{RowContext, address_index, write};
 use crate::error::{Context, Result};
 use crate::keys::LakeKeys;
-use crate::lake::{KnownAddresses, LakeLocation};
+use crate::lake::{AddressCatalog, KnownAddresses, LakeLocation};
 use crate::progress::WorkProgress;
 use crate::segment::{AddressIndex, WrittenSegment};
 
@@ -44,7 +44,7 @@ pub(super) struct BatchJob {
     pub(super) location: LakeLocation,
     pub(super) options: IngestOptions,
     pub(super) progress: Arc<WorkProgress>,
-    pub(super) known: KnownAddresses,
+    pub(super) known: AddressCatalog,
     /// The batch before this one, if it isn't committed yet.
     pub(super) pending: Option<Arc<ProvenBatch>>,
     pub(super) keys: Option<Arc<LakeKeys>>,
@@ -86,13 +86,26 @@ impl BatchJob {
         ProvenBatch::of(proven)
     }
 
+    /// Opens the address indexes that may contain grains of `proven`, and starts to plan and write
+    /// the segment at once. The returned future waits for it.
+    ///
+    /// # Errors
+    /// As [`AddressCatalog::of_seconds`].
+    pub(super) async fn start_write(
+        self,
+        proven: Arc<ProvenBatch>,
+    ) -> Result<impl Future<Output = Result<WrittenBatch>> + Send + 'static> {
+        let known = self.known.of_seconds(proven.seconds()).await?;
+        Ok(self.start(move |job| job.write(proven, known)))
+    }
+
     /// Plans and writes the segment of `proven`, if there is any new grain.
-    pub(super) fn write(mut self, proven: Arc<ProvenBatch>) -> Result<WrittenBatch> {
+    fn write(mut self, proven: Arc<ProvenBatch>, known: KnownAddresses) -> Result<WrittenBatch> {
         let pending = self.pending.take();
-        let plan = plan(&proven, &self.known, pending.as_deref());
+        let plan = plan(&proven, &known, pending.as_deref());
         // The rest of the job needs neither the address indexes nor the batch before.
-        self.known.release();
-        drop(pending);
+        known.release();
+        drop((known, pending));
         let segment = match plan.order.is_empty() {
             true => None,
             false => Some(write(
@@ -115,8 +128,8 @@ impl BatchJob {
     }
 
     /// Plans the segment of `proven` and builds only its address index.
-    pub(super) fn dry_run(self, proven: &ProvenBatch) -> Result<DryRun> {
-        let plan = plan(proven, &self.known, None);
+    pub(super) fn dry_run(proven: &ProvenBatch, known: &KnownAddresses) -> Result<DryRun> {
+        let plan = plan(proven, known, None);
         let index = AddressIndex::open(address_index(proven.morsels(), &plan).into());
         Ok(DryRun {
             index: index.file("can't index", "addresses")?,

@@ -48,8 +48,7 @@ async fn start_write(
     if job.options.dry_run || stops {
         return Ok((proven, None));
     }
-    let grains = Arc::clone(&proven);
-    let segment = job.start(move |job| job.write(grains)).boxed();
+    let segment = job.start_write(Arc::clone(&proven)).await?.boxed();
     Ok((proven, Some(segment)))
 }
 
@@ -85,9 +84,8 @@ impl IngestRun<'_> {
             self.judge_claims(&mut batch, &proven).await?;
             return self.dry_run(proven).await;
         };
-        let grains = Arc::clone(&proven);
         let segment = match overtaken {
-            true => self.job().start(move |job| job.write(grains)).boxed(),
+            true => self.job().start_write(Arc::clone(&proven)).await?.boxed(),
             false => segment,
         };
         // This takes one core, while the others write.
@@ -122,7 +120,7 @@ impl IngestRun<'_> {
                 segment,
                 outcomes,
             } = written;
-            let states = StateSplit::of(&self.known, &batch, &proven);
+            let states = StateSplit::of(&self.known, &batch, &proven).await?;
             match self
                 .commit(&batch, (&proven, &outcomes), segment, &states)
                 .await
@@ -130,7 +128,7 @@ impl IngestRun<'_> {
                 // The grains of the faster writer must not be written twice.
                 Err(EngineError::Conflict(_)) => {
                     self.refresh().await?;
-                    written = self.job().start(move |job| job.write(proven)).await?;
+                    written = self.job().start_write(proven).await?.await?;
                 }
                 Err(error) => return Err(error),
                 Ok(CommitResult { grains, version }) => {
@@ -156,8 +154,7 @@ impl IngestRun<'_> {
     /// Reads what other writers committed.
     async fn refresh(&mut self) -> Result<()> {
         self.lake.refresh().await?;
-        self.known.extend(self.lake).await?;
-        Ok(())
+        self.known.refresh(self.lake).await
     }
 
     /// Moves the claims of manifests that the lifecycle gate denies from `batch.states` to
@@ -221,11 +218,15 @@ impl IngestRun<'_> {
 
     /// Counts what a dry run would have written, and remembers its addresses.
     async fn dry_run(&mut self, proven: Arc<ProvenBatch>) -> Result<()> {
+        let known = self.known.of_seconds(proven.seconds()).await?;
         let DryRun {
             index,
             rows,
             outcomes,
-        } = self.job().start(move |job| job.dry_run(&proven)).await?;
+        } = self
+            .job()
+            .start(move |_| BatchJob::dry_run(&proven, &known))
+            .await?;
         self.known.add_dry_run(index);
         self.report.count_left_out(&outcomes);
         self.report.grains_written += rows;

@@ -81,8 +81,10 @@ fn outcome_of(
     pending: Option<&ProvenBatch>,
 ) -> GrainOutcome {
     let address = &row.address;
-    let exists =
-        || known.contains(address) || pending.is_some_and(|pending| pending.contains(address));
+    let exists = || {
+        known.contains_created(address, row.second)
+            || pending.is_some_and(|pending| pending.contains(address))
+    };
     if known.is_erased(address) {
         GrainOutcome::Erased
     } else if row.is_repeated || exists() {

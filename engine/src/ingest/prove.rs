@@ -33,6 +33,8 @@ pub(crate) struct ProvenRow {
     pub(crate) address: ContentAddress,
     /// The second part of its sort key.
     pub(super) created: u64,
+    /// The creation second in its header.
+    pub(super) second: u32,
     /// The number of the first part of its sort key in the morsel.
     pub(super) key_prefix: u32,
     /// Its index in the morsel.
@@ -155,6 +157,7 @@ fn prove_chunk(
         rows.push(ProvenRow {
             address: ContentAddress::from_digest(digest),
             created,
+            second: found.second,
             key_prefix: interner.intern(prefix),
             item: *item as u32,
             signature: found.signature,
@@ -214,6 +217,8 @@ pub(crate) struct OpenedGrain<'a> {
     pub(crate) delivery: DeliveredGrain<'a>,
     pub(crate) payload: Payload<'a>,
     pub(crate) signature: SignatureColumn,
+    /// The creation second in the header.
+    pub(crate) second: u32,
 }
 
 impl OpenedGrain<'_> {
@@ -235,10 +240,12 @@ pub(crate) fn open<'a>(
     let signature = signature_of(&delivery, options.resolver)?;
     let payload = Payload::open(delivery.blob(), options.payload_limit)
         .map_err(|error| error.shifted(delivery.blob_start()))?;
+    let second = payload.header().created_at_seconds;
     Ok(OpenedGrain {
         delivery,
         payload,
         signature,
+        second,
     })
 }
 

@@ -32,6 +32,8 @@ pub(super) struct ProvenBatch {
     morsels: Vec<ProvenMorsel>,
     /// The first grain of each address. A reference takes a quarter of the memory of an address.
     firsts: HashTable<RowRef>,
+    /// The creation seconds of the grains, ascending.
+    seconds: Vec<u32>,
     /// For each morsel, the ranks of its key numbers among all keys of the batch.
     ranks: Vec<Vec<u32>>,
 }
@@ -49,9 +51,15 @@ impl ProvenBatch {
                 .into_iter()
                 .for_each(|row| row.is_repeated = true);
         }
+        let rows = morsels.iter().flat_map(|morsel| &morsel.rows);
+        let mut seconds: Vec<u32> = rows.map(|row| row.second).collect();
+        seconds.sort_unstable();
+        seconds.dedup();
+        seconds.shrink_to_fit();
         ProvenBatch {
             morsels,
             firsts,
+            seconds,
             ranks,
         }
     }
@@ -68,6 +76,11 @@ impl ProvenBatch {
             .get(morsel)
             .and_then(|ranks| ranks.get(row.key_prefix as usize));
         rank.copied().unwrap_or_default()
+    }
+
+    /// Returns the creation seconds of the grains, ascending.
+    pub(super) fn seconds(&self) -> &[u32] {
+        &self.seconds
     }
 
     /// Returns true if a grain was rejected.

@@ -29,7 +29,7 @@ use super::retry::{RejectKeys, RetriedSources, known_rejects};
 use super::sources::{SourceInfo, SourceRegister};
 use crate::error::{Context, EngineError, Result};
 use crate::keys::LakeKeys;
-use crate::lake::{KnownAddresses, Lake, Ledger};
+use crate::lake::{AddressCatalog, Lake, Ledger};
 use crate::progress::WorkProgress;
 
 /// The part of the run's memory for a source that is held in memory because an encrypted lake
@@ -83,7 +83,7 @@ pub(super) struct IngestRun<'l> {
     pub(super) options: IngestOptions,
     pub(super) progress: Arc<WorkProgress>,
     pub(super) pool: Arc<rayon::ThreadPool>,
-    pub(super) known: KnownAddresses,
+    pub(super) known: AddressCatalog,
     /// The keys to encrypt with, if the lake is encrypted.
     pub(super) keys: Option<Arc<LakeKeys>>,
     /// Rows that `rejects` contains already.
@@ -107,7 +107,7 @@ impl<'l> IngestRun<'l> {
         progress: Arc<WorkProgress>,
     ) -> Result<IngestRun<'l>> {
         lake.refresh().await?;
-        let known = KnownAddresses::load(lake).await?;
+        let known = AddressCatalog::load(lake).await?;
         let keys = lake.keys_to_write()?;
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(options.threads)

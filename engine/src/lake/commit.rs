@@ -22,9 +22,13 @@ use super::log::{checkpoint_path, commit_path, hint_path};
 use super::table::{Change, DataFile, Table, delta_error};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
+use crate::segment::CreationSeconds;
 
 /// The tag of an `add` action with the digest of the data file.
 const DIGEST_TAG: &str = "gristmill.blake3";
+
+/// The tag of an `add` action with the creation seconds of a segment's grains.
+const SECONDS_TAG: &str = "gristmill.createdSeconds";
 
 /// The key of a commit's information with digests of the commits before it, by their versions.
 pub(crate) const SEALED: &str = "gristmill.sealed";
@@ -224,12 +228,38 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
     }
 }
 
-/// Returns the digest of a data file from the tags of its `add` action.
-pub(super) fn digest_tag(file: &LogicalFileView) -> Option<FileDigest> {
-    // The library has no other access to the tags of a file.
-    #[expect(deprecated)]
-    let tags = file.add_action().tags;
-    tags?.remove(DIGEST_TAG)??.parse().ok()
+/// What the tags of an `add` action say about a data file.
+#[derive(Default)]
+pub(super) struct FileTags {
+    pub(super) digest: Option<FileDigest>,
+    pub(super) seconds: Option<CreationSeconds>,
+}
+
+impl FileTags {
+    /// Reads the tags of `file`. Unreadable ones count as missing.
+    pub(super) fn of(file: &LogicalFileView) -> FileTags {
+        // The library has no other access to the tags of a file.
+        #[expect(deprecated)]
+        let Some(mut tags) = file.add_action().tags else {
+            return FileTags::default();
+        };
+        let mut tag = |name| tags.remove(name).flatten();
+        FileTags {
+            digest: tag(DIGEST_TAG).and_then(|text| text.parse().ok()),
+            seconds: tag(SECONDS_TAG).and_then(|text| text.parse().ok()),
+        }
+    }
+
+    /// Returns the tags of `file` for its `add` action.
+    fn written(file: &DataFile) -> Option<HashMap<String, Option<String>>> {
+        let digest = file.digest.map(|digest| digest.to_string());
+        let seconds = file.seconds.as_ref().map(CreationSeconds::to_string);
+        let tags: HashMap<_, _> = [(DIGEST_TAG, digest), (SECONDS_TAG, seconds)]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), Some(value?))))
+            .collect();
+        (!tags.is_empty()).then_some(tags)
+    }
 }
 
 fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
@@ -240,9 +270,7 @@ fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
         data_change: changes_rows,
         stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
         partition_values: HashMap::new(),
-        tags: file
-            .digest
-            .map(|digest| HashMap::from([(DIGEST_TAG.to_owned(), Some(digest.to_string()))])),
+        tags: FileTags::written(file),
         deletion_vector: None,
         base_row_id: None,
         default_row_commit_version: None,

@@ -22,6 +22,7 @@
 //! | `upgrade` | how is a lake of an earlier format converted? |
 //! | `ledger` | which sources were ingested, and how far? |
 //! | `known_addresses` | which grains does the lake contain? |
+//! | `address_catalog` | in which segments may the grains of a batch be? |
 //! | `lifecycle` | what is the current state of these grains? |
 //! | `lake_file`, `cells` | how are rows and cells of a file read, encrypted or not? |
 //! | `scan` | what are all rows of `grains`? |
@@ -39,6 +40,7 @@
 //! killed in between is simply run again.
 
 mod accept;
+mod address_catalog;
 mod audit;
 mod audit_check;
 mod cells;
@@ -73,6 +75,7 @@ use gristmill_schemas::columns::{
 };
 use gristmill_schemas::grain::Field;
 
+pub(crate) use address_catalog::AddressCatalog;
 pub use audit::AUDIT;
 pub use audit_check::AuditVerdict;
 pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};

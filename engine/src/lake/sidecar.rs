@@ -166,7 +166,11 @@ impl Lake {
             sidecars?;
             data?;
             let index = open_addresses(&location, &id, &binding).await?;
-            Ok((DataFile::new(name, segment.file), index))
+            let file = DataFile {
+                seconds: segment.seconds,
+                ..DataFile::new(name, segment.file)
+            };
+            Ok((file, index))
         }
     }
 }
@@ -203,6 +207,7 @@ mod tests {
                 size: written.metadata().unwrap().len(),
                 rows: 0,
                 digest: None,
+                seconds: None,
             },
         };
         let published = segment.binding(&location).await.unwrap();

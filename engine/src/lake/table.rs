@@ -18,11 +18,12 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use serde_json::Value;
 
-use super::commit::digest_tag;
+use super::commit::FileTags;
 use super::location::LakeLocation;
 use super::log::LogFile;
 use crate::error::{EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
+use crate::segment::CreationSeconds;
 
 /// A data file of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub struct DataFile {
     pub rows: u64,
     /// The digest of its bytes. `None` for files of lakes of format 1 and of other engines.
     pub digest: Option<FileDigest>,
+    /// The creation seconds of the grains in it. `None` for other tables, for encrypted rows, and
+    /// for files of earlier releases and of other engines.
+    pub seconds: Option<CreationSeconds>,
 }
 
 impl DataFile {
@@ -45,6 +49,7 @@ impl DataFile {
             size: written.size,
             rows: written.rows,
             digest: Some(written.digest),
+            seconds: None,
         }
     }
 }
@@ -251,11 +256,15 @@ impl Table {
         let mut files: Vec<_> = state
             .log_data()
             .iter()
-            .map(|file| DataFile {
-                name: file.path().into_owned(),
-                size: file.size().max(0) as u64,
-                rows: file.num_records().unwrap_or_default() as u64,
-                digest: digest_tag(&file),
+            .map(|file| {
+                let FileTags { digest, seconds } = FileTags::of(&file);
+                DataFile {
+                    name: file.path().into_owned(),
+                    size: file.size().max(0) as u64,
+                    rows: file.num_records().unwrap_or_default() as u64,
+                    digest,
+                    seconds,
+                }
             })
             .collect();
         files.sort_by(|left, right| left.name.cmp(&right.name));

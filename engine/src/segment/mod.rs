@@ -14,6 +14,7 @@
 //! | `splice` | how is a column copied without some rows, page by page? |
 //! | `pages` | where are the pages of a file? |
 //! | `address_index` | which row of the segment has this address? |
+//! | `creation_seconds` | at which seconds were its grains created? |
 //! | `binding` | to which segment does a sidecar belong? |
 //! | `sidecar` | what is a sidecar? |
 //!
@@ -23,6 +24,7 @@ mod address_index;
 mod binding;
 mod column;
 mod copy;
+mod creation_seconds;
 mod footer;
 mod layout;
 mod mapped_file;
@@ -39,6 +41,8 @@ pub use address_index::{ADDRESSES_FILE, AddressIndex};
 pub use binding::BindingError;
 pub(crate) use binding::{PARQUET_END, SidecarBinding, footer_length, without_trailer};
 pub(crate) use copy::CopySource;
+pub use creation_seconds::CreationSeconds;
+pub(crate) use creation_seconds::creation_seconds_of;
 pub use layout::{ROW_GROUP_ROWS, grains_properties, unsorted_grains_properties};
 pub(crate) use mapped_file::MappedFile;
 pub(crate) use pages::page_bodies;
@@ -126,6 +130,8 @@ pub(crate) struct WrittenSegment {
     pub(crate) data: tempfile::NamedTempFile,
     /// Rows, size and digest of the data file.
     pub(crate) file: WrittenFile,
+    /// The creation seconds of its grains, if they are readable.
+    pub(crate) seconds: Option<CreationSeconds>,
     /// The sidecars.
     pub(crate) sidecars: Vec<SidecarFile>,
 }

@@ -161,6 +161,7 @@ mod tests {
                 size: 1,
                 rows: 1,
                 digest: None,
+                seconds: None,
             };
             Segment {
                 id: SegmentId::of_file(&file.name).unwrap(),

@@ -182,6 +182,7 @@ impl Lab {
             size,
             rows: rows.num_rows() as u64,
             digest: None,
+            seconds: None,
         };
         let change = Change {
             added: vec![added],

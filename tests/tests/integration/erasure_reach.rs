@@ -156,6 +156,7 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
             size: 1,
             rows: 1,
             digest: None,
+            seconds: None,
         };
         Change {
             added: vec![file],

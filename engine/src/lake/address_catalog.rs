@@ -1,0 +1,294 @@
+//! The addresses of a lake for a run of ingest, which opens the address indexes of those segments
+//! only that may contain the grains of a batch.
+//!
+//! The log states the creation seconds of each segment's grains. Grains of the last days are looked
+//! up in the segments of the last days, whatever else the lake contains. Segments whose seconds the
+//! log doesn't state may contain any grain.
+
+use std::sync::Arc;
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{GRAINS, StateRow};
+use gristmill_schemas::grain::GrainHeader;
+use tokio::sync::OnceCell;
+
+use super::known_addresses::{KnownAddresses, KnownSegment, open_index};
+use super::rejects::blob_of;
+use super::{Lake, LakeLocation, Segment, Table};
+use crate::error::Result;
+use crate::keys::TombstoneSet;
+use crate::segment::AddressIndex;
+
+/// The segments of a lake, and their address indexes as far as they were needed. Clones share the
+/// indexes.
+#[derive(Debug, Clone)]
+pub(crate) struct AddressCatalog {
+    location: LakeLocation,
+    segments: Vec<CatalogEntry>,
+    /// Segments that a dry run would have written.
+    dry_run: Vec<Arc<AddressIndex>>,
+    erased: TombstoneSet,
+}
+
+#[derive(Debug, Clone)]
+struct CatalogEntry {
+    segment: Segment,
+    index: Arc<OnceCell<Arc<AddressIndex>>>,
+}
+
+impl CatalogEntry {
+    /// Returns false if no grain of the segment was created at one of `seconds`, which ascend.
+    fn may_contain(&self, seconds: &[u32]) -> bool {
+        let own = self.segment.file.seconds.as_ref();
+        own.is_none_or(|own| own.intersects(seconds))
+    }
+}
+
+impl AddressCatalog {
+    /// Lists the segments of `lake`, and reads the tombstones. Opens no index.
+    ///
+    /// # Errors
+    /// As [`Lake::tombstone_set`].
+    pub(crate) async fn load(lake: &Lake) -> Result<AddressCatalog> {
+        let mut catalog = AddressCatalog {
+            location: lake.location().clone(),
+            segments: Vec::new(),
+            dry_run: Vec::new(),
+            erased: TombstoneSet::default(),
+        };
+        catalog.refresh(lake).await?;
+        Ok(catalog)
+    }
+
+    /// Lists the segments that `lake` has now. Open indexes of those that it still has are kept.
+    ///
+    /// # Errors
+    /// As [`Lake::tombstone_set`].
+    pub(crate) async fn refresh(&mut self, lake: &Lake) -> Result<()> {
+        self.erased = lake.tombstone_set().await?;
+        let mut before = std::mem::take(&mut self.segments);
+        let entries = lake.segments()?.into_iter().map(|segment| {
+            let known = before
+                .iter()
+                .position(|entry| entry.segment.id == segment.id);
+            let index = known.map(|at| before.swap_remove(at).index);
+            CatalogEntry {
+                segment,
+                index: index.unwrap_or_default(),
+            }
+        });
+        self.segments = entries.collect();
+        Ok(())
+    }
+
+    /// Adds a segment that was just written.
+    pub(crate) fn add(&mut self, segment: Segment, index: AddressIndex) {
+        let index = Arc::new(OnceCell::from(Arc::new(index)));
+        self.segments.push(CatalogEntry { segment, index });
+    }
+
+    /// Adds a segment that a dry run would have written.
+    pub(crate) fn add_dry_run(&mut self, index: AddressIndex) {
+        self.dry_run.push(Arc::new(index));
+    }
+
+    /// Returns the addresses of the grains that were created at one of `seconds`, which ascend, and
+    /// perhaps of others. Opens the indexes of these segments.
+    ///
+    /// # Errors
+    /// As [`KnownAddresses::load`].
+    pub(crate) async fn of_seconds(&self, seconds: &[u32]) -> Result<KnownAddresses> {
+        self.opened(|entry| entry.may_contain(seconds)).await
+    }
+
+    /// Returns all addresses. Opens the indexes of all segments.
+    ///
+    /// # Errors
+    /// As [`KnownAddresses::load`].
+    pub(crate) async fn all(&self) -> Result<KnownAddresses> {
+        self.opened(|_| true).await
+    }
+
+    async fn opened(&self, is_wanted: impl Fn(&CatalogEntry) -> bool) -> Result<KnownAddresses> {
+        let mut segments = Vec::new();
+        for entry in self.segments.iter().filter(|entry| is_wanted(entry)) {
+            if let Some(index) = self.open(entry).await? {
+                segments.push(KnownSegment {
+                    id: entry.segment.id.clone(),
+                    seconds: entry.segment.file.seconds.clone(),
+                    index,
+                });
+            }
+        }
+        Ok(KnownAddresses {
+            segments,
+            dry_run: self.dry_run.clone(),
+            erased: self.erased.clone(),
+        })
+    }
+
+    /// Opens the index of a segment, or returns `None` if another writer removed the segment. A
+    /// plan without its rows is outdated, and the commit of it a conflict.
+    async fn open(&self, entry: &CatalogEntry) -> Result<Option<Arc<AddressIndex>>> {
+        let open = async || -> Result<Arc<AddressIndex>> {
+            let index = open_index(&self.location, &entry.segment).await?;
+            // The check has touched all of its pages.
+            index.release();
+            Ok(Arc::new(index))
+        };
+        match entry.index.get_or_try_init(open).await {
+            Err(error) if error.is_not_found() && !self.is_live(&entry.segment).await? => Ok(None),
+            opened => opened.map(|index| Some(Arc::clone(index))),
+        }
+    }
+
+    async fn is_live(&self, segment: &Segment) -> Result<bool> {
+        let grains = Table::open(&self.location, GRAINS).await?;
+        let files = grains.map_or(Ok(Vec::new()), |grains| grains.files())?;
+        Ok(files.iter().any(|file| file.name == segment.file.name))
+    }
+
+    /// Returns true if refused bytes were erased.
+    pub(crate) fn is_erased_part(&self, bytes: &[u8]) -> bool {
+        !self.erased.is_empty() && self.erased.contains(&ContentAddress::of(blob_of(bytes)))
+    }
+
+    /// Returns true if the lake contains refused bytes as a grain.
+    ///
+    /// # Errors
+    /// As [`AddressCatalog::of_seconds`].
+    pub(crate) async fn contains_part(&self, bytes: &[u8]) -> Result<bool> {
+        let blob = blob_of(bytes);
+        // The lake has no grain whose header can't be read.
+        let Ok(header) = GrainHeader::read(blob) else {
+            return Ok(false);
+        };
+        let known = self.of_seconds(&[header.created_at_seconds]).await?;
+        Ok(known.contains(&ContentAddress::of(blob)))
+    }
+
+    /// Returns a lifecycle event that comes with a source, without the names of erased grains.
+    /// `None` if it is of an erased grain.
+    pub(crate) fn permitted(&self, mut row: StateRow) -> Option<StateRow> {
+        let erased = |text: &str| {
+            text.parse()
+                .is_ok_and(|address| !self.erased.is_empty() && self.erased.contains(&address))
+        };
+        if erased(&row.content_address) {
+            return None;
+        }
+        row.value = row.value.filter(|value| !erased(value));
+        Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::lake::DataFile;
+    use crate::segment::{CreationSeconds, SegmentId};
+
+    /// A grain: its creation second, and what distinguishes it from others of the same second.
+    type TestGrain = (u32, u8);
+
+    fn address_of((second, number): TestGrain) -> ContentAddress {
+        ContentAddress::of(&[&second.to_be_bytes()[..], &[number]].concat())
+    }
+
+    fn grains() -> impl Strategy<Value = Vec<TestGrain>> {
+        let day = prop_oneof![
+            Just(1_700_000_000_u32),
+            Just(1_700_086_400),
+            Just(1_600_000_000)
+        ];
+        let near = (day, 0..300_u32).prop_map(|(day, second)| day + second);
+        let second = prop_oneof![6 => near, 1 => Just(0), 1 => Just(u32::MAX), 1 => any::<u32>()];
+        prop::collection::vec((second, 0..4_u8), 0..120)
+    }
+
+    /// A segment; `states_seconds` as the log of an encrypted segment, or of an earlier release.
+    fn segment(number: usize, grains: &[TestGrain], states_seconds: bool) -> Segment {
+        let seconds = CreationSeconds::of(grains.iter().map(|(second, _)| *second).collect());
+        let file = DataFile {
+            name: format!("part-{number}.parquet"),
+            size: 1,
+            rows: grains.len() as u64,
+            digest: None,
+            seconds: states_seconds.then_some(seconds),
+        };
+        Segment {
+            id: SegmentId::of_folder(&number.to_string()),
+            file,
+        }
+    }
+
+    fn catalog(segments: &[(Vec<TestGrain>, bool)]) -> (tempfile::TempDir, AddressCatalog) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut catalog = AddressCatalog {
+            location: LakeLocation::new(&folder.path().display().to_string()).unwrap(),
+            segments: Vec::new(),
+            dry_run: Vec::new(),
+            erased: TombstoneSet::default(),
+        };
+        for (number, (grains, states_seconds)) in segments.iter().enumerate() {
+            let addresses: Vec<_> = grains.iter().copied().map(address_of).collect();
+            let index = AddressIndex::open(AddressIndex::build(&[addresses]).into()).unwrap();
+            catalog.add(segment(number, grains, *states_seconds), index);
+        }
+        (folder, catalog)
+    }
+
+    proptest! {
+        #[test]
+        fn look_ups_by_second_find_what_look_ups_in_all_segments_find(
+            segments in prop::collection::vec((grains(), any::<bool>()), 0..8),
+            fresh in grains(),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let stored: HashSet<TestGrain> =
+                segments.iter().flat_map(|(grains, _)| grains).copied().collect();
+            let (_folder, catalog) = catalog(&segments);
+            let all = runtime.block_on(catalog.all()).unwrap();
+            // The last segment again, and grains of which some are stored.
+            let again = segments.last().map(|(grains, _)| grains.clone()).unwrap_or_default();
+            for batch in [again, fresh, stored.iter().copied().collect()] {
+                let mut seconds: Vec<u32> = batch.iter().map(|(second, _)| *second).collect();
+                seconds.sort_unstable();
+                seconds.dedup();
+                let known = runtime.block_on(catalog.of_seconds(&seconds)).unwrap();
+                for grain in batch {
+                    let address = address_of(grain);
+                    let found = known.contains_created(&address, grain.0);
+                    prop_assert_eq!(found, stored.contains(&grain), "{:?}", grain);
+                    prop_assert_eq!(found, all.contains(&address), "{:?}", grain);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn segments_of_other_seconds_are_not_opened() {
+        let day = |day: u32| -> Vec<TestGrain> {
+            (0..50)
+                .map(|second| (1_700_000_000 + 86_400 * day + second, 0))
+                .collect()
+        };
+        let nights: Vec<_> = (0..20).map(|night| (day(night), true)).collect();
+        let (_folder, mut catalog) = catalog(&nights);
+        // Without their indexes, opening them is an error.
+        catalog
+            .segments
+            .iter_mut()
+            .take(19)
+            .for_each(|entry| entry.index = Arc::default());
+        let known = catalog
+            .of_seconds(&[1_700_000_000 + 86_400 * 19])
+            .await
+            .unwrap();
+        assert_eq!(known.segments.len(), 1);
+    }
+}
