@@ -32,6 +32,8 @@ const ROW_GROUP_BYTES: usize = 256 << 20;
 /// A running merge. Its rows are written in order to any number of segments.
 pub(super) struct SegmentMerge {
     inputs: Vec<ParquetRecordBatchReader>,
+    /// The files of the inputs.
+    files: Vec<SegmentReader>,
     heads: BinaryHeap<MergeHead>,
     /// The batches with heads and chosen rows.
     held: Vec<RecordBatch>,
@@ -97,6 +99,7 @@ impl SegmentMerge {
     ) -> Result<SegmentMerge, BoxError> {
         let mut merge = SegmentMerge {
             inputs: Vec::with_capacity(segments.len()),
+            files: Vec::new(),
             heads: BinaryHeap::with_capacity(segments.len()),
             held: Vec::new(),
             chosen: Vec::with_capacity(CHUNK_ROWS),
@@ -115,6 +118,7 @@ impl SegmentMerge {
                 merge.heads.push(head);
             }
         }
+        merge.files = segments;
         Ok(merge)
     }
 
@@ -207,6 +211,8 @@ impl SegmentMerge {
             WorkProgress::add(&self.progress.grains, chunk.num_rows() as u64);
             group.push(chunk);
         }
+        // What was read of the mapped inputs would count as memory of the process until the end.
+        self.files.iter().for_each(SegmentReader::release_all);
         Ok(group)
     }
 

@@ -7,8 +7,8 @@
 //! | `records` | how are the files of a small table merged? |
 //!
 //! Rows are copied, not recomputed: every column of every row is the same before and after, and the
-//! commit states that no row changed. Memory holds one batch of each input, and the row groups that
-//! are being encoded.
+//! commit states that no row changed. Memory holds one batch of each input, the row groups that are
+//! being encoded, and the input of the new segment's sidecars.
 
 mod merge;
 mod plan;
@@ -30,7 +30,7 @@ use merge::SegmentMerge;
 /// The options of a compaction.
 #[derive(Debug, Clone)]
 pub struct CompactOptions {
-    /// Maximum number of rows of a merged segment. A segment with less than half of them is small.
+    /// Maximum number of rows of a merged segment. Segments with half of them stay as they are.
     pub target_rows: u64,
     /// The files of a small table are merged if there are so many.
     pub table_files: usize,

@@ -239,6 +239,12 @@ impl SegmentReader {
             .build()
     }
 
+    /// Advises the system that the pages of the file that were read needn't stay in memory. They are
+    /// read again if they are used again.
+    pub(crate) fn release_all(&self) {
+        self.bytes.0.release(0..self.bytes.as_ref().len());
+    }
+
     /// Advises the system that row group `number` won't be read again soon, so that its pages don't
     /// count as memory of this process.
     pub fn release(&self, number: usize) {
