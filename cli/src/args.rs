@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gristmill_engine::index::IndexKinds;
 
 /// Batch engine for the memory of AI agents: ingest, verify, index, query and erase grains in bulk.
 #[derive(Debug, Parser)]
@@ -294,13 +295,40 @@ pub struct IngestArgs {
     /// Check all input and write nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Build just these sidecar indexes besides the addresses [default: all]. `reindex` builds the
+    /// others later
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub indexes: Option<Vec<IndexArg>>,
     /// Don't build sidecar indexes; run `reindex` later
-    #[arg(long)]
+    #[arg(long, conflicts_with = "indexes")]
     pub no_indexes: bool,
     /// Commit whenever so much input has been read, even if more fits in memory [default: a quarter
     /// of --memory]
     #[arg(long, value_name = "SIZE")]
     pub commit_every: Option<Size>,
+}
+
+/// Sidecar index that is built from the rows of a segment
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IndexArg {
+    /// Statements by subject, relation and object
+    Hexastore,
+    /// Full text, for searches
+    Fulltext,
+    /// Word filters, with which an erasure finds its grains
+    Words,
+}
+
+impl IndexArg {
+    /// Returns the `listed` kinds, or all without a list.
+    pub fn kinds(listed: Option<&[IndexArg]>) -> IndexKinds {
+        let has = |kind| listed.is_none_or(|listed| listed.contains(&kind));
+        IndexKinds {
+            hexastore: has(IndexArg::Hexastore),
+            full_text: has(IndexArg::Fulltext),
+            words: has(IndexArg::Words),
+        }
+    }
 }
 
 /// Handling of refused input
@@ -657,6 +685,9 @@ pub struct ReindexArgs {
     /// Also rebuild intact sidecars
     #[arg(long)]
     pub all: bool,
+    /// Check and rebuild just these sidecar indexes besides the addresses [default: all]
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub indexes: Option<Vec<IndexArg>>,
     /// Index vectors from files (.parquet, .arrow, .npy, .fvecs) that grains reference by
     /// identifier
     #[arg(long, value_name = "FILE", num_args = 1..)]

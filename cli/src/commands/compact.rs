@@ -6,7 +6,7 @@ use super::CommandContext;
 use crate::args::CompactArgs;
 use crate::exit::{CommandOutcome, Failure};
 
-/// Merges small segments.
+/// Merges small segments. The merged ones are as large as the memory permits.
 pub async fn run(
     context: &CommandContext,
     arguments: CompactArgs,
@@ -15,7 +15,7 @@ pub async fn run(
     let mut lake = context.open_lake().await?;
     let options = CompactOptions {
         threads: context.row_group_threads(),
-        ..CompactOptions::default()
+        ..CompactOptions::with_memory(context.memory() as u64)
     };
     let (progress, shown) = context.track("compact");
     let report = compact(&mut lake, &options, progress).await;

@@ -70,7 +70,7 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> IngestOptions
             .map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
         indexes: match arguments.no_indexes {
             true => IndexKinds::NONE,
-            false => IndexKinds::ALL,
+            false => args::IndexArg::kinds(arguments.indexes.as_deref()),
         },
         ..defaults
     }

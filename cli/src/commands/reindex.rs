@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use gristmill_engine::index::vectors::files::VectorFiles;
 use gristmill_engine::index::vectors::{VectorReport, VectorSource, index_vectors};
-use gristmill_engine::index::{IndexKinds, ReindexReport, reindex};
+use gristmill_engine::index::{ReindexReport, reindex};
 use serde::Serialize;
 
 use super::CommandContext;
-use crate::args::ReindexArgs;
+use crate::args::{IndexArg, ReindexArgs};
 use crate::exit::{CommandOutcome, Failure};
 
 /// Result of the command.
@@ -28,7 +28,8 @@ pub async fn run(
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
     let source = vector_source(context, &arguments)?;
-    let sidecars = reindex(&lake, IndexKinds::ALL, arguments.all).await?;
+    let kinds = IndexArg::kinds(arguments.indexes.as_deref());
+    let sidecars = reindex(&lake, kinds, arguments.all).await?;
     let vectors = match source {
         Some(source) => Some(index_vectors(&lake, &source).await?),
         None => None,

@@ -5,10 +5,10 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::interleave_record_batch;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::compute::interleave;
+use arrow::error::ArrowError;
 use gristmill_schemas::columns::{RowSortKeys, SystemColumn, grains_schema};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
 use crate::error::{BoxError, Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
@@ -18,7 +18,7 @@ use crate::progress::WorkProgress;
 use crate::segment::{ROW_GROUP_ROWS, SegmentId, SegmentReader, WrittenSegment};
 
 /// Rows of an input's batch.
-const BATCH_ROWS: usize = 2_048;
+const BATCH_ROWS: usize = 1_024;
 
 /// Maximum number of rows that are copied at a time.
 const CHUNK_ROWS: usize = 8_192;
@@ -27,13 +27,12 @@ const CHUNK_ROWS: usize = 8_192;
 const CHUNK_BYTES: usize = 32 << 20;
 
 /// A row group is closed when it has so many bytes in memory.
-const ROW_GROUP_BYTES: usize = 256 << 20;
+const ROW_GROUP_BYTES: usize = 128 << 20;
 
 /// A running merge. Its rows are written in order to any number of segments.
 pub(super) struct SegmentMerge {
-    inputs: Vec<ParquetRecordBatchReader>,
-    /// The files of the inputs.
-    files: Vec<SegmentReader>,
+    inputs: Vec<MergeInput>,
+    nulls: NullColumns,
     heads: BinaryHeap<MergeHead>,
     /// The batches with heads and chosen rows.
     held: Vec<RecordBatch>,
@@ -46,6 +45,89 @@ pub(super) struct SegmentMerge {
     keys: Option<Arc<LakeKeys>>,
     /// The number of dropped rows.
     dropped: u64,
+}
+
+/// A segment that is merged, read row group by row group.
+struct MergeInput {
+    file: SegmentReader,
+    /// The row group that is read next.
+    next: usize,
+    batches: Option<BatchIterator>,
+}
+
+type BatchIterator = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
+
+impl MergeInput {
+    fn new(file: SegmentReader) -> MergeInput {
+        MergeInput {
+            file,
+            next: 0,
+            batches: None,
+        }
+    }
+
+    /// Returns the next batch, or `None` after the last one.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, BoxError> {
+        loop {
+            if let Some(batch) = self.batches.as_mut().and_then(Iterator::next) {
+                return Ok(Some(batch?));
+            }
+            if self.next >= self.file.row_groups() {
+                self.batches = None;
+                return Ok(None);
+            }
+            let batches = self.file.read_row_group(self.next, BATCH_ROWS)?;
+            self.batches = Some(Box::new(batches));
+            self.next += 1;
+        }
+    }
+}
+
+/// Arrays of nulls by column, which chunks share. Most columns of `grains` belong to few types.
+#[derive(Default)]
+struct NullColumns(Vec<Option<ArrayRef>>);
+
+impl NullColumns {
+    /// Returns `rows` nulls for the column `at` with the type of `like`.
+    fn of(&mut self, at: usize, like: &dyn Array, rows: usize) -> ArrayRef {
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        let found = self.0.get(at).and_then(Option::as_ref);
+        if let Some(found) = found.filter(|found| found.len() >= rows) {
+            return found.slice(0, rows);
+        }
+        let made = new_null_array(like.data_type(), rows);
+        if let Some(kept) = self.0.get_mut(at) {
+            *kept = Some(Arc::clone(&made));
+        }
+        made
+    }
+
+    /// Returns the rows at `chosen` (batch and row) of `batches`. Columns without a value in any of
+    /// them aren't copied.
+    fn interleaved(
+        &mut self,
+        batches: &[RecordBatch],
+        chosen: &[(usize, usize)],
+    ) -> Result<RecordBatch, ArrowError> {
+        let schema = batches
+            .first()
+            .map_or_else(grains_schema, RecordBatch::schema);
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for at in 0..schema.fields().len() {
+            let parts: Vec<&dyn Array> = batches
+                .iter()
+                .map(|batch| batch.column(at).as_ref())
+                .collect();
+            let mut filled = parts.iter().filter(|part| part.null_count() < part.len());
+            columns.push(match (filled.next(), parts.first()) {
+                (None, Some(like)) => self.of(at, *like, chosen.len()),
+                _ => interleave(&parts, chosen)?,
+            });
+        }
+        RecordBatch::try_new(schema, columns)
+    }
 }
 
 /// The next row of an input.
@@ -98,9 +180,9 @@ impl SegmentMerge {
         progress: Arc<WorkProgress>,
     ) -> Result<SegmentMerge, BoxError> {
         let mut merge = SegmentMerge {
-            inputs: Vec::with_capacity(segments.len()),
-            files: Vec::new(),
-            heads: BinaryHeap::with_capacity(segments.len()),
+            inputs: segments.into_iter().map(MergeInput::new).collect(),
+            nulls: NullColumns::default(),
+            heads: BinaryHeap::new(),
             held: Vec::new(),
             chosen: Vec::with_capacity(CHUNK_ROWS),
             chosen_bytes: 0,
@@ -110,15 +192,11 @@ impl SegmentMerge {
             keys: keys.filter(|_| sealed),
             dropped: 0,
         };
-        for (input, segment) in segments.iter().enumerate() {
-            merge
-                .inputs
-                .push(segment.read(0..segment.row_groups(), None, BATCH_ROWS)?);
+        for input in 0..merge.inputs.len() {
             if let Some(head) = merge.refill(input)? {
                 merge.heads.push(head);
             }
         }
-        merge.files = segments;
         Ok(merge)
     }
 
@@ -137,8 +215,7 @@ impl SegmentMerge {
         let Some(reader) = self.inputs.get_mut(input) else {
             return Ok(None);
         };
-        for batch in reader {
-            let mut batch = batch?;
+        while let Some(mut batch) = reader.next_batch()? {
             if let Some(keys) = &self.keys {
                 let rows = batch.num_rows();
                 batch = keys.without_erased(batch)?;
@@ -212,7 +289,8 @@ impl SegmentMerge {
             group.push(chunk);
         }
         // What was read of the mapped inputs would count as memory of the process until the end.
-        self.files.iter().for_each(SegmentReader::release_all);
+        let files = self.inputs.iter().map(|input| &input.file);
+        files.for_each(SegmentReader::release_all);
         Ok(group)
     }
 
@@ -240,10 +318,9 @@ impl SegmentMerge {
     fn chunk(&mut self, limit: usize) -> Result<RecordBatch, BoxError> {
         let limit = limit.min(CHUNK_ROWS);
         while self.chosen.len() < limit && self.chosen_bytes < CHUNK_BYTES && self.choose()? {}
-        let batches: Vec<&RecordBatch> = self.held.iter().collect();
-        let chunk = match batches.is_empty() {
+        let chunk = match self.held.is_empty() {
             true => RecordBatch::new_empty(grains_schema()),
-            false => interleave_record_batch(&batches, &self.chosen)?,
+            false => self.nulls.interleaved(&self.held, &self.chosen)?,
         };
         self.chosen.clear();
         self.chosen_bytes = 0;

@@ -41,11 +41,31 @@ pub struct CompactOptions {
 impl Default for CompactOptions {
     fn default() -> Self {
         CompactOptions {
-            target_rows: 32 * ROW_GROUP_ROWS as u64,
+            target_rows: target_rows(1 << 30),
             table_files: 8,
             threads: 0,
         }
     }
+}
+
+impl CompactOptions {
+    /// Returns the default options for a run with so many bytes of memory.
+    pub fn with_memory(memory: u64) -> CompactOptions {
+        CompactOptions {
+            target_rows: target_rows(memory),
+            ..CompactOptions::default()
+        }
+    }
+}
+
+/// Memory in bytes for each row of a merged segment: a quarter of it for the input of its sidecars,
+/// which is held until the segment is complete.
+const ROW_MEMORY: u64 = 2_048;
+
+/// Returns the rows of a merged segment for a run with so many bytes of memory, in whole row groups.
+fn target_rows(memory: u64) -> u64 {
+    let group = ROW_GROUP_ROWS as u64;
+    (memory / ROW_MEMORY / group).clamp(1, 32) * group
 }
 
 /// The result of a compaction.

@@ -9,7 +9,7 @@ use crate::lake::Segment;
 use crate::segment::ROW_GROUP_ROWS;
 
 /// Segments that are merged at a time. Each has some MiB of pages open.
-const FAN_IN: usize = 48;
+const FAN_IN: usize = 32;
 
 /// The part of the target below which segments are always merged: opening so many costs more than
 /// copying their rows once more.

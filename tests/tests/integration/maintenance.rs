@@ -223,3 +223,26 @@ fn commands_report_a_missing_lake_and_create_none() {
     assert_eq!(place.run(&["verify", "no-such-file.mg"]).0, 1);
     assert_eq!(place.run(&["verify", "--subset", "200%"]).0, 1);
 }
+
+#[test]
+fn ingest_builds_the_listed_indexes_and_reindex_the_others() {
+    let place = LakeFolder::with_corpus(300, 300);
+    let corpus = place.text("corpus");
+    place.ok(&["ingest", &corpus, "--indexes", "hexastore,words"]);
+    let missing = || -> Vec<String> {
+        let shown = place.ok(&["describe"]);
+        let sidecars = shown["sidecars"].as_object().unwrap().iter();
+        let missing = sidecars.filter(|(_, sidecar)| number(sidecar, "fresh") == 0);
+        missing.map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(missing(), ["fulltext"]);
+    let report = place.ok(&["reindex", "--indexes", "hexastore"]);
+    assert_eq!((number(&report, "rebuilt"), missing().len()), (0, 1));
+    place.ok(&["reindex", "--indexes", "fulltext"]);
+    assert!(missing().is_empty());
+    let (code, message) = place.run(&["ingest", &corpus, "--indexes", "fulltext,phrases"]);
+    assert_eq!(code, 1, "{message}");
+    for name in ["phrases", "hexastore", "fulltext", "words"] {
+        assert!(message.as_str().unwrap().contains(name), "{message}");
+    }
+}
