@@ -21,8 +21,8 @@ pub struct Description {
     pub segments: SegmentsDescription,
     /// Ingested sources.
     pub sources: SourcesDescription,
-    /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, `words`, and
-    /// `vectors:` with each model.
+    /// The sidecars of its segments, by name: `addresses`, `lifecycle`, `hexastore`, `fulltext`,
+    /// `words`, and `vectors:` with each model.
     pub sidecars: BTreeMap<String, SidecarDescription>,
 }
 

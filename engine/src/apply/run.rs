@@ -20,6 +20,7 @@ use super::operation::OperationRequest;
 use super::prepare::{PreparedLine, prepare, prepare_line};
 use super::report::{ApplyOptions, ApplyReport, OperationOutcome};
 use crate::error::{Context, EngineError, Result};
+use crate::index::refresh_after;
 use crate::lake::{Change, KnownAddresses, Lake};
 use crate::policy::FactCache;
 
@@ -151,6 +152,9 @@ impl<'a> Apply<'a> {
                 "events_written": report.events_written,
                 "version": report.version,
             });
+            if report.grains_written > 0 {
+                refresh_after(self.lake, self.action).await;
+            }
             self.lake.record(self.action, details).await?;
         }
         Ok(report)

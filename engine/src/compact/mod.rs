@@ -22,6 +22,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
+use crate::index::refresh_after;
 use crate::lake::{Change, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::{ROW_GROUP_ROWS, SegmentReader, WrittenSegment};
@@ -132,6 +133,7 @@ pub async fn compact(
     report.segments_after = lake.segments()?.len() as u64;
     report.version = lake.grains.version();
     if report.rows > 0 || !report.tables.is_empty() {
+        refresh_after(lake, "compact").await;
         let details = serde_json::json!({
             "segments_before": report.segments_before,
             "segments_after": report.segments_after,

@@ -5,6 +5,7 @@
 //! | [`hexastore`] | which rows state a subject, relation, object? |
 //! | [`fulltext`] | which grains contain these words, ranked by BM25? |
 //! | [`vectors`] | which grains are nearest to a vector? |
+//! | [`lifecycle_mask`] | which rows are superseded, expired, contradicted or retracted? |
 //! | [`word_filter`] | Bloom filter of all words of a segment |
 //! | `watchlist` | words that mark a grain for a closer scan |
 //! | `builder` | from a segment's rows to its sidecars |
@@ -22,6 +23,7 @@
 mod builder;
 pub mod fulltext;
 pub mod hexastore;
+pub mod lifecycle_mask;
 mod partial_index;
 mod reindex;
 mod row_metadata;
@@ -35,6 +37,7 @@ pub mod word_filter;
 
 pub(crate) use builder::RowObserver;
 pub use builder::{IndexBuilder, IndexKinds, IndexPart};
+pub(crate) use lifecycle_mask::{LIFECYCLE_FILE, differing_masks, refresh_after, refresh_masks};
 pub use partial_index::PartialTextIndex;
 pub(crate) use reindex::rebuild;
 pub use reindex::{ReindexReport, reindex};

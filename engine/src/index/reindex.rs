@@ -1,5 +1,7 @@
 //! Rebuilds sidecars.
 
+use std::collections::HashSet;
+
 use arrow::array::RecordBatch;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -7,6 +9,7 @@ use serde::Serialize;
 use super::builder::{IndexBuilder, IndexKinds};
 use super::fulltext::SegmentTextIndex;
 use super::hexastore::Hexastore;
+use super::lifecycle_mask::refresh_masks;
 use super::sidecar_cache::SidecarCache;
 use super::word_filter::WordFilter;
 use crate::error::{Context, Result};
@@ -31,25 +34,35 @@ pub struct ReindexReport {
     pub seconds: f64,
 }
 
-/// Rebuilds the address index and the indexes of `kinds` of every segment of `lake` whose sidecars
-/// are missing, damaged or stale; with `all`, of every segment. One segment is in memory at a time.
+/// Rebuilds the address index, the lifecycle mask and the indexes of `kinds` of every segment of
+/// `lake` whose sidecars are missing, damaged or stale; with `all`, of every segment. One segment
+/// is in memory at a time.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
 pub async fn reindex(lake: &Lake, kinds: IndexKinds, all: bool) -> Result<ReindexReport> {
     let started = std::time::Instant::now();
     let mut report = ReindexReport::default();
-    for segment in lake.segments()? {
+    let mut rebuilt = HashSet::new();
+    let segments = lake.segments()?;
+    for segment in &segments {
         let kinds = kinds.of_segment(&segment.id);
-        report.segments += 1;
-        if !all && is_whole(lake, &segment, kinds).await {
-            report.whole += 1;
-            continue;
+        if all || !is_whole(lake, segment, kinds).await {
+            report.bytes += rebuild(lake, segment, kinds).await?;
+            rebuilt.insert(&segment.id);
         }
-        report.bytes += rebuild(lake, &segment, kinds).await?;
-        report.rebuilt += 1;
-        report.rows += segment.file.rows;
     }
+    // Masks need the address indexes of all segments.
+    let masks = refresh_masks(lake, all).await?;
+    report.bytes += masks.bytes;
+    rebuilt.extend(&masks.segments);
+    let of_rebuilt = segments
+        .iter()
+        .filter(|segment| rebuilt.contains(&segment.id));
+    report.rows = of_rebuilt.map(|segment| segment.file.rows).sum();
+    report.segments = segments.len() as u64;
+    report.rebuilt = rebuilt.len() as u64;
+    report.whole = report.segments - report.rebuilt;
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }

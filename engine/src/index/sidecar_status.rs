@@ -8,6 +8,7 @@ use gristmill_connectors::source::SourceBytes;
 
 use super::fulltext::{DamagedText, SegmentTextIndex};
 use super::hexastore::Hexastore;
+use super::lifecycle_mask::{EventSource, LIFECYCLE_FILE, LifecycleMask};
 use super::vectors::{VectorIndex, files_of};
 use super::word_filter::{DamagedFilter, WordFilter};
 use crate::error::{Context, Result};
@@ -45,8 +46,8 @@ impl SidecarCondition {
 pub struct SidecarState {
     /// Name of the segment.
     pub segment: String,
-    /// Name of the index: `addresses`, `hexastore`, `fulltext`, `words`, or `vectors:` and the
-    /// model.
+    /// Name of the index: `addresses`, `lifecycle`, `hexastore`, `fulltext`, `words`, or `vectors:`
+    /// and the model.
     pub index: String,
     /// Its condition.
     pub condition: SidecarCondition,
@@ -107,6 +108,9 @@ pub(crate) async fn states_of(
     // No sidecar of an unreadable segment is usable.
     let binding = segment.binding(lake.location()).await.ok();
     let mut found = vec![state::<AddressIndex>(lake, segment, binding, "addresses").await?];
+    if !lake.is_encrypted() {
+        found.push(mask_state(lake, segment, binding).await?);
+    }
     if segment.id.is_sealed() {
         // The others would reveal what is sealed.
         return Ok(found);
@@ -141,6 +145,24 @@ async fn state<S: Sidecar>(
         Err(_) => (SidecarVerdict::Damaged, None),
     };
     checked(lake, segment, binding, S::FILE, index.to_owned(), check).await
+}
+
+/// Checks the lifecycle mask of `segment`, which is stale if it has events of files that aren't in
+/// the lake any more.
+async fn mask_state(
+    lake: &Lake,
+    segment: &Segment,
+    binding: Option<SidecarBinding>,
+) -> Result<CheckedSidecar> {
+    let (rows, sources) = (segment.file.rows, EventSource::all(lake)?);
+    let check = move |content| match LifecycleMask::open(content) {
+        Ok(mask) if mask.segment_rows() != rows => (SidecarVerdict::Foreign, None),
+        Ok(mask) if mask.is_covered_by(&sources) => (SidecarVerdict::Fresh, None),
+        Ok(_) => (SidecarVerdict::Outdated, None),
+        Err(_) => (SidecarVerdict::Damaged, None),
+    };
+    let index = "lifecycle".to_owned();
+    checked(lake, segment, binding, LIFECYCLE_FILE, index, check).await
 }
 
 /// Returns whether a sidecar is intact but built by other rules.

@@ -28,6 +28,7 @@ use super::report::{IngestReport, OnError};
 use super::retry::{RejectKeys, RetriedSources, known_rejects};
 use super::sources::{SourceInfo, SourceRegister};
 use crate::error::{Context, EngineError, Result};
+use crate::index::refresh_after;
 use crate::keys::LakeKeys;
 use crate::lake::{AddressCatalog, Lake, Ledger};
 use crate::progress::WorkProgress;
@@ -316,6 +317,7 @@ impl<'l> IngestRun<'l> {
         warn_about(&self.report.transcripts);
         self.report.version = self.lake.grains.version();
         if !self.options.dry_run && self.report.files > 0 {
+            refresh_after(self.lake, "ingest").await;
             self.report.resolved_rejects =
                 std::mem::take(&mut self.retried).resolve(self.lake).await?;
             self.lake

@@ -134,7 +134,7 @@ pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
 
 /// Returns the supersessions in the rows of `file`: the old grain, the new one, and when that was
 /// created.
-fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
+pub(crate) fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
     let rows = superseding_rows(file)?;
     let mut out = Vec::new();
     if rows.is_empty() {

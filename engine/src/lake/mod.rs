@@ -86,7 +86,7 @@ pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
 pub use known_addresses::KnownAddresses;
 pub(crate) use lake_file::LakeFile;
 pub use ledger::{Ledger, LedgerEntry, ReadPosition, transaction_name};
-pub(crate) use lifecycle::{EVENT_COLUMNS, events_of, supersessions_in};
+pub(crate) use lifecycle::{EVENT_COLUMNS, events_of, row_supersessions, supersessions_in};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
 pub(crate) use log::{LogFile, hint_path};

@@ -10,7 +10,8 @@ use crate::index::hexastore::HEXASTORE_FILE;
 use crate::index::vectors::{VectorIndex, files_of, is_vector_file};
 use crate::index::word_filter::WORDS_FILE;
 use crate::index::{
-    CheckedSidecar, IndexKinds, SidecarCondition, rebuild, states_of, vector_files,
+    CheckedSidecar, IndexKinds, LIFECYCLE_FILE, SidecarCondition, rebuild, refresh_masks,
+    states_of, vector_files,
 };
 use crate::lake::{Lake, Segment};
 use crate::segment::SidecarFile;
@@ -91,7 +92,10 @@ pub(super) async fn repair(
             }
         }
     }
-    Ok(())
+    match options.dry_run {
+        true => Ok(()),
+        false => refresh_masks(lake, false).await.map(drop),
+    }
 }
 
 /// Lists the files of `segment` to rebuild. Vectors can't be rebuilt, and are listed as problems.
@@ -104,6 +108,7 @@ fn list_unusable(
     for found in found
         .into_iter()
         .filter(|found| found.state.condition != SidecarCondition::Fresh)
+        .filter(|found| !is_outdated_mask(found))
     {
         if !is_vector_file(&found.file) {
             files.push(found.file);
@@ -118,6 +123,12 @@ fn list_unusable(
         }
     }
     files
+}
+
+/// Returns true for a lifecycle mask that was built before files of the lake were replaced. That is
+/// no damage: it is built again without being listed.
+fn is_outdated_mask(found: &CheckedSidecar) -> bool {
+    found.file == LIFECYCLE_FILE && found.state.condition == SidecarCondition::Stale
 }
 
 fn unrepaired(file: String, reason: String, remedy: &'static str) -> Unrepaired {

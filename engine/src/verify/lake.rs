@@ -14,10 +14,12 @@ use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::tables::{TablesCheck, check_local_file, problem};
 use super::{VerifyOptions, erasures};
 use crate::error::{EngineError, Result};
-use crate::index::{SidecarCondition, differing_sidecars, states_of, vector_files};
+use crate::index::{
+    LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
+};
 use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
-use crate::segment::SegmentReader;
+use crate::segment::{SegmentId, SegmentReader};
 
 /// Checks the grains of `scope` of `lake`. A segment that can't be read is a finding.
 ///
@@ -61,6 +63,7 @@ pub async fn verify_lake(
         coverage: coverage(tables, certificates, lake_bytes),
         jobs: 0,
         vectors: vector_files(lake).await?,
+        differing_masks: None,
     };
     check.tally.add(0, findings);
     let next = check.run(round(segments, cursor.as_ref())).await?;
@@ -136,6 +139,8 @@ struct LakeCheck<'l> {
     jobs: u64,
     /// The names of the vector files that segments have.
     vectors: Vec<String>,
+    /// The segments whose lifecycle mask differs from the fold, once all masks were compared.
+    differing_masks: Option<Vec<SegmentId>>,
 }
 
 impl LakeCheck<'_> {
@@ -263,6 +268,7 @@ impl LakeCheck<'_> {
             fresh.extend((found.state.condition == SidecarCondition::Fresh).then_some(found.file));
         }
         if self.options.sidecars {
+            self.compare_mask(segment, &fresh, &mut findings).await?;
             match differing_sidecars(self.lake, segment, &fresh).await {
                 Ok(files) => files.iter().for_each(|file| {
                     findings.differing_sidecar(&segment.id, file, self.options.problems);
@@ -277,6 +283,36 @@ impl LakeCheck<'_> {
         }
         self.jobs += 1;
         self.tally.add(self.jobs, findings);
+        Ok(())
+    }
+
+    /// Compares the lifecycle mask of `segment`, if it is among the `fresh` sidecars, with the fold
+    /// of all events. The masks of all segments are compared at once.
+    async fn compare_mask(
+        &mut self,
+        segment: &Segment,
+        fresh: &[String],
+        findings: &mut Findings,
+    ) -> Result<()> {
+        if !fresh.iter().any(|file| file == LIFECYCLE_FILE) {
+            return Ok(());
+        }
+        let differing = match self.differing_masks.take() {
+            Some(differing) => differing,
+            None => match differing_masks(self.lake).await {
+                Err(error) if error.is_environment() => return Err(error),
+                Err(error) => {
+                    // Damage of the files themselves is found with their rows.
+                    tracing::warn!(%error, "the lifecycle masks can't be compared");
+                    Vec::new()
+                }
+                Ok(differing) => differing,
+            },
+        };
+        if differing.contains(&segment.id) {
+            findings.differing_sidecar(&segment.id, LIFECYCLE_FILE, self.options.problems);
+        }
+        self.differing_masks = Some(differing);
         Ok(())
     }
 

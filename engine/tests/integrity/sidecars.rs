@@ -4,20 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_engine::index::{IndexKinds, SidecarCondition, reindex, sidecar_states};
-use gristmill_engine::lake::open_sidecar;
+use gristmill_engine::lake::{Change, Lake, open_sidecar};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::progress::WorkProgress;
 
 use crate::lab::Lab;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "addresses.bin",
     "hexastore.bin",
     "fulltext.bin",
     "words.bin",
+    "lifecycle.bin",
 ];
 
 /// Returns the sidecars `name` of two segments.
@@ -57,9 +59,10 @@ async fn a_sidecar_of_another_segment_is_never_used_and_verify_reports_it() {
         "{:#?}",
         report.problems
     );
-    for (file, index) in FILES
-        .into_iter()
-        .zip(["addresses", "hexastore", "fulltext", "words"])
+    for (file, index) in
+        FILES
+            .into_iter()
+            .zip(["addresses", "hexastore", "fulltext", "words", "lifecycle"])
     {
         let files = pair(&lab, file).await;
         assert_eq!(
@@ -152,9 +155,35 @@ async fn grains_are_ingested_once_with_swapped_or_old_address_indexes() {
     );
 }
 
+/// Expires the grain `blob` and builds all sidecars again, so that lifecycle masks differ.
+async fn expire(lake: &mut Lake, blob: &[u8]) {
+    let row = StateRow {
+        content_address: ContentAddress::of(blob).to_string(),
+        event: LifecycleEvent::Expired,
+        value: None,
+        at: 1_767_225_600_000_000,
+        actor: None,
+        reason: None,
+        source_id: None,
+    };
+    let file = lake
+        .state
+        .write_file(&state_batch(&[row]).unwrap())
+        .await
+        .unwrap();
+    let change = Change {
+        added: vec![file],
+        changes_rows: true,
+        ..Change::default()
+    };
+    lake.state.commit(change, "test", 1).await.unwrap();
+    reindex(lake, IndexKinds::ALL, true).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn valid_sidecars_with_wrong_content_are_detected_by_rebuilding() {
     let lab = Lab::new(2, 60, false).await;
+    expire(&mut lab.lake().await, &lab.blobs(0, 60)[0]).await;
     let merged = Lab::new(3, 60, false).await;
     compact(
         &mut merged.lake().await,

@@ -9,6 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::{Expr, col};
 use gristmill_engine::text::{Terms, text_fields, with_grain};
+use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::Grain;
 
 use super::answer::Hit;
@@ -58,6 +59,15 @@ impl GrainReader<'_> {
 
     /// Returns the lifecycle states of the given grains, or of all grains where these are cached.
     async fn states_of(&self, scored: &[ScoredAddress]) -> Result<Arc<LifecycleStates>> {
+        if let Some(table) = self.lake_table().await? {
+            let addresses = scored
+                .iter()
+                .filter_map(|(address, _)| address.parse().ok());
+            let addresses: Vec<ContentAddress> = addresses.collect();
+            if let Some(folds) = table.lifecycles(&addresses).await? {
+                return Ok(Arc::new(LifecycleStates::of_folds(&folds)));
+            }
+        }
         if let Some(states) = self.lifecycle_states(false).await? {
             return Ok(states);
         }

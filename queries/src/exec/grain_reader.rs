@@ -15,6 +15,7 @@ use datafusion::functions_nested::expr_fn::make_array;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{DataFrame, SessionContext};
+use gristmill_engine::index::lifecycle_mask::HiddenRows;
 use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use gristmill_schemas::grain::GrainType;
 
@@ -27,8 +28,8 @@ use super::pipeline::VALUE;
 use super::session::Session;
 use crate::cal::ast::{Address, Target};
 use crate::cal::{CalError, Code};
-use crate::sql::LakeTable;
 use crate::sql::lifecycle::closing_events_query;
+use crate::sql::{LakeTable, hide_rows};
 
 /// Maximum number of addresses in one IN list.
 const MAX_LISTED: usize = 1_000;
@@ -63,12 +64,12 @@ impl<'e> GrainReader<'e> {
         }
     }
 
-    /// Loads what is cached for a version of the lake: lifecycle states and sidecars. It runs
-    /// before the query's time limit starts.
+    /// Loads what every query of a version of the lake needs: the lifecycle masks, or the states of
+    /// all grains that aren't in a lake. It runs before the query's time limit starts.
     pub(super) async fn open(&self) -> Result<()> {
-        self.lifecycle.get(self.context).await?;
-        if let Some(table) = self.lake_table().await? {
-            table.open_sidecars().await;
+        match self.lake_table().await? {
+            Some(table) => table.open_masks().await?,
+            None => drop(self.lifecycle.get(self.context).await?),
         }
         Ok(())
     }
@@ -131,6 +132,14 @@ impl<'e> GrainReader<'e> {
             true => Ok(None),
             false => self.lifecycle.get(self.context).await,
         }
+    }
+
+    /// Returns the plan of `grains` without superseded and expired ones, by the lifecycle masks;
+    /// `None` if the grains aren't those of a lake.
+    pub(super) fn without_ended(&self, grains: DataFrame) -> Result<Option<DataFrame>> {
+        let (state, plan) = grains.into_parts();
+        let plan = hide_rows(plan, HiddenRows::Ended)?;
+        Ok(plan.map(|plan| DataFrame::new(state, plan)))
     }
 
     /// Removes superseded and expired grains.

@@ -4,7 +4,7 @@
 //! The cache is filled once for each version of the lake. A lake with more than [`MAX_EVENTS`]
 //! events isn't cached; queries join `state` instead.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
@@ -15,6 +15,7 @@ use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, col, create_udf}
 use datafusion::prelude::{DataFrame, SessionContext};
 use futures::StreamExt;
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::lifecycle::LifecycleState as FoldedLifecycle;
 use tokio::sync::OnceCell;
 
 use super::columns::ADDRESS;
@@ -101,6 +102,26 @@ async fn count_events(context: &SessionContext) -> Result<u64> {
 }
 
 impl LifecycleStates {
+    /// Returns the states of these grains.
+    pub(super) fn of_folds(folds: &BTreeMap<ContentAddress, FoldedLifecycle>) -> LifecycleStates {
+        let mut states = LifecycleStates::default();
+        let mut indexes: HashMap<String, u32> = HashMap::new();
+        for (address, fold) in folds {
+            let verification = fold.verification();
+            let state = LifecycleState {
+                ended: fold.ended().is_some(),
+                successor: fold.superseded_by(),
+                contradicted: fold.is_contradicted(),
+                verification: verification.map(|status| index_of(status.name(), &mut indexes)),
+            };
+            if state != LifecycleState::default() {
+                states.by_address.insert(*address, state);
+            }
+        }
+        states.set_statuses(indexes);
+        states
+    }
+
     /// Reads the rows of a [`fold`].
     pub(super) async fn of_rows(fold: DataFrame) -> Result<LifecycleStates> {
         let mut states = LifecycleStates::default();
@@ -109,13 +130,17 @@ impl LifecycleStates {
         while let Some(batch) = rows.next().await {
             states.add_batch(&batch?, &mut indexes)?;
         }
-        states.statuses = vec![String::new(); indexes.len()];
+        states.set_statuses(indexes);
+        Ok(states)
+    }
+
+    fn set_statuses(&mut self, indexes: HashMap<String, u32>) {
+        self.statuses = vec![String::new(); indexes.len()];
         for (status, index) in indexes {
-            if let Some(slot) = states.statuses.get_mut(index as usize) {
+            if let Some(slot) = self.statuses.get_mut(index as usize) {
                 *slot = status;
             }
         }
-        Ok(states)
     }
 
     fn add_batch(&mut self, batch: &RecordBatch, indexes: &mut HashMap<String, u32>) -> Result<()> {

@@ -124,7 +124,12 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         scope: &LetScope,
     ) -> Result<RecallPlan> {
         let keys = stage_keys(&desugared.stages);
+        let hides_ended = !desugared.options.contains(&WithOption::Superseded);
         let mut frame = self.candidates(&desugared).await?;
+        let mut has_ended = hides_ended;
+        if hides_ended && let Some(current) = self.reader.without_ended(frame.clone())? {
+            (frame, has_ended) = (current, false);
+        }
         if let Some(thread) = thread {
             frame = frame.filter(thread)?;
         }
@@ -149,8 +154,8 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         if terms.is_some() {
             frame = frame.filter(score.clone().is_not_null())?;
         }
-        // Superseded grains are removed last, when few rows are left to look up.
-        if !desugared.options.contains(&WithOption::Superseded) {
+        // Without masks, superseded grains are removed last, when few rows are left to look up.
+        if has_ended {
             frame = self.reader.current(frame, self.explain_only).await?;
         }
         let mut columns = vec![col(ADDRESS), score.alias(SCORE)];

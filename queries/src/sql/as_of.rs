@@ -11,9 +11,11 @@ use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
+use gristmill_engine::index::lifecycle_mask::HiddenRows;
+use gristmill_schemas::columns::GRAINS;
 
-use super::lazy_views;
 use super::lifecycle::{current_query, lifecycle_query};
+use super::{hide_rows, lazy_views};
 
 pub(super) const AS_OF: &str = "as_of";
 
@@ -36,6 +38,11 @@ fn query() -> String {
     current_query(&lifecycle, Some(&instant))
 }
 
+/// Returns the query of the grains that existed at the instant.
+fn created_query() -> String {
+    format!("SELECT * FROM {GRAINS} WHERE created_at <= ${INSTANT}")
+}
+
 impl TableFunctionImpl for AsOfFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage =
@@ -48,8 +55,19 @@ impl TableFunctionImpl for AsOfFunction {
             TimeUnit::Microsecond,
             Some("UTC".into()),
         ))?;
-        let plan = lazy_views::plan(args.session(), &query())?
-            .with_param_values(vec![(INSTANT, instant)])?;
+        let masked = match instant {
+            ScalarValue::TimestampMicrosecond(Some(instant), _) => {
+                let plan = lazy_views::plan(args.session(), &created_query())?;
+                hide_rows(plan, HiddenRows::NotCurrentAt(instant))?
+            }
+            _ => None,
+        };
+        let plan = match masked {
+            Some(plan) => plan,
+            // The grains aren't those of a lake.
+            None => lazy_views::plan(args.session(), &query())?,
+        };
+        let plan = plan.with_param_values(vec![(INSTANT, instant)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 }

@@ -92,14 +92,22 @@ pub(super) async fn read_from_indexes(
         .into_iter()
         .map(|column| (column, ColumnBuilder::of(column)))
         .collect();
-    let facts = sidecars.row_metadata(location, segments).await?;
-    for ((segment, rows), facts) in segments.iter().zip(rows).zip(facts.iter()) {
+    // The others aren't opened.
+    let with_rows = segments
+        .iter()
+        .zip(rows)
+        .filter(|(_, rows)| !rows.is_empty());
+    let (read, rows): (Vec<Segment>, Vec<&[u32]>) = with_rows
+        .map(|(segment, rows)| (segment.clone(), rows))
+        .unzip();
+    let facts = sidecars.row_metadata(location, &read).await?;
+    for ((segment, rows), facts) in read.iter().zip(rows).zip(facts.iter()) {
         let triples = match &patterns {
-            Some(patterns) if !rows.is_empty() => {
+            Some(patterns) => {
                 let store = sidecars.hexastore(location, segment).await?;
                 Some((store, patterns.as_slice()))
             }
-            _ => None,
+            None => None,
         };
         let triples = triples.as_ref();
         let triples = triples.map(|(store, patterns)| (&**store, *patterns));

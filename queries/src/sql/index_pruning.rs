@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use gristmill_engine::index::SidecarCache;
@@ -11,6 +12,7 @@ use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_engine::text::Terms;
 use gristmill_schemas::address::ContentAddress;
+use roaring::RoaringBitmap;
 
 use super::index_predicate::{IndexPredicate, IndexedColumn};
 
@@ -21,19 +23,43 @@ pub(super) enum CandidateRows {
     All,
     /// These rows, ascending.
     Listed(Vec<u32>),
+    /// All rows but these.
+    Except(Arc<RoaringBitmap>),
 }
 
 impl CandidateRows {
     /// Returns the rows if they are listed.
     pub(super) fn listed(&self) -> Option<&[u32]> {
         match self {
-            CandidateRows::All => None,
+            CandidateRows::All | CandidateRows::Except(_) => None,
             CandidateRows::Listed(rows) => Some(rows),
         }
     }
 
+    /// Returns the candidates that aren't among `hidden`.
+    pub(super) fn without(self, hidden: &Arc<RoaringBitmap>) -> CandidateRows {
+        match self {
+            _ if hidden.is_empty() => self,
+            CandidateRows::All => CandidateRows::Except(Arc::clone(hidden)),
+            CandidateRows::Listed(mut rows) => {
+                rows.retain(|row| !hidden.contains(*row));
+                CandidateRows::Listed(rows)
+            }
+            CandidateRows::Except(known) => CandidateRows::Except(Arc::new(&*known | &**hidden)),
+        }
+    }
+
+    /// Returns the number of candidates in a segment of `rows` rows.
+    pub(super) fn count(&self, rows: u64) -> u64 {
+        match self {
+            CandidateRows::All => rows,
+            CandidateRows::Listed(listed) => listed.len() as u64,
+            CandidateRows::Except(hidden) => rows.saturating_sub(hidden.len()),
+        }
+    }
+
     /// Returns false if the segment has no candidate row.
-    fn may_match(&self) -> bool {
+    pub(super) fn may_match(&self) -> bool {
         *self != CandidateRows::Listed(Vec::new())
     }
 
@@ -44,6 +70,10 @@ impl CandidateRows {
             CandidateRows::Listed(known) => known
                 .into_iter()
                 .filter(|row| rows.binary_search(row).is_ok())
+                .collect(),
+            CandidateRows::Except(hidden) => rows
+                .into_iter()
+                .filter(|row| !hidden.contains(*row))
                 .collect(),
         })
     }
@@ -234,6 +264,19 @@ pub(super) fn ranges(rows: &[u32]) -> impl Iterator<Item = Range<usize>> {
         .filter_map(|run| Some(*run.first()? as usize..*run.last()? as usize + 1))
 }
 
+/// Returns the runs of consecutive numbers below `end` that aren't in `hidden`.
+pub(super) fn ranges_without(hidden: &RoaringBitmap, end: usize) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut first = 0;
+    for row in hidden.iter().map(|row| row as usize).chain([end]) {
+        if row > first {
+            runs.push(first..row.min(end));
+        }
+        first = row + 1;
+    }
+    runs
+}
+
 /// Counts of what was pruned, shown by EXPLAIN.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PruningStats {
@@ -267,13 +310,10 @@ impl PruningStats {
         };
         for (segment, rows) in segments.iter().zip(chosen) {
             spared.rows_in_all += segment.file.rows;
+            spared.rows += rows.count(segment.file.rows);
             match rows {
-                CandidateRows::All => {
-                    spared.read_whole += 1;
-                    spared.rows += segment.file.rows;
-                }
-                CandidateRows::Listed(rows) if rows.is_empty() => spared.dropped += 1,
-                CandidateRows::Listed(rows) => spared.rows += rows.len() as u64,
+                CandidateRows::All | CandidateRows::Except(_) => spared.read_whole += 1,
+                CandidateRows::Listed(rows) => spared.dropped += usize::from(rows.is_empty()),
             }
         }
         spared
@@ -330,5 +370,27 @@ mod tests {
         );
         assert_eq!(ranges(&[u32::MAX]).count(), 1);
         assert_eq!(ranges(&[]).count(), 0);
+    }
+
+    #[test]
+    fn rows_between_hidden_ones_form_ranges() {
+        let runs = |hidden: &[u32]| ranges_without(&hidden.iter().copied().collect(), 6);
+        assert_eq!(runs(&[0, 1, 3]), [2..3, 4..6]);
+        assert_eq!(runs(&[5]), vec![0..5; 1]);
+        assert_eq!(runs(&[]), vec![0..6; 1]);
+        assert!(runs(&[0, 1, 2, 3, 4, 5]).is_empty());
+    }
+
+    #[test]
+    fn hidden_rows_are_no_candidates_whatever_else_selects_them() {
+        let hidden: Arc<RoaringBitmap> = Arc::new([1, 3].into_iter().collect());
+        let listed = CandidateRows::Listed(vec![0, 1, 2]);
+        assert_eq!(listed.without(&hidden), CandidateRows::Listed(vec![0, 2]));
+        let all = CandidateRows::All.without(&hidden);
+        assert_eq!(all.count(5), 3);
+        assert_eq!(
+            all.intersect(vec![0, 1, 4]),
+            CandidateRows::Listed(vec![0, 4])
+        );
     }
 }

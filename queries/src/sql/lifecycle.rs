@@ -12,12 +12,16 @@
 
 use super::lazy_views::View;
 
+/// Name of the view of the current grains. In a lake it is a table that leaves out rows by lifecycle
+/// masks; elsewhere it is a query.
+pub(super) const CURRENT: &str = "current";
+
 /// Returns the views and their queries.
 pub(super) fn views() -> [View; 3] {
     [
         ("supersessions", supersessions_query()),
         ("lifecycle", lifecycle_query(None)),
-        ("current", current_query("lifecycle", None)),
+        (CURRENT, current_query("lifecycle", None)),
     ]
 }
 

@@ -95,7 +95,7 @@ use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::session_state::SessionStateBuilder;
-use gristmill_engine::index::SidecarCache;
+use gristmill_engine::index::lifecycle_mask::HiddenRows;
 use gristmill_engine::index::vectors::embed::Embedder;
 use gristmill_engine::lake::{AUDIT, Lake};
 use gristmill_schemas::columns::{
@@ -119,6 +119,8 @@ pub(crate) use error_message::exhausted_message;
 pub use error_message::user_message;
 pub(crate) use indexed_file_source::index_notes;
 pub use lake_table::LakeTable;
+pub(crate) use lake_table::hide_rows;
+use lifecycle::CURRENT;
 pub use no_lake::context_without_lake;
 pub(crate) use script::plan_query;
 pub use script::{completions, execute, query, statements};
@@ -221,7 +223,10 @@ fn register_grains(
     grains: LakeTable,
     options: &SqlOptions,
 ) -> Result<()> {
-    let grains = Arc::new(grains.with_sidecars(SidecarCache::of(lake)));
+    let grains = Arc::new(grains.with_sidecars(lake));
+    if let Some(current) = grains.hiding(HiddenRows::NotCurrent) {
+        context.register_table(CURRENT, Arc::new(current))?;
+    }
     let source = search_results::GrainSource {
         lake: lake.clone(),
         grains: Arc::clone(&grains),
@@ -233,11 +238,14 @@ fn register_grains(
 }
 
 /// Registers what is derived from the stored tables, which must be registered already: the views,
-/// `as_of`, `history`, `provenance` and `pattern`.
+/// `as_of`, `history`, `provenance` and `pattern`. A view that is registered as a table already
+/// isn't replaced.
 pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
+    let has_current = context.table_exist(CURRENT)?;
+    let views = views::views().filter(|(name, _)| *name != CURRENT || !has_current);
     lazy_views::register(
         context,
-        views::views().chain(conversation_views::views(
+        views.chain(conversation_views::views(
             CostUsd::new(&options.prices).default_version(),
         )),
     )?;

@@ -16,7 +16,7 @@ const MESSAGE_PACK_TEXT: u8 = 0xd9;
 const CBOR_TEXT: u8 = 0x78;
 
 /// The verification status of a grain (§6.1 `verification_status`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum VerificationStatus {
     /// Not reviewed yet.
     #[default]
@@ -30,7 +30,8 @@ pub enum VerificationStatus {
 }
 
 impl VerificationStatus {
-    const ALL: [VerificationStatus; 4] = [
+    /// All statuses. Files refer to them by position.
+    pub const ALL: [VerificationStatus; 4] = [
         VerificationStatus::Unverified,
         VerificationStatus::Verified,
         VerificationStatus::Contested,

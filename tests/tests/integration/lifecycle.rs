@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gristmill_engine::apply::{ApplyOptions, apply};
+use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::export::{ExportFormat, ExportOptions, export};
-use gristmill_engine::lake::Change;
+use gristmill_engine::index::lifecycle_mask::{LIFECYCLE_FILE, refresh_masks};
+use gristmill_engine::index::{SidecarCondition, SidecarState, sidecar_states};
+use gristmill_engine::lake::{Change, Lake, Segment};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
@@ -66,6 +69,10 @@ impl Histories {
     async fn apply(&mut self, random: &mut StdRng) {
         let mut lines = String::new();
         for number in 0..GRAINS {
+            // Each part becomes a segment.
+            if number > 0 && number % (GRAINS / 4) == 0 {
+                self.put(std::mem::take(&mut lines)).await;
+            }
             let old = belief(number, MADE, "");
             let old_address = grain(&old).address;
             self.grains.push((old_address, MADE * 1_000));
@@ -89,6 +96,11 @@ impl Histories {
                 ));
             }
         }
+        self.put(lines).await;
+    }
+
+    /// Applies `lines`.
+    async fn put(&mut self, lines: String) {
         let mut lines = std::io::Cursor::new(lines);
         let mut check = |answer: &gristmill_engine::apply::OperationOutcome| {
             assert!(answer.ok, "{answer:?}");
@@ -203,6 +215,89 @@ impl Histories {
     }
 }
 
+/// Which lifecycle masks a lake has.
+#[derive(Debug, Clone, Copy)]
+enum Masks {
+    /// Masks of before the events in `state`, which are their tail.
+    WithTail,
+    /// Masks of all events.
+    Complete,
+    None,
+    /// Half of the masks are of files that aren't in the lake any more.
+    HalfStale,
+}
+
+impl Histories {
+    /// Returns the path of the mask of each segment.
+    fn mask_files(&self) -> Vec<std::path::PathBuf> {
+        let segments = self.lake.lake.segments().unwrap();
+        let path = |segment: &Segment| segment.id.sidecar(LIFECYCLE_FILE).to_string();
+        let folder = self.lake.folder().join("lake");
+        segments
+            .iter()
+            .map(|segment| folder.join(path(segment)))
+            .collect()
+    }
+
+    /// Brings the masks into the given condition, and opens the lake again.
+    async fn set_masks(&mut self, masks: Masks) {
+        let files = self.mask_files();
+        match masks {
+            Masks::WithTail => {}
+            Masks::Complete => {
+                let built = refresh_masks(&self.lake.lake, true).await.unwrap();
+                assert_eq!(built.segments.len(), files.len());
+            }
+            Masks::None => files
+                .iter()
+                .for_each(|file| std::fs::remove_file(file).unwrap()),
+            Masks::HalfStale => {
+                refresh_masks(&self.lake.lake, true).await.unwrap();
+                let read = |file| std::fs::read(file).unwrap();
+                let before: Vec<_> = files.iter().map(read).collect();
+                let options = CompactOptions {
+                    table_files: 2,
+                    target_rows: 1,
+                    ..CompactOptions::default()
+                };
+                let progress = Arc::new(WorkProgress::default());
+                compact(&mut self.lake.lake, &options, progress)
+                    .await
+                    .unwrap();
+                for (file, bytes) in files.iter().zip(before).step_by(2) {
+                    assert_ne!(
+                        std::fs::read(file).unwrap(),
+                        bytes,
+                        "state files were merged"
+                    );
+                    std::fs::write(file, bytes).unwrap();
+                }
+            }
+        }
+        let uri = self.lake.folder().join("lake").display().to_string();
+        self.lake.lake = Lake::open(&uri).await.unwrap();
+        let found = sidecar_states(&self.lake.lake).await.unwrap();
+        let count = |condition| {
+            let is =
+                |state: &&SidecarState| state.index == "lifecycle" && state.condition == condition;
+            found.iter().filter(is).count()
+        };
+        let all = files.len();
+        let expected = match masks {
+            Masks::WithTail | Masks::Complete => (all, 0, 0),
+            Masks::None => (0, 0, all),
+            Masks::HalfStale => (all / 2, all - all / 2, 0),
+        };
+        let [fresh, stale, missing] = [
+            SidecarCondition::Fresh,
+            SidecarCondition::Stale,
+            SidecarCondition::Missing,
+        ]
+        .map(count);
+        assert_eq!((fresh, stale, missing), expected, "{masks:?}");
+    }
+}
+
 /// The fold as a row of text.
 fn row_of(address: &ContentAddress, fold: &LifecycleState) -> Vec<String> {
     fn text(value: Option<impl ToString>) -> String {
@@ -280,8 +375,15 @@ async fn copied(from: &TestLake) -> TestLake {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
-    for seed in [1, 2, 3] {
-        let histories = Histories::new(seed).await;
+    let all = [
+        (1, Masks::WithTail),
+        (2, Masks::Complete),
+        (3, Masks::None),
+        (4, Masks::HalfStale),
+    ];
+    for (seed, masks) in all {
+        let mut histories = Histories::new(seed).await;
+        histories.set_masks(masks).await;
         let lake = &histories.lake;
         let folds = histories.folds(i64::MAX);
         // The engine's fold, for the gate, `apply` and exports.
@@ -583,4 +685,32 @@ async fn a_failed_commit_leaves_no_grain_closed_by_an_absent_successor() {
         .concat();
     assert_eq!(events, ["noted", "superseded", "verification"]);
     assert_eq!(lake.ingest(&files).await.known, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn current_is_a_row_selection_of_the_scan_and_its_count_needs_no_scan() {
+    for masks in [Masks::WithTail, Masks::None] {
+        let mut histories = Histories::new(5).await;
+        histories.set_masks(masks).await;
+        let folds = histories.folds(i64::MAX);
+        let current = histories.current(&folds, i64::MAX).len();
+        let lake = &histories.lake;
+        let explain = async |query: &str| {
+            let rows = lake.rows(&format!("EXPLAIN {query}")).await;
+            rows.concat().join("\n")
+        };
+        let plan = explain("SELECT type, count(*) FROM current GROUP BY 1").await;
+        assert!(
+            plan.contains("lifecycle=mask") && !plan.contains("Join"),
+            "{plan}"
+        );
+        let plan = explain("SELECT count(*) FROM current").await;
+        assert!(!plan.contains("DataSourceExec"), "{plan}");
+        let count = "SELECT count(*) FROM current";
+        assert_eq!(lake.value(count).await, current.to_string(), "{masks:?}");
+        let filtered = "SELECT count(*) FROM current WHERE subject = 's7'";
+        let expected = "SELECT count(*) FROM grains WHERE subject = 's7' AND content_address IN \
+                        (SELECT content_address FROM current)";
+        assert_eq!(lake.value(filtered).await, lake.value(expected).await);
+    }
 }

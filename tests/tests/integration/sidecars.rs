@@ -487,6 +487,7 @@ async fn vector_and_hybrid_searches_are_complete_or_refused() {
             "addresses fresh 3",
             "fulltext fresh 3",
             "hexastore fresh 3",
+            "lifecycle fresh 3",
             "vectors:letters fresh 3",
             "words fresh 3"
         ]

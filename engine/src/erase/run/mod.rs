@@ -38,6 +38,7 @@ use super::reason::{Exemption, NOT_SELECTED};
 use super::request::SubjectRequest;
 use super::survey::{ScannedSegments, Survey};
 use crate::error::{Context, EngineError, Result};
+use crate::index::refresh_masks;
 use crate::keys::{Keyring, Secret};
 use crate::lake::{DataFile, Lake, Purged};
 
@@ -333,6 +334,8 @@ impl Run<'_> {
             if survey.selects_nothing() {
                 // Compiled on another thread, because purging waits for the disk.
                 let patterns = self.compile_patterns(&survey);
+                // Masks of before may contain the addresses of erased grains.
+                refresh_masks(self.lake, false).await?;
                 let removed = self.lake.purge(self.options.exclusive).await?;
                 let patterns = patterns.await.file("can't make", "a proof")??;
                 return Ok(SettledLake {

@@ -10,7 +10,9 @@
 //! |---|---|
 //! | `scan` | How is a scan planned? |
 //! | `rows` | How are rows read whose positions are known? |
+//! | `hidden` | Which rows are left out because of their lifecycle? |
 
+mod hidden;
 mod rows;
 mod scan;
 
@@ -33,11 +35,14 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::union::UnionExec;
 use gristmill_engine::index::SidecarCache;
+use gristmill_engine::index::lifecycle_mask::HiddenRows;
 use gristmill_engine::keys::LakeKeys;
 use gristmill_engine::lake::{DataFile, Lake, Segment, Table};
 use gristmill_engine::segment::SegmentId;
 use parquet::arrow::arrow_reader::RowSelection;
 use tokio::sync::Mutex;
+
+pub(crate) use hidden::hide_rows;
 
 use super::external;
 use super::index_pruning::ranges;
@@ -54,6 +59,10 @@ pub struct LakeTable {
     files: Vec<DataFile>,
     /// Sidecar indexes that prune files and rows; only `grains` has them.
     sidecars: Option<Arc<SidecarCache>>,
+    /// The lake, if its lifecycle masks apply; only `grains` has them.
+    lake: Option<Lake>,
+    /// Rows that scans leave out.
+    hidden: Option<HiddenRows>,
     /// Keys of sealed files; `None` if the table has none.
     keys: Option<Arc<LakeKeys>>,
     point_reader: Arc<PointReader>,
@@ -89,16 +98,20 @@ impl LakeTable {
             store,
             files,
             sidecars: None,
+            lake: None,
+            hidden: None,
             keys,
             point_reader: Arc::default(),
             namespaces: Arc::default(),
         })
     }
 
-    /// Returns the table with the sidecars of its segments, which prune its scans.
-    pub fn with_sidecars(self, sidecars: Arc<SidecarCache>) -> LakeTable {
+    /// Returns the table with the sidecars of its segments, which are those of `lake`; they prune
+    /// its scans.
+    pub fn with_sidecars(self, lake: &Lake) -> LakeTable {
         LakeTable {
-            sidecars: Some(sidecars),
+            sidecars: Some(SidecarCache::of(lake)),
+            lake: Some(lake.clone()),
             ..self
         }
     }
@@ -183,7 +196,10 @@ impl TableProvider for LakeTable {
     }
 
     fn table_type(&self) -> TableType {
-        TableType::Base
+        match self.hidden {
+            None => TableType::Base,
+            Some(_) => TableType::View,
+        }
     }
 
     /// Filters are reported as inexact: DataFusion applies them again and also pushes them into the
@@ -198,10 +214,10 @@ impl TableProvider for LakeTable {
     fn statistics(&self) -> Option<PlanStatistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
         let rows = Precision::Exact(self.rows() as usize);
-        // Sealed rows may be erased, so their count is an upper bound.
+        // Sealed rows may be erased, so their count is an upper bound, as it is with hidden rows.
         Some(row_statistics(
             &self.schema,
-            if self.keys.is_some() {
+            if self.keys.is_some() || self.hidden.is_some() {
                 rows.to_inexact()
             } else {
                 rows

@@ -29,17 +29,6 @@ use super::super::external;
 use super::{LakeTable, segments, selection_of};
 
 impl LakeTable {
-    /// Opens and checks the sidecars that nearly every look-up needs, unless this has been done.
-    pub(crate) async fn open_sidecars(&self) {
-        let all: Vec<&DataFile> = self.files.iter().collect();
-        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none());
-        if let Some((sidecars, segments)) = sidecars.zip(segments(&all)) {
-            sidecars
-                .row_metadata(self.table.location(), &segments)
-                .await;
-        }
-    }
-
     /// Returns the blobs of the grains at `addresses`, each with its address, in no order; `None`
     /// if the sidecars can't locate them or rows are sealed. Segments are read concurrently.
     ///

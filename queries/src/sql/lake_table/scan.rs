@@ -17,12 +17,14 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use gristmill_engine::lake::{DataFile, Segment, is_sealed_file};
+use parquet::arrow::arrow_reader::RowSelection;
 
 use super::super::index_only_scan::{IndexOnlyScanExec, read_from_indexes};
 use super::super::index_predicate::IndexPredicate;
-use super::super::index_pruning::{CandidateRows, PruningStats, candidate_rows};
+use super::super::index_pruning::{CandidateRows, PruningStats, candidate_rows, ranges_without};
 use super::super::indexed_file_source::IndexedFileSource;
 use super::super::unseal::{UnsealExec, Unsealer};
+use super::hidden::HiddenStats;
 use super::{LakeTable, row_statistics, segments, selection_of};
 
 /// Result of pruning a scan with the sidecars.
@@ -39,12 +41,31 @@ impl PrunedSegments {
     }
 }
 
+/// Rows that a scan leaves out because of their lifecycle.
+struct HiddenFromScan {
+    /// The rows to read, if no other condition selects rows.
+    visible: Vec<CandidateRows>,
+    stats: HiddenStats,
+}
+
 /// Files and rows that a scan reads.
 struct ScanFiles {
     files: FileGroup,
     /// Upper bound of the rows that are read.
     rows: Precision<usize>,
-    stats: Option<PruningStats>,
+    /// What EXPLAIN shows; empty for a scan of all rows.
+    note: String,
+}
+
+/// Returns what EXPLAIN shows of the selection of rows.
+fn note_of(pruned: Option<&PrunedSegments>, hidden: Option<&HiddenFromScan>) -> String {
+    let pruned = pruned.map(|pruned| pruned.stats().to_string());
+    let hidden = hidden.map(|hidden| hidden.stats.to_string());
+    pruned
+        .into_iter()
+        .chain(hidden)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl LakeTable {
@@ -63,15 +84,17 @@ impl LakeTable {
             .iter()
             .filter(|file| is_sealed_file(&file.name) == sealed)
             .collect();
-        let pruned = self.prune(&own, filters).await;
+        let mut pruned = self.prune(&own, filters).await;
+        let hidden = self.hide(&own, pruned.as_mut()).await?;
         if let Some(pruned) = &pruned {
             let schema = project_schema(&self.schema, projection)?;
             if let Some(rows) = self.index_only(pruned, schema).await {
-                let note = format!("{}; no segment is read", pruned.stats());
+                let note = note_of(Some(pruned), hidden.as_ref());
+                let note = format!("{note}; no segment is read");
                 return Ok(Some(Arc::new(IndexOnlyScanExec::new(rows, note)?)));
             }
         }
-        let selected = self.scan_files(&own, pruned.as_ref());
+        let selected = self.scan_files(&own, pruned.as_ref(), hidden.as_ref());
         match sealed {
             true => self.plan_sealed(state, selected, projection, filters),
             false => self
@@ -137,13 +160,13 @@ impl LakeTable {
         columns: Option<Vec<usize>>,
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let ScanFiles { files, rows, stats } = selected;
-        let source = match stats {
-            Some(stats) => Arc::new(IndexedFileSource {
+        let ScanFiles { files, rows, note } = selected;
+        let source = match note.is_empty() {
+            false => Arc::new(IndexedFileSource {
                 inner: source,
-                note: stats.to_string().into(),
+                note: note.into(),
             }),
-            None => source,
+            true => source,
         };
         let bytes = files.iter().map(|file| file.object_meta.size).sum();
         let statistics = row_statistics(&self.schema, rows, bytes);
@@ -194,37 +217,79 @@ impl LakeTable {
         .await
     }
 
-    /// Returns the files of `own` that have candidate rows, with these rows selected.
-    fn scan_files(&self, own: &[&DataFile], pruned: Option<&PrunedSegments>) -> ScanFiles {
-        let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
-        let Some(pruned) = pruned else {
-            let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
-            return ScanFiles {
-                files: own.iter().map(|file| whole(file)).collect(),
-                rows,
-                stats: None,
-            };
+    /// Removes the rows that the table hides from the candidate rows of the segments `own`.
+    async fn hide(
+        &self,
+        own: &[&DataFile],
+        pruned: Option<&mut PrunedSegments>,
+    ) -> Result<Option<HiddenFromScan>> {
+        let chosen = pruned.as_ref().map(|pruned| pruned.chosen.clone());
+        let Some((mut visible, stats)) = self.without_hidden(own, chosen).await? else {
+            return Ok(None);
         };
-        let stats = pruned.stats();
+        if let Some(pruned) = pruned {
+            pruned.chosen = std::mem::take(&mut visible);
+        }
+        Ok(Some(HiddenFromScan { visible, stats }))
+    }
+
+    /// Returns the files of `own` that have candidate rows, with these rows selected.
+    fn scan_files(
+        &self,
+        own: &[&DataFile],
+        pruned: Option<&PrunedSegments>,
+        hidden: Option<&HiddenFromScan>,
+    ) -> ScanFiles {
+        let visible = hidden.map(|hidden| hidden.visible.as_slice());
+        let chosen = pruned.map(|pruned| pruned.chosen.as_slice()).or(visible);
         let mut files = FileGroup::default();
-        for (file, rows) in own.iter().zip(&pruned.chosen) {
-            match rows {
-                CandidateRows::All => files.push(whole(file)),
-                CandidateRows::Listed(rows) if rows.is_empty() => {}
-                CandidateRows::Listed(rows) => files.push(self.chosen(file, rows)),
+        let mut count = 0;
+        for (number, file) in own.iter().enumerate() {
+            let rows = chosen.and_then(|chosen| chosen.get(number));
+            let rows = rows.unwrap_or(&CandidateRows::All);
+            count += rows.count(file.rows) as usize;
+            if let Some(chosen) = self.chosen(file, rows, pruned.is_none()) {
+                files.push(chosen);
             }
         }
         ScanFiles {
             files,
-            rows: Precision::Inexact(stats.rows as usize),
-            stats: Some(stats),
+            // Indexes err towards reading.
+            rows: match pruned {
+                None => Precision::Exact(count),
+                Some(_) => Precision::Inexact(count),
+            },
+            note: note_of(pruned, hidden),
         }
     }
 
-    /// Returns the file with a row selection.
-    fn chosen(&self, file: &DataFile, rows: &[u32]) -> PartitionedFile {
-        let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
-        partitioned.with_extension(ParquetRowSelection::new(selection_of(rows, file)))
+    /// Returns the file with a selection of `rows`, whose number is exact or an upper bound; `None`
+    /// if there are none.
+    fn chosen(
+        &self,
+        file: &DataFile,
+        rows: &CandidateRows,
+        is_exact: bool,
+    ) -> Option<PartitionedFile> {
+        let count = rows.count(file.rows) as usize;
+        let selection = match rows {
+            CandidateRows::All => {
+                return Some(self.partitioned(file, Precision::Exact(count)));
+            }
+            _ if count == 0 => return None,
+            CandidateRows::Listed(rows) => selection_of(rows, file),
+            CandidateRows::Except(hidden) => {
+                let end = file.rows as usize;
+                let runs = ranges_without(hidden, end).into_iter();
+                RowSelection::from_consecutive_ranges(runs, end)
+            }
+        };
+        let count = match is_exact {
+            true => Precision::Exact(count),
+            false => Precision::Inexact(count),
+        };
+        let selection = ParquetRowSelection::new(selection);
+        Some(self.partitioned(file, count).with_extension(selection))
     }
 
     /// Returns the Parquet source: late materialisation is on, and the session caches footers and

@@ -1,0 +1,314 @@
+//! The lifecycle masks of one version of the lake, with the events that came after them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::{StreamExt, stream};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::lifecycle::{LifecycleState, TimedEffect, reduce};
+use roaring::RoaringBitmap;
+
+use super::event_source::{EventSource, SourceDigest};
+use super::fold::{address_index, fold_group, groups};
+use super::{HiddenRows, LifecycleMask, MaskEntry, hidden_bitmap, state_of};
+use crate::error::Result;
+use crate::lake::{Lake, Segment, SegmentCache, open_sidecar};
+use crate::segment::SegmentId;
+
+/// Number of masks that are opened at the same time.
+const OPENING: usize = 8;
+
+/// Number of effects in the tail above which no mask is used.
+const MAX_TAIL: usize = 200_000;
+
+/// The masks of a lake at one version.
+#[derive(Debug, Default)]
+pub struct LifecycleSnapshot {
+    /// The files with events at this version, ascending.
+    live: Vec<SourceDigest>,
+    /// The usable masks.
+    masks: HashMap<SegmentId, Arc<LifecycleMask>>,
+    /// The effects that some mask doesn't contain.
+    tail: HashMap<ContentAddress, Vec<TimedEffect>>,
+    /// The number of files of the tail.
+    pub(super) tail_files: usize,
+    /// Rows that queries left out so far.
+    known: Mutex<HashMap<HiddenRows, RowsBySegment>>,
+}
+
+/// Rows of segments.
+type RowsBySegment = HashMap<SegmentId, Arc<RoaringBitmap>>;
+
+/// The rows of some segments that a query leaves out.
+#[derive(Debug, Clone, Default)]
+pub struct HiddenSelection {
+    /// The rows of each segment.
+    pub rows: Vec<Arc<RoaringBitmap>>,
+    /// The number of segments without a usable mask, for which all events were read.
+    pub without_mask: usize,
+    /// The number of files with newer events than the masks.
+    pub tail_files: usize,
+}
+
+/// The snapshot of the version that was used last.
+#[derive(Debug, Default)]
+struct SnapshotCache(tokio::sync::Mutex<Option<Arc<LifecycleSnapshot>>>);
+
+impl SegmentCache for SnapshotCache {
+    fn retain(&self, live: &[Segment]) {
+        let live: HashSet<&SegmentId> = live.iter().map(|segment| &segment.id).collect();
+        // A holder of the lock is replacing the snapshot anyway.
+        if let Ok(mut cached) = self.0.try_lock()
+            && let Some(snapshot) = &*cached
+            && snapshot.masks.keys().any(|id| !live.contains(id))
+        {
+            *cached = None;
+        }
+    }
+}
+
+/// Forgets the masks that `lake` and the clones of its handle have opened.
+pub(super) async fn forget(lake: &Lake) {
+    *lake.segment_cache::<SnapshotCache>().0.lock().await = None;
+}
+
+impl LifecycleSnapshot {
+    /// Returns the snapshot at the version of the handle. The clones of the handle share it.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if a file with events can't be read.
+    pub async fn of(lake: &Lake) -> Result<Arc<LifecycleSnapshot>> {
+        let sources = EventSource::all(lake)?;
+        let cache = lake.segment_cache::<SnapshotCache>();
+        let mut cached = cache.0.lock().await;
+        if let Some(snapshot) = &*cached
+            && snapshot
+                .live
+                .iter()
+                .eq(sources.iter().map(|source| &source.digest))
+        {
+            return Ok(Arc::clone(snapshot));
+        }
+        let snapshot = Arc::new(LifecycleSnapshot::load(lake, &sources).await?);
+        *cached = Some(Arc::clone(&snapshot));
+        Ok(snapshot)
+    }
+
+    /// Opens the masks of `lake`, whose files with events are `sources`, and reads their tail.
+    pub(super) async fn load(lake: &Lake, sources: &[EventSource]) -> Result<LifecycleSnapshot> {
+        let mut snapshot = LifecycleSnapshot {
+            live: sources.iter().map(|source| source.digest).collect(),
+            ..LifecycleSnapshot::default()
+        };
+        if lake.is_encrypted() {
+            return Ok(snapshot);
+        }
+        let segments = lake.segments()?;
+        let opened: Vec<_> = segments
+            .iter()
+            .map(|segment| open_sidecar::<LifecycleMask>(lake.location(), segment))
+            .collect();
+        let opened: Vec<_> = stream::iter(opened).buffered(OPENING).collect().await;
+        for (segment, mask) in segments.into_iter().zip(opened) {
+            match mask {
+                Ok(mask) if mask.is_covered_by(sources) => {
+                    snapshot.masks.insert(segment.id, Arc::new(mask));
+                }
+                Ok(_) => tracing::debug!(segment = segment.id.as_str(), "stale lifecycle mask"),
+                Err(reason) => {
+                    tracing::debug!(segment = segment.id.as_str(), %reason, "no lifecycle mask");
+                }
+            }
+        }
+        snapshot.read_tail(lake, sources).await?;
+        Ok(snapshot)
+    }
+
+    /// Reads the events that some mask doesn't contain. If there are too many, no mask is used.
+    async fn read_tail(&mut self, lake: &Lake, sources: &[EventSource]) -> Result<()> {
+        let is_new = |source: &&EventSource| {
+            let lacks =
+                |mask: &Arc<LifecycleMask>| mask.sources().binary_search(&source.digest).is_err();
+            self.masks.values().any(lacks)
+        };
+        let new: Vec<&EventSource> = sources.iter().filter(is_new).collect();
+        let mut count = 0;
+        for source in &new {
+            let tail = &mut self.tail;
+            let add = |address, effect| {
+                count += 1;
+                if count <= MAX_TAIL {
+                    tail.entry(address).or_default().push(effect);
+                }
+            };
+            source.each_effect(lake, add).await?;
+            if count > MAX_TAIL {
+                (self.masks, self.tail) = Default::default();
+                return Ok(());
+            }
+        }
+        self.tail_files = new.len();
+        Ok(())
+    }
+
+    /// Returns true if `segment` has a usable mask.
+    pub(super) fn has_mask(&self, segment: &SegmentId) -> bool {
+        self.masks.contains_key(segment)
+    }
+
+    /// Returns the number of grains in the tail.
+    pub(super) fn tail_grains(&self) -> usize {
+        self.tail.len()
+    }
+
+    /// Returns the rows of each of `segments` that `hidden` leaves out. Segments without a usable
+    /// mask take a pass over all events for each 8 million of their rows.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if a file can't be read.
+    pub async fn hidden_rows(
+        &self,
+        lake: &Lake,
+        segments: &[Segment],
+        hidden: HiddenRows,
+    ) -> Result<HiddenSelection> {
+        let mut rows = self.known_rows(segments, hidden);
+        let mut without = Vec::new();
+        for segment in segments {
+            if rows.contains_key(&segment.id) {
+                continue;
+            }
+            match self.masks.get(&segment.id) {
+                Some(mask) => {
+                    let masked = self.masked_rows(lake, segment, mask, hidden).await?;
+                    rows.insert(segment.id.clone(), Arc::new(masked));
+                }
+                None => without.push(segment.clone()),
+            }
+        }
+        if !without.is_empty() {
+            let sources = EventSource::all(lake)?;
+            for group in groups(without) {
+                let folded = fold_group(lake, &sources, &group).await?;
+                for (segment, entries) in group.iter().zip(folded) {
+                    let folded = hidden_bitmap(&entries, hidden);
+                    rows.insert(segment.id.clone(), Arc::new(folded));
+                }
+            }
+        }
+        self.remember(&rows, hidden);
+        let masked = segments.iter().filter(|segment| self.has_mask(&segment.id));
+        Ok(HiddenSelection {
+            without_mask: segments.len() - masked.count(),
+            tail_files: self.tail_files,
+            rows: segments
+                .iter()
+                .map(|segment| rows.remove(&segment.id).unwrap_or_default())
+                .collect(),
+        })
+    }
+
+    /// Returns the rows of a segment that its mask and the tail leave out.
+    async fn masked_rows(
+        &self,
+        lake: &Lake,
+        segment: &Segment,
+        mask: &LifecycleMask,
+        hidden: HiddenRows,
+    ) -> Result<RoaringBitmap> {
+        let mut rows = mask.hidden(hidden);
+        for entry in self.changed_entries(lake, segment, mask).await? {
+            match hidden.hides(&entry.effects) {
+                true => rows.insert(entry.row),
+                false => rows.remove(entry.row),
+            };
+        }
+        Ok(rows)
+    }
+
+    /// Returns the rows of `segment` on which the tail has effects, with all their effects.
+    async fn changed_entries(
+        &self,
+        lake: &Lake,
+        segment: &Segment,
+        mask: &LifecycleMask,
+    ) -> Result<Vec<MaskEntry>> {
+        if self.tail.is_empty() {
+            return Ok(Vec::new());
+        }
+        let index = address_index(lake, segment).await?;
+        let changed = self.tail.iter().filter_map(|(address, newer)| {
+            let row = index.row_of(address)?;
+            let known = mask.find(address).map(|entry| entry.effects);
+            let mut effects = known.unwrap_or_default();
+            effects.extend(newer);
+            Some(MaskEntry {
+                address: *address,
+                row,
+                effects: reduce(effects),
+            })
+        });
+        Ok(changed.collect())
+    }
+
+    /// Returns the rows of `segment` with effects, from its mask and the tail; `None` without a
+    /// usable mask.
+    pub(super) async fn entries(
+        &self,
+        lake: &Lake,
+        segment: &Segment,
+    ) -> Result<Option<Vec<MaskEntry>>> {
+        let Some(mask) = self.masks.get(&segment.id) else {
+            return Ok(None);
+        };
+        let changed = self.changed_entries(lake, segment, mask).await?;
+        let rows: HashSet<u32> = changed.iter().map(|entry| entry.row).collect();
+        let unchanged = mask.entries().filter(|entry| !rows.contains(&entry.row));
+        Ok(Some(unchanged.chain(changed).collect()))
+    }
+
+    /// Returns the lifecycles of those of `addresses` that have any event. With a mask of every
+    /// segment, this takes a binary search in each; otherwise all events are read.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if a file can't be read.
+    pub async fn lifecycles(
+        &self,
+        lake: &Lake,
+        addresses: &[ContentAddress],
+    ) -> Result<BTreeMap<ContentAddress, LifecycleState>> {
+        let segments = lake.segments()?;
+        if segments.iter().any(|segment| !self.has_mask(&segment.id)) {
+            let wanted: HashSet<&ContentAddress> = addresses.iter().collect();
+            return lake.lifecycles(|address| wanted.contains(address)).await;
+        }
+        let lifecycle = |address: &ContentAddress| {
+            let entries = self.masks.values().filter_map(|mask| mask.find(address));
+            let known: Vec<TimedEffect> = entries.flat_map(|entry| entry.effects).collect();
+            let newer = self.tail.get(address).into_iter().flatten();
+            let state = state_of(known.iter().chain(newer));
+            (state != LifecycleState::default()).then_some((*address, state))
+        };
+        Ok(addresses.iter().filter_map(lifecycle).collect())
+    }
+
+    /// Returns the rows that are known already.
+    fn known_rows(&self, segments: &[Segment], hidden: HiddenRows) -> RowsBySegment {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = known.get(&hidden) else {
+            return RowsBySegment::new();
+        };
+        let ids = segments.iter().map(|segment| &segment.id);
+        ids.filter_map(|id| Some((id.clone(), Arc::clone(known.get(id)?))))
+            .collect()
+    }
+
+    /// Keeps `rows` for later queries, except those of an instant: there are too many instants.
+    fn remember(&self, rows: &RowsBySegment, hidden: HiddenRows) {
+        if !matches!(hidden, HiddenRows::NotCurrentAt(_)) {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = known.entry(hidden).or_default();
+            known.extend(rows.iter().map(|(id, rows)| (id.clone(), Arc::clone(rows))));
+        }
+    }
+}
