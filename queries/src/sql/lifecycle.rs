@@ -25,17 +25,39 @@ pub(super) fn views() -> [View; 3] {
     ]
 }
 
-/// All events: `content_address`, `event`, `value`, `at`. A grain that supersedes another adds an
-/// event to the other, at the time at which the superseding grain was created. A successor that
-/// isn't an address becomes NULL.
-const EVENTS: &str = "
-    (SELECT content_address, event,
-            CASE WHEN event = 'superseded' AND NOT regexp_like(value, '^[0-9a-f]{64}$') THEN NULL ELSE value END AS value, at
-     FROM state
-     UNION ALL
-     SELECT old AS content_address, 'superseded' AS event, new AS value, made AS at
-     FROM (SELECT unnest(supersedes) AS old, content_address AS new, coalesce(created_at, ingested_at) AS made FROM grains
-           WHERE supersedes IS NOT NULL))";
+/// The relations from which events are read.
+pub(super) struct EventSources<'q> {
+    /// Events, with the columns of `state`.
+    pub(super) state: &'q str,
+    /// Grains, with the columns of `grains`.
+    pub(super) grains: &'q str,
+}
+
+/// All events.
+const ALL: EventSources<'static> = EventSources {
+    state: "state",
+    grains: "grains",
+};
+
+impl EventSources<'_> {
+    /// Returns the events as a relation: `content_address`, `event`, `value`, `at`. A grain that
+    /// supersedes another adds an event to the other, at the time at which the superseding grain was
+    /// created. A successor that isn't an address becomes NULL.
+    fn events(&self) -> String {
+        let EventSources { state, grains } = self;
+        format!(
+            "(SELECT content_address, event,
+                     CASE WHEN event = 'superseded' AND NOT regexp_like(value, '^[0-9a-f]{{64}}$')
+                          THEN NULL ELSE value END AS value, at
+              FROM {state}
+              UNION ALL
+              SELECT old AS content_address, 'superseded' AS event, new AS value, made AS at
+              FROM (SELECT unnest(supersedes) AS old, content_address AS new,
+                           coalesce(created_at, ingested_at) AS made
+                    FROM {grains} WHERE supersedes IS NOT NULL))"
+        )
+    }
+}
 
 /// Verification statuses that are recognised.
 const STATUSES: &str = "('unverified', 'verified', 'contested', 'retracted')";
@@ -58,19 +80,26 @@ const CONTRADICTED_SINCE: &str = "contradicted_since";
 /// state a supersession, it is one row.
 fn supersessions_query() -> String {
     format!(
-        "SELECT content_address, value AS superseded_by, min(at) AS at FROM {EVENTS}
+        "SELECT content_address, value AS superseded_by, min(at) AS at FROM {events}
          WHERE event = 'superseded' AND value IS NOT NULL
-         GROUP BY content_address, value"
+         GROUP BY content_address, value",
+        events = ALL.events()
     )
 }
 
 /// Query of the events that close grains: `content_address`, and `value`, the successor or NULL.
 pub(crate) fn closing_events_query() -> String {
-    format!("SELECT content_address, value FROM {EVENTS} WHERE event IN ('superseded', 'expired')")
+    let events = ALL.events();
+    format!("SELECT content_address, value FROM {events} WHERE event IN ('superseded', 'expired')")
 }
 
 /// Query of the fold of all events, or of those up to `until` (an SQL expression).
 pub(crate) fn lifecycle_query(until: Option<&str>) -> String {
+    fold_query(&ALL, until)
+}
+
+/// Query of the fold of the events of `sources`, or of those up to `until` (an SQL expression).
+pub(super) fn fold_query(sources: &EventSources<'_>, until: Option<&str>) -> String {
     let seen = until.map_or("true".to_owned(), |until| format!("at <= {until}"));
     let verification = verification();
     format!(
@@ -81,9 +110,10 @@ pub(crate) fn lifecycle_query(until: Option<&str>) -> String {
                 {verification} AS verification_status,
                 max(TRY_CAST(value AS BIGINT)) FILTER (WHERE event = 'accessed') AS access_count,
                 max(at) FILTER (WHERE event = 'accessed') AS last_accessed_at
-         FROM (SELECT * FROM {EVENTS} WHERE {seen} UNION ALL {contradictions})
+         FROM (SELECT * FROM {events} WHERE {seen} UNION ALL {contradictions})
          GROUP BY content_address",
-        contradictions = contradictions(&seen),
+        events = sources.events(),
+        contradictions = contradictions(sources.state, &seen),
     )
 }
 
@@ -98,8 +128,9 @@ pub(crate) fn status_query() -> String {
                 count(*) FILTER (WHERE event IN ('superseded', 'expired')) > 0 AS ended,
                 {CONTRADICTED} AS contradicted,
                 {verification} AS verification_status
-         FROM {EVENTS}
-         GROUP BY content_address"
+         FROM {events}
+         GROUP BY content_address",
+        events = ALL.events()
     )
 }
 
@@ -111,14 +142,14 @@ fn verification() -> String {
     )
 }
 
-/// Query with one row, in the columns of [`EVENTS`], for each grain that the events matching `seen`
-/// (an SQL condition) contradict: the instant since which it is contradicted without interruption.
-fn contradictions(seen: &str) -> String {
+/// Query with one row, in the columns of [`EventSources::events`], for each grain that the events of
+/// `state` (a relation) matching `seen` (an SQL condition) contradict: the instant since which it is contradicted without interruption.
+fn contradictions(state: &str, seen: &str) -> String {
     format!(
         "SELECT content_address, '{CONTRADICTED_SINCE}' AS event, NULL AS value, min(at) AS at
          FROM (SELECT content_address, value, at,
                       max(CASE WHEN value = 'false' THEN at END) OVER (PARTITION BY content_address) AS withdrawn
-               FROM state WHERE event = 'contradicted' AND value IN ('true', 'false') AND {seen})
+               FROM {state} WHERE event = 'contradicted' AND value IN ('true', 'false') AND {seen})
          WHERE value = 'true' AND (withdrawn IS NULL OR at >= withdrawn)
          GROUP BY content_address"
     )

@@ -44,6 +44,7 @@
 //! | `file_functions` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
 //! | `lineage` | `history(address)`, `provenance(address, depth)` |
 //! | `as_of` | `as_of(instant)`: the grains that were current at an instant |
+//! | `bitemporal` | `known_at(instant)`, `valid_at(instant[, known])`: transaction and valid time |
 //! | `session_limits` | How are threads and memory of a session limited? |
 //! | `row_estimate` | How many rows does a plan return? |
 //! | `build_side` | Which side of a join is held in memory? |
@@ -53,6 +54,7 @@
 mod allowlist;
 mod as_of;
 mod binary_functions;
+mod bitemporal;
 mod build_side;
 mod cmf_views;
 mod compliance_functions;
@@ -250,6 +252,7 @@ pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> 
         )),
     )?;
     as_of::register(context);
+    bitemporal::register(context);
     conversation_views::register(context);
     lineage::register(context);
     pattern::register(context);

@@ -14,8 +14,8 @@ use gristmill_engine::lake::AUDIT;
 use gristmill_schemas::columns::{GRAINS, REJECTS, STATE};
 
 use super::{
-    SqlOptions, as_of, bare_context, conversation_views, external, lineage, pattern, search,
-    system_tables, vectors, views,
+    SqlOptions, as_of, bare_context, bitemporal, conversation_views, external, lineage, pattern,
+    search, system_tables, vectors, views,
 };
 
 /// Returns a context in which the tables and functions of a lake fail with "no lake at `place`".
@@ -58,6 +58,8 @@ fn function_names() -> impl Iterator<Item = &'static str> {
     searches
         .chain([
             as_of::AS_OF,
+            bitemporal::KNOWN_AT,
+            bitemporal::VALID_AT,
             conversation_views::THREAD_FUNCTION,
             pattern::PATTERN,
         ])

@@ -7,6 +7,7 @@
 mod apply;
 mod bad_input;
 mod batches;
+mod bitemporal;
 mod cal;
 mod cal_mutations;
 mod claims;
