@@ -257,4 +257,26 @@ pub enum KeyCommand {
         #[command(flatten)]
         results: ResultArgs,
     },
+    /// Trust the keys of a DID that doesn't contain its key, such as did:web: signatures of it
+    /// can then be verified. Keys that were trusted before stay
+    Trust {
+        /// The DID
+        did: String,
+        /// DID document, JSON Web Key, or a file with one line: a did:key or a multibase key (z…)
+        file: PathBuf,
+        #[command(flatten)]
+        results: ResultArgs,
+    },
+    /// List the trusted keys
+    Trusted {
+        #[command(flatten)]
+        results: ResultArgs,
+    },
+    /// Stop trusting the keys of a DID
+    Untrust {
+        /// The DID
+        did: String,
+        #[command(flatten)]
+        results: ResultArgs,
+    },
 }

@@ -31,7 +31,7 @@ pub async fn run(
     let mut answer = |answer: &OperationOutcome| answers.write(answer);
     let options = ApplyOptions {
         dry_run: arguments.dry_run,
-        ..ApplyOptions::default()
+        resolver: context.key_resolver()?,
     };
     let report = apply(&mut lake, &mut *lines, &options, &mut answer).await?;
     answers.finish()?;

@@ -1,5 +1,6 @@
 //! `grain encode|decode|check`: line n of the output is the result of line n of the input.
 
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 
@@ -9,32 +10,57 @@ use gristmill_schemas::grain::{
     DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Grain, Payload, encode_json,
 };
 use gristmill_schemas::json::{Json, JsonErrorKind, Object};
-use gristmill_schemas::sign::{DeliveredGrain, DidKeyResolver};
+use gristmill_schemas::sign::{DeliveredGrain, KeyResolver};
 
+use super::CommandContext;
+use super::grain_sharing::GrainSigner;
 use super::ingest::mode_of;
-use crate::args::{DecodeArgs, LinesArgs};
+use crate::args::{DecodeArgs, EncodeArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::stdout_failure;
 
 /// Maximum length of an input line in bytes.
 const LINE_LIMIT: u64 = 256 << 20;
 
-/// Encodes grains to blobs.
-pub fn encode(lines: LinesArgs) -> Result<CommandOutcome, Failure> {
-    each_line(lines.file, |line| {
+/// Encodes grains to blobs, signed if a key is given.
+pub fn encode(context: &CommandContext, arguments: EncodeArgs) -> Result<CommandOutcome, Failure> {
+    let signer = match &arguments.key {
+        Some(key) => Some(GrainSigner::of(context, key, arguments.signer)?),
+        None => None,
+    };
+    let unsigned = Cell::new(0_u64);
+    let outcome = each_line(arguments.lines.file, |line| {
         let grain = line.get("grain").ok_or_else(|| missing("grain"))?;
-        let encoded = encode_json(grain, EncodeOptions::from_json(line.get("options"))?)?;
+        let mut options = EncodeOptions::from_json(line.get("options"))?;
+        options.signed |= signer.is_some();
+        let encoded = encode_json(grain, options)?;
+        let delivered = match &signer {
+            Some(signer) => signer.sign(&encoded.blob)?,
+            None => {
+                unsigned.set(unsigned.get() + u64::from(options.signed));
+                encoded.blob
+            }
+        };
         Ok(object([
             ("content_address", encoded.address.to_string().into()),
-            ("blob_hex", hex::encode(&encoded.blob).into()),
+            ("blob_hex", hex::encode(delivered).into()),
         ]))
-    })
+    })?;
+    if unsigned.get() > 0 && !context.common.quiet {
+        eprintln!(
+            "{} blobs have the signed flag and no signature, so that `ingest` refuses them; \
+             `gristmill grain sign --key NAME` signs them, or give --key here",
+            unsigned.get()
+        );
+    }
+    Ok(outcome)
 }
 
 /// Decodes blobs to grains. A blob with the signed flag is decoded without its envelope; only
 /// `check` requires it.
-pub fn decode(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
+pub fn decode(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     let mode = mode_of(lines.lenient);
+    let resolver = context.key_resolver()?;
     each_line(lines.file, move |line| {
         let bytes = bytes_of(line)?;
         let delivery = open(&bytes)?;
@@ -51,7 +77,7 @@ pub fn decode(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
                     grain.to_json()
                 },
             ),
-            ("header", header_of(&grain, &delivery)),
+            ("header", header_of(&grain, &delivery, &*resolver)),
             (
                 "content_address",
                 ContentAddress::of(blob).to_string().into(),
@@ -62,13 +88,14 @@ pub fn decode(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
 
 /// Checks blobs. A wrong signature is an error; any other status of a signature is part of the
 /// result.
-pub fn check(lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
+pub fn check(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
     let mode = mode_of(lines.lenient);
+    let resolver = context.key_resolver()?;
     each_line(lines.file, move |line| {
         let claimed = line.get("address").and_then(Json::as_str);
         match claimed.filter(|_| line.get("blob_hex").is_none()) {
             Some(address) => check_address(address),
-            None => check_blob(line, mode),
+            None => check_blob(line, mode, &*resolver),
         }
     })
 }
@@ -82,7 +109,11 @@ fn check_address(text: &str) -> Result<Json<'static>, GrainError> {
     ]))
 }
 
-fn check_blob(line: &Json<'_>, mode: DecodeMode) -> Result<Json<'static>, GrainError> {
+fn check_blob(
+    line: &Json<'_>,
+    mode: DecodeMode,
+    resolver: &dyn KeyResolver,
+) -> Result<Json<'static>, GrainError> {
     let bytes = bytes_of(line)?;
     let delivery = DeliveredGrain::open(&bytes)?;
     let blob = delivery.blob();
@@ -91,7 +122,7 @@ fn check_blob(line: &Json<'_>, mode: DecodeMode) -> Result<Json<'static>, GrainE
         claimed.parse::<ContentAddress>()?.verify(blob)?;
     }
     let signature = match &delivery {
-        DeliveredGrain::Signed(signed) => Some(signed.ensure_not_invalid(&DidKeyResolver)?),
+        DeliveredGrain::Signed(signed) => Some(signed.ensure_not_invalid(resolver)?),
         DeliveredGrain::Bare(_) => None,
     };
     let shifted = |error: GrainError| error.shifted(delivery.blob_start());
@@ -110,7 +141,7 @@ fn check_blob(line: &Json<'_>, mode: DecodeMode) -> Result<Json<'static>, GrainE
 /// Writes one result per line, so that line n of the output belongs to line n of the input; the
 /// outcome is `Problems` if any line failed. Only empty lines at the end have no result. Output is
 /// flushed before waiting for input, so that an interactive caller gets each result.
-fn each_line(
+pub(super) fn each_line(
     file: Option<PathBuf>,
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<CommandOutcome, Failure> {
@@ -236,7 +267,7 @@ fn too_long() -> GrainError {
     )
 }
 
-fn object<const N: usize>(members: [(&'static str, Json<'static>); N]) -> Json<'static> {
+pub(super) fn object<const N: usize>(members: [(&'static str, Json<'static>); N]) -> Json<'static> {
     Json::Object(members.into_iter().collect())
 }
 
@@ -253,11 +284,11 @@ fn error_json(error: &GrainError) -> Json<'static> {
     Json::Object(members)
 }
 
-fn missing(member: &'static str) -> GrainError {
+pub(super) fn missing(member: &'static str) -> GrainError {
     GrainError::new(ErrorCode::Schema, format!("the line has no `{member}`")).field(member)
 }
 
-fn bytes_of(line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
+pub(super) fn bytes_of(line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
     let digits = line
         .get("blob_hex")
         .and_then(Json::as_str)
@@ -267,7 +298,7 @@ fn bytes_of(line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
 }
 
 /// Opens a blob; a signed blob without its envelope is accepted and marked in the header.
-fn open(bytes: &[u8]) -> Result<DeliveredGrain<'_>, GrainError> {
+pub(super) fn open(bytes: &[u8]) -> Result<DeliveredGrain<'_>, GrainError> {
     match DeliveredGrain::open(bytes) {
         Err(error) if error.code == ErrorCode::SignedMismatch && bytes.first() == Some(&1) => {
             Ok(DeliveredGrain::Bare(bytes))
@@ -276,7 +307,11 @@ fn open(bytes: &[u8]) -> Result<DeliveredGrain<'_>, GrainError> {
     }
 }
 
-fn header_of(grain: &Grain<'_>, delivery: &DeliveredGrain<'_>) -> Json<'static> {
+fn header_of(
+    grain: &Grain<'_>,
+    delivery: &DeliveredGrain<'_>,
+    resolver: &dyn KeyResolver,
+) -> Json<'static> {
     let header = grain.header();
     let flags = header.flags;
     let mut members = Object::new();
@@ -302,7 +337,7 @@ fn header_of(grain: &Grain<'_>, delivery: &DeliveredGrain<'_>) -> Json<'static> 
     members.insert("namespace_hash", hex::encode(header.namespace_hash));
     members.insert("created_at_seconds", u64::from(header.created_at_seconds));
     if let DeliveredGrain::Signed(signed) = delivery {
-        members.insert("signature", signed.verify(&DidKeyResolver).name());
+        members.insert("signature", signed.verify(resolver).name());
         members.insert(
             "signer_did",
             signed

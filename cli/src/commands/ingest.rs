@@ -22,7 +22,7 @@ pub async fn run(
         true => context.encrypted_lake().await?,
         false => context.open_or_create_lake().await?,
     };
-    let options = options_of(context, &arguments);
+    let options = options_of(context, &arguments)?;
     let (progress, shown) = context.track("ingest");
     let report = ingest(&mut lake, sources, &options, progress).await;
     drop(shown);
@@ -48,15 +48,15 @@ fn outcome(report: &IngestReport) -> Result<CommandOutcome, Failure> {
     }
 }
 
-fn options_of(context: &CommandContext, arguments: &IngestArgs) -> IngestOptions {
-    let defaults = IngestOptions::default();
-    IngestOptions {
+fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<IngestOptions, Failure> {
+    Ok(IngestOptions {
         kind: arguments.kind.0,
         on_error: match arguments.on_error {
             args::OnErrorArg::Quarantine => OnError::Quarantine,
             args::OnErrorArg::Fail => OnError::Fail,
         },
         mode: mode_of(arguments.lenient),
+        resolver: context.key_resolver()?,
         retry_refused: arguments.retry_refused,
         again: arguments.again,
         dry_run: arguments.dry_run,
@@ -72,8 +72,7 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> IngestOptions
             true => IndexKinds::NONE,
             false => args::IndexArg::kinds(arguments.indexes.as_deref()),
         },
-        ..defaults
-    }
+    })
 }
 
 /// Returns the mode that `--lenient` selects.

@@ -1,11 +1,13 @@
 //! `keys`: manages the keyring and encrypts lakes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gristmill_engine::encrypt::{encrypt, rotate};
 use gristmill_engine::error::EngineError;
-use gristmill_engine::keys::{FileKeys, Keyring};
+use gristmill_engine::keys::{FileKeys, Keyring, TrustStore, read_key_file};
 use gristmill_engine::lake::Lake;
+use gristmill_schemas::sign::KeyResolver;
 
 use super::CommandContext;
 use super::subject_selector::refuse_blank;
@@ -52,6 +54,19 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
         } => {
             let changed = change_passphrase(keys, &new_passphrase_file)?;
             context.printer(results).record(&changed)?;
+        }
+        KeyCommand::Trust { did, file, results } => {
+            let content = read_key_file(&file)?;
+            let trusted = TrustStore::trust(&keyring_path(keys)?, &did, &content)?;
+            context.printer(results).records(&trusted)?;
+        }
+        KeyCommand::Trusted { results } => {
+            let store = TrustStore::next_to(&keyring_path(keys)?)?;
+            context.printer(results).records(store.keys())?;
+        }
+        KeyCommand::Untrust { did, results } => {
+            let removed = TrustStore::untrust(&keyring_path(keys)?, &did)?;
+            context.printer(results).records(&removed)?;
         }
     }
     Ok(CommandOutcome::Done)
@@ -124,6 +139,14 @@ impl CommandContext {
         lake.enable_encryption(Box::new(FileKeys::next_to(keyring)?))
             .await?;
         Ok(lake)
+    }
+
+    /// Returns the resolver of signers' DIDs: those that contain their key, and the trusted ones.
+    pub fn key_resolver(&self) -> Result<Arc<dyn KeyResolver>, Failure> {
+        Ok(Arc::new(match keyring_path(&self.common.keys) {
+            Ok(path) => TrustStore::next_to(&path)?,
+            Err(_) => TrustStore::default(),
+        }))
     }
 
     /// Unlocks `lake` if a passphrase is given. Otherwise it stays locked: operations that need its

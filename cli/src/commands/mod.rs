@@ -16,6 +16,7 @@ mod export_gate;
 mod gc;
 mod generate;
 mod grain;
+mod grain_sharing;
 mod ingest;
 mod inspect;
 mod keys;
@@ -73,9 +74,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Describe(arguments) => describe::run(&context, arguments).await,
         Command::Convert(arguments) => convert::run(&context, arguments).await,
         Command::Generate(arguments) => generate::run(&context, arguments),
-        Command::Grain(GrainCommand::Encode(lines)) => grain::encode(lines),
-        Command::Grain(GrainCommand::Decode(lines)) => grain::decode(lines),
-        Command::Grain(GrainCommand::Check(lines)) => grain::check(lines),
+        Command::Grain(command) => grain_command(&context, command),
         Command::Sql(arguments) => sql::run(&context, arguments).await,
         Command::Apply(arguments) => apply::run(&context, arguments).await,
         Command::Erase(arguments) => erase::run(&context, arguments).await,
@@ -91,6 +90,21 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Mcp(arguments) => mcp::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
+    }
+}
+
+fn grain_command(
+    context: &CommandContext,
+    command: GrainCommand,
+) -> Result<CommandOutcome, Failure> {
+    match command {
+        GrainCommand::Encode(arguments) => grain::encode(context, arguments),
+        GrainCommand::Decode(lines) => grain::decode(context, lines),
+        GrainCommand::Check(lines) => grain::check(context, lines),
+        GrainCommand::Sign(arguments) => grain_sharing::sign(context, arguments),
+        GrainCommand::Authorize(arguments) => grain_sharing::authorize(context, arguments),
+        GrainCommand::Elide(arguments) => grain_sharing::elide(arguments),
+        GrainCommand::VerifyElision(lines) => grain_sharing::verify_elision(lines),
     }
 }
 

@@ -15,6 +15,7 @@ pub async fn run(
     let options = RepairOptions {
         dry_run: arguments.dry_run,
         accept_logs: arguments.accept_logs,
+        resolver: context.key_resolver()?,
         ..RepairOptions::default()
     };
     let mut lake = context.open_damaged_lake().await??;

@@ -22,7 +22,7 @@ pub async fn run(
     arguments: VerifyArgs,
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
-    let options = options_of(context, &arguments);
+    let options = options_of(context, &arguments)?;
     let part = scope_of(&arguments)?;
     let (progress, shown) = context.track("verify");
     let report = match arguments.sources.is_empty() {
@@ -66,17 +66,18 @@ fn scope_of(arguments: &VerifyArgs) -> Result<VerifyScope, Failure> {
     })
 }
 
-fn options_of(context: &CommandContext, arguments: &VerifyArgs) -> VerifyOptions {
+fn options_of(context: &CommandContext, arguments: &VerifyArgs) -> Result<VerifyOptions, Failure> {
     let defaults = VerifyOptions::default();
-    VerifyOptions {
+    Ok(VerifyOptions {
         kind: arguments.kind.0,
         named: arguments.sources.clone(),
         mode: mode_of(arguments.lenient),
+        resolver: context.key_resolver()?,
         threads: context.row_group_threads(),
         sidecars: arguments.sidecars,
         memory: context.memory(),
         ..defaults
-    }
+    })
 }
 
 /// Parses `5%`, `3/7` or `10G`.

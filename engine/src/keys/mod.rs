@@ -12,6 +12,7 @@
 //! | `lock` | concurrent changes by several processes |
 //! | `lake_keys` | sealing and opening grains, and blind tokens |
 //! | `rows` | from rows of a sealed segment to readable rows, and back |
+//! | `trusted_keys` | public keys of DIDs that don't contain their key |
 //! | `tombstones` | keyed hashes that identify erased grains |
 
 mod keyring;
@@ -21,6 +22,7 @@ mod people;
 mod rows;
 mod store;
 mod tombstones;
+mod trusted_keys;
 
 pub use keyring::{KeyEntry, Keyring, PublicKey, Secret};
 pub(crate) use keyring::{random, seal, unseal};
@@ -31,3 +33,4 @@ pub(crate) use rows::write_sort_key;
 pub use store::{Decide, KeyChange, KeyDisposition, KeyId, KeyStatus, KeyStore, PersonKey};
 pub(crate) use tombstones::Tombstone;
 pub use tombstones::TombstoneSet;
+pub use trusted_keys::{TrustStore, TrustedKey, read_key_file};

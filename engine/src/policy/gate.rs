@@ -28,6 +28,7 @@ use std::collections::{HashSet, VecDeque};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::sign::did_without_fragment as bare;
 
 use super::terms::{Policy, PolicyMode};
 
@@ -480,11 +481,6 @@ fn is_authorized(policy: &Policy, did: &str) -> bool {
         .authorized
         .iter()
         .any(|authorized| bare(authorized) == bare(did))
-}
-
-/// Returns a DID without the fragment that names one of its keys.
-fn bare(did: &str) -> &str {
-    did.split('#').next().unwrap_or(did)
 }
 
 fn denied(policy: &Policy, why: &str) -> GrainError {

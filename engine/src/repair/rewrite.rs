@@ -17,7 +17,7 @@ use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
 use crate::lake::LakeLocation;
 use crate::reproject::{Reprojected, Reprojector, RowState};
 use crate::segment::{SegmentId, WrittenSegment};
-use crate::verify::compare::{column_of, is_allowed};
+use crate::verify::compare::{AllowedVerdicts, StoredVerdicts, column_of};
 use crate::verify::row_group::OpenSegment;
 
 /// Rows that are recomputed at a time.
@@ -151,8 +151,11 @@ fn merged_column(
         Some(found) if identity == Some(&SystemColumn::Signature) => {
             // The validity of a signature that was determined with keys that aren't known here is
             // kept.
-            let stays =
-                |row: usize| !derived.value(row) || is_allowed(name, &found, cells, made, row);
+            let allowed = AllowedVerdicts {
+                made,
+                verdicts: StoredVerdicts::Completed,
+            };
+            let stays = |row: usize| !derived.value(row) || allowed.allows(&found, cells, row);
             let changes: BooleanArray = (0..derived.len()).map(|row| Some(!stays(row))).collect();
             zip(&changes, cells, &found)
         }

@@ -20,6 +20,7 @@ use crate::lake::{Change, Lake, Segment};
 use crate::progress::WorkProgress;
 use crate::reproject::ORIGINS;
 use crate::segment::{AddressIndex, WrittenSegment};
+use crate::verify::compare::StoredVerdicts;
 use crate::verify::open_segment;
 use crate::verify::row_group::{OpenSegment, RowGroupCheck};
 
@@ -111,6 +112,7 @@ async fn open(
                 reader,
                 keys,
                 name: path.as_ref().into(),
+                verdicts: StoredVerdicts::Completed,
             },
             digest,
         ))),

@@ -41,6 +41,7 @@ pub(crate) fn differences(
     stored: &RecordBatch,
     made: &Reprojected,
     lacking: AbsentColumn,
+    verdicts: StoredVerdicts,
 ) -> Result<Vec<CellDifference>, ArrowError> {
     let is_known = |state: &RowState| matches!(state, RowState::Derived { .. });
     let known = match made.states.iter().all(is_known) {
@@ -60,10 +61,12 @@ pub(crate) fn differences(
         if are_equal(&found, expected, known.as_ref())? {
             continue;
         }
+        let allowed = AllowedVerdicts { made, verdicts };
+        let is_verdict = name == SystemColumn::Signature.name();
         let is_recomputed = |row: &usize| made.states.get(*row).is_some_and(is_known);
         for row in (0..stored.num_rows()).filter(is_recomputed) {
             if found.slice(row, 1) != expected.slice(row, 1)
-                && !is_allowed(name, &found, expected, made, row)
+                && !(is_verdict && allowed.allows(&found, expected, row))
             {
                 cells.entry(row).or_default().push(name.clone());
             }
@@ -128,34 +131,51 @@ fn are_equal(
     }
 }
 
-/// Returns true if a difference is legitimate: the validity of a signature depends on the keys that
-/// are known at the time, unless the signer's name is the key itself.
-pub(crate) fn is_allowed(
-    name: &str,
-    found: &ArrayRef,
-    expected: &ArrayRef,
-    made: &Reprojected,
-    row: usize,
-) -> bool {
-    if name != SystemColumn::Signature.name() {
-        return false;
+/// The stored results of signature checks that count as equal to the recomputed ones. They depend
+/// on the keys that were known at the time, unless the signer's name is the key itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredVerdicts {
+    /// `valid` and `unverifiable` count as equal.
+    Kept,
+    /// The same, but where the key is known now, a stored `unverifiable` is replaced.
+    Completed,
+}
+
+/// Decides which stored results of signature checks are legitimate.
+pub(crate) struct AllowedVerdicts<'m> {
+    pub(crate) made: &'m Reprojected,
+    pub(crate) verdicts: StoredVerdicts,
+}
+
+impl AllowedVerdicts<'_> {
+    /// Returns true if the cell of the column `signature` in `row` may differ from the recomputed
+    /// one.
+    pub(crate) fn allows(&self, found: &ArrayRef, expected: &ArrayRef, row: usize) -> bool {
+        let verdict = |column: &ArrayRef| {
+            let column = column.as_string_opt::<i32>()?;
+            column.is_valid(row).then(|| column.value(row).to_owned())
+        };
+        let (Some(found), Some(expected)) = (verdict(found), verdict(expected)) else {
+            return false;
+        };
+        let is_key = matches!(
+            self.made.states.get(row),
+            Some(RowState::Derived {
+                signer_is_key: true,
+                ..
+            })
+        );
+        let [valid, unverifiable] =
+            [SignatureColumn::Valid, SignatureColumn::Unverifiable].map(SignatureColumn::name);
+        !is_key
+            && match self.verdicts {
+                StoredVerdicts::Kept => {
+                    [valid, unverifiable].contains(&found.as_str())
+                        && [valid, unverifiable].contains(&expected.as_str())
+                }
+                StoredVerdicts::Completed => found == valid && expected == unverifiable,
+            }
     }
-    let depends = |column: &ArrayRef| {
-        let text = column
-            .as_string_opt::<i32>()
-            .filter(|column| column.is_valid(row))
-            .map(|column| column.value(row));
-        text == Some(SignatureColumn::Valid.name())
-            || text == Some(SignatureColumn::Unverifiable.name())
-    };
-    let is_key = matches!(
-        made.states.get(row),
-        Some(RowState::Derived {
-            signer_is_key: true,
-            ..
-        })
-    );
-    depends(found) && depends(expected) && !is_key
 }
 
 /// Returns the column `name`, if it is one of texts.

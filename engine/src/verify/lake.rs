@@ -7,6 +7,7 @@ use std::time::Instant;
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::GRAINS;
 
+use super::compare::StoredVerdicts;
 use super::job_set::JobSet;
 use super::report::{Coverage, FindingTally, Findings, Problem, TableCoverage, VerifyReport};
 use super::row_group::OpenSegment;
@@ -189,6 +190,7 @@ impl LakeCheck<'_> {
             reader,
             keys: self.lake.keys_to_check(&segment.file.name)?,
             name: format!("{GRAINS}/{}", segment.file.name).into(),
+            verdicts: StoredVerdicts::Kept,
         };
         for row_group in range.from..range.until.min(opened.reader.row_groups()) {
             if self.is_over() {

@@ -11,7 +11,7 @@ use gristmill_schemas::columns::{PROJECTION_VERSION, SystemColumn};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::Marks;
 
-use super::compare::{AbsentColumn, CellDifference, differences, texts_of};
+use super::compare::{AbsentColumn, CellDifference, StoredVerdicts, differences, texts_of};
 use super::report::{Findings, Problem};
 use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
@@ -32,6 +32,8 @@ pub(crate) struct OpenSegment {
     pub(crate) keys: Option<Arc<LakeKeys>>,
     /// The data file, from the lake's root.
     pub(crate) name: Arc<str>,
+    /// Which stored results of signature checks count as equal.
+    pub(crate) verdicts: StoredVerdicts,
 }
 
 /// The result of checking a row group. Rows are counted from the start of the file.
@@ -150,7 +152,8 @@ impl OpenSegment {
             }
             let made = reprojector.reproject(&batch);
             let made = made.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
-            check.add(first, &batch, &made, differences(&batch, &made, lacking)?);
+            let differing = differences(&batch, &made, lacking, self.verdicts)?;
+            check.add(first, &batch, &made, differing);
         }
         match next == rows.end {
             true => Ok(check),

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use super::encode::{EncodeOptions, EncodedGrain, encode_json};
 use super::extent::write_value;
 use super::fields::{Field, FieldAccess};
+use super::header::Sensitivity;
 use super::json::compact;
 use super::payload::Encoding;
 use crate::address::ContentAddress;
@@ -24,8 +25,18 @@ pub fn elision_hash(field: Field, value: &Json<'_>) -> Result<String, GrainError
     Ok(format!("{PREFIX}{}", hex::encode(Sha256::digest(bytes))))
 }
 
+/// Returns true if `text` is `sha256:` with 64 lower-case digits, the form of elision hashes
+/// (§10.1.1) and of checksums (§7.1).
+pub(super) fn is_sha256_reference(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix(PREFIX)
+        .is_some_and(|digits| digits.len() == 64 && digits.bytes().all(is_digit))
+}
+
 /// Encodes the disclosed variant of `grain` with the fields `hidden` elided. `grain` is JSON with
-/// full names; `original` is its address.
+/// full names; `original` is its address. The variant's sensitivity is at least that of `options`
+/// and of the grain's tags, hidden ones included: a reader of the variant has the duties of a reader
+/// of the grain.
 ///
 /// # Errors
 /// [`ErrorCode::Schema`] if a field must stay visible (§10.2) or is absent; encoding errors.
@@ -36,6 +47,15 @@ pub fn elide(
     options: EncodeOptions,
 ) -> Result<EncodedGrain, GrainError> {
     let mut disclosed = grain.as_object().cloned().unwrap_or_default();
+    let tags = grain
+        .get(Field::StructuralTags.name())
+        .and_then(Json::as_array);
+    let tags = tags.unwrap_or_default().iter().filter_map(Json::as_str);
+    let required = tags.map(Sensitivity::from_tag).max().unwrap_or_default();
+    let options = EncodeOptions {
+        sensitivity: options.sensitivity.max(required),
+        ..options
+    };
     let mut hashes = Object::new();
     for &field in hidden {
         let value = take_elidable(&mut disclosed, field)?;

@@ -107,7 +107,7 @@ fn a_wrong_kind_in_a_required_field_of_another_type_is_marked() {
 
 #[test]
 fn fields_that_must_stay_visible_can_not_be_elided() {
-    let hash = r#""sha256:ab""#;
+    let hash = format!(r#""sha256:{}""#, "ab".repeat(32));
     for (byte, payload) in [
         (
             1,
@@ -131,7 +131,7 @@ fn fields_that_must_stay_visible_can_not_be_elided() {
         ),
     ] {
         assert_eq!(
-            verdict(byte, &payload.replace("HASH", hash)),
+            verdict(byte, &payload.replace("HASH", &hash)),
             SCHEMA,
             "{payload}"
         );
@@ -139,8 +139,57 @@ fn fields_that_must_stay_visible_can_not_be_elided() {
     let hidden = |hash: &str| {
         format!(r#"{{"t":"belief","r":"b","o":"c","c":0.5,"ca":0,"_e":{{"subject":{hash}}}}}"#)
     };
-    assert_eq!(verdict(1, &hidden(hash)), Ok(vec![]));
+    assert_eq!(verdict(1, &hidden(&hash)), Ok(vec![]));
     assert_eq!(verdict(1, &hidden("5")), SCHEMA, "hashes are strings");
+}
+
+#[test]
+fn a_field_with_a_malformed_hash_is_not_hidden() {
+    for hash in ["x", "sha256:ab", &format!("sha256:{}", "AB".repeat(32))] {
+        let required = r#"{"t":"belief","r":"b","o":"c","c":0.5,"ca":0,"_e":{"subject":"HASH"}}"#;
+        assert_eq!(verdict(1, &required.replace("HASH", hash)), SCHEMA);
+        let other =
+            r#"{"t":"belief","s":"a","r":"b","o":"c","c":0.5,"ca":0,"_e":{"user_id":"HASH"}}"#;
+        let marked = verdict(1, &other.replace("HASH", hash));
+        assert_eq!(marked, Ok(vec!["field_kind"]));
+    }
+}
+
+#[test]
+fn content_references_with_odd_values_are_marked_and_not_refused() {
+    let checksum = format!("sha256:{}", "0a".repeat(32));
+    for (modality, checksum, marks) in [
+        ("image", checksum.as_str(), vec![]),
+        ("hologram", &checksum, vec!["vocabulary"]),
+        ("image", "md5:0a", vec!["field_kind"]),
+    ] {
+        let payload = format!(
+            r#"{{"t":"event","content":"a","ca":0,
+                 "cr":[{{"u":"x","m":"{modality}","ck":"{checksum}"}}]}}"#
+        );
+        let mut found = verdict(2, &payload).unwrap();
+        found.retain(|mark| *mark != "reference_flags");
+        assert_eq!(found, marks, "{payload}");
+    }
+}
+
+#[test]
+fn hiding_the_tags_keeps_the_sensitivity_that_they_require() {
+    let grain = Json::parse(
+        br#"{"type":"belief","subject":"a","relation":"b","object":"c","confidence":0.5,
+             "created_at":0,"structural_tags":["phi:diagnosis"]}"#,
+    )
+    .unwrap();
+    let options = EncodeOptions::default();
+    let original = encode_json(&grain, options).unwrap();
+    let hidden = [Field::StructuralTags];
+    let disclosed = elide(&grain, &original.address, &hidden, options).unwrap();
+    let class = |encoded: &EncodedGrain| {
+        let header = GrainHeader::read(&encoded.blob).unwrap();
+        header.flags.sensitivity()
+    };
+    assert_eq!(class(&original), Sensitivity::Phi);
+    assert_eq!(class(&disclosed), Sensitivity::Phi);
 }
 
 #[test]

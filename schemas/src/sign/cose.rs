@@ -193,8 +193,8 @@ impl<'a> SignedBlob<'a> {
         let (Some(signer), Some(algorithm)) = (self.signer(), self.algorithm) else {
             return SignatureStatus::Invalid;
         };
-        let key = match resolver.resolve(signer) {
-            Ok(key) => key,
+        let keys = match resolver.resolve(signer) {
+            Ok(keys) => keys,
             Err(DidError::Malformed(_)) => return SignatureStatus::Invalid,
             // No signature of a supported algorithm can be valid for a key of another kind.
             Err(DidError::KeyKind(_)) if matches!(algorithm, EDDSA | ED25519 | ES256) => {
@@ -202,9 +202,6 @@ impl<'a> SignedBlob<'a> {
             }
             Err(error) => return SignatureStatus::Unverifiable(error.to_string()),
         };
-        if !algorithm_fits(algorithm, &key) {
-            return SignatureStatus::Invalid;
-        }
         let protected = ProtectedHeader {
             original_data: Some(self.protected.to_vec()),
             ..Default::default()
@@ -216,7 +213,10 @@ impl<'a> SignedBlob<'a> {
             &[],
             self.blob(),
         );
-        match key.verify(&message, self.signature) {
+        let holds = |key: &VerifyingKey| {
+            algorithm_fits(algorithm, key) && key.verify(&message, self.signature)
+        };
+        match keys.iter().any(holds) {
             true => SignatureStatus::Valid,
             false => SignatureStatus::Invalid,
         }

@@ -14,8 +14,8 @@ const P256: u64 = 0x1200;
 /// The reason why a DID yields no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DidError {
-    /// The DID uses another method than `did:key`, which the resolver does not support.
-    #[error("the key of {0} is unknown; add it to the keyring")]
+    /// The DID uses another method than `did:key`, and the resolver has no key of it.
+    #[error("the key of {0} is unknown; `gristmill keys trust DID FILE` adds it")]
     Unresolved(String),
     /// The DID is not a well-formed `did:key`.
     #[error("not a well-formed did:key: {0}")]
@@ -23,15 +23,18 @@ pub enum DidError {
     /// The key is of a kind that can't sign grains.
     #[error("a key of kind 0x{0:x} can't sign grains; Ed25519 (0xed) and P-256 (0x1200) can")]
     KeyKind(u64),
+    /// The key is of a curve that can't sign grains.
+    #[error("a key of the curve `{0}` can't sign grains; Ed25519 and P-256 can")]
+    Curve(String),
 }
 
 /// Resolves DIDs to keys.
 pub trait KeyResolver: Send + Sync {
-    /// Returns the key of `did`.
+    /// Returns the keys of `did`, at least one. A signature of any of them is one of the DID.
     ///
     /// # Errors
     /// [`DidError`] if there is none or it is unknown to this resolver.
-    fn resolve(&self, did: &str) -> Result<VerifyingKey, DidError>;
+    fn resolve(&self, did: &str) -> Result<Vec<VerifyingKey>, DidError>;
 }
 
 /// Resolves only `did:key`, whose identifiers contain the key.
@@ -39,8 +42,8 @@ pub trait KeyResolver: Send + Sync {
 pub struct DidKeyResolver;
 
 impl KeyResolver for DidKeyResolver {
-    fn resolve(&self, did: &str) -> Result<VerifyingKey, DidError> {
-        key_from_did(did)
+    fn resolve(&self, did: &str) -> Result<Vec<VerifyingKey>, DidError> {
+        Ok(vec![key_from_did(did)?])
     }
 }
 
@@ -50,10 +53,22 @@ impl KeyResolver for DidKeyResolver {
 /// # Errors
 /// [`DidError`].
 pub fn key_from_did(did: &str) -> Result<VerifyingKey, DidError> {
-    let bare = did.split('#').next().unwrap_or(did);
-    let encoded = bare
+    let encoded = did_without_fragment(did)
         .strip_prefix("did:key:")
         .ok_or_else(|| DidError::Unresolved(did.to_owned()))?;
+    key_from_multicodec(encoded)
+}
+
+/// Returns a DID without the fragment that names one of its keys.
+pub fn did_without_fragment(did: &str) -> &str {
+    did.split('#').next().unwrap_or(did)
+}
+
+/// Returns the key in a multibase text (`z…`) with a multicodec prefix.
+///
+/// # Errors
+/// [`DidError`], except [`DidError::Unresolved`].
+pub(super) fn key_from_multicodec(encoded: &str) -> Result<VerifyingKey, DidError> {
     let digits = encoded
         .strip_prefix('z')
         .ok_or(DidError::Malformed("its key must be base58btc (z…)"))?;
@@ -67,15 +82,9 @@ pub fn key_from_did(did: &str) -> Result<VerifyingKey, DidError> {
             let key: &[u8; 32] = key
                 .try_into()
                 .map_err(|_| DidError::Malformed("an Ed25519 key has 32 bytes"))?;
-            let key = ed25519_dalek::VerifyingKey::from_bytes(key);
-            key.map(VerifyingKey::Ed25519)
-                .map_err(|_| DidError::Malformed("not a point of the curve"))
+            VerifyingKey::from_ed25519(key)
         }
-        P256 => {
-            let key = p256::ecdsa::VerifyingKey::from_sec1_bytes(key);
-            key.map(VerifyingKey::P256)
-                .map_err(|_| DidError::Malformed("not a point of the curve"))
-        }
+        P256 => VerifyingKey::from_p256(key),
         kind => Err(DidError::KeyKind(kind)),
     }
 }

@@ -3,6 +3,8 @@
 use ed25519_dalek::Signer as _;
 use p256::ecdsa::signature::Verifier as _;
 
+use super::did::DidError;
+
 /// A public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VerifyingKey {
@@ -22,6 +24,26 @@ pub enum SigningKey {
 }
 
 impl VerifyingKey {
+    /// Returns the Ed25519 key of 32 bytes.
+    ///
+    /// # Errors
+    /// [`DidError::Malformed`] if they aren't a point of the curve.
+    pub fn from_ed25519(bytes: &[u8; 32]) -> Result<Self, DidError> {
+        let key = ed25519_dalek::VerifyingKey::from_bytes(bytes);
+        key.map(VerifyingKey::Ed25519)
+            .map_err(|_| DidError::Malformed("not a point of the curve"))
+    }
+
+    /// Returns the P-256 key of a SEC1 point, compressed or not.
+    ///
+    /// # Errors
+    /// [`DidError::Malformed`] if it isn't a point of the curve.
+    pub fn from_p256(point: &[u8]) -> Result<Self, DidError> {
+        let key = p256::ecdsa::VerifyingKey::from_sec1_bytes(point);
+        key.map(VerifyingKey::P256)
+            .map_err(|_| DidError::Malformed("not a point of the curve"))
+    }
+
     /// Returns true if `signature` (64 bytes in COSE's raw form) is valid for `message` and this
     /// key.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {

@@ -3,7 +3,11 @@
 mod cose;
 mod did;
 mod key;
+mod published_key;
 
 pub use cose::{DeliveredGrain, EnvelopeParts, SignatureStatus, SignedBlob, sign, sign_message};
-pub use did::{DidError, DidKeyResolver, KeyResolver, did_from_key, key_from_did};
+pub use did::{
+    DidError, DidKeyResolver, KeyResolver, did_from_key, did_without_fragment, key_from_did,
+};
 pub use key::{SigningKey, VerifyingKey};
+pub use published_key::{KEY_FILE_LIMIT, PublishedKey, PublishedKeyError, read_published_keys};

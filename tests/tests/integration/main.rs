@@ -51,4 +51,5 @@ mod spool;
 mod sql;
 mod transcript_samples;
 mod transcripts;
+mod trust;
 mod verify;

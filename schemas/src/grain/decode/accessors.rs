@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::Grain;
+use crate::grain::elide::is_sha256_reference;
 use crate::grain::header::namespace_hash;
 use crate::grain::{Encoding, Field, FieldAccess, GrainHeader, GrainType, Marks, RawValue};
 
@@ -78,12 +79,13 @@ impl<'a> Grain<'a> {
 
     /// Returns true if `field` was hidden by selective disclosure (§10). A hidden field counts as
     /// present where it is required. Fields that must stay visible are never hidden, whatever the
-    /// grain declares.
+    /// grain declares; nor is a field without a well-formed hash (§10.1.1).
     pub fn is_elided(&self, field: Field) -> bool {
         field.access() == FieldAccess::Elidable
             && self
                 .get(Field::Elided)
-                .is_some_and(|elided| elided.get(field.name()).is_some())
+                .and_then(|elided| elided.get(field.name()))
+                .is_some_and(|hash| hash.as_text().is_some_and(is_sha256_reference))
     }
 
     pub(in crate::grain) fn marks_mut(&mut self) -> &mut Marks {

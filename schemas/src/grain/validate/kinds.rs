@@ -2,6 +2,7 @@
 
 use super::{CheckLevel, action, compound, error, header_seconds, required};
 use crate::error::{ErrorCode, GrainError};
+use crate::grain::elide::is_sha256_reference;
 use crate::grain::{Field, FieldAccess, FieldKind, Grain, GrainType, Mark, RawValue};
 
 /// Checks all known fields. A reader marks a wrong kind in a field that is not essential.
@@ -27,7 +28,9 @@ fn is_tolerable(grain: &Grain<'_>, field: Field, value: &RawValue<'_>, error: &G
         None => true,
         Some(kind) => {
             error.code == ErrorCode::Schema
-                && (is_convertible(field, value) || !is_essential(grain, kind, field))
+                && (is_convertible(field, value)
+                    || is_text_map_of_hashes(field, value)
+                    || !is_essential(grain, kind, field))
         }
     }
 }
@@ -41,6 +44,15 @@ fn is_convertible(field: Field, value: &RawValue<'_>) -> bool {
         FieldKind::TextList | FieldKind::CitationList => value.as_text().is_some(),
         _ => false,
     }
+}
+
+/// Returns true for hashes of hidden fields that are texts, well-formed or not: a field with a
+/// malformed one isn't hidden, so the grain is refused if its type requires the field.
+fn is_text_map_of_hashes(field: Field, value: &RawValue<'_>) -> bool {
+    field == Field::Elided
+        && value
+            .as_map()
+            .is_some_and(|mut entries| entries.all(|(_, hash)| hash.as_text().is_some()))
 }
 
 /// Returns true for fields that must have the right kind in a grain of type `kind`: required
@@ -109,9 +121,9 @@ fn has_kind(field: Field, value: &RawValue<'_>, kind: Option<GrainType>) -> bool
         FieldKind::Int => matches!(value, RawValue::Int(_) | RawValue::BigInt(_)),
         FieldKind::Bool => value.as_bool().is_some(),
         // Hashes by the names of the hidden fields (§10.3).
-        FieldKind::Map if field == Field::Elided => value
-            .as_map()
-            .is_some_and(|mut entries| entries.all(|(_, hash)| hash.as_text().is_some())),
+        FieldKind::Map if field == Field::Elided => value.as_map().is_some_and(|mut entries| {
+            entries.all(|(_, hash)| hash.as_text().is_some_and(is_sha256_reference))
+        }),
         FieldKind::Map | FieldKind::InvalidationPolicy | FieldKind::RetentionPolicy => {
             is_map(*value)
         }
@@ -147,7 +159,7 @@ fn wrong_kind(field: Field, value: &RawValue<'_>) -> GrainError {
         FieldKind::Int | FieldKind::Count | FieldKind::Byte => "an integer",
         FieldKind::Timestamp => "an integer (milliseconds since 1970)",
         FieldKind::Bool => "a boolean",
-        FieldKind::Map if field == Field::Elided => "a map of strings",
+        FieldKind::Map if field == Field::Elided => "a map of hashes (sha256: and 64 digits)",
         FieldKind::Map | FieldKind::InvalidationPolicy | FieldKind::RetentionPolicy => "a map",
         FieldKind::TextOrMap => "a string or a map",
         FieldKind::TextList => "an array of strings",
