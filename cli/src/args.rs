@@ -41,6 +41,9 @@ pub struct ResultArgs {
     /// or a tab) with an apostrophe
     #[arg(long)]
     pub csv_safe: bool,
+    /// Print one record per row with one line per value, instead of tables; `\x` in the shells
+    #[arg(long)]
+    pub records: bool,
     /// Number of lines after which a result for people is cut; no flag, set by `demo`.
     #[arg(skip)]
     pub most_lines: Option<usize>,
@@ -89,6 +92,9 @@ pub struct CommonArgs {
 pub enum OutputFormat {
     /// Human-readable.
     Table,
+    /// Plain text: what AS and ASSEMBLE of CAL return, as it is; other results as tables of any
+    /// width
+    Text,
     /// One JSON document.
     Json,
     /// One JSON object per line.

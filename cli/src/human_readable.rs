@@ -1,9 +1,16 @@
-//! Human-readable form of results: one member per line.
+//! Human-readable form of results: one member per line; lists of similar records, and records that
+//! contain similar records, are tables.
 
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
 /// Maximum number of list items in human-readable output.
 const MAX_LIST_ITEMS: usize = 5;
+
+/// Maximum number of rows of a table in human-readable output.
+const MAX_TABLE_ROWS: usize = 20;
+
+/// Maximum width of a table; wider records are printed with one member per line.
+const MAX_TABLE_WIDTH: usize = 100;
 
 /// Formats a result for people: one member per line, nested ones indented.
 pub fn human_readable(value: &Value) -> String {
@@ -25,9 +32,15 @@ fn write_members(value: &Value, indent: usize, out: &mut String) {
             Value::Null => {}
             Value::Object(inner) if inner.is_empty() => {}
             Value::Array(items) if items.is_empty() => {}
-            Value::Object(_) => {
+            Value::Object(inner) => {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
-                write_members(value, indent + 2, out);
+                let named = inner
+                    .iter()
+                    .map(|(name, value)| (Some(name.as_str()), value));
+                match table_of(&named.collect::<Vec<_>>()) {
+                    Some(lines) => write_lines(&lines, indent + 2, out),
+                    None => write_members(value, indent + 2, out),
+                }
             }
             Value::Array(items) => {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
@@ -40,15 +53,126 @@ fn write_members(value: &Value, indent: usize, out: &mut String) {
 
 /// Writes the first items of a list, and how many were left out.
 fn write_items(items: &[Value], indent: usize, out: &mut String) {
-    for item in items.iter().take(MAX_LIST_ITEMS) {
-        write_members(item, indent + 2, out);
-    }
-    if let Some(more @ 1..) = items.len().checked_sub(MAX_LIST_ITEMS) {
+    let first: Vec<_> = items
+        .iter()
+        .take(MAX_TABLE_ROWS)
+        .map(|item| (None, item))
+        .collect();
+    let shown = match table_of(&first) {
+        Some(lines) => {
+            write_lines(&lines, indent + 2, out);
+            first.len()
+        }
+        None => {
+            for item in items.iter().take(MAX_LIST_ITEMS) {
+                write_members(item, indent + 2, out);
+            }
+            MAX_LIST_ITEMS
+        }
+    };
+    if let Some(more @ 1..) = items.len().checked_sub(shown) {
         let more = with_separators(more as u64);
         out.push_str(&format!(
             "{:indent$}  … and {more} more; use --format json to see all\n",
             ""
         ));
+    }
+}
+
+fn write_lines(lines: &[String], indent: usize, out: &mut String) {
+    for line in lines {
+        out.push_str(&format!("{:indent$}{line}\n", ""));
+    }
+}
+
+/// Formats two or more records of single values as a table with a header, one line per record. A
+/// name of the record, if there is one, is the first column.
+///
+/// Returns `None` if they are too few, have other values, or need too much width.
+fn table_of(records: &[(Option<&str>, &Value)]) -> Option<Vec<String>> {
+    let objects: Option<Vec<&Map<String, Value>>> = records
+        .iter()
+        .map(|(_, record)| record.as_object().filter(|record| is_flat(record)))
+        .collect();
+    let objects = objects.filter(|objects| objects.len() > 1)?;
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _) in objects.iter().flat_map(|object| object.iter()) {
+        if !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    let is_named = records.iter().any(|(name, _)| name.is_some());
+    let mut columns: Vec<TableColumn> = keys
+        .iter()
+        .map(|key| TableColumn::of(key, &objects))
+        .collect();
+    if is_named {
+        let names = records.iter().map(|(name, _)| name.unwrap_or_default());
+        columns.insert(0, TableColumn::of_names(names.map(str::to_owned).collect()));
+    }
+    let lines: Vec<String> = (0..=records.len())
+        .map(|line| {
+            let cells: Vec<String> = columns.iter().map(|column| column.cell(line)).collect();
+            cells.join("  ").trim_end().to_owned()
+        })
+        .collect();
+    let width = lines.iter().map(|line| line.chars().count()).max();
+    (width <= Some(MAX_TABLE_WIDTH)).then_some(lines)
+}
+
+/// Returns true if no value is a structure.
+fn is_flat(record: &Map<String, Value>) -> bool {
+    !record.is_empty()
+        && record
+            .values()
+            .all(|value| !(value.is_array() || value.is_object()))
+}
+
+/// A column of a table of records.
+struct TableColumn {
+    /// The header, then a cell per record.
+    cells: Vec<String>,
+    is_numeric: bool,
+    width: usize,
+}
+
+impl TableColumn {
+    fn of(key: &str, records: &[&Map<String, Value>]) -> TableColumn {
+        let values = || records.iter().filter_map(|record| record.get(key));
+        let cell = |record: &&Map<String, Value>| match record.get(key) {
+            None | Some(Value::Null) => String::new(),
+            Some(value) => plain(value),
+        };
+        let cells = std::iter::once(label_of(key))
+            .chain(records.iter().map(cell))
+            .collect();
+        TableColumn::new(
+            cells,
+            values().all(|value| value.is_number() || value.is_null()),
+        )
+    }
+
+    fn of_names(names: Vec<String>) -> TableColumn {
+        let cells = std::iter::once(String::new()).chain(names).collect();
+        TableColumn::new(cells, false)
+    }
+
+    fn new(cells: Vec<String>, is_numeric: bool) -> TableColumn {
+        let width = cells.iter().map(|cell| cell.chars().count()).max();
+        TableColumn {
+            cells,
+            is_numeric,
+            width: width.unwrap_or(0),
+        }
+    }
+
+    /// Returns a cell, padded to the width of the column; line 0 is the header.
+    fn cell(&self, line: usize) -> String {
+        let (cell, width) = (self.cells.get(line).map_or("", |cell| cell), self.width);
+        match self.is_numeric {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:width$}"),
+        }
     }
 }
 
@@ -95,4 +219,44 @@ pub fn with_separators(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn records_of_single_values_are_a_table() {
+        let text = human_readable(&json!({
+            "lake": "x",
+            "tables": {"grains": {"rows": 3000, "last_commit": null}, "state": {"rows": 56}},
+            "problems": [{"file": "a.mg", "offset": 7}, {"file": "long.mg", "offset": 12}],
+        }));
+        assert_eq!(
+            text,
+            "lake      x\ntables\n           rows  last commit\n  grains  3,000\n  state      \
+             56\nproblems\n  file     offset\n  a.mg          7\n  long.mg      12\n"
+        );
+    }
+
+    #[test]
+    fn wide_or_nested_records_have_a_line_per_member() {
+        let long = "x".repeat(MAX_TABLE_WIDTH);
+        let text = human_readable(&json!({"a": [{"b": long, "c": 1}, {"b": "y", "c": 2}]}));
+        assert!(text.contains("  b  y\n  c  2\n"), "{text}");
+        let text = human_readable(&json!({"a": [{"b": [1]}, {"b": [2]}]}));
+        assert!(text.contains("  b\n    1\n"), "{text}");
+    }
+
+    #[test]
+    fn long_lists_say_how_many_are_left_out() {
+        let rows: Vec<_> = (0..25).map(|n| json!({"n": n})).collect();
+        let text = human_readable(&json!({"a": rows}));
+        assert!(
+            text.ends_with("  19\n  … and 5 more; use --format json to see all\n"),
+            "{text}"
+        );
+    }
 }

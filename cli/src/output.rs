@@ -21,7 +21,7 @@ use crate::human_readable::human_readable;
 use crate::table::{self, TableLayout};
 
 /// Prints results in the selected format.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Printer {
     format: OutputFormat,
     /// Neutralise formulas in CSV.
@@ -45,7 +45,7 @@ impl Printer {
         Printer {
             format,
             csv_safe: own.csv_safe || general.csv_safe,
-            records: false,
+            records: own.records || general.records,
             most_lines: own.most_lines.or(general.most_lines),
         }
     }
@@ -55,6 +55,11 @@ impl Printer {
         Printer { records, ..self }
     }
 
+    /// Returns whether tables are printed as records.
+    pub fn prints_records(&self) -> bool {
+        self.records
+    }
+
     /// Returns the format.
     pub fn format(&self) -> OutputFormat {
         self.format
@@ -62,7 +67,7 @@ impl Printer {
 
     /// Returns true if the output is for people.
     pub fn is_for_people(&self) -> bool {
-        self.format == OutputFormat::Table
+        matches!(self.format, OutputFormat::Table | OutputFormat::Text)
     }
 
     /// Returns true if results are printed as JSON, which may be nested.
@@ -75,7 +80,7 @@ impl Printer {
         let value = serde_json::to_value(record)
             .map_err(|error| Failure::environment("can't print the result", &error))?;
         let text = match self.format {
-            OutputFormat::Table => {
+            OutputFormat::Table | OutputFormat::Text => {
                 let text = escape_control(&human_readable(&value)).into_owned();
                 match self.most_lines {
                     Some(most) => first_lines(&text, most),
@@ -101,7 +106,7 @@ impl Printer {
             OutputFormat::Jsonl => values.iter().map(|value| format!("{value}\n")).collect(),
             // Without a result the columns are unknown.
             _ if values.is_empty() => String::new(),
-            OutputFormat::Table | OutputFormat::Csv | OutputFormat::Arrow => {
+            OutputFormat::Table | OutputFormat::Text | OutputFormat::Csv | OutputFormat::Arrow => {
                 return self.value_rows(&values);
             }
         };
@@ -124,14 +129,25 @@ impl Printer {
         rows.finish()
     }
 
+    /// Returns the layout of tables.
+    pub fn layout(&self) -> TableLayout {
+        match self.format {
+            OutputFormat::Text => TableLayout {
+                records: self.records,
+                ..TableLayout::default()
+            },
+            _ => TableLayout::of_terminal(self.records),
+        }
+    }
+
     /// Starts printing rows that arrive in batches.
     pub fn rows(&self, schema: SchemaRef) -> Result<RowWriter, Failure> {
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         Ok(match self.format {
-            OutputFormat::Table => RowWriter::Table {
+            OutputFormat::Table | OutputFormat::Text => RowWriter::Table {
                 schema,
                 held: Vec::new(),
-                layout: TableLayout::of_terminal(self.records),
+                layout: self.layout(),
             },
             OutputFormat::Json => RowWriter::Json { held: Vec::new() },
             OutputFormat::Jsonl => RowWriter::Jsonl(LineDelimitedWriter::new(out)),

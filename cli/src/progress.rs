@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gristmill_engine::progress::WorkProgress;
+use gristmill_engine::progress::{WorkPhase, WorkProgress};
 use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 
 use crate::args::{CommonArgs, ProgressStyle};
+use crate::human_readable::with_separators;
 
 /// State of an operation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,6 +23,7 @@ pub struct ProgressSnapshot {
     pub grains: u64,
     /// Refused grains.
     pub rejected: u64,
+    pub phase: WorkPhase,
 }
 
 impl From<&WorkProgress> for ProgressSnapshot {
@@ -31,6 +33,7 @@ impl From<&WorkProgress> for ProgressSnapshot {
             total: progress.total_bytes.load(Ordering::Relaxed),
             grains: progress.grains.load(Ordering::Relaxed),
             rejected: progress.rejected.load(Ordering::Relaxed),
+            phase: progress.phase(),
         }
     }
 }
@@ -91,29 +94,47 @@ impl Drop for ProgressDisplay {
     }
 }
 
+/// Template of the bar while input is read.
+const READING: &str = "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  \
+                       {binary_bytes_per_sec}  {eta} left";
+
+/// Template after that, when bytes no longer tell how much is left.
+const READ: &str = "{prefix} {spinner} {msg}  {elapsed}";
+
 fn bar(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) {
-    let template = "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  \
-                    {binary_bytes_per_sec}  {eta} left";
-    let style = BarStyle::with_template(template).unwrap_or_else(|_| BarStyle::default_bar());
+    let style =
+        |template| BarStyle::with_template(template).unwrap_or_else(|_| BarStyle::default_bar());
     let bar = ProgressBar::new(0)
-        .with_style(style)
+        .with_style(style(READING))
         .with_prefix(work.to_owned());
+    let mut is_reading = true;
     while !done.load(Ordering::Relaxed) {
         let now = position();
         bar.set_length(now.total.max(now.bytes));
         bar.set_position(now.bytes);
-        let refused = if now.rejected > 0 {
-            format!(", {} refused", now.rejected)
-        } else {
-            String::new()
-        };
-        bar.set_message(format!(
-            "{} grains{refused}",
-            crate::human_readable::with_separators(now.grains)
-        ));
+        if is_reading && now.phase != WorkPhase::Reading {
+            is_reading = false;
+            bar.set_style(style(READ));
+        }
+        bar.set_message(message(&now));
+        if !is_reading {
+            bar.tick();
+        }
         std::thread::park_timeout(BAR_INTERVAL);
     }
     bar.finish_and_clear();
+}
+
+/// Returns the text of the bar: the counts, and the phase after reading.
+fn message(now: &ProgressSnapshot) -> String {
+    let mut message = format!("{} grains", with_separators(now.grains));
+    if now.rejected > 0 {
+        message.push_str(&format!(", {} refused", with_separators(now.rejected)));
+    }
+    if now.phase != WorkPhase::Reading {
+        message.push_str(&format!(", {}", now.phase.name()));
+    }
+    message
 }
 
 fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) {
@@ -123,6 +144,7 @@ fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool
         let now = position();
         let line = serde_json::json!({
             "work": work,
+            "phase": now.phase.name(),
             "bytes": now.bytes,
             "total_bytes": now.total,
             "grains": now.grains,
@@ -150,4 +172,21 @@ pub fn stop_on_interrupt(progress: Arc<WorkProgress>) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_names_the_phase_after_reading() {
+        let mut now = ProgressSnapshot {
+            grains: 1_500,
+            ..ProgressSnapshot::default()
+        };
+        assert_eq!(message(&now), "1,500 grains");
+        now.phase = WorkPhase::WritingSegments;
+        now.rejected = 2;
+        assert_eq!(message(&now), "1,500 grains, 2 refused, writing segments");
+    }
 }

@@ -56,6 +56,8 @@ pub enum ShellCommand {
     List,
     /// `\d NAME`: describe one of them.
     Describe(String),
+    /// `\df`: list functions, those with a text in their name if one is given.
+    Functions(String),
     /// `\x`: toggle between records and tables.
     Records,
     /// `\timing`: toggle the display of execution times.
@@ -66,12 +68,13 @@ pub enum ShellCommand {
 
 /// Text of `help`.
 pub const COMMANDS: &str = "Commands, each on a line of its own:
-  \\d, \\dt   list the tables (SQL) or grain types (CAL)
-  \\d NAME   describe one of them
-  \\x        toggle between tables and records
-  \\timing   toggle the display of execution times
-  help, \\?  show this list
-  quit, \\q  leave the shell (or Ctrl-D)
+  \\d, \\dt     list the tables (SQL) or grain types (CAL)
+  \\d NAME     describe one of them
+  \\df [TEXT]  list the functions (SQL), or those with this text in their name
+  \\x          toggle between tables and records
+  \\timing     toggle the display of execution times
+  help, \\?    show this list
+  quit, \\q    leave the shell (or Ctrl-D)
 A statement ends with `;` or an empty line and may span lines; Tab completes words.";
 
 impl Shell {
@@ -147,6 +150,7 @@ fn command(line: &str) -> Option<ShellInput> {
         ("help" | "\\?" | "\\h", "") => ShellInput::Command(ShellCommand::Help),
         ("\\d" | "\\dt", "") => ShellInput::Command(ShellCommand::List),
         ("\\d" | "\\dt", name) => ShellInput::Command(ShellCommand::Describe(name.to_owned())),
+        ("\\df", text) => ShellInput::Command(ShellCommand::Functions(text.to_owned())),
         ("\\x", "") => ShellInput::Command(ShellCommand::Records),
         ("\\timing", "") => ShellInput::Command(ShellCommand::Timing),
         _ if word.starts_with('\\') => ShellInput::Command(ShellCommand::Unknown(line.to_owned())),
@@ -213,6 +217,10 @@ mod tests {
             ("\\d", list()),
             ("\\dt", list()),
             ("\\d grains", describe("grains")),
+            (
+                "\\df json",
+                ShellInput::Command(ShellCommand::Functions("json".to_owned())),
+            ),
             ("\\x", ShellInput::Command(ShellCommand::Records)),
             (" \\timing ", ShellInput::Command(ShellCommand::Timing)),
             (

@@ -31,6 +31,8 @@ pub struct TableLayout {
     pub width: Option<usize>,
     /// One record per row with one line per value, instead of a table.
     pub records: bool,
+    /// Omit the number of rows, because the caller prints it.
+    pub uncounted: bool,
 }
 
 impl TableLayout {
@@ -39,6 +41,7 @@ impl TableLayout {
         TableLayout {
             width: Table::new().width().map(usize::from),
             records,
+            uncounted: false,
         }
     }
 }
@@ -64,9 +67,9 @@ pub fn render(
 ) -> Result<String, ArrowError> {
     let cells = TableCells::of(schema, batches)?;
     Ok(if layout.records {
-        cells.records()
+        cells.records(layout)
     } else {
-        cells.table(layout.width)
+        cells.table(layout)
     })
 }
 
@@ -103,7 +106,8 @@ impl TableCells {
         Ok(cells)
     }
 
-    fn table(&self, width: Option<usize>) -> String {
+    fn table(&self, layout: TableLayout) -> String {
+        let width = layout.width;
         let shown = self.fitting(width);
         let gap = gap_of(&shown);
         let mut table = new_table();
@@ -127,11 +131,11 @@ impl TableCells {
         for row in &self.rows {
             table.add_row(with_gap(&shown, gap, |column| row.get(column)));
         }
-        format!("{table}\n{}\n", self.summary(shown.len()))
+        format!("{table}\n{}", self.summary(shown.len(), layout))
     }
 
     /// Formats one block per row with the names of its non-empty values.
-    fn records(&self) -> String {
+    fn records(&self, layout: TableLayout) -> String {
         let wide = self
             .names
             .iter()
@@ -151,19 +155,20 @@ impl TableCells {
                 out.push_str(&format!("{name:wide$}  {value}\n"));
             }
         }
-        out.push_str(&self.summary(self.names.len()));
-        out.push('\n');
+        out.push_str(&self.summary(self.names.len(), layout));
         out
     }
 
-    fn summary(&self, shown: usize) -> String {
+    /// Returns the last line: the number of rows, and of columns if some aren't shown.
+    fn summary(&self, shown: usize, layout: TableLayout) -> String {
         let rows = self.rows.len();
         let rows = format!("{rows} {}", if rows == 1 { "row" } else { "rows" });
-        match shown == self.names.len() {
-            true => rows,
-            false => format!(
-                "{rows}, {shown} of {} columns; select fewer columns, or use `\\x` in the shell or \
-                 --format jsonl to see all",
+        match (shown == self.names.len(), layout.uncounted) {
+            (true, true) => String::new(),
+            (true, false) => format!("{rows}\n"),
+            (false, _) => format!(
+                "{rows}, {shown} of {} columns; select fewer columns, or use `\\x` in the shell, \
+                 --records or --format jsonl to see all\n",
                 self.names.len()
             ),
         }
@@ -305,7 +310,7 @@ mod tests {
             &wide,
             TableLayout {
                 width: Some(80),
-                records: false,
+                ..TableLayout::default()
             },
         );
         assert!(
@@ -342,7 +347,7 @@ mod tests {
             &narrow,
             TableLayout {
                 width: Some(40),
-                records: false,
+                ..TableLayout::default()
             },
         );
         assert!(
@@ -363,6 +368,7 @@ mod tests {
             TableLayout {
                 width: Some(20),
                 records: true,
+                ..TableLayout::default()
             },
         );
         assert_eq!(text, "── 1 ──\nname     x\n         y\nn        1\n1 row\n");
@@ -378,8 +384,8 @@ mod tests {
             let text = shown(
                 &rows,
                 TableLayout {
-                    width: None,
                     records,
+                    ..TableLayout::default()
                 },
             );
             assert!(

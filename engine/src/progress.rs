@@ -1,6 +1,35 @@
 //! Progress of an operation, readable from other threads, and the request to stop it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// Phase of an operation, for a progress display.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkPhase {
+    /// Input is read, and results are written meanwhile.
+    #[default]
+    Reading,
+    /// All input is read; the last segments are being written.
+    WritingSegments,
+    /// All segments are written; their commit is running.
+    Committing,
+}
+
+impl WorkPhase {
+    const ALL: [WorkPhase; 3] = [
+        WorkPhase::Reading,
+        WorkPhase::WritingSegments,
+        WorkPhase::Committing,
+    ];
+
+    /// Returns the name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WorkPhase::Reading => "reading",
+            WorkPhase::WritingSegments => "writing segments",
+            WorkPhase::Committing => "committing",
+        }
+    }
+}
 
 /// Counters of a running operation, for a progress display. They are approximate until it ends.
 #[derive(Debug, Default)]
@@ -15,6 +44,7 @@ pub struct WorkProgress {
     pub rejected: AtomicU64,
     /// Number of committed grains.
     pub committed: AtomicU64,
+    phase: AtomicU8,
     stop: AtomicBool,
 }
 
@@ -27,6 +57,16 @@ impl WorkProgress {
     /// Returns whether a stop was requested.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Returns the current phase.
+    pub fn phase(&self) -> WorkPhase {
+        let phase = usize::from(self.phase.load(Ordering::Relaxed));
+        WorkPhase::ALL.get(phase).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn enter(&self, phase: WorkPhase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
     pub(crate) fn add(counter: &AtomicU64, amount: u64) {

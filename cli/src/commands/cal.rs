@@ -119,7 +119,7 @@ fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Fa
 
 /// Prints the error object in machine-readable formats and returns the failure for people.
 fn tell(error: &ExecutionError, text: &[u8], printing: Printing) -> Result<Failure, Failure> {
-    if printing != Printing::People {
+    if printing.is_json() {
         print(
             &Json::Object([("error", error.to_json())].into_iter().collect()),
             printing,
@@ -237,7 +237,7 @@ impl Running {
         &mut self,
         bindings: &Bindings,
         options: Options,
-        printing: Printing,
+        mut printing: Printing,
     ) -> Result<CommandOutcome, Failure> {
         eprintln!(
             "CAL over the lake. End a statement with `;`. `help` lists the shell's commands, \
@@ -249,7 +249,7 @@ impl Running {
                 ShellInput::End => return Ok(CommandOutcome::Done),
                 ShellInput::Nothing => continue,
                 ShellInput::Text(text) => text,
-                ShellInput::Command(command) => match self.run_command(command) {
+                ShellInput::Command(command) => match self.run_command(command, &mut printing) {
                     Some(text) => text,
                     None => continue,
                 },
@@ -261,13 +261,14 @@ impl Running {
     }
 
     /// Runs a shell command; returns the CAL statement that it is an alias for, if any.
-    fn run_command(&mut self, command: ShellCommand) -> Option<String> {
+    fn run_command(&mut self, command: ShellCommand, printing: &mut Printing) -> Option<String> {
         match command {
             ShellCommand::Help => eprintln!("{COMMANDS}"),
             ShellCommand::List => return Some("DESCRIBE grain_types".to_owned()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE fields {name}")),
-            ShellCommand::Records => {
-                eprintln!("CAL always returns records; use AS and PROJECT to choose their form")
+            ShellCommand::Records => *printing = toggle_records(*printing),
+            ShellCommand::Functions(_) => {
+                eprintln!("CAL has no functions; `DESCRIBE grammar;` shows the language")
             }
             ShellCommand::Timing => {
                 self.timing = !self.timing;
@@ -291,6 +292,17 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Switches between a table and a record per grain.
+fn toggle_records(printing: Printing) -> Printing {
+    if printing.is_json() {
+        eprintln!("results are JSON; start the shell with --format table to see tables");
+        return printing;
+    }
+    let records = !printing.prints_records();
+    eprintln!("records are {}", if records { "on" } else { "off" });
+    printing.with_records(records)
 }
 
 fn session(arguments: &CalArgs) -> Result<Session, Failure> {

@@ -1,21 +1,26 @@
-//! Output of `cal`: responses and syntax trees, for people or as JSON.
+//! Output of `cal`: responses and syntax trees, for people, as plain text or as JSON.
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
 
-use gristmill_queries::exec::Response;
+use gristmill_queries::exec::{Answer, Response, ResultEntry};
 use gristmill_queries::render::escape_control;
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 
+use super::cal_table::{grain_table, record_table};
 use crate::args::OutputFormat;
 use crate::exit::Failure;
 use crate::log::note;
 use crate::output::{Printer, write_stdout};
+use crate::table::TableLayout;
 
 /// Form of printed responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Printing {
-    /// Text for people.
-    People,
+    /// Tables and text for people.
+    People(Printer),
+    /// The text that a statement asks for as it is, other answers like those for people.
+    Text(Printer),
     /// JSON with line breaks.
     Pretty,
     /// JSON on one line.
@@ -26,12 +31,35 @@ impl Printing {
     /// Returns the form for the format of `printer`.
     pub(super) fn of(printer: Printer) -> Result<Printing, Failure> {
         match printer.format() {
-            OutputFormat::Table => Ok(Printing::People),
+            OutputFormat::Table => Ok(Printing::People(printer)),
+            OutputFormat::Text => Ok(Printing::Text(printer)),
             OutputFormat::Json => Ok(Printing::Pretty),
             OutputFormat::Jsonl => Ok(Printing::Line),
             OutputFormat::Csv | OutputFormat::Arrow => Err(Failure::usage(
-                "`cal` returns a response object: use --format table, json or jsonl",
+                "`cal` returns a response object: use --format table, text, json or jsonl",
             )),
+        }
+    }
+
+    /// Returns true if errors are printed as JSON too.
+    pub(super) fn is_json(self) -> bool {
+        matches!(self, Printing::Pretty | Printing::Line)
+    }
+
+    /// Returns the form with grains as records, or in a table.
+    pub(super) fn with_records(self, records: bool) -> Printing {
+        match self {
+            Printing::People(printer) => Printing::People(printer.with_records(records)),
+            Printing::Text(printer) => Printing::Text(printer.with_records(records)),
+            json => json,
+        }
+    }
+
+    /// Returns whether grains are printed as records.
+    pub(super) fn prints_records(self) -> bool {
+        match self {
+            Printing::People(printer) | Printing::Text(printer) => printer.prints_records(),
+            Printing::Pretty | Printing::Line => false,
         }
     }
 }
@@ -39,7 +67,7 @@ impl Printing {
 pub(super) fn print(json: &Json<'_>, printing: Printing) -> Result<(), Failure> {
     let text = match printing {
         Printing::Line => json.to_string(),
-        Printing::People | Printing::Pretty => pretty(json),
+        Printing::People(_) | Printing::Text(_) | Printing::Pretty => pretty(json),
     };
     write_stdout(|out| writeln!(out, "{text}"))
 }
@@ -99,47 +127,86 @@ fn indent_members<M>(
 
 /// Prints a response.
 pub(super) fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Failure> {
-    if printing != Printing::People {
-        return print(&response.to_json(), printing);
-    }
-    let text = for_people(response);
-    write_stdout(|out| out.write_all(escape_control(&text).as_bytes()))?;
-    for warning in &response.answer.warnings {
+    let (printer, is_verbatim) = match printing {
+        Printing::People(printer) => (printer, false),
+        Printing::Text(printer) => (printer, !std::io::stdout().is_terminal()),
+        Printing::Pretty | Printing::Line => return print(&response.to_json(), printing),
+    };
+    let answer = &response.answer;
+    let text = for_people(answer, printer.layout())?;
+    let text = match is_verbatim && requested_text(answer).is_some() {
+        true => Cow::Borrowed(text.as_str()),
+        false => escape_control(&text),
+    };
+    write_stdout(|out| out.write_all(text.as_bytes()))?;
+    for warning in &answer.warnings {
         note(format_args!(
             "{}: {}",
             warning.code.as_str(),
             warning.message
         ));
     }
-    let answer = &response.answer;
     if answer.value.is_none() && answer.plan.is_none() && answer.entries.is_none() {
         let time = if timing {
             format!(", {} ms", response.duration_ms)
         } else {
             String::new()
         };
-        eprintln!("{} of {} grains{time}", answer.results.len(), answer.total);
+        eprintln!(
+            "{} of {} grains{time}",
+            grains_of(answer).count(),
+            answer.total
+        );
     }
     Ok(())
 }
 
-/// Formats a response for people: the requested text, otherwise values, otherwise one line per
-/// grain.
-fn for_people(response: &Response) -> String {
+/// Formats an answer for people: the requested text, otherwise values, otherwise a table of grains
+/// or of other records.
+fn for_people(answer: &Answer, layout: TableLayout) -> Result<String, Failure> {
+    if let Some(records) = records_of(answer) {
+        return record_table(records, layout);
+    }
+    if answer.written.is_none() && !has_own_text(answer) && !layout.records {
+        return grain_table(answer, layout);
+    }
     let mut out = String::new();
-    for line in lines_of(response) {
+    for line in lines_of(answer) {
         out.push_str(&line);
         if !line.ends_with('\n') {
             out.push('\n');
         }
     }
-    out
+    Ok(out)
 }
 
-fn lines_of(response: &Response) -> Vec<String> {
-    let answer = &response.answer;
+/// Returns the records of an answer that is a list of records other than grains.
+fn records_of(answer: &Answer) -> Option<&[Json<'static>]> {
+    let list = match (&answer.changes, &answer.value) {
+        (Some(changes), _) => changes,
+        (None, Some(Json::Array(items))) if requested_text(answer).is_none() => items,
+        _ => return None,
+    };
+    let is_of_records = list.iter().all(|item| matches!(item, Json::Object(_)));
+    (is_of_records && !list.is_empty()).then_some(list)
+}
+
+/// Returns the text that the statement asked for with AS or ASSEMBLE.
+fn requested_text(answer: &Answer) -> Option<&String> {
     let context = answer.context.as_ref().map(|(_, text)| text);
-    if let Some(text) = answer.formatted.as_ref().or(context) {
+    answer.formatted.as_ref().or(context)
+}
+
+/// Returns true if the answer isn't a list of grains.
+fn has_own_text(answer: &Answer) -> bool {
+    requested_text(answer).is_some()
+        || answer.value.is_some()
+        || answer.plan.is_some()
+        || answer.entries.is_some()
+}
+
+fn lines_of(answer: &Answer) -> Vec<String> {
+    if let Some(text) = requested_text(answer) {
         vec![text.clone()]
     } else if let Some(value) = &answer.value {
         values(value)
@@ -147,22 +214,9 @@ fn lines_of(response: &Response) -> Vec<String> {
         vec![pretty(plan)]
     } else if let Some(entries) = &answer.entries {
         vec![pretty(&Json::Object(entries.iter().cloned().collect()))]
-    } else if let Some(groups) = &answer.groups {
-        let mut lines = Vec::new();
-        for (value, group) in groups {
-            lines.push(value.clone());
-            let grains = group.iter();
-            lines.extend(
-                grains.map(|entry| format!("  {}", grain(&entry.content_address, &entry.grain))),
-            );
-        }
-        lines
-    } else if let Some(changes) = &answer.changes {
-        changes.iter().map(ToString::to_string).collect()
     } else {
-        let grains = answer.results.iter();
-        grains
-            .map(|entry| grain(&entry.content_address, &entry.grain))
+        grains_of(answer)
+            .map(|(group, entry)| record(group, entry))
             .collect()
     }
 }
@@ -178,11 +232,24 @@ fn values(value: &Json<'_>) -> Vec<String> {
     }
 }
 
-/// Number of digits of an address that are shown, enough to identify the grain in another
-/// statement.
-const ADDRESS_DIGITS: usize = 12;
+/// Returns the grains of an answer with their group, if they are grouped.
+pub(super) fn grains_of(answer: &Answer) -> impl Iterator<Item = (Option<&str>, &ResultEntry)> {
+    let groups = answer.groups.iter().flatten();
+    let grouped = groups.flat_map(|(value, group)| {
+        let grains = group.iter();
+        grains.map(move |entry| (Some(value.as_str()), entry))
+    });
+    let is_grouped = answer.groups.is_some();
+    let listed = answer.results.iter().filter(move |_| !is_grouped);
+    grouped.chain(listed.map(|entry| (None, entry)))
+}
 
-fn grain(address: &str, grain: &Object<'_>) -> String {
-    let address = address.get(..ADDRESS_DIGITS).unwrap_or(address);
-    format!("{address}  {}", Json::Object(grain.reborrow()))
+/// Formats a grain as a record: its address and all its fields.
+fn record(group: Option<&str>, entry: &ResultEntry) -> String {
+    let group = group.map_or_else(String::new, |group| format!("  {group}"));
+    format!(
+        "── {}{group} ──\n{}",
+        entry.content_address,
+        pretty(&Json::Object(entry.grain.reborrow()))
+    )
 }

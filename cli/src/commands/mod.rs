@@ -5,6 +5,7 @@ mod apply;
 mod audit;
 mod cal;
 mod cal_output;
+mod cal_table;
 mod certificate;
 mod compact;
 mod convert;

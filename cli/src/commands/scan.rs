@@ -109,7 +109,7 @@ fn default_format(
     ending: Option<&str>,
 ) -> Result<ScanFormat, Failure> {
     match (general, ending) {
-        (Some(args::OutputFormat::Table), _) => Ok(ScanFormat::Table),
+        (Some(args::OutputFormat::Table | args::OutputFormat::Text), _) => Ok(ScanFormat::Table),
         (Some(args::OutputFormat::Json), _) => Ok(ScanFormat::Json),
         (Some(args::OutputFormat::Jsonl), _) => Ok(ScanFormat::Jsonl),
         (Some(args::OutputFormat::Csv | args::OutputFormat::Arrow), _) => Err(Failure::usage(

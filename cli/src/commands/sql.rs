@@ -8,8 +8,8 @@ use futures::StreamExt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
-    DataFusionError, FileAccess, SessionContext, SqlOptions, completions, context_without_lake,
-    execute, lake_context, statements, user_message,
+    DataFusionError, FileAccess, SessionContext, SqlOptions, TABLES_QUERY, completions,
+    context_without_lake, execute, functions_query, lake_context, statements, user_message,
 };
 
 use super::CommandContext;
@@ -113,7 +113,7 @@ async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutc
     );
     let mut shell = Shell::new("sql", completions(session).await);
     let mut state = ShellState {
-        records: false,
+        records: printer.prints_records(),
         timing: true,
     };
     while let Some(text) = next_statements(&mut shell, &mut state)? {
@@ -149,8 +149,9 @@ impl ShellState {
         let on_off = |is_on: bool| if is_on { "on" } else { "off" };
         match command {
             ShellCommand::Help => eprintln!("{COMMANDS}"),
-            ShellCommand::List => return Some("SHOW TABLES".to_owned()),
+            ShellCommand::List => return Some(TABLES_QUERY.to_owned()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE {name}")),
+            ShellCommand::Functions(part) => return Some(functions_query(&part)),
             ShellCommand::Records => {
                 self.records = !self.records;
                 eprintln!("records are {}", on_off(self.records));

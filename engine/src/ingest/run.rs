@@ -31,7 +31,7 @@ use crate::error::{Context, EngineError, Result};
 use crate::index::refresh_after;
 use crate::keys::LakeKeys;
 use crate::lake::{AddressCatalog, Lake, Ledger};
-use crate::progress::WorkProgress;
+use crate::progress::{WorkPhase, WorkProgress};
 
 /// The part of the run's memory for a source that is held in memory because an encrypted lake
 /// allows no plain temporary file.
@@ -311,8 +311,10 @@ impl<'l> IngestRun<'l> {
 
     /// Commits what is left, and writes the entry of the audit log.
     async fn end(mut self) -> Result<IngestReport> {
+        self.progress.enter(WorkPhase::WritingSegments);
         self.flush().await?;
         let last = self.await_write().await?;
+        self.progress.enter(WorkPhase::Committing);
         self.settle(last).await?;
         warn_about(&self.report.transcripts);
         self.report.version = self.lake.grains.version();

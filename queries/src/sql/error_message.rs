@@ -1,6 +1,7 @@
 //! Error messages of statements for users: the root cause without the layers around it, similar
 //! names, and the remedy.
 
+use arrow::error::ArrowError;
 use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
@@ -32,6 +33,13 @@ pub fn user_message(error: &DataFusionError) -> String {
             other => other.to_string(),
         },
         DataFusionError::ResourcesExhausted(message) => exhausted_message("the statement", message),
+        DataFusionError::ArrowError(error, _) => match &**error {
+            ArrowError::CastError(message)
+            | ArrowError::ComputeError(message)
+            | ArrowError::ParseError(message)
+            | ArrowError::InvalidArgumentError(message) => message.clone(),
+            other => other.to_string(),
+        },
         DataFusionError::External(cause) => cause.to_string(),
         other => other.strip_backtrace(),
     }

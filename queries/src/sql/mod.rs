@@ -125,7 +125,7 @@ pub(crate) use lake_table::hide_rows;
 use lifecycle::CURRENT;
 pub use no_lake::context_without_lake;
 pub(crate) use script::plan_query;
-pub use script::{completions, execute, query, statements};
+pub use script::{TABLES_QUERY, completions, execute, functions_query, query, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
 pub use select_grains::select_grains;
 

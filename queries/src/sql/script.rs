@@ -104,6 +104,28 @@ async fn checked_plan(
     }
 }
 
+/// Query for the tables and views of a session, without those that describe the session itself.
+pub const TABLES_QUERY: &str = "SELECT table_name AS name, lower(table_type) AS kind FROM \
+                                information_schema.tables WHERE table_schema <> \
+                                'information_schema' ORDER BY name";
+
+/// Returns a query for the functions whose names contain `part`: one row per function with name,
+/// kind, use and description, in order of names.
+pub fn functions_query(part: &str) -> String {
+    format!(
+        "SELECT routine_name AS name, lower(function_type) AS kind, max(syntax_example) AS usage, \
+         max(description) AS description FROM information_schema.routines WHERE \
+         contains(lower(routine_name), lower({})) GROUP BY routine_name, function_type ORDER BY \
+         name, kind",
+        quoted(part)
+    )
+}
+
+/// Returns `text` as a literal of SQL.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// Returns the words that a shell completes: names of tables, columns and functions, and common
 /// keywords.
 pub async fn completions(context: &SessionContext) -> Vec<String> {

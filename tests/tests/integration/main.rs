@@ -49,6 +49,7 @@ mod sidecars;
 mod sources;
 mod spool;
 mod sql;
+mod terminal;
 mod transcript_samples;
 mod transcripts;
 mod trust;
