@@ -6,6 +6,7 @@
 pub mod governance;
 pub mod value_enums;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -23,9 +24,9 @@ use gristmill_engine::index::IndexKinds;
 )]
 pub struct Arguments {
     #[command(flatten)]
-    pub common: CommonArgs,
-    #[command(flatten)]
     pub results: ResultArgs,
+    #[command(flatten)]
+    pub common: CommonArgs,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -51,6 +52,7 @@ pub struct ResultArgs {
 
 /// Global flags.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct CommonArgs {
     /// Location of the lake: a folder, or an s3://, gs:// or az:// URI [default: ./lake]
     #[arg(long, global = true, env = "GRISTMILL_LAKE", value_name = "URI")]
@@ -83,8 +85,14 @@ pub struct CommonArgs {
     /// Approximate memory limit, such as 512M or 2G, at least 128M [default: 1G]
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
     pub memory: Option<MemoryLimit>,
+    /// Profile of the configuration: the tables [profile.NAME] of gristmill.toml
+    #[arg(long, global = true, env = "GRISTMILL_PROFILE", value_name = "NAME")]
+    pub profile: Option<String>,
     #[command(flatten)]
     pub keys: governance::KeyringArgs,
+    /// The options of all commands that the command line has, by their ids, for `config show`.
+    #[arg(skip)]
+    pub given: BTreeMap<String, String>,
 }
 
 /// Output format of results.
@@ -233,6 +241,9 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Serve the lake to an agent over the Model Context Protocol, on standard input and output
     Mcp(McpArgs),
+    /// Show the configuration, or print an example of gristmill.toml
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Print the completion script of a shell
     Completions {
         /// The shell
@@ -243,6 +254,20 @@ pub enum Command {
         /// Output folder for the pages of all commands
         folder: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show options with their values and where each comes from
+    Show {
+        #[command(flatten)]
+        results: ResultArgs,
+        /// Also show the options of commands that have their default
+        #[arg(long)]
+        all: bool,
+    },
+    /// Print a gristmill.toml with every option as a comment
+    Example,
 }
 
 #[derive(Debug, Args)]

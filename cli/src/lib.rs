@@ -30,21 +30,16 @@ mod table;
 
 use std::ffi::OsString;
 
-use clap::Parser;
-
-use args::Arguments;
+use configuration::ParseFailure;
 use exit::CommandOutcome;
 
 /// Runs the command line `words`, whose first is the name of the program, and returns the exit
 /// code. Blocks the thread until the command ends.
 pub fn run(words: Vec<OsString>) -> u8 {
-    let arguments = match Arguments::try_parse_from(&words) {
+    let arguments = match configuration::parse(&words) {
         Ok(arguments) => arguments,
-        Err(error) => return exit::usage(&error, &words),
-    };
-    let arguments = match configuration::apply(arguments) {
-        Ok(arguments) => arguments,
-        Err(failure) => return exit::report(Err(failure)),
+        Err(ParseFailure::CommandLine(error)) => return exit::usage(&error, &words),
+        Err(ParseFailure::Configuration(failure)) => return exit::report(Err(failure)),
     };
     log::start_log(&arguments.common);
     let runtime = match tokio::runtime::Builder::new_multi_thread()

@@ -77,20 +77,14 @@ pub struct SubjectSelector {
 #[derive(Debug, Clone, Args)]
 pub struct KeyringArgs {
     /// Keyring file [default: gristmill/keyring.json in the user's configuration folder]
-    #[arg(
-        long,
-        global = true,
-        env = "GRISTMILL_KEYRING",
-        value_name = "FILE",
-        help_heading = "Keys"
-    )]
+    #[arg(long, global = true, env = "GRISTMILL_KEYRING", value_name = "FILE")]
     pub keyring: Option<PathBuf>,
     /// File whose first line is the passphrase [default: the environment variable
     /// GRISTMILL_PASSPHRASE]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Keys")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
     /// Skip sealed data, so that the rest of an encrypted lake can be read without keys
-    #[arg(long, global = true, help_heading = "Keys")]
+    #[arg(long, global = true)]
     pub leave_out_sealed: bool,
 }
 

@@ -12,6 +12,7 @@ use gristmill_schemas::sign::KeyResolver;
 use super::CommandContext;
 use super::subject_selector::refuse_blank;
 use crate::args::governance::{KeyCommand, KeyringArgs};
+use crate::configuration::settings::configuration_folder;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Environment variable with the passphrase.
@@ -189,16 +190,10 @@ fn keyring_path(keys: &KeyringArgs) -> Result<PathBuf, Failure> {
     if let Some(path) = &keys.keyring {
         return Ok(path.clone());
     }
-    let folder = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-    let configuration = configuration.ok_or_else(|| {
+    let folder = configuration_folder().ok_or_else(|| {
         Failure::usage("no configuration folder is set; give the keyring with --keyring")
     })?;
-    Ok(configuration.join("gristmill/keyring.json"))
+    Ok(folder.join("keyring.json"))
 }
 
 fn has_passphrase(keys: &KeyringArgs) -> bool {

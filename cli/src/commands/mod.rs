@@ -8,6 +8,7 @@ mod cal_output;
 mod cal_table;
 mod certificate;
 mod compact;
+mod config;
 mod convert;
 mod demo;
 mod describe;
@@ -89,6 +90,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Search(arguments) => search::run(&context, arguments).await,
         Command::Cal(arguments) => cal::run(&context, arguments).await,
         Command::Mcp(arguments) => mcp::run(&context, arguments).await,
+        Command::Config(command) => config::run(&context, command),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
     }

@@ -46,7 +46,7 @@ mod parser;
 pub mod print;
 pub mod relations;
 pub mod span;
-pub(crate) mod suggest;
+pub mod suggest;
 pub mod template;
 mod text;
 pub mod time;

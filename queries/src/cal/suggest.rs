@@ -2,16 +2,12 @@
 
 /// Returns the name that is most similar to `word`, with at most one edit in three characters.
 /// Edits are insertions, deletions, substitutions and transpositions; case is ignored.
-pub(crate) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     near(word, names, 1).into_iter().next()
 }
 
 /// Returns up to `most` distinct names as [`nearest`] does, most similar first.
-pub(crate) fn near<'n>(
-    word: &str,
-    names: impl IntoIterator<Item = &'n str>,
-    most: usize,
-) -> Vec<&'n str> {
+pub fn near<'n>(word: &str, names: impl IntoIterator<Item = &'n str>, most: usize) -> Vec<&'n str> {
     let word = word.to_ascii_lowercase();
     // The distance takes quadratic time. All names are short, so a long word is similar to none.
     if word.len() > 40 {

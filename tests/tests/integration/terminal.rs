@@ -1,4 +1,5 @@
-//! Output for people: tables of grains and records, plain text of contexts, phases of progress.
+//! Output for people: tables of grains and records, plain text of contexts, phases of
+//! progress; the configuration files.
 
 use std::fs;
 use std::path::Path;
@@ -134,4 +135,113 @@ fn progress_names_the_phase() {
         last.is_some_and(|line| line.contains("\"phase\":\"committing\"")),
         "{err}"
     );
+}
+
+/// Runs in `folder`, which is also the folder of the user's configuration.
+fn configured(folder: &Path, words: &[&str], memory: Option<&str>) -> Ended {
+    let mut command = gristmill();
+    command.env_remove("GRISTMILL_LAKE");
+    command.env("XDG_CONFIG_HOME", folder);
+    memory.map(|memory| command.env("GRISTMILL_MEMORY", memory));
+    ended(command.current_dir(folder).args(words))
+}
+
+#[test]
+fn options_come_from_the_line_the_environment_the_profile_the_project_or_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::create_dir(here.join("gristmill")).unwrap();
+    let user = "memory = \"1G\"\nthreads = 3\nlog-format = \"json\"\n";
+    fs::write(here.join("gristmill/gristmill.toml"), user).unwrap();
+    let project = "memory = \"2G\"\nquiet = true\n[search]\nlimit = 7\n[profile.night]\nmemory = \
+                   \"3G\"\n";
+    fs::write(here.join("gristmill.toml"), project).unwrap();
+    let shown = |words: &[&str], memory: Option<&str>, option: &str| {
+        let words = [words, &["config", "show", "--format", "jsonl"]].concat();
+        let (code, out, err) = configured(here, &words, memory);
+        assert_eq!(code, 0, "{err}");
+        let row: serde_json::Value = out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .find(|row: &serde_json::Value| row["option"] == option)
+            .unwrap_or_default();
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        (text("value"), text("origin"))
+    };
+    let user = here.join("gristmill/gristmill.toml").display().to_string();
+    for (words, memory, option, value, origin) in [
+        (
+            &["--memory", "5G"][..],
+            Some("4G"),
+            "memory",
+            "5G",
+            "command line",
+        ),
+        (&[], Some("4G"), "memory", "4G", "GRISTMILL_MEMORY"),
+        (
+            &["--profile", "night"],
+            None,
+            "memory",
+            "3G",
+            "[profile.night] in gristmill.toml",
+        ),
+        (&[], None, "memory", "2G", "gristmill.toml"),
+        (&[], None, "threads", "3", &user),
+        (
+            &[],
+            None,
+            "embedder",
+            "static, if embeddings are needed",
+            "default",
+        ),
+        (&["--quiet=false"], None, "quiet", "false", "command line"),
+        (&[], None, "limit", "7", "gristmill.toml"),
+    ] {
+        let expected = (value.to_owned(), origin.to_owned());
+        assert_eq!(shown(words, memory, option), expected, "{words:?} {option}");
+    }
+}
+
+#[test]
+fn the_command_line_overrides_a_format_of_the_configuration_wherever_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("gristmill.toml"), "[sql]\nformat = \"csv\"\n").unwrap();
+    for (words, expected) in [
+        (&["sql", "SELECT 1 AS a"][..], "a\n1\n"),
+        (
+            &["sql", "SELECT 1 AS a", "--format", "jsonl"],
+            "{\"a\":1}\n",
+        ),
+        (
+            &["--format", "jsonl", "sql", "SELECT 1 AS a"],
+            "{\"a\":1}\n",
+        ),
+    ] {
+        assert_eq!(configured(here, words, None).1, expected, "{words:?}");
+    }
+}
+
+#[test]
+fn a_wrong_value_of_the_configuration_is_reported_with_its_file_and_help_still_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("gristmill.toml"), "[search]\nlimit = \"many\"\n").unwrap();
+    for words in [&["search", "tea"][..], &["config", "show"]] {
+        let (code, _, err) = configured(here, words, None);
+        assert!(
+            code == 1 && err.contains("gristmill.toml: invalid value 'many'"),
+            "{err}"
+        );
+    }
+    assert_eq!(configured(here, &["sql", "SELECT 1"], None).0, 0);
+    fs::write(here.join("gristmill.toml"), "memroy = \"1G\"\n").unwrap();
+    let (code, _, err) = configured(here, &["sql", "SELECT 1"], None);
+    assert!(
+        code == 1 && err.contains("`memroy`") && err.contains("`memory`"),
+        "{err}"
+    );
+    let (code, out, _) = configured(here, &["sql", "--help"], None);
+    assert!(code == 0 && out.contains("--allow-files") && !out.contains("--keyring <FILE>"));
+    assert!(out.contains("--keyring"), "{out}");
 }

@@ -1,0 +1,220 @@
+//! Parses the command line together with the configuration files.
+//!
+//! An option has, in this order, its value on the command line, in the environment, in the profile
+//! (`--profile`), in `gristmill.toml` of the current folder, in that of the user's configuration
+//! folder, or its default. The files set the long options of the command line by their names:
+//!
+//! ```toml
+//! lake = "s3://memory/lake"
+//!
+//! [search]
+//! limit = 20
+//!
+//! [profile.nightly]
+//! memory = "4G"
+//! progress = "json"
+//! ```
+//!
+//! A value of a file becomes the default of its option, so that the definition of the command line
+//! is the only list of options.
+
+pub mod options;
+pub mod settings;
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use crate::args::Arguments;
+use crate::exit::Failure;
+use options::{with_flag_values, with_settings};
+use settings::Settings;
+
+/// Reason why the command line can't be used.
+pub enum ParseFailure {
+    /// The command line is wrong, or asks for help.
+    CommandLine(Box<clap::Error>),
+    /// A configuration file is wrong.
+    Configuration(Failure),
+}
+
+impl From<clap::Error> for ParseFailure {
+    fn from(error: clap::Error) -> ParseFailure {
+        ParseFailure::CommandLine(Box::new(error))
+    }
+}
+
+/// Parses `words`, the first of which is the program, with the configuration files.
+///
+/// # Errors
+/// A wrong command line, or else a wrong configuration.
+pub fn parse(words: &[OsString]) -> Result<Arguments, ParseFailure> {
+    let matches = matches_of(words)?;
+    let values = given_values(&matches);
+    let mut arguments = Arguments::from_arg_matches(&matches)?;
+    let settings =
+        Settings::read(arguments.common.profile.as_deref()).map_err(ParseFailure::Configuration)?;
+    if settings.is_empty() {
+        arguments.common.given = values;
+        return Ok(arguments);
+    }
+    let settings = settings.without_overridden(&given(&matches), &path_of(&matches));
+    let matches = with_settings(with_flag_values(Arguments::command()), &settings)
+        .try_get_matches_from(words)
+        .map_err(|error| ParseFailure::Configuration(failure(&error, &settings)))?;
+    arguments = Arguments::from_arg_matches(&matches)?;
+    arguments.common.given = values;
+    Ok(arguments)
+}
+
+/// Parses `words` without configuration files.
+fn matches_of(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    help_layout(Arguments::command())
+        .try_get_matches_from(words)
+        .or_else(|error| match error.use_stderr() {
+            // A file may set a flag, which `--flag=false` resets. Help shows flags without values.
+            true => with_flag_values(Arguments::command())
+                .try_get_matches_from(words)
+                .map_err(|_| error),
+            false => Err(error),
+        })
+}
+
+/// Returns the values of the options of all commands that are on the command line, by their ids.
+fn given_values(matches: &ArgMatches) -> BTreeMap<String, String> {
+    let ids = matches.ids().map(clap::Id::as_str);
+    let value = |id: &str| {
+        let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
+        let values = matches.get_raw(id).filter(|_| is_given)?;
+        let values = values.map(|value| value.to_string_lossy().into_owned());
+        Some((id.to_owned(), values.collect::<Vec<_>>().join(", ")))
+    };
+    ids.filter_map(value).collect()
+}
+
+/// Checks the values of all `settings`, also those of other commands.
+///
+/// # Errors
+/// [`Failure`] for the first value that its option refuses.
+pub fn check(settings: &Settings) -> Result<(), Failure> {
+    for path in settings.commands() {
+        let words = std::iter::once("gristmill").chain(path.split_whitespace());
+        let result = with_settings(with_flag_values(Arguments::command()), settings)
+            .try_get_matches_from(words);
+        if let Err(error) = result
+            && is_about_a_value(&error)
+        {
+            return Err(failure(&error, settings));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the ids of all arguments on the command line.
+fn given(matches: &ArgMatches) -> HashSet<String> {
+    let mut given = HashSet::new();
+    let mut level = Some(matches);
+    while let Some(matches) = level {
+        let ids = matches.ids().map(clap::Id::as_str);
+        let on_command_line =
+            |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        given.extend(ids.filter(on_command_line).map(str::to_owned));
+        level = matches.subcommand().map(|(_, inner)| inner);
+    }
+    given
+}
+
+/// Returns the names of the commands that `matches` selects, separated by blanks.
+fn path_of(matches: &ArgMatches) -> String {
+    let mut names = Vec::new();
+    let mut level = matches.subcommand();
+    while let Some((name, inner)) = level {
+        names.push(name);
+        level = inner.subcommand();
+    }
+    names.join(" ")
+}
+
+fn is_about_a_value(error: &clap::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation
+    )
+}
+
+/// Returns the failure of a configured value that its option refuses: the command line without
+/// configuration is right.
+fn failure(error: &clap::Error, settings: &Settings) -> Failure {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("For more"));
+    let message = lines.collect::<Vec<_>>().join("\n");
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => option.as_str(),
+        _ => "",
+    };
+    let key = option.trim_start_matches('-');
+    let key = key.split([' ', '=', '[']).next().unwrap_or_default();
+    let origin = settings.origin_of_key(key).unwrap_or(settings::FILE);
+    Failure::usage(format!("{origin}: {}", message.trim_end()))
+}
+
+/// Returns the command line with compact help: `-h` and `--help` have one paragraph per option, and
+/// those of a command describe only its own options and name the global ones. `gristmill help
+/// COMMAND` describes the values of options too.
+fn help_layout(command: Command) -> Command {
+    let globals: Vec<String> = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
+        .collect();
+    let names = format!(
+        "Global options, described by `gristmill --help`:\n  {}",
+        wrapped(&globals)
+    );
+    let mut command = with_short_help(command);
+    // Global options reach the commands when the definition is built.
+    command.build();
+    for inner in command.get_subcommands_mut() {
+        name_globals(inner, &names);
+    }
+    command
+}
+
+/// Replaces the help flag of `command` and its subcommands by one whose two spellings are equal.
+fn with_short_help(command: Command) -> Command {
+    let help = Arg::new("help")
+        .short('h')
+        .long("help")
+        .help("Print help; `gristmill help COMMAND` also describes the values of options")
+        .action(ArgAction::HelpShort);
+    let mut command = command.disable_help_flag(true).arg(help);
+    for inner in command.get_subcommands_mut() {
+        *inner = with_short_help(std::mem::take(inner));
+    }
+    command
+}
+
+fn name_globals(command: &mut Command, names: &str) {
+    let hidden = std::mem::take(command)
+        .mut_args(|arg| match arg.is_global_set() {
+            true => arg.hide(true),
+            false => arg,
+        })
+        .after_help(names.to_owned());
+    *command = hidden;
+    for inner in command.get_subcommands_mut() {
+        name_globals(inner, names);
+    }
+}
+
+/// Joins names, a few per line.
+fn wrapped(names: &[String]) -> String {
+    let lines = names.chunks(7).map(|names| names.join(", "));
+    lines.collect::<Vec<_>>().join(",\n  ")
+}
