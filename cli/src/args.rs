@@ -4,6 +4,7 @@
 //! Above 500 lines because it is a list: one definition per command and flag.
 
 pub mod governance;
+pub mod serving;
 pub mod value_enums;
 
 use std::collections::BTreeMap;
@@ -240,7 +241,9 @@ pub enum Command {
     /// Generate a realistic corpus from a seed
     Generate(GenerateArgs),
     /// Serve the lake to an agent over the Model Context Protocol, on standard input and output
-    Mcp(McpArgs),
+    Mcp(serving::McpArgs),
+    /// Serve SQL, CAL and searches as JSON over HTTP
+    Serve(serving::ServeArgs),
     /// Show the configuration, or print an example of gristmill.toml
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -607,25 +610,6 @@ pub struct CalArgs {
     /// Time limit of a query in seconds [default: 5, for ASSEMBLE 10]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<f64>,
-}
-
-#[derive(Debug, Args)]
-pub struct McpArgs {
-    /// Restrict the session to this namespace [default: the whole lake]
-    #[arg(long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// User to which `mine` and new grains refer
-    #[arg(long, value_name = "ID")]
-    pub user: Option<String>,
-    /// Agent that acts for the user; the default observer of new observations
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
-    /// Offer the tool `remember`, and allow ADD, SUPERSEDE and REVERT in CAL statements
-    #[arg(long)]
-    pub allow_writes: bool,
-    /// Largest answer of a tool, in estimated tokens
-    #[arg(long, value_name = "N", default_value_t = 4_000)]
-    pub max_tokens: usize,
 }
 
 #[derive(Debug, Args)]

@@ -3,12 +3,14 @@
 //! | module | question |
 //! |---|---|
 //! | [`newest_lake`] | Which version of the lake does a request read? |
+//! | [`http`] | How are SQL, CAL and searches answered over HTTP, and to whom? |
 //! | [`mcp`] | Which tools does an agent get over the Model Context Protocol? |
 //!
 //! # Cargo features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `http` | yes | JSON over HTTP |
 //! | `mcp` | yes | the Model Context Protocol over any pair of byte streams |
 
 // Input must never panic: fallible operations return errors.
@@ -22,6 +24,8 @@
     )
 )]
 
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod newest_lake;

@@ -1,12 +1,15 @@
 //! The newest version of a lake as a query context, which requests share and which follows the
 //! commits of other processes.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
-use gristmill_queries::sql::{DataFusionError, SessionContext, SqlOptions, lake_context};
+use gristmill_queries::sql::{
+    Confinement, DataFusionError, SessionContext, SqlOptions, confined_context, lake_context,
+};
 use tokio::sync::Mutex;
 
 /// Time after which a request looks for a newer version again. The look-up reads the logs of the
@@ -22,6 +25,9 @@ pub struct LakeSnapshot {
     /// The context with the tables, views and functions of this version.
     pub context: SessionContext,
     versions: Vec<u64>,
+    options: SqlOptions,
+    /// Contexts of confined sessions, made on first use.
+    confined: Arc<Mutex<HashMap<Confinement, SessionContext>>>,
 }
 
 /// The newest version of a lake.
@@ -51,7 +57,30 @@ impl LakeSnapshot {
             lake,
             context,
             versions,
+            options: options.clone(),
+            confined: Arc::default(),
         })
+    }
+
+    /// Returns the query context of a session that is confined to `confinement`.
+    ///
+    /// # Errors
+    /// [`DataFusionError`] if the context can't be created.
+    pub async fn confined(
+        &self,
+        confinement: &Confinement,
+    ) -> Result<SessionContext, DataFusionError> {
+        if confinement.is_whole_lake() {
+            return Ok(self.context.clone());
+        }
+        let mut contexts = self.confined.lock().await;
+        if let Some(context) = contexts.get(confinement) {
+            return Ok(context.clone());
+        }
+        let context =
+            confined_context(&self.lake, &self.context, &self.options, confinement).await?;
+        contexts.insert(confinement.clone(), context.clone());
+        Ok(context)
     }
 }
 

@@ -99,7 +99,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
             &["packs"],
         ],
     ),
-    ("server", &[&["newest_lake"], &["mcp"]]),
+    ("server", &[&["newest_lake"], &["mcp"], &["http"]]),
     (
         "cli",
         &[

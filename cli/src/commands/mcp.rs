@@ -9,7 +9,7 @@ use tokio::fs::File;
 
 use super::CommandContext;
 use super::sql::options;
-use crate::args::McpArgs;
+use crate::args::serving::McpArgs;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Serves until the client closes standard input.

@@ -31,6 +31,7 @@ mod report;
 mod report_subject;
 mod scan;
 mod search;
+mod serve;
 mod sql;
 mod subject_selector;
 mod verify;
@@ -89,6 +90,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Repair(arguments) => repair::run(&context, arguments).await,
         Command::Search(arguments) => search::run(&context, arguments).await,
         Command::Cal(arguments) => cal::run(&context, arguments).await,
+        Command::Serve(arguments) => serve::run(&context, arguments).await,
         Command::Mcp(arguments) => mcp::run(&context, arguments).await,
         Command::Config(command) => config::run(&context, command),
         Command::Completions { shell } => manual::completions(shell),

@@ -36,8 +36,10 @@
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
+//! | `parameters` | How are the values of placeholders given? |
 //! | `script` | How is a text of several statements run? |
 //! | `allowlist` | Which statements may run? |
+//! | `confined` | What does a session see that is confined to a namespace or user? |
 //! | `error_message` | What does the user read when a statement fails? |
 //! | `no_lake` | Which tables and functions exist without a lake? |
 //! | `select_grains` | Which grains match a condition? |
@@ -58,6 +60,7 @@ mod bitemporal;
 mod build_side;
 mod cmf_views;
 mod compliance_functions;
+mod confined;
 mod conversation_views;
 mod cost_functions;
 mod error_message;
@@ -74,6 +77,7 @@ mod lineage;
 mod message_blocks;
 mod no_lake;
 mod page_index_reader;
+mod parameters;
 mod pattern;
 mod point_lookup;
 mod row_estimate;
@@ -113,7 +117,8 @@ use crate::exec::LifecycleCache;
 pub use allowlist::{FileAccess, StatementError};
 #[cfg(feature = "rego")]
 pub(crate) use cmf_views::MessageContext;
-pub use datafusion::common::{ParamValues, ScalarValue};
+pub use confined::{Confinement, confined_context};
+pub use datafusion::common::ParamValues;
 pub use datafusion::error::DataFusionError;
 pub use datafusion::execution::SendableRecordBatchStream;
 pub use datafusion::prelude::{DataFrame, SessionContext};
@@ -124,10 +129,12 @@ pub use lake_table::LakeTable;
 pub(crate) use lake_table::hide_rows;
 use lifecycle::CURRENT;
 pub use no_lake::context_without_lake;
+pub use parameters::parameters_from_json;
 pub(crate) use script::plan_query;
 pub use script::{TABLES_QUERY, completions, execute, functions_query, query, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
 pub use select_grains::select_grains;
+pub use session_limits::with_memory_limit;
 
 /// Settings of a session.
 #[derive(Debug, Clone, Default)]

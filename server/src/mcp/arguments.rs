@@ -29,16 +29,16 @@ const DEFAULT_BUDGET: u32 = 1_000;
 const CONTEXT_CANDIDATES: u32 = 50;
 
 /// A tool call as a statement.
-pub(super) struct ToolCall {
+pub(crate) struct ToolCall {
     /// The statement in canonical form, or as the caller wrote it.
-    pub(super) statement: String,
+    pub(crate) statement: String,
     /// Form of its answer.
     pub(super) shape: AnswerShape,
 }
 
 /// Form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerShape {
+pub(crate) enum AnswerShape {
     /// The response as JSON, without what a model has no use for.
     Grains,
     /// Only the text of an assembled context.
@@ -58,7 +58,7 @@ impl ToolCall {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
-pub(super) struct SearchArguments {
+pub(crate) struct SearchArguments {
     /// The words to find.
     query: String,
     /// Only grains of this type, e.g. `belief` or `event`.
@@ -74,7 +74,7 @@ pub(super) struct SearchArguments {
 }
 
 impl SearchArguments {
-    pub(super) fn into_call(self) -> Result<ToolCall> {
+    pub(crate) fn into_call(self) -> Result<ToolCall> {
         let recall = Recall {
             my: self.mine,
             grain_type: grain_type(self.grain_type.as_deref())?,

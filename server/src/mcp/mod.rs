@@ -10,7 +10,7 @@
 //! Every tool is one CAL statement, so the namespace of the session holds for all of them, and
 //! limits and error codes are those of CAL.
 
-mod arguments;
+pub(crate) mod arguments;
 mod output;
 
 use std::sync::Arc;

@@ -33,20 +33,20 @@ fn event(namespace: &str, number: usize) -> String {
     )
 }
 
-fn grains_of(namespace: &str, count: usize) -> Vec<String> {
+pub(crate) fn grains_of(namespace: &str, count: usize) -> Vec<String> {
     let beliefs = (0..count).map(|number| belief(namespace, number));
     beliefs
         .chain((0..count).map(|number| event(namespace, number)))
         .collect()
 }
 
-fn address(text: &str) -> String {
+pub(crate) fn address(text: &str) -> String {
     grain(text).address.to_string()
 }
 
 /// A lake with the namespace `own`, and optionally `foreign`; the fourth belief of each supersedes
 /// its first.
-async fn lake(with_foreign: bool) -> TestLake {
+pub(crate) async fn lake(with_foreign: bool) -> TestLake {
     let mut lake = TestLake::new().await;
     let (own, foreign) = (grains_of("own", 12), grains_of("foreign", 60));
     let mut links = vec![(grain(&own[0]).address, grain(&own[3]).address)];
@@ -105,7 +105,7 @@ async fn answer(executor: &Executor, statement: &str) -> String {
 
 /// Statements that use every access path of the language; `targets` are addresses, whole and
 /// truncated.
-fn statements(targets: &[String]) -> Vec<String> {
+pub(crate) fn statements(targets: &[String]) -> Vec<String> {
     let recalls = [
         "RECALL",
         "RECALL beliefs",

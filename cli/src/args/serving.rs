@@ -1,0 +1,86 @@
+//! Arguments of the commands that serve a lake to other programs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::Size;
+
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// Restrict the session to this namespace [default: the whole lake]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// User to which `mine` and new grains refer
+    #[arg(long, value_name = "ID")]
+    pub user: Option<String>,
+    /// Agent that acts for the user; the default observer of new observations
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Offer the tool `remember`, and allow ADD, SUPERSEDE and REVERT in CAL statements
+    #[arg(long)]
+    pub allow_writes: bool,
+    /// Largest answer of a tool, in estimated tokens
+    #[arg(long, value_name = "N", default_value_t = 4_000)]
+    pub max_tokens: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Address and port; only addresses of this machine (127.0.0.0/8, ::1)
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
+    pub listen: SocketAddr,
+    /// File of tokens [default: none; every process of this machine may read the whole lake]
+    #[arg(long, value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+    /// Allow ADD, SUPERSEDE and REVERT to tokens with the scope `append`
+    #[arg(long)]
+    pub allow_writes: bool,
+    /// Time limit of a query, such as 30s or 5m
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub max_time: String,
+    /// Largest number of rows of an answer
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub max_rows: u64,
+    /// Memory limit of a query
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub query_memory: Size,
+    /// Number of queries that run at the same time
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub concurrent: usize,
+    /// Number of queries that wait; others are turned away
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub queued: usize,
+    /// Record answers with more rows in the audit log
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub audit_rows: u64,
+    /// Print a new token and its table for the file of tokens, and end
+    #[arg(long, value_name = "NAME")]
+    pub new_token: Option<String>,
+    /// Namespace to which the new token is confined
+    #[arg(long, value_name = "NAMESPACE", requires = "new_token")]
+    pub namespace: Option<String>,
+    /// User to whom the new token is confined
+    #[arg(long, value_name = "ID", requires = "new_token")]
+    pub user: Option<String>,
+    /// What the new token may do; may be repeated [default: read]
+    #[arg(
+        long = "scope",
+        value_enum,
+        value_name = "SCOPE",
+        requires = "new_token"
+    )]
+    pub scopes: Vec<ScopeArg>,
+}
+
+/// What a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScopeArg {
+    /// Queries
+    Read,
+    /// ADD, SUPERSEDE and REVERT, with --allow-writes
+    Append,
+    /// Figures about the server
+    Govern,
+}

@@ -1,0 +1,116 @@
+//! `serve`: answers SQL, CAL and searches over HTTP until it is stopped; makes tokens.
+
+use std::io::Write;
+use std::path::Path;
+
+use gristmill_queries::sql::Confinement;
+use gristmill_server::NewestLake;
+use gristmill_server::http::{HttpOptions, QueryLimits, Scope, Tokens, new_token, serve};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::CommandContext;
+use super::sql::options;
+use crate::args::serving::{ScopeArg, ServeArgs};
+use crate::duration_arg::parse_duration;
+use crate::exit::{CommandOutcome, Failure};
+use crate::output::write_stdout;
+
+/// Serves until SIGINT or SIGTERM.
+pub async fn run(
+    context: &CommandContext,
+    arguments: ServeArgs,
+) -> Result<CommandOutcome, Failure> {
+    if let Some(name) = &arguments.new_token {
+        print_new_token(name, &arguments)?;
+        return Ok(CommandOutcome::Done);
+    }
+    let address = arguments.listen;
+    if !address.ip().is_loopback() {
+        return Err(Failure::usage(format!(
+            "--listen {address}: only addresses of this machine are served, because there is no \
+             encryption; let a proxy with TLS pass requests on to 127.0.0.1, and use --tokens"
+        )));
+    }
+    let served = http_options(&arguments)?;
+    let lake = context.open_lake().await?;
+    let lake = NewestLake::new(lake, options(context)?)
+        .await
+        .map_err(|error| Failure::environment("can't serve the lake", &error))?;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| Failure::environment(&format!("can't listen on {address}"), &error))?;
+    let bound = listener
+        .local_addr()
+        .map_err(|error| Failure::environment("can't listen", &error))?;
+    if !context.common.quiet {
+        eprintln!("serving {} on http://{bound}", context.lake());
+    }
+    serve(listener, lake, served, stopped()?)
+        .await
+        .map_err(|error| Failure::environment("can't serve the lake", &error))?;
+    Ok(CommandOutcome::Done)
+}
+
+/// Returns a future that is ready at the first SIGINT or SIGTERM.
+fn stopped() -> Result<impl Future<Output = ()>, Failure> {
+    let heard =
+        |kind| signal(kind).map_err(|error| Failure::environment("can't handle signals", &error));
+    let (mut interrupt, mut terminate) = (
+        heard(SignalKind::interrupt())?,
+        heard(SignalKind::terminate())?,
+    );
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+fn http_options(arguments: &ServeArgs) -> Result<HttpOptions, Failure> {
+    Ok(HttpOptions {
+        tokens: arguments.tokens.as_deref().map(tokens).transpose()?,
+        allow_writes: arguments.allow_writes,
+        limits: QueryLimits {
+            time: parse_duration("--max-time", &arguments.max_time)?,
+            rows: arguments.max_rows,
+            memory: usize::try_from(arguments.query_memory.0).unwrap_or(usize::MAX),
+            concurrent: arguments.concurrent,
+            queued: arguments.queued,
+        },
+        audit_rows: arguments.audit_rows,
+    })
+}
+
+fn tokens(path: &Path) -> Result<Tokens, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::reading(path, &error))?;
+    Tokens::parse(&text).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))
+}
+
+/// Prints the token on standard error, and its table on standard output, so that the table can be
+/// appended to the file.
+fn print_new_token(name: &str, arguments: &ServeArgs) -> Result<(), Failure> {
+    let scopes = match arguments.scopes.as_slice() {
+        [] => [Scope::Read].into(),
+        named => named.iter().copied().map(Scope::from).collect(),
+    };
+    let confinement = Confinement {
+        namespace: arguments.namespace.clone(),
+        user: arguments.user.clone(),
+    };
+    let (token, table) = new_token(name, &confinement, scopes)
+        .map_err(|error| Failure::environment("can't print the token", &error))?;
+    eprintln!("the token, which is stored nowhere: {token}");
+    write_stdout(|out| writeln!(out, "{table}"))
+}
+
+impl From<ScopeArg> for Scope {
+    fn from(scope: ScopeArg) -> Scope {
+        match scope {
+            ScopeArg::Read => Scope::Read,
+            ScopeArg::Append => Scope::Append,
+            ScopeArg::Govern => Scope::Govern,
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! The requests: authority, body, limits, answer.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gristmill_queries::cal::json::value_from_json;
+use gristmill_queries::cal::{Bindings, Options};
+use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
+use gristmill_queries::sql::{
+    Confinement, ParamValues, SessionContext, parameters_from_json, query, with_memory_limit,
+};
+use gristmill_schemas::json::Json;
+use hyper::body::HttpBody;
+use hyper::{Body, Method, Request, Response, StatusCode, header};
+use minijinja::HtmlEscape;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value as JsonValue, json};
+use sha2::{Digest, Sha256};
+
+use super::Server;
+use super::admission::too_long;
+use super::refusal::{Refusal, Result, json_response, text_response};
+use super::rows::{RowBody, RowFormat};
+use super::tokens::{Authority, Scope};
+use crate::mcp::arguments::SearchArguments;
+use crate::newest_lake::LakeSnapshot;
+
+/// Largest body of a request in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+/// Media type of an Arrow IPC stream.
+const ARROW: &str = "application/vnd.apache.arrow.stream";
+
+/// Body of `POST /sql`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SqlRequest {
+    query: String,
+    #[serde(default)]
+    parameters: JsonValue,
+}
+
+/// Body of `POST /cal`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CalRequest {
+    statement: String,
+    #[serde(default)]
+    parameters: serde_json::Map<String, JsonValue>,
+}
+
+/// Returns the name under which requests to `path` are counted.
+pub(super) fn name_of(path: &str) -> &'static str {
+    ["/", "/cal", "/healthz", "/metrics", "/search", "/sql"]
+        .into_iter()
+        .find(|known| *known == path)
+        .unwrap_or("other")
+}
+
+/// Answers a request.
+pub(super) async fn answer(server: Arc<Server>, request: Request<Body>) -> Result<Response<Body>> {
+    let path = name_of(request.uri().path());
+    match (request.method(), path) {
+        (&Method::GET, "/healthz") => {
+            let version = server.lake.snapshot().await?.lake.grains.version();
+            let health = json!({ "status": "ok", "lake_version": version });
+            Ok(json_response(StatusCode::OK, &health))
+        }
+        (&Method::GET, "/metrics") => {
+            authority(&server, &request, Scope::Govern)?;
+            let text = server.figures().await?;
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            Ok(text_response(StatusCode::OK, kind, text))
+        }
+        (&Method::GET, "/") => overview(&server, &authority(&server, &request, Scope::Read)?).await,
+        (&Method::POST, "/sql") => sql(server, request).await,
+        (&Method::POST, "/cal") => {
+            let authority = authority(&server, &request, Scope::Read)?;
+            let asked: CalRequest = body(request).await?;
+            let bindings = bindings(asked.parameters)?;
+            cal(&server, &authority, &asked.statement, &bindings).await
+        }
+        (&Method::POST, "/search") => {
+            let authority = authority(&server, &request, Scope::Read)?;
+            let asked: SearchArguments = body(request).await?;
+            let call = asked.into_call().map_err(ExecutionError::from)?;
+            cal(&server, &authority, &call.statement, &Bindings::new()).await
+        }
+        (_, "other") => Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "NOT_FOUND",
+            "there is nothing here",
+            "POST /sql, /cal or /search; GET /, /healthz or /metrics.",
+        )),
+        _ => Err(Refusal::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "METHOD",
+            "wrong method",
+            "POST /sql, /cal and /search; GET the others.",
+        )),
+    }
+}
+
+/// Returns the authority of a request, which must include `scope`.
+fn authority(server: &Server, request: &Request<Body>, scope: Scope) -> Result<Authority> {
+    let Some(tokens) = &server.options.tokens else {
+        check_host(request)?;
+        return Ok(Authority {
+            name: "local".to_owned(),
+            confinement: Confinement::default(),
+            scopes: BTreeSet::from([Scope::Read, Scope::Append, Scope::Govern]),
+        });
+    };
+    let given = request.headers().get(header::AUTHORIZATION);
+    let given = given.and_then(|value| value.to_str().ok());
+    let known = given
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .and_then(|token| tokens.authority(token.trim()));
+    let Some(authority) = known else {
+        return Err(Refusal::new(
+            StatusCode::UNAUTHORIZED,
+            "TOKEN",
+            "no valid token",
+            "Send `Authorization: Bearer TOKEN` with a token that the operator has made.",
+        ));
+    };
+    match authority.scopes.contains(&scope) {
+        true => Ok(authority.clone()),
+        false => Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "SCOPE",
+            format!("the token `{}` may not do this", authority.name),
+            "The operator can add the scope to the token.",
+        )),
+    }
+}
+
+/// Refuses requests without a token that name another host: a page in a browser on this machine
+/// could otherwise read the lake through a name that it points here.
+fn check_host(request: &Request<Body>) -> Result<()> {
+    let host = request.headers().get(header::HOST);
+    let host = host.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let authority = host.parse::<hyper::http::uri::Authority>().ok();
+    let name = authority.as_ref().map_or("", |authority| authority.host());
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let is_local = name == "localhost"
+        || address
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback());
+    match is_local {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "HOST",
+            "without tokens, only requests to this machine by its local name are answered",
+            "Ask 127.0.0.1 or localhost, or start the server with --tokens.",
+        )),
+    }
+}
+
+/// Reads and parses the body of a request.
+async fn body<T: DeserializeOwned>(request: Request<Body>) -> Result<T> {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
+    // Browsers ask first before a page may send this kind to another origin.
+    if kind.split(';').next().map(str::trim) != Some("application/json") {
+        return Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "CONTENT_TYPE",
+            "the body isn't declared as JSON",
+            "Send `Content-Type: application/json`.",
+        ));
+    }
+    let mut body = request.into_body();
+    let mut bytes = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part.map_err(|error| Refusal::bad_request(format!("the body: {error}")))?;
+        if bytes.len() + part.len() > MAX_BODY {
+            return Err(Refusal::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "BODY",
+                format!("the body has more than {MAX_BODY} bytes"),
+                "Pass values as parameters, or ask in parts.",
+            ));
+        }
+        bytes.extend_from_slice(&part);
+    }
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Refusal::bad_request(format!("the body: {error}")))
+}
+
+/// Answers `POST /sql`.
+async fn sql(server: Arc<Server>, request: Request<Body>) -> Result<Response<Body>> {
+    let authority = authority(&server, &request, Scope::Read)?;
+    let accepted = request.headers().get(header::ACCEPT);
+    let (format, kind) = match accepted.and_then(|value| value.to_str().ok()) {
+        Some(kinds) if kinds.contains(ARROW) => (RowFormat::Arrow, ARROW),
+        _ => (RowFormat::JsonLines, "application/x-ndjson"),
+    };
+    let asked: SqlRequest = body(request).await?;
+    let parameters = parameters_from_json(&asked.parameters)?;
+    let limit = server.options.limits.time;
+    let permit = server.admission.admit().await?;
+    let started = async {
+        let context = sql_context(&server, &authority).await?;
+        let rows = query(&context, &asked.query, parameters).await?;
+        let rows = rows.execute_stream().await?;
+        let hash = hex::encode(Sha256::digest(asked.query.as_bytes()));
+        let asked = (authority.name.clone(), hash);
+        let mut body = RowBody::new(Arc::clone(&server), rows, format, asked, permit)?;
+        // The first rows decide about the status.
+        let first = body.next().await?;
+        Result::Ok(body.into_stream(first))
+    };
+    let rows = tokio::time::timeout(limit, started)
+        .await
+        .map_err(|_| too_long(limit))??;
+    Ok(text_response(StatusCode::OK, kind, Body::wrap_stream(rows)))
+}
+
+/// Returns the context of SQL for an authority, with the memory limit of one query.
+async fn sql_context(server: &Server, authority: &Authority) -> Result<SessionContext> {
+    let snapshot = server.lake.snapshot().await?;
+    let context = snapshot.confined(&authority.confinement).await?;
+    Ok(with_memory_limit(&context, server.options.limits.memory)?)
+}
+
+/// Runs a CAL statement and returns its response.
+async fn cal(
+    server: &Server,
+    authority: &Authority,
+    statement: &str,
+    bindings: &Bindings,
+) -> Result<Response<Body>> {
+    let _permit = server.admission.admit().await?;
+    let writes = server.options.allow_writes && authority.scopes.contains(&Scope::Append);
+    let snapshot = match writes {
+        true => server.lake.latest_snapshot().await?,
+        false => server.lake.snapshot().await?,
+    };
+    let executor = executor(server, authority, &snapshot, writes).await?;
+    let response = executor
+        .run_text(statement.as_bytes(), bindings, Options::default())
+        .await?;
+    let text = format!("{}\n", response.to_json());
+    Ok(text_response(StatusCode::OK, "application/json", text))
+}
+
+/// Returns an executor for an authority. A namespace is confined by the session, which can use the
+/// search indexes; a user by the context.
+async fn executor(
+    server: &Server,
+    authority: &Authority,
+    snapshot: &LakeSnapshot,
+    writes: bool,
+) -> Result<Executor> {
+    let Confinement { namespace, user } = &authority.confinement;
+    let context = match user {
+        Some(_) => snapshot.confined(&authority.confinement).await?,
+        None => snapshot.context.clone(),
+    };
+    let context = with_memory_limit(&context, server.options.limits.memory)?;
+    let session = Session {
+        namespace: namespace.clone(),
+        user: user.clone(),
+        writes,
+        query_timeout: server.options.limits.time,
+        assemble_timeout: server.options.limits.time,
+        ..Session::at(clock())
+    };
+    let executor = Executor::new(context, session);
+    Ok(match writes {
+        true => executor.with_writer(Arc::new(LakeWriter::new(snapshot.lake.clone()))),
+        false => executor,
+    })
+}
+
+fn clock() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn bindings(parameters: serde_json::Map<String, JsonValue>) -> Result<Bindings> {
+    let mut bindings = Bindings::new();
+    for (name, value) in parameters {
+        let text = value.to_string();
+        // `text` is JSON; what can't be parsed again is null.
+        let json = Json::parse(text.as_bytes()).unwrap_or(Json::Null);
+        let bound = value_from_json(&json).and_then(|value| bindings.insert(&name, value));
+        bound.map_err(ExecutionError::from)?;
+    }
+    Ok(bindings)
+}
+
+/// Current grains by type, with the time that they cover.
+const OVERVIEW: &str = "SELECT type, count(*) AS grains, min(created_at) AS first, \
+                        max(created_at) AS last FROM current GROUP BY type ORDER BY type";
+
+/// Answers `GET /`: a page about what the authority sees.
+async fn overview(server: &Server, authority: &Authority) -> Result<Response<Body>> {
+    let _permit = server.admission.admit().await?;
+    let context = sql_context(server, authority).await?;
+    let limit = server.options.limits.time;
+    let collected = async {
+        query(&context, OVERVIEW, ParamValues::List(Vec::new()))
+            .await?
+            .collect()
+            .await
+    };
+    let batches = tokio::time::timeout(limit, collected)
+        .await
+        .map_err(|_| too_long(limit))??;
+    let mut rows = Vec::new();
+    for batch in &batches {
+        let mut writer = arrow::json::ArrayWriter::new(Vec::new());
+        let written = writer.write(batch).and_then(|()| writer.finish());
+        written.map_err(|error| Refusal::bad_request(error.to_string()))?;
+        rows.extend(serde_json::from_slice::<Vec<JsonValue>>(&writer.into_inner()).ok());
+    }
+    let version = server.lake.snapshot().await?.lake.grains.version();
+    let page = page(rows.iter().flatten(), version);
+    Ok(text_response(
+        StatusCode::OK,
+        "text/html; charset=utf-8",
+        page,
+    ))
+}
+
+fn page<'r>(rows: impl Iterator<Item = &'r JsonValue>, version: u64) -> String {
+    let cell = |row: &JsonValue, name: &str| match &row[name] {
+        JsonValue::String(text) => HtmlEscape(text).to_string(),
+        other => HtmlEscape(&other.to_string()).to_string(),
+    };
+    let rows: String = rows
+        .map(|row| {
+            let cells = ["type", "grains", "first", "last"]
+                .map(|name| format!("<td>{}</td>", cell(row, name)));
+            format!("<tr>{}</tr>", cells.concat())
+        })
+        .collect();
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>gristmill</title><style>:root{{color-scheme:light \
+         dark}}body{{font:16px system-ui;margin:2rem auto;max-width:60rem;padding:0 \
+         1rem}}td,th{{padding:.2rem 1rem .2rem 0;text-align:left}}</style><h1>The lake at version \
+         {version}</h1><table><thead><tr><th>type<th>current \
+         grains<th>first<th>last</thead><tbody>{rows}</tbody></table></html>\n"
+    )
+}

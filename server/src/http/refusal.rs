@@ -1,0 +1,137 @@
+//! Refusals of requests: a status, a code and a remedy, as JSON.
+
+use gristmill_queries::exec::ExecutionError;
+use gristmill_queries::sql::{DataFusionError, user_message};
+use hyper::{Body, Response, StatusCode, header};
+use serde_json::{Value as JsonValue, json};
+
+use crate::newest_lake::SnapshotError;
+
+/// A request that isn't answered.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    /// The error object: `code`, `message`, `suggestion`.
+    error: JsonValue,
+}
+
+pub(super) type Result<T> = std::result::Result<T, Refusal>;
+
+impl Refusal {
+    pub(super) fn new(
+        status: StatusCode,
+        code: &str,
+        message: impl Into<String>,
+        suggestion: &str,
+    ) -> Refusal {
+        let error = json!({ "code": code, "message": message.into(), "suggestion": suggestion });
+        Refusal { status, error }
+    }
+
+    /// A body or header that can't be used.
+    pub(super) fn bad_request(message: impl Into<String>) -> Refusal {
+        Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "BAD_REQUEST",
+            message,
+            "docs/server.md describes the requests.",
+        )
+    }
+
+    /// Returns `{"error": {…}}`.
+    pub(super) fn to_json(&self) -> JsonValue {
+        json!({ "error": self.error })
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut response = json_response(self.status, &self.to_json());
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = header::HeaderValue::from_static("Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            let seconds = header::HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        response
+    }
+}
+
+/// Returns a response with a JSON body.
+pub(super) fn json_response(status: StatusCode, body: &JsonValue) -> Response<Body> {
+    text_response(status, "application/json", format!("{body}\n"))
+}
+
+/// Returns a response with a body of `kind`, which browsers neither guess nor keep.
+pub(super) fn text_response(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Body>,
+) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, kind),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        let value = header::HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+impl From<DataFusionError> for Refusal {
+    fn from(error: DataFusionError) -> Refusal {
+        match error.find_root() {
+            DataFusionError::ResourcesExhausted(_) => Refusal::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "MEMORY_LIMIT",
+                "the query exceeds its memory limit",
+                "Select fewer columns or rows, or raise --query-memory.",
+            ),
+            root => Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "QUERY",
+                user_message(root),
+                "Change the query.",
+            ),
+        }
+    }
+}
+
+impl From<ExecutionError> for Refusal {
+    fn from(error: ExecutionError) -> Refusal {
+        let status = match &error {
+            ExecutionError::Store(_) | ExecutionError::Engine(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            ExecutionError::Refused {
+                by_policy: true, ..
+            } => StatusCode::FORBIDDEN,
+            _ => match error.code() {
+                "CAL-E031" | "CAL-E075" => StatusCode::GATEWAY_TIMEOUT,
+                "CAL-E044" | "CAL-E045" => StatusCode::FORBIDDEN,
+                _ => StatusCode::BAD_REQUEST,
+            },
+        };
+        let text = error.to_json().to_string();
+        // The text is JSON that this program wrote.
+        let error = serde_json::from_str(&text).unwrap_or_default();
+        Refusal { status, error }
+    }
+}
+
+impl From<SnapshotError> for Refusal {
+    fn from(error: SnapshotError) -> Refusal {
+        tracing::error!(%error, "the lake can't be read");
+        Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "LAKE",
+            "the lake can't be read",
+            "The operator finds the cause in the server's log.",
+        )
+    }
+}
