@@ -288,7 +288,10 @@ async fn a_file_with_another_digest_is_restored_only_if_its_rows_encode_to_the_d
     std::fs::write(&path, damaged).unwrap();
     assert!(lab.verify().await.bad > 0);
     let report = lab.repair(false).await;
-    assert_eq!((report.repaired, report.unrepaired), (1, 0), "{report:#?}");
+    // The lifecycle mask was built before the segment was replaced, so it is rebuilt too.
+    let files = report.repairs.iter().map(|repair| repair.file.as_str());
+    let data = files.filter(|file| file.starts_with("grains/")).count();
+    assert_eq!((data, report.unrepaired), (1, 0), "{report:#?}");
     assert_eq!(
         std::fs::read(lab.segments().await.remove(0)).unwrap(),
         bytes

@@ -18,9 +18,9 @@ use crate::grain::{Field, Grain, GrainType, RawValue};
 use crate::sign::EnvelopeParts;
 
 /// The version of the conversion rules. It is incremented when the same grain yields another cell
-/// than before, so that rows of earlier versions are not reported as damaged. Version 2 marks odd
-/// content references and malformed hashes of hidden fields.
-pub const PROJECTION_VERSION: u32 = 2;
+/// than before, so that rows of earlier versions are not reported as damaged. The rules have not
+/// changed since format version 1 of the lake.
+pub const PROJECTION_VERSION: u32 = 1;
 
 /// The value of the column `signature`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
