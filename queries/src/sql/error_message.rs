@@ -87,7 +87,8 @@ pub(crate) fn exhausted_message(subject: &str, message: &str) -> String {
         })
         .unwrap_or(consumer);
     format!(
-        "{subject} exceeds the memory limit in {operator}, which can't spill more to disk and          needs another {wanted}; {remedy}"
+        "{subject} exceeds the memory limit in {operator}, which can't spill more to disk and \
+         needs another {wanted}; {remedy}"
     )
 }
 

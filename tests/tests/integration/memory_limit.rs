@@ -239,8 +239,8 @@ const COMMANDS: [&[&str]; 17] = [
     &["gc"],
 ];
 
-/// Those that run queries.
-const WITH_QUERIES: [&str; 4] = ["sql", "cal", "search", "scan"];
+/// Those that run queries. `export` evaluates the rules of packs.
+const WITH_QUERIES: [&str; 5] = ["sql", "cal", "search", "scan", "export"];
 
 /// Runs a command on eight threads and returns what it logs about its limits.
 fn logged(sandbox: &Sandbox, arguments: &[&str], memory: Option<&str>) -> String {
