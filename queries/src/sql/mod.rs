@@ -18,6 +18,7 @@
 //! | `index_predicate` | Which values does a filter allow in the indexed columns? |
 //! | `index_pruning` | Which rows of each segment can match, according to the sidecars? |
 //! | `index_only_scan` | Which scans are answered from sidecars without reading a segment? |
+//! | `reference` | What do the tables, columns and functions mean? |
 //! | `point_lookup` | How are rows read whose positions are known? |
 //! | `page_index_reader` | How does a row selection read only the pages that contain its rows? |
 //! | `indexed_file_source` | How does EXPLAIN show which sidecars were used? |
@@ -80,6 +81,7 @@ mod page_index_reader;
 mod parameters;
 mod pattern;
 mod point_lookup;
+mod reference;
 mod row_estimate;
 mod scalar_functions;
 mod script;
@@ -130,6 +132,7 @@ pub(crate) use lake_table::hide_rows;
 use lifecycle::CURRENT;
 pub use no_lake::context_without_lake;
 pub use parameters::parameters_from_json;
+pub use reference::{SqlReference, sql_reference};
 pub(crate) use script::plan_query;
 pub use script::{TABLES_QUERY, completions, execute, functions_query, query, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};

@@ -50,6 +50,7 @@ mod sidecars;
 mod sources;
 mod spool;
 mod sql;
+mod sql_reference;
 mod terminal;
 mod transcript_samples;
 mod transcripts;
