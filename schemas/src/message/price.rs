@@ -2,7 +2,7 @@
 //!
 //! All arithmetic is exact decimal. Prices are in US dollars per million tokens. A model that is
 //! missing from the table is an error rather than free. Models of a table are found by their exact
-//! name; the built-in table is followed by [`price_catalog`](super::price_catalog), which knows
+//! name; the built-in table is followed by the module `price_catalog`, which contains
 //! thousands of models, their aliases, and when prices changed.
 
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 //!
 //! A row changes its lifecycle by events in other files: rows of `state`, and rows of `grains` that
 //! supersede it. A mask contains those effects of the events about its segment that determine the
-//! state at every instant ([`reduce`]), and the names of the files in which it found them. It stays
+//! state at every instant (`reduce`), and the names of the files in which it found them. It stays
 //! usable as long as all of these files are in the lake; files that were added later are its tail,
 //! which is read and added. An erasure or a compaction replaces files, so it makes masks stale and
 //! builds them again.
