@@ -2,6 +2,8 @@
 //!
 //! Grains are proven and projected by the same code as in an ingest.
 
+use std::collections::HashSet;
+
 use arrow::array::RecordBatch;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{GrainBatchBuilder, RowMetadata, SignatureColumn, grains_schema};
@@ -60,10 +62,11 @@ pub(super) fn write(
     now: i64,
     keys: Option<&LakeKeys>,
 ) -> Result<WrittenSegment> {
-    let users = sort(&mut grains, keys);
     if let Some(keys) = keys {
+        let users = users(&grains);
         keys.prepare(users.iter().map(Option::as_deref))?;
     }
+    sort(&mut grains, keys);
     let id = SegmentId::new_sealed(keys.is_some());
     let index = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
     let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
@@ -75,20 +78,30 @@ pub(super) fn write(
     segment.finish()
 }
 
-/// Sorts `grains` as the rows of segments are sorted. Returns their users.
-fn sort(grains: &mut [NewGrain], keys: Option<&LakeKeys>) -> Vec<Option<String>> {
-    let mut users = Vec::new();
+/// Returns the users of `grains`.
+fn users(grains: &[NewGrain]) -> HashSet<Option<String>> {
+    let mut users = HashSet::new();
+    for new in grains {
+        // Decoding can't fail: each grain was decoded before.
+        let _ = new.decode(|grain, _| {
+            users.insert(grain.text(Field::UserId).map(str::to_owned));
+            Ok(())
+        });
+    }
+    users
+}
+
+/// Sorts `grains` as the rows of segments are sorted.
+fn sort(grains: &mut [NewGrain], keys: Option<&LakeKeys>) {
     grains.sort_by_cached_key(|new| {
         let mut key = Vec::new();
         // Decoding can't fail: each grain was decoded before.
         let _ = new.decode(|grain, _| {
-            users.push(grain.text(Field::UserId).map(str::to_owned));
             write_sort_key(keys, grain, &mut key);
             Ok(())
         });
         (key, *new.address.as_bytes())
     });
-    users
 }
 
 fn project(rows: &[NewGrain], now: i64, keys: Option<&LakeKeys>) -> Result<RecordBatch, BoxError> {

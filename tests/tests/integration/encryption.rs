@@ -256,6 +256,21 @@ fn an_encrypted_lake_has_no_plaintext_and_with_its_keys_answers_like_a_plain_one
 }
 
 #[test]
+fn one_new_grain_of_a_new_person_is_sealed() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "lake");
+    let operation = r#"{"op": "put", "grain": {"type": "belief", "subject": "tea", "relation": "is", "object": "warm",
+        "confidence": 0.5, "user_id": "a-new-person", "created_at": 1767225600000}}"#;
+    std::fs::write(sandbox.path("one.jsonl"), operation.replace('\n', " ")).unwrap();
+    sandbox.run("lake", 0, &["apply", "one.jsonl"]);
+    let grains = sandbox.sql(
+        "lake",
+        "SELECT object FROM grains WHERE user_id = 'a-new-person'",
+    );
+    assert_eq!(grains, serde_json::json!([{"object": "warm"}]));
+}
+
+#[test]
 fn equality_filters_use_blind_tokens() {
     let sandbox = sandbox_with_corpus();
     encrypt(&sandbox, "sealed");
