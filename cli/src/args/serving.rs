@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::Size;
+use super::size::Size;
 
 #[derive(Debug, Args)]
 pub struct McpArgs {

@@ -16,7 +16,7 @@ use gristmill_schemas::json::Json;
 
 use super::CommandContext;
 use super::cal_output::{Printing, print, show};
-use crate::args::CalArgs;
+use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};

@@ -3,7 +3,7 @@
 use gristmill_engine::compact::{CompactOptions, compact};
 
 use super::CommandContext;
-use crate::args::CompactArgs;
+use crate::args::maintenance::CompactArgs;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Merges small segments. The merged ones are as large as the memory permits.

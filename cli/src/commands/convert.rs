@@ -19,7 +19,7 @@ use gristmill_schemas::message::{TimeSource, Timestamp};
 use serde::Serialize;
 
 use super::CommandContext;
-use crate::args::ConvertArgs;
+use crate::args::transfer::ConvertArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 use crate::output::stdout_failure;

@@ -3,7 +3,7 @@
 use gristmill_engine::describe::describe;
 
 use super::CommandContext;
-use crate::args::DescribeArgs;
+use crate::args::maintenance::DescribeArgs;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Prints the description.

@@ -14,7 +14,8 @@ use super::convert::adapter_of;
 use super::export_gate::ExportGate;
 use super::pseudonyms;
 use super::sql::{failure, options};
-use crate::args::{Compression, ExportArgs, ExportKind, ResultArgs};
+use crate::args::ResultArgs;
+use crate::args::transfer::{Compression, ExportArgs, ExportKind};
 use crate::exit::{CommandOutcome, Failure};
 
 /// Writes all grains, or those that match a condition; the outcome is `Problems` if the format

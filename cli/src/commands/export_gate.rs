@@ -12,7 +12,7 @@ use gristmill_queries::sql::SessionContext;
 use serde_json::json;
 
 use super::scan::failure;
-use crate::args::{ExportArgs, ExportPurposeArg};
+use crate::args::transfer::{ExportArgs, ExportPurposeArg};
 use crate::exit::Failure;
 use crate::human_readable::with_separators;
 

@@ -3,7 +3,7 @@
 use gristmill_engine::gc::{GcOptions, collect_garbage};
 
 use super::CommandContext;
-use crate::args::GcArgs;
+use crate::args::maintenance::GcArgs;
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
 

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::CommandContext;
-use crate::args::{GenerateArgs, GenerateKind};
+use crate::args::transfer::{GenerateArgs, GenerateKind};
 use crate::exit::{CommandOutcome, Failure};
 
 /// Result of the command.

@@ -15,7 +15,7 @@ use gristmill_schemas::sign::{DeliveredGrain, KeyResolver};
 use super::CommandContext;
 use super::grain_sharing::GrainSigner;
 use super::ingest::mode_of;
-use crate::args::{DecodeArgs, EncodeArgs};
+use crate::args::grain::{DecodeArgs, EncodeArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::stdout_failure;
 

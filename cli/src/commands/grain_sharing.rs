@@ -14,7 +14,7 @@ use gristmill_schemas::sign::{self, SigningKey, sign_message};
 use super::CommandContext;
 use super::grain::{bytes_of, each_line, missing, object, open};
 use super::keys::keyring;
-use crate::args::{ElideArgs, LinesArgs, SignArgs};
+use crate::args::grain::{ElideArgs, LinesArgs, SignArgs};
 use crate::exit::{CommandOutcome, Failure};
 
 /// The content type of a signed authorization.

@@ -8,7 +8,7 @@ use gristmill_queries::render::escape_control;
 use gristmill_schemas::grain::DecodeMode;
 
 use super::CommandContext;
-use crate::args::{self, IngestArgs};
+use crate::args::ingest::{IndexArg, IngestArgs, OnErrorArg};
 use crate::exit::{CommandOutcome, Failure};
 
 /// Ingests the sources; the outcome is `Problems` if anything was refused.
@@ -52,8 +52,8 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<Ingest
     Ok(IngestOptions {
         kind: arguments.kind.0,
         on_error: match arguments.on_error {
-            args::OnErrorArg::Quarantine => OnError::Quarantine,
-            args::OnErrorArg::Fail => OnError::Fail,
+            OnErrorArg::Quarantine => OnError::Quarantine,
+            OnErrorArg::Fail => OnError::Fail,
         },
         mode: mode_of(arguments.lenient),
         resolver: context.key_resolver()?,
@@ -70,7 +70,7 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<Ingest
             .map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
         indexes: match arguments.no_indexes {
             true => IndexKinds::NONE,
-            false => args::IndexArg::kinds(arguments.indexes.as_deref()),
+            false => IndexArg::kinds(arguments.indexes.as_deref()),
         },
     })
 }

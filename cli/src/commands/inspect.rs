@@ -4,7 +4,7 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::inspect::inspect;
 
 use super::CommandContext;
-use crate::args::InspectArgs;
+use crate::args::maintenance::InspectArgs;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Shows one file; the outcome is `Problems` if a part of it is unreadable.

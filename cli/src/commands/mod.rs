@@ -45,9 +45,9 @@ use gristmill_engine::ingest::DEFAULT_MEMORY;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::message::price::PriceTable;
 
-use crate::args::{
-    Arguments, Command, CommonArgs, GrainCommand, MemoryLimit, OutputFormat, ResultArgs,
-};
+use crate::args::grain::GrainCommand;
+use crate::args::size::MemoryLimit;
+use crate::args::{Arguments, Command, CommonArgs, OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::Printer;
 use crate::progress::{ProgressDisplay, ProgressSnapshot, stop_on_interrupt};

@@ -21,7 +21,7 @@ use super::CommandContext;
 use super::export::session_of;
 use super::sql::failure;
 use super::subject_selector::text;
-use crate::args::ExportArgs;
+use crate::args::transfer::ExportArgs;
 use crate::exit::Failure;
 
 /// Values by which any grain of the lake identifies a person.

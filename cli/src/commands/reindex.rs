@@ -8,7 +8,8 @@ use gristmill_engine::index::{ReindexReport, reindex};
 use serde::Serialize;
 
 use super::CommandContext;
-use crate::args::{IndexArg, ReindexArgs};
+use crate::args::ingest::IndexArg;
+use crate::args::maintenance::ReindexArgs;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Result of the command.

@@ -3,7 +3,7 @@
 use gristmill_engine::repair::{RepairOptions, repair};
 
 use super::CommandContext;
-use crate::args::RepairArgs;
+use crate::args::maintenance::RepairArgs;
 use crate::exit::{CommandOutcome, Failure};
 
 /// Repairs the lake; the data has problems if something can't be repaired.

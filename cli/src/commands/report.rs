@@ -5,7 +5,7 @@ use gristmill_queries::sql::lake_context;
 
 use super::CommandContext;
 use super::sql::{failure, options};
-use crate::args::ReportArgs;
+use crate::args::query::ReportArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 use crate::output::write_file;

@@ -13,7 +13,8 @@ use gristmill_queries::render::escape_control;
 
 use super::CommandContext;
 use super::sql::{self, options};
-use crate::args::{self, ScanFormat};
+use crate::args::OutputFormat;
+use crate::args::query::{FailOn, ScanArgs, ScanFormat};
 use crate::exit::{CommandOutcome, Failure};
 use crate::human_readable::with_separators;
 use crate::log::note;
@@ -22,10 +23,7 @@ use crate::table::new_table;
 
 /// Scans the lake; the outcome is `Problems` if a finding reaches the severity of `--fail-on`, or a
 /// policy failed.
-pub async fn run(
-    context: &CommandContext,
-    arguments: args::ScanArgs,
-) -> Result<CommandOutcome, Failure> {
+pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<CommandOutcome, Failure> {
     if !arguments.test.is_empty() {
         return test(&arguments.test).await;
     }
@@ -79,7 +77,7 @@ fn since(text: Option<&str>) -> Result<Since, Failure> {
 /// for the kind of output; `None` for the table.
 fn report_format(
     context: &CommandContext,
-    arguments: &args::ScanArgs,
+    arguments: &ScanArgs,
 ) -> Result<Option<ReportFormat>, Failure> {
     let ending = arguments
         .output
@@ -105,14 +103,14 @@ fn report_format(
 /// Returns the format without `scan --format` and a known file extension: that of the global flag,
 /// or else the default for the kind of output.
 fn default_format(
-    general: Option<args::OutputFormat>,
+    general: Option<OutputFormat>,
     ending: Option<&str>,
 ) -> Result<ScanFormat, Failure> {
     match (general, ending) {
-        (Some(args::OutputFormat::Table | args::OutputFormat::Text), _) => Ok(ScanFormat::Table),
-        (Some(args::OutputFormat::Json), _) => Ok(ScanFormat::Json),
-        (Some(args::OutputFormat::Jsonl), _) => Ok(ScanFormat::Jsonl),
-        (Some(args::OutputFormat::Csv | args::OutputFormat::Arrow), _) => Err(Failure::usage(
+        (Some(OutputFormat::Table | OutputFormat::Text), _) => Ok(ScanFormat::Table),
+        (Some(OutputFormat::Json), _) => Ok(ScanFormat::Json),
+        (Some(OutputFormat::Jsonl), _) => Ok(ScanFormat::Jsonl),
+        (Some(OutputFormat::Csv | OutputFormat::Arrow), _) => Err(Failure::usage(
             "findings can't be written as csv or arrow; see `scan --help` for the formats",
         )),
         (None, Some(ending)) => Err(Failure::usage(format!(
@@ -278,12 +276,12 @@ fn outcome(summary: &ScanSummary, fail_on: Severity) -> CommandOutcome {
     }
 }
 
-impl From<args::FailOn> for Severity {
-    fn from(fail_on: args::FailOn) -> Severity {
+impl From<FailOn> for Severity {
+    fn from(fail_on: FailOn) -> Severity {
         match fail_on {
-            args::FailOn::Note => Severity::Note,
-            args::FailOn::Warning => Severity::Warning,
-            args::FailOn::Error => Severity::Error,
+            FailOn::Note => Severity::Note,
+            FailOn::Warning => Severity::Warning,
+            FailOn::Error => Severity::Error,
         }
     }
 }

@@ -6,7 +6,7 @@ use gristmill_queries::sql::{SearchMode, lake_context, search, search_rows};
 
 use super::CommandContext;
 use super::sql::{failure, options};
-use crate::args::{self, SearchArgs};
+use crate::args::query::{SearchArgs, SearchModeArg};
 use crate::exit::{CommandOutcome, Failure};
 
 /// Columns of the table.
@@ -20,9 +20,9 @@ pub async fn run(
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
     let mode = match arguments.mode {
-        Some(args::SearchModeArg::Text) => SearchMode::Text,
-        Some(args::SearchModeArg::Vector) => SearchMode::Vector,
-        Some(args::SearchModeArg::Hybrid) => SearchMode::Hybrid,
+        Some(SearchModeArg::Text) => SearchMode::Text,
+        Some(SearchModeArg::Vector) => SearchMode::Vector,
+        Some(SearchModeArg::Hybrid) => SearchMode::Hybrid,
         None if context.common.embedder.is_some() => SearchMode::Hybrid,
         None => SearchMode::Text,
     };

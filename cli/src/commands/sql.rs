@@ -13,7 +13,7 @@ use gristmill_queries::sql::{
 };
 
 use super::CommandContext;
-use crate::args::SqlArgs;
+use crate::args::query::SqlArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 use crate::output::{Printer, read_stdin};

@@ -11,7 +11,8 @@ use gristmill_engine::verify::{
 
 use super::CommandContext;
 use super::ingest::mode_of;
-use crate::args::{Size, VerifyArgs};
+use crate::args::maintenance::VerifyArgs;
+use crate::args::size::Size;
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
 
