@@ -3,6 +3,7 @@
 
 pub mod governance;
 pub mod grain;
+pub mod holds;
 pub mod ingest;
 pub mod maintenance;
 pub mod query;
@@ -174,10 +175,13 @@ pub enum Command {
     Repair(maintenance::RepairArgs),
     /// Show the lake's tables, segments, sources and sidecars
     Describe(maintenance::DescribeArgs),
-    /// Add, supersede, contradict, verify and retract grains in bulk, subject to their policies
+    /// Add, supersede, contradict, verify, retract and hold grains in bulk, subject to their policies
     Apply(governance::ApplyArgs),
     /// Erase all data about a person, with proof
     Erase(governance::EraseArgs),
+    /// Place, lift and list litigation holds, under which nothing is erased or superseded
+    #[command(subcommand)]
+    Hold(holds::HoldCommand),
     /// Report all data about a person
     ReportSubject(governance::ReportSubjectArgs),
     /// Verify, show or use erasure certificates

@@ -22,6 +22,7 @@
 //! | 6 | [`apply`] | how are grains put and their state changed in bulk, by policy? |
 //! | 6 | [`inspect`] | what does a file contain? |
 //! | 6 | `reproject` | what is the row of a stored blob? |
+//! | 7 | [`hold`] | how are litigation holds placed, lifted and listed? |
 //! | 7 | [`verify`] | is every grain, in files or in the lake, what its address claims? |
 //! | 8 | [`repair`] | what of a damaged lake can be rebuilt? |
 //!
@@ -51,6 +52,7 @@ pub mod export;
 mod file_digest;
 pub mod gc;
 pub mod hash;
+pub mod hold;
 pub mod index;
 pub mod ingest;
 pub mod inspect;

@@ -11,6 +11,7 @@
 //! | `verification_status` | `verification` whose value is a status of §6.1 | the last; at the same instant the one whose name is greater as text |
 //! | `access_count` | `accessed` whose value is an integer | the greatest count |
 //! | `last_accessed_at` | `accessed` | the last |
+//! | holds ([`HoldIndex`]) | `held`, `released` | the last of each hold; at the same instant `held` |
 //! | nothing | `noted` | none |
 //!
 //! The order of the events never matters. Of two events at the same instant, the greater value wins
@@ -23,10 +24,12 @@
 //! status is not `retracted`.
 
 mod history;
+mod holds;
 
 use std::collections::BTreeSet;
 
 pub use history::{EventEffect, TimedEffect, reduce};
+pub use holds::{HoldEntry, HoldIndex, HoldName, HoldStatus, HoldTerms};
 
 use crate::address::ContentAddress;
 use crate::container::{IndexState, VerificationStatus};
@@ -55,17 +58,24 @@ pub enum LifecycleEvent {
     /// Records who requested the supersession of the grain, and why; the value is the address of
     /// the successor, whose own row performs the supersession. Changes no state by itself.
     Noted,
+    /// A litigation hold was placed on the grain; the value is [`HoldTerms`]. Changes nothing of
+    /// what is current.
+    Held,
+    /// A litigation hold on the grain was lifted; the value is its [`HoldName`].
+    Released,
 }
 
 impl LifecycleEvent {
     /// All kinds.
-    pub const ALL: [LifecycleEvent; 6] = [
+    pub const ALL: [LifecycleEvent; 8] = [
         LifecycleEvent::Superseded,
         LifecycleEvent::Contradicted,
         LifecycleEvent::Verification,
         LifecycleEvent::Expired,
         LifecycleEvent::Accessed,
         LifecycleEvent::Noted,
+        LifecycleEvent::Held,
+        LifecycleEvent::Released,
     ];
 
     /// Returns the kind with the given name; `None` for one that this version does not know.
@@ -82,6 +92,8 @@ impl LifecycleEvent {
             LifecycleEvent::Expired => "expired",
             LifecycleEvent::Accessed => "accessed",
             LifecycleEvent::Noted => "noted",
+            LifecycleEvent::Held => "held",
+            LifecycleEvent::Released => "released",
         }
     }
 }
@@ -206,7 +218,9 @@ impl LifecycleState {
             LifecycleEvent::Superseded
             | LifecycleEvent::Expired
             | LifecycleEvent::Accessed
-            | LifecycleEvent::Noted => None,
+            | LifecycleEvent::Noted
+            | LifecycleEvent::Held
+            | LifecycleEvent::Released => None,
         };
         last.map(|last| last.saturating_add(1))
     }

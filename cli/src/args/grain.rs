@@ -14,7 +14,7 @@ pub enum GrainCommand {
     Check(DecodeArgs),
     /// Wrap `{"blob_hex": …}`, a blob with the signed flag, in a signature envelope
     Sign(SignArgs),
-    /// Sign an operation of `apply` (supersede, contradict or retract) for a quorum or as a
+    /// Sign an operation of `apply` (supersede, contradict, retract, release) for a quorum or as a
     /// delegate: writes the signature, which goes into `supersession_auth` or `authorization_hex`
     Authorize(SignArgs),
     /// Hide fields of `{"blob_hex": …}`: writes the disclosed copy, linked to the original

@@ -67,11 +67,11 @@ pub fn authorize(context: &CommandContext, arguments: SignArgs) -> Result<Comman
         let target = target.ok_or_else(|| missing("address"))?.parse()?;
         let message = match line.get("op").and_then(Json::as_str) {
             Some("supersede") => supersession_message(&target, line)?,
-            Some(name @ ("contradict" | "retract")) => {
+            Some(name @ ("contradict" | "retract" | "release")) => {
                 operation_authorization_message(&target, name)
             }
             _ => {
-                let message = "`op` must be supersede, contradict or retract";
+                let message = "`op` must be supersede, contradict, retract or release";
                 return Err(GrainError::new(ErrorCode::Schema, message).field("op"));
             }
         };

@@ -19,6 +19,7 @@ mod gc;
 mod generate;
 mod grain;
 mod grain_sharing;
+mod hold;
 mod ingest;
 mod inspect;
 mod keys;
@@ -81,6 +82,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Sql(arguments) => sql::run(&context, arguments).await,
         Command::Apply(arguments) => apply::run(&context, arguments).await,
         Command::Erase(arguments) => erase::run(&context, arguments).await,
+        Command::Hold(command) => hold::run(&context, command).await,
         Command::ReportSubject(arguments) => report_subject::run(&context, arguments).await,
         Command::Certificate(arguments) => certificate::run(&context, arguments),
         Command::Audit(arguments) => audit::run(&context, arguments).await,

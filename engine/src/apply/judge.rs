@@ -59,7 +59,7 @@ impl From<GrainError> for Refusal {
 }
 
 impl Refusal {
-    fn erased(address: &ContentAddress) -> Refusal {
+    pub(super) fn erased(address: &ContentAddress) -> Refusal {
         Refusal {
             code: ERASED.to_owned(),
             message: format!("the grain {address} was erased from this lake and may not come back"),
@@ -84,7 +84,7 @@ pub(super) struct OperationJudge<'a> {
     pub(super) now: i64,
 }
 
-type Judged = Result<OperationOutcome, Refusal>;
+pub(super) type Judged = Result<OperationOutcome, Refusal>;
 
 impl OperationJudge<'_> {
     /// Judges `operation`, and records what it changes.
@@ -107,11 +107,13 @@ impl OperationJudge<'_> {
                 let permit = self.permit_if_known(target)?;
                 self.set_status(target, *status, request, permit)
             }
+            (Operation::Hold(target, terms), _) => self.hold(target, terms, request),
+            (Operation::Release(target, name), _) => self.release(target, name, request),
             _ => Err(GrainError::new(ErrorCode::Schema, "the operation has no grain").into()),
         }
     }
 
-    fn gate(&self) -> Gate<'_> {
+    pub(super) fn gate(&self) -> Gate<'_> {
         Gate {
             now: (self.now / 1_000_000).max(0) as u64,
             known: self.facts,
@@ -303,7 +305,7 @@ impl OperationJudge<'_> {
     }
 
     /// Permits an act that needs no authorization, if the lake contains `target`.
-    fn permit_if_known(&self, target: &ContentAddress) -> Result<Permit, Refusal> {
+    pub(super) fn permit_if_known(&self, target: &ContentAddress) -> Result<Permit, Refusal> {
         match self.facts.facts(target) {
             Some(_) => Ok(Permit {
                 needs_review: false,
@@ -322,15 +324,26 @@ impl OperationJudge<'_> {
         name: &str,
         request: &OperationRequest,
     ) -> Result<Permit, Refusal> {
+        let requester = self.requester(target, name, request);
+        Ok(self.gate().judge(target, act, &requester)?)
+    }
+
+    /// Returns the requester of the operation `name` on `target`, which has no grain, with the
+    /// signers that authorize it.
+    pub(super) fn requester(
+        &self,
+        target: &ContentAddress,
+        name: &str,
+        request: &OperationRequest,
+    ) -> Requester {
         let message = operation_authorization_message(target, name);
         let signatures = request.authorization.iter().map(Vec::as_slice);
-        let requester = Requester {
+        Requester {
             signer: None,
             claimed: request.actor.clone(),
             authorizing: authorizing_signers(signatures, &message, self.resolver),
             justification: request.reason.clone(),
-        };
-        Ok(self.gate().judge(target, act, &requester)?)
+        }
     }
 
     fn event(
@@ -341,9 +354,27 @@ impl OperationJudge<'_> {
         actor: &Option<String>,
         reason: &Option<String>,
     ) {
-        // Later operations of a batch have later instants, which is the order of the fold.
-        let now = self.now + self.outcome.events.len() as i64;
-        let at = self.facts.add_event(*target, event, value, now);
+        let at = self
+            .facts
+            .add_event(*target, event, value, self.event_time());
+        self.record(target, (event, value), at, actor, reason);
+    }
+
+    /// Returns the instant of the next event. Later operations of a batch have later instants,
+    /// which is the order of the fold.
+    pub(super) fn event_time(&self) -> i64 {
+        self.now + self.outcome.events.len() as i64
+    }
+
+    /// Records an event that was added to the facts.
+    pub(super) fn record(
+        &mut self,
+        target: &ContentAddress,
+        (event, value): (LifecycleEvent, &str),
+        at: i64,
+        actor: &Option<String>,
+        reason: &Option<String>,
+    ) {
         self.outcome.events.push(StateRow {
             content_address: target.to_string(),
             event,
@@ -356,7 +387,7 @@ impl OperationJudge<'_> {
     }
 }
 
-fn acted_on(target: &ContentAddress, already: bool, permit: Permit) -> OperationOutcome {
+pub(super) fn acted_on(target: &ContentAddress, already: bool, permit: Permit) -> OperationOutcome {
     OperationOutcome {
         content_address: Some(target.to_string()),
         already,

@@ -7,6 +7,8 @@
 //! {"op": "contradict", "address": "…", "value": true, "reason": "…", "actor": "did:…", "authorization_hex": ["d2…"]}
 //! {"op": "verify", "address": "…", "status": "verified", "reason": "…", "actor": "did:…"}
 //! {"op": "retract", "address": "…", "reason": "…", "actor": "did:…", "authorization_hex": ["d2…"]}
+//! {"op": "hold", "address": "…", "hold": "case-12", "until": "2030-01-01T00:00:00Z", "reason": "…", "actor": "…"}
+//! {"op": "release", "address": "…", "hold": "case-12", "reason": "…", "actor": "…", "authorization_hex": ["d2…"]}
 //! ```
 //!
 //! `blob_hex` may be a COSE envelope. If a grain in JSON supersedes another, that one is added to
@@ -23,6 +25,8 @@ use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, encode_json};
 use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::lifecycle::{HoldName, HoldTerms};
+use gristmill_schemas::message::time::Timestamp;
 
 /// A requested operation.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +41,10 @@ pub enum Operation {
     Verify(ContentAddress, VerificationStatus),
     /// Retracts a grain.
     Retract(ContentAddress),
+    /// Places a litigation hold on a grain.
+    Hold(ContentAddress, HoldTerms),
+    /// Lifts a litigation hold from a grain.
+    Release(ContentAddress, HoldName),
 }
 
 /// An operation with its requester and reason.
@@ -61,6 +69,8 @@ impl Operation {
             Operation::Contradict(..) => "contradict",
             Operation::Verify(..) => "verify",
             Operation::Retract(_) => "retract",
+            Operation::Hold(..) => "hold",
+            Operation::Release(..) => "release",
         }
     }
 
@@ -71,7 +81,9 @@ impl Operation {
             Operation::Supersede(target, _)
             | Operation::Contradict(target, _)
             | Operation::Verify(target, _)
-            | Operation::Retract(target) => Some(target),
+            | Operation::Retract(target)
+            | Operation::Hold(target, _)
+            | Operation::Release(target, _) => Some(target),
         }
     }
 
@@ -130,10 +142,18 @@ fn operation<'j>(object: &'j Object<'j>, reason: Option<&'j str>) -> Result<Oper
                 }
             }
             "retract" => Operation::Retract(address(object)?),
+            "hold" => {
+                let (name, until) = (hold_name(object)?, instant(object, "until")?);
+                Operation::Hold(address(object)?, HoldTerms { name, until })
+            }
+            "release" => {
+                let name = hold_name(object)?;
+                Operation::Release(address(object)?, name)
+            }
             other => {
                 let message = format!(
-                    "`{other}` isn't an operation: use put, supersede, contradict, verify or \
-                     retract"
+                    "`{other}` isn't an operation: use put, supersede, contradict, verify, \
+                     retract, hold or release"
                 );
                 return Err(schema(message));
             }
@@ -176,6 +196,22 @@ fn flag(object: &Object<'_>, name: &str) -> Result<Option<bool>, GrainError> {
         Some(Json::Bool(value)) => Ok(Some(*value)),
         Some(_) => Err(schema(format!("`{name}` must be true or false"))),
     }
+}
+
+fn hold_name(object: &Object<'_>) -> Result<HoldName, GrainError> {
+    text(object, "hold")?
+        .ok_or_else(|| schema("`hold` is missing: the name of the hold"))?
+        .parse()
+}
+
+/// Returns an instant in microseconds since 1970.
+fn instant(object: &Object<'_>, name: &str) -> Result<Option<i64>, GrainError> {
+    let parse = |text| {
+        let instant = Timestamp::parse(text);
+        instant.ok_or_else(|| schema(format!("`{name}` must be an instant of RFC 3339")))
+    };
+    let text = text(object, name)?;
+    Ok(text.map(parse).transpose()?.map(Timestamp::micros))
 }
 
 fn address(object: &Object<'_>) -> Result<ContentAddress, GrainError> {
@@ -288,6 +324,16 @@ mod tests {
                 format!(r#"{{"op": "retract", "address": "{target}", "reason": "wrong"}}"#),
                 "retract",
             ),
+            (
+                format!(
+                    r#"{{"op": "hold", "address": "{target}", "hold": "case", "until": "2030-01-01T00:00:00Z"}}"#
+                ),
+                "hold",
+            ),
+            (
+                format!(r#"{{"op": "release", "address": "{target}", "hold": "case"}}"#),
+                "release",
+            ),
         ] {
             assert_eq!(
                 OperationRequest::parse(line.as_bytes())
@@ -362,6 +408,12 @@ mod tests {
             (r#"{"op": "retract"}"#, "`address` is missing"),
             (r#"{"op": "retract", "address": "xyz"}"#, "64 hex digits"),
             (r#"{"op": "put", "grain": {"type": "belief"}}"#, "missing"),
+            (r#"{"op": "hold"}"#, "`hold` is missing"),
+            (r#"{"op": "release", "hold": "a b"}"#, "name of a hold"),
+            (
+                r#"{"op": "hold", "hold": "a", "until": "soon"}"#,
+                "`until` must be an instant",
+            ),
         ] {
             let error = OperationRequest::parse(line.as_bytes())
                 .unwrap_err()

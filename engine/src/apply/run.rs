@@ -85,6 +85,36 @@ pub async fn apply_requests(
     Ok(outcomes)
 }
 
+/// Applies `requests` to `lake` in batches, and calls `report_outcome` for each in their order.
+/// `details` are added to the entry of the audit log, whose action is `action`.
+///
+/// # Errors
+/// As [`apply`].
+pub(crate) async fn apply_batches(
+    lake: &mut Lake,
+    requests: impl Iterator<Item = OperationRequest>,
+    options: &ApplyOptions,
+    (action, details): (&'static str, serde_json::Value),
+    report_outcome: &mut dyn FnMut(&OperationOutcome),
+) -> Result<ApplyReport> {
+    let started = Instant::now();
+    let mut run = Apply::begin(lake, options, action).await?;
+    run.details = details;
+    let mut requests = requests.peekable();
+    while requests.peek().is_some() {
+        let prepared: Vec<_> = requests
+            .by_ref()
+            .take(BATCH_OPERATIONS)
+            .map(|request| Some(prepare(request, &*options.resolver)))
+            .collect();
+        let outcomes = run.batch(&prepared).await?;
+        outcomes.iter().for_each(&mut *report_outcome);
+    }
+    let mut report = run.end().await?;
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
 /// Reads the lines of the next batch; `None` at the end. Empty lines count, so that line numbers are
 /// right.
 fn read_batch(lines: &mut dyn std::io::BufRead) -> Result<Option<Vec<Vec<u8>>>> {
@@ -113,6 +143,8 @@ struct Apply<'a> {
     options: &'a ApplyOptions,
     /// The name of the action in commits and in the audit log.
     action: &'static str,
+    /// Members of the entry in the audit log besides the counts.
+    details: serde_json::Value,
     known: KnownAddresses,
     report: ApplyReport,
     line: u64,
@@ -130,6 +162,7 @@ impl<'a> Apply<'a> {
             lake,
             options,
             action,
+            details: serde_json::Value::Null,
             known,
             report: ApplyReport::default(),
             line: 0,
@@ -141,7 +174,7 @@ impl<'a> Apply<'a> {
         let mut report = self.report;
         report.version = self.lake.grains.version();
         if !self.options.dry_run && report.operations > 0 {
-            let details = serde_json::json!({
+            let mut details = serde_json::json!({
                 "operations": report.operations,
                 "done": report.done,
                 "already": report.already,
@@ -152,6 +185,11 @@ impl<'a> Apply<'a> {
                 "events_written": report.events_written,
                 "version": report.version,
             });
+            let more = self.details.as_object().into_iter().flatten();
+            let more = more.map(|(name, value)| (name.clone(), value.clone()));
+            if let Some(details) = details.as_object_mut() {
+                details.extend(more);
+            }
             if report.grains_written > 0 {
                 refresh_after(self.lake, self.action).await;
             }

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, to_json};
+use gristmill_schemas::lifecycle::HoldIndex;
 use serde::Serialize;
 
-use crate::policy::{Policy, PolicyMode};
+use crate::policy::StatedHold;
 
 macro_rules! reasons {
     ($($variant:ident $name:literal $doc:literal;)*) => {
@@ -104,10 +106,14 @@ impl fmt::Debug for Reasons {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Exemption {
-    /// A litigation hold: its own policy's, that of a grain whose protection reaches it (§23.2,
-    /// §23.6), the tag `legal:litigation_hold` (§13.2), or the grain that `legal:hold_ref` names
-    /// (A.2).
-    Hold,
+    /// A litigation hold: one that was placed on it, its own policy's, that of a grain whose
+    /// protection reaches it (§23.2, §23.6), the tag `legal:litigation_hold` (§13.2), or the grain
+    /// that `legal:hold_ref` names (A.2).
+    Hold {
+        /// The name of a placed hold, or how the grain states its own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hold: Option<String>,
+    },
     /// A retention term that hasn't ended.
     Retention {
         /// Milliseconds since 1970; `None` if the policy can't be read.
@@ -133,7 +139,7 @@ impl Exemption {
     /// Returns its name in plans and certificates.
     pub fn name(&self) -> &'static str {
         match self {
-            Exemption::Hold => "hold",
+            Exemption::Hold { .. } => "hold",
             Exemption::Retention { .. } => "retention",
             Exemption::Approval { .. } => "approval",
             Exemption::ConsentRecord => "consent_record",
@@ -142,9 +148,6 @@ impl Exemption {
     }
 }
 
-/// The tag of a grain under a litigation hold (§13.2).
-const HOLD_TAG: &str = "legal:litigation_hold";
-
 /// Determines exemptions at an instant, with the approvals that were given.
 #[derive(Debug, Clone)]
 pub struct ExemptionRules<'a> {
@@ -152,19 +155,39 @@ pub struct ExemptionRules<'a> {
     pub now: i64,
     /// The approvals that were given.
     pub approvals: &'a [String],
+    /// The holds that were placed or lifted.
+    pub holds: &'a HoldIndex,
 }
 
 impl ExemptionRules<'_> {
-    /// Returns the exemption that `grain` itself states, the strongest first.
-    pub fn exemption_of(&self, grain: &Grain<'_>) -> Option<Exemption> {
-        let is_held =
-            Policy::of(grain).effective((self.now / 1000).max(0) as u64) == PolicyMode::Hold;
-        if is_held
-            || grain.tags().any(|tag| tag == HOLD_TAG)
-            || grain.domain_field("legal:hold_ref").is_some()
-        {
-            return Some(Exemption::Hold);
-        }
+    /// Returns the exemption of `grain`, which has the address `address`, the strongest first.
+    pub fn exemption_of(&self, grain: &Grain<'_>, address: &ContentAddress) -> Option<Exemption> {
+        self.placed_hold(address)
+            .or_else(|| self.stated_hold(grain, address))
+            .or_else(|| self.stated_exemption(grain))
+    }
+
+    /// Returns the exemption by a hold that was placed on the grain called `address`, which may be
+    /// undecodable.
+    pub fn placed_hold(&self, address: &ContentAddress) -> Option<Exemption> {
+        let now = self.now.saturating_mul(1_000);
+        let entry = self.holds.in_force(address, now)?;
+        Some(Exemption::Hold {
+            hold: Some(entry.name.to_owned()),
+        })
+    }
+
+    /// Returns the exemption by the hold that `grain` states, unless it was lifted.
+    fn stated_hold(&self, grain: &Grain<'_>, address: &ContentAddress) -> Option<Exemption> {
+        let stated = StatedHold::of(grain, (self.now / 1000).max(0) as u64)?;
+        let is_lifted = self.holds.status(address).stated_is_lifted;
+        (!is_lifted).then(|| Exemption::Hold {
+            hold: Some(stated.name().to_owned()),
+        })
+    }
+
+    /// Returns the exemption that `grain` itself states, besides a hold.
+    fn stated_exemption(&self, grain: &Grain<'_>) -> Option<Exemption> {
         if grain.grain_type() == Some(GrainType::Consent) {
             return Some(Exemption::ConsentRecord);
         }
@@ -277,8 +300,9 @@ mod tests {
         ExemptionRules {
             now: MADE + 6 * 31_557_600_000,
             approvals: &approvals,
+            holds: &HoldIndex::default(),
         }
-        .exemption_of(&grain)
+        .exemption_of(&grain, &ContentAddress::of(&blob))
         .map(|exemption| exemption.name())
     }
 

@@ -98,7 +98,8 @@ impl RejectScanner<'_> {
     /// Matches the delivered bytes of a reject. Returns the exemption of the grain, if it decodes.
     fn match_bytes(&self, bytes: &[u8], hits: &mut Hits) -> Option<Exemption> {
         let blob = blob_of(bytes);
-        self.matcher.match_address(&ContentAddress::of(blob), hits);
+        let address = ContentAddress::of(blob);
+        self.matcher.match_address(&address, hits);
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok();
         let grain = payload
             .as_ref()
@@ -111,7 +112,7 @@ impl RejectScanner<'_> {
         if blob.len() < bytes.len() {
             self.matcher.match_bytes(bytes, Reason::Mention, hits);
         }
-        self.rules.exemption_of(&grain)
+        self.rules.exemption_of(&grain, &address)
     }
 
     /// Matches delivered bytes that aren't a grain. A compressed `payload` is matched as it is

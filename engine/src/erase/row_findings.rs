@@ -10,6 +10,7 @@ use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringArray};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{SystemColumn, is_sealed};
 use gristmill_schemas::grain::{Field, Grain};
+use gristmill_schemas::lifecycle::HoldIndex;
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 use super::payload_prefilter::{PayloadPrefilter, PrefilterScratch};
@@ -60,6 +61,8 @@ pub(super) struct RowScanner {
     prefilter: Option<Arc<PayloadPrefilter>>,
     /// Milliseconds since 1970, for retention terms and policies.
     now: i64,
+    /// The holds that were placed or lifted.
+    holds: Arc<HoldIndex>,
 }
 
 /// How a row is scanned.
@@ -126,12 +129,14 @@ impl RowScanner {
         matcher: Arc<IdentifierMatcher>,
         request: &SubjectRequest,
         now: i64,
+        holds: Arc<HoldIndex>,
     ) -> RowScanner {
         RowScanner {
             matcher,
             approvals: request.approvals.clone(),
             prefilter: None,
             now,
+            holds,
         }
     }
 
@@ -264,7 +269,7 @@ impl RowScanner {
                 let blob = columns.blob(at);
                 self.matcher.match_bytes(blob, Reason::Undecodable, hits);
             }
-            return None;
+            return self.rules().placed_hold(&columns.address(at)?);
         };
         if mode != ScanMode::SkipPayload {
             self.matcher.match_grain(grain, hits);
@@ -274,11 +279,15 @@ impl RowScanner {
             return None;
         }
         note_sessions(grain, hits, out);
-        let rules = ExemptionRules {
+        self.rules().exemption_of(grain, &columns.address(at)?)
+    }
+
+    fn rules(&self) -> ExemptionRules<'_> {
+        ExemptionRules {
             now: self.now,
             approvals: &self.approvals,
-        };
-        rules.exemption_of(grain)
+            holds: &self.holds,
+        }
     }
 
     /// Notes that `grain` is held and its protection reaches other grains.
@@ -296,7 +305,9 @@ impl RowScanner {
         let reaches_lineage = policy.scope.reaches_lineage();
         let is_held = policy.effective((self.now / 1000).max(0) as u64) == PolicyMode::Hold;
         if is_held && (reaches_derived || reaches_lineage) {
-            out.protecting.extend(address().map(|address| Protection {
+            let protecting =
+                address().filter(|address| !self.holds.status(address).stated_is_lifted);
+            out.protecting.extend(protecting.map(|address| Protection {
                 address,
                 reaches_derived,
                 reaches_lineage,

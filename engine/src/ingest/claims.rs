@@ -116,7 +116,10 @@ fn invalidates(claim: &StateRow) -> bool {
         LifecycleEvent::Verification => {
             claim.value.as_deref() == Some(VerificationStatus::Retracted.name())
         }
-        LifecycleEvent::Accessed | LifecycleEvent::Noted => false,
+        LifecycleEvent::Accessed
+        | LifecycleEvent::Noted
+        | LifecycleEvent::Held
+        | LifecycleEvent::Released => false,
     }
 }
 

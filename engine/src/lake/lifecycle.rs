@@ -11,7 +11,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, SystemColumn};
 use gristmill_schemas::container::IndexState;
 use gristmill_schemas::grain::Field;
-use gristmill_schemas::lifecycle::LifecycleState;
+use gristmill_schemas::lifecycle::{HoldIndex, LifecycleState};
 
 use super::Lake;
 use super::cells::{links, text_at, texts};
@@ -98,6 +98,22 @@ impl Lake {
             }
         }
         Ok(folds)
+    }
+
+    /// Returns the holds that were placed on grains or lifted, at the version of the handle. Reads
+    /// all of `state`, file by file.
+    ///
+    /// # Errors
+    /// As [`Lake::portable_states`].
+    pub async fn holds(&self) -> Result<HoldIndex> {
+        let mut holds = HoldIndex::default();
+        let note = |batch: RecordBatch| {
+            for row in events_of(&batch) {
+                holds.add(row.address, row.event, row.value, row.at);
+            }
+        };
+        self.state.each_batch(&EVENT_COLUMNS, note).await?;
+        Ok(holds)
     }
 
     /// Counts the supersessions in the rows of grains, at the version of the handle. Reads one

@@ -6,7 +6,7 @@ use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, SystemColumn};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
-use gristmill_schemas::lifecycle::LifecycleState;
+use gristmill_schemas::lifecycle::{HoldIndex, HoldName, LifecycleState};
 
 use super::gate::{FactSource, GrainFacts, HOPS};
 use crate::error::Result;
@@ -23,6 +23,8 @@ pub(crate) struct FactCache {
     superseded_by: HashMap<ContentAddress, Vec<ContentAddress>>,
     /// Supersessions with a note in `state`: the old grain and the new one.
     noted: HashSet<(ContentAddress, ContentAddress)>,
+    /// The holds on all grains.
+    holds: HoldIndex,
 }
 
 /// Maximum number of segments that stay open while ancestors are looked up. A chain is followed one
@@ -141,8 +143,9 @@ impl FactCache {
         Ok(())
     }
 
-    /// Adds a grain of the batch itself. Its supersessions in `state` count as well.
+    /// Adds a grain of the batch itself. Its supersessions and holds in `state` count as well.
     pub(crate) fn add(&mut self, address: ContentAddress, mut facts: GrainFacts) {
+        facts.holds = self.holds.status(&address);
         facts
             .supersedes
             .extend(self.superseded_by.get(&address).into_iter().flatten());
@@ -160,6 +163,29 @@ impl FactCache {
     /// event of it was added.
     pub(crate) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleState> {
         self.lifecycles.get(address)
+    }
+
+    /// Returns the holds on all grains.
+    pub(crate) fn holds(&self) -> &HoldIndex {
+        &self.holds
+    }
+
+    /// Adds an event of the hold `name` on `address` at `now`, or right after the last one, so that
+    /// it takes effect. Returns its time.
+    pub(crate) fn add_hold_event(
+        &mut self,
+        address: ContentAddress,
+        name: &HoldName,
+        (event, value): (LifecycleEvent, &str),
+        now: i64,
+    ) -> i64 {
+        let last = self.holds.find(&address, name).map(|entry| entry.at);
+        let at = last.map_or(now, |last| last.saturating_add(1).max(now));
+        self.holds.add(address, event, Some(value), at);
+        if let Some(facts) = self.facts.get_mut(&address) {
+            facts.holds = self.holds.status(&address);
+        }
+        at
     }
 
     /// Adds an event of the batch, at `now` or right after the last event of its kind, so that it
@@ -252,6 +278,9 @@ impl FactCache {
                     LifecycleEvent::Noted => self
                         .noted
                         .extend(successor().map(|successor| (row.address, successor))),
+                    LifecycleEvent::Held | LifecycleEvent::Released => {
+                        self.holds.add(row.address, row.event, row.value, row.at);
+                    }
                     _ => {}
                 }
                 if targets.contains(&row.address) {
@@ -267,6 +296,7 @@ impl FactCache {
         for (address, facts) in &mut self.facts {
             let own = self.superseded_by.get(address).into_iter().flatten();
             facts.supersedes.extend(own.clone());
+            facts.holds = self.holds.status(address);
             superseded.extend(own);
         }
         Ok(superseded)

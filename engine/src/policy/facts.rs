@@ -3,16 +3,18 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, authorization_message};
+use gristmill_schemas::lifecycle::HoldStatus;
 use gristmill_schemas::sign::{DeliveredGrain, KeyResolver, SignatureStatus, SignedBlob};
 
 use super::gate::{GrainFacts, GrainRole, Requester, Successor};
+use super::holds::StatedHold;
 use super::terms::Policy;
 
 /// Maximum number of signatures of one `supersession_auth` that are checked.
 const SIGNATURES: usize = 256;
 
 impl GrainFacts {
-    /// Returns the facts of `grain`, which superseded `supersedes`.
+    /// Returns the facts of `grain`, which superseded `supersedes`, without placed holds.
     pub fn of(grain: &Grain<'_>, supersedes: Vec<ContentAddress>) -> GrainFacts {
         let texts = |field| texts(grain, field).map(str::to_owned);
         let kind = match grain.grain_type() {
@@ -32,6 +34,8 @@ impl GrainFacts {
             parents: addresses(grain, Field::DerivedFrom),
             supersedes,
             kind,
+            states_hold: StatedHold::of(grain, u64::MAX).is_some(),
+            holds: HoldStatus::default(),
         }
     }
 }

@@ -28,8 +28,10 @@ use std::collections::{HashSet, VecDeque};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::lifecycle::HoldStatus;
 use gristmill_schemas::sign::did_without_fragment as bare;
 
+use super::holds::{held, unknown_target};
 use super::terms::{Policy, PolicyMode};
 
 /// Maximum number of hops to an ancestor (§23.6, §23.7). The inheritance of a goal's terms has no
@@ -49,6 +51,10 @@ pub struct GrainFacts {
     pub supersedes: Vec<ContentAddress>,
     /// Its role for the gate.
     pub kind: GrainRole,
+    /// Whether it states a hold, which may be in force or not.
+    pub states_hold: bool,
+    /// The holds that were placed on it, and whether its own was lifted.
+    pub holds: HoldStatus,
 }
 
 impl GrainFacts {
@@ -155,9 +161,10 @@ impl Gate<'_> {
         act: &Act,
         requester: &Requester,
     ) -> Result<Permit, GrainError> {
-        let facts = self.known.facts(target).ok_or_else(|| {
-            GrainError::new(ErrorCode::Schema, format!("the lake has no grain {target}"))
-        })?;
+        let facts = self
+            .known
+            .facts(target)
+            .ok_or_else(|| unknown_target(target))?;
         let mut permit = self.by_terms(target, facts, act, requester)?;
         for (address, binding) in self.binding_ancestors(target, act) {
             let also = self
@@ -258,17 +265,14 @@ impl Gate<'_> {
         requester: &Requester,
     ) -> Result<Permit, GrainError> {
         let policy = &facts.policy;
-        let mode = policy.effective(self.now);
+        let mode = policy.effective_with(facts.holds, self.now);
         let free = Permit {
             needs_review: false,
             autonomous: false,
         };
         if *act == Act::Erase {
             return match mode {
-                PolicyMode::Hold => Err(denied(
-                    policy,
-                    "a litigation hold forbids every removal until it is lifted",
-                )),
+                PolicyMode::Hold => Err(held("removal")),
                 _ => Ok(free),
             };
         }
@@ -276,10 +280,7 @@ impl Gate<'_> {
             return Ok(free);
         }
         if mode == PolicyMode::Hold {
-            return Err(denied(
-                policy,
-                "a litigation hold forbids every invalidation until it is lifted",
-            ));
+            return Err(held("invalidation"));
         }
         if let Act::Supersede(successor) = act {
             if self.is_permitted_transition(target, facts, successor)? {
@@ -476,14 +477,14 @@ fn quorum(policy: &Policy, facts: &GrainFacts, requester: &Requester) -> Result<
     Ok(())
 }
 
-fn is_authorized(policy: &Policy, did: &str) -> bool {
+pub(super) fn is_authorized(policy: &Policy, did: &str) -> bool {
     policy
         .authorized
         .iter()
         .any(|authorized| bare(authorized) == bare(did))
 }
 
-fn denied(policy: &Policy, why: &str) -> GrainError {
+pub(super) fn denied(policy: &Policy, why: &str) -> GrainError {
     let message = format!("the grain's policy is `{}`: {why}", policy.mode.name());
     GrainError::new(ErrorCode::InvalidationDenied, message).field("invalidation_policy")
 }

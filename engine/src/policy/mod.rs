@@ -6,6 +6,7 @@
 //! | `terms` | what are the terms of a grain's `invalidation_policy`, and which mode is in force at a time? |
 //! | `gate` | may this act take this grain out of what is current? |
 //! | `facts` | which facts about a grain does the gate need, and which signatures are valid? |
+//! | `holds` | does a grain state that it is under hold, and who may lift that? |
 //! | `fact_cache` | how are the facts about the grains of a batch looked up together? |
 //!
 //! The gate makes pure decisions over facts; only `fact_cache` reads the lake.
@@ -13,6 +14,7 @@
 mod fact_cache;
 mod facts;
 mod gate;
+mod holds;
 mod terms;
 
 pub(crate) use fact_cache::FactCache;
@@ -20,4 +22,6 @@ pub use facts::{Proposal, authorizing_signers};
 pub use gate::{
     Act, FactSource, Gate, GrainFacts, GrainRole, HOPS, Permit, Requester, Successor, may_withdraw,
 };
+pub use holds::StatedHold;
+pub(crate) use holds::{HOLD_REFERENCE, HOLD_TAG};
 pub use terms::{Policy, PolicyMode, PolicyScope};

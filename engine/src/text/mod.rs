@@ -6,6 +6,7 @@
 //! | [`words`](mod@words) | word segmentation, independent of language |
 //! | [`fold`], `confusables` | folding of spellings and of equivalent letters |
 //! | `encodings` | text in URL encoding, HTML entities, base64 or hex |
+//! | `name_pattern` | patterns for namespaces and tags |
 //! | `numbers` | numbers that are written in groups |
 //! | [`bm25`] | BM25 scores |
 //!
@@ -15,6 +16,7 @@ pub mod bm25;
 pub(crate) mod confusables;
 pub(crate) mod encodings;
 pub mod fold;
+mod name_pattern;
 pub(crate) mod numbers;
 pub mod words;
 
@@ -23,6 +25,7 @@ use gristmill_schemas::grain::{
 };
 
 pub use bm25::{Frequencies, Scorer, Statistics, Terms};
+pub use name_pattern::NamePattern;
 pub use words::words;
 
 /// Returns the text fields of grains of the type `of`, in order.

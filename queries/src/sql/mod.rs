@@ -29,7 +29,7 @@
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
 //! | `system_tables` | `segments`, `source_progress`, `indexes` |
-//! | `views` | `beliefs` … `consents`, `triples`, `consent_state` |
+//! | `views` | `beliefs` … `consents`, `triples`, `consent_state`, `holds` |
 //! | `lifecycle` | `supersessions`, `lifecycle`, `current` |
 //! | `lazy_views` | When is a view planned? |
 //! | `conversation_views` | `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)` |

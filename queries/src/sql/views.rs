@@ -5,6 +5,7 @@
 //! | `beliefs` … `consents` | a grain of that type, with only the columns that the type can have |
 //! | `triples` | subject, relation and object of a grain that has all three |
 //! | `consent_withdrawals` | a withdrawal by the subject of the consent that it names, and that consent |
+//! | `holds` | a litigation hold that was placed on a grain and is in force now |
 //! | `consent_state` | the newest grant or withdrawal for a (subject, grantee, scope), and whether it is in force now |
 //!
 //! The views of lifecycle state are in `lifecycle`.
@@ -25,6 +26,7 @@ pub(super) fn views() -> impl Iterator<Item = View> {
         ("triples", TRIPLES.to_owned()),
         ("consent_withdrawals", CONSENT_WITHDRAWALS.to_owned()),
         ("consent_state", CONSENT_STATE.to_owned()),
+        ("holds", HOLDS.to_owned()),
     ];
     of_types.chain(lifecycle::views()).chain(others)
 }
@@ -49,6 +51,20 @@ fn of_type(grain_type: GrainType) -> String {
 pub(super) const TRIPLES: &str = "
     SELECT subject, relation, object, content_address AS address, type, namespace, created_at FROM grains
     WHERE subject IS NOT NULL AND relation IS NOT NULL AND object IS NOT NULL";
+
+/// Query of `holds`: of the events of each hold on each grain the last, as in
+/// [`HoldIndex`](gristmill_schemas::lifecycle::HoldIndex). An end that can't be read is none.
+const HOLDS: &str = "
+    SELECT content_address, hold, until, at AS placed_at, authority, reason
+    FROM (SELECT *, row_number() OVER (PARTITION BY content_address, hold
+                                       ORDER BY at DESC, event, until DESC NULLS FIRST) AS number
+          FROM (SELECT content_address, event, at, actor AS authority, reason,
+                       coalesce(split_part(value, ' ', 1), 'unknown') AS hold,
+                       arrow_cast(try_cast(nullif(split_part(value, ' ', 2), '') AS TIMESTAMP),
+                                  'Timestamp(Microsecond, Some(\"UTC\"))') AS until
+                FROM state
+                WHERE event = 'held' OR event = 'released' AND value IS NOT NULL))
+    WHERE number = 1 AND event = 'held' AND (until IS NULL OR until > now())";
 
 /// Effective withdrawals. Only the subject of a consent can withdraw it, however its address is
 /// spelled. A withdrawal applies to the scopes that it shares with the consent, or to all of them

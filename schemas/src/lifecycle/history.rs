@@ -44,7 +44,7 @@ impl EventEffect {
             LifecycleEvent::Accessed => Some(EventEffect::Accessed(
                 value.and_then(|value| value.parse().ok()),
             )),
-            LifecycleEvent::Noted => None,
+            LifecycleEvent::Noted | LifecycleEvent::Held | LifecycleEvent::Released => None,
         }
     }
 }

@@ -181,6 +181,7 @@ impl Histories {
             ),
             LifecycleEvent::Expired => None,
             LifecycleEvent::Accessed => word(&["3", "7", "12"], random),
+            LifecycleEvent::Held | LifecycleEvent::Released => word(&["case", "stated"], random),
         }
     }
 

@@ -28,6 +28,7 @@ mod exchange_mutations;
 mod exchanges_round_trip;
 mod export;
 mod export_rules;
+mod holds;
 mod http;
 mod interop;
 mod kill;

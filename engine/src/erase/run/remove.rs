@@ -72,7 +72,7 @@ impl Run<'_> {
         let blanked = sources::blank(self.lake, &matcher).await?;
         let events = state::erase(self.lake, &survey, &erased, &matcher).await? + blanked;
         crypto_shred::destroy(self.lake, &self.journal.keys)?;
-        let scanner = self.rewrite_scanner(matcher, erased);
+        let scanner = self.rewrite_scanner(matcher, erased).await?;
         let bytes = self.remove_grains(&survey, &shred_plan, scanner).await?;
         if events + bytes > 0 {
             self.journal.events += events;
@@ -119,17 +119,18 @@ impl Run<'_> {
     /// Returns a scanner that finds in rewritten rows what the next survey would find, so that the
     /// survey needn't read them. `None` if the request selects by withdrawn consents, which only a
     /// survey of the whole lake can find.
-    fn rewrite_scanner(
+    async fn rewrite_scanner(
         &mut self,
         mut matcher: IdentifierMatcher,
         erased: HashSet<ContentAddress>,
-    ) -> Option<Arc<RowScanner>> {
+    ) -> Result<Option<Arc<RowScanner>>> {
         // Earlier findings don't cover references to the addresses that are erased now.
         self.scanned.clear();
         matcher.add_references(erased);
         let now = Utc::now().timestamp_millis();
-        let scanner = RowScanner::new(Arc::new(matcher), self.request, now);
-        (!self.request.withdrawn).then(|| Arc::new(scanner))
+        let holds = Arc::new(self.lake.holds().await?);
+        let scanner = RowScanner::new(Arc::new(matcher), self.request, now, holds);
+        Ok((!self.request.withdrawn).then(|| Arc::new(scanner)))
     }
 
     async fn remove_rejects(&mut self, survey: &Survey) -> Result<()> {

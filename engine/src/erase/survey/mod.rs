@@ -4,7 +4,8 @@
 //! Disclosure and erasure both begin with a survey, so that they can't differ. Memory is bounded by
 //! what is found, not by the size of the lake: segments are read in batches, and a segment whose
 //! word filter excludes everything that is searched for isn't read. Only if a hold protects a
-//! supersession chain, all supersessions of the lake are held: 64 bytes and more for each.
+//! supersession chain, all supersessions of the lake are held: 64 bytes and more for each. The
+//! placed holds of the lake are held as well, 100 bytes for each grain.
 //!
 //! 1. `scan`: decode and match every blob; collect the sessions of the people, and the protections
 //!    that reach other grains.
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::TypeByte;
+use gristmill_schemas::lifecycle::HoldIndex;
 use rustc_hash::FxHashMap;
 
 use super::matcher::{IdentifierMatcher, PersonNumber};
@@ -149,6 +151,7 @@ impl Survey {
             now,
             pool,
             scanned,
+            holds: Arc::new(lake.holds().await?),
             filters: Vec::new(),
             found: FxHashMap::default(),
             survey: Survey {
@@ -198,6 +201,8 @@ struct SurveyRun<'a> {
     now: i64,
     pool: Arc<rayon::ThreadPool>,
     scanned: ScannedSegments,
+    /// The holds that were placed or lifted.
+    holds: Arc<HoldIndex>,
     /// The word filters of the segments, where they exist.
     filters: Vec<Option<Arc<WordFilter>>>,
     found: FxHashMap<RowId, FoundGrain>,
@@ -266,7 +271,8 @@ impl SurveyRun<'_> {
     }
 
     fn scanner(&self) -> RowScanner {
-        RowScanner::new(Arc::clone(&self.matcher), self.request, self.now)
+        let (matcher, holds) = (Arc::clone(&self.matcher), Arc::clone(&self.holds));
+        RowScanner::new(matcher, self.request, self.now, holds)
     }
 
     /// Exempts what was found only for reasons that the request doesn't select by.

@@ -34,7 +34,7 @@ impl SurveyRun<'_> {
             .await?;
         for found in self.found.values_mut() {
             if derived.contains(&found.address) || chain.contains(&found.address) {
-                found.exemption = Some(Exemption::Hold);
+                found.exemption = Some(Exemption::Hold { hold: None });
             }
         }
         Ok(())

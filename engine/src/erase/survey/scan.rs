@@ -155,11 +155,13 @@ impl SurveyRun<'_> {
             let file = LakeFile::open(self.lake, &self.lake.rejects.path_of(&data.name)).await?;
             let (erased, matcher) = (Arc::clone(&erased), Arc::clone(&self.matcher));
             let (now, approvals) = (self.now, self.request.approvals.clone());
+            let holds = Arc::clone(&self.holds);
             let options = self.request.extent;
             let scan = move || {
                 let rules = ExemptionRules {
                     now,
                     approvals: &approvals,
+                    holds: &holds,
                 };
                 let scanner = RejectScanner {
                     matcher: &matcher,

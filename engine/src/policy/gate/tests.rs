@@ -62,6 +62,8 @@ fn grain(policy: Policy) -> GrainFacts {
         parents: vec![],
         supersedes: vec![],
         kind: GrainRole::Other,
+        states_hold: false,
+        holds: HoldStatus::default(),
     }
 }
 
