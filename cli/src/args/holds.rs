@@ -10,7 +10,7 @@ use super::governance::SubjectSelector;
 #[derive(Debug, Subcommand)]
 pub enum HoldCommand {
     /// Place a hold on the grains of people, of namespaces, or named by address
-    Place(PlaceHoldArgs),
+    Place(Box<PlaceHoldArgs>),
     /// Lift a hold from all its grains, or from those named by address
     Lift(LiftHoldArgs),
     /// List the holds in force: those that were placed, and those that grains state themselves

@@ -25,7 +25,7 @@ pub async fn run(
     command: HoldCommand,
 ) -> Result<CommandOutcome, Failure> {
     match command {
-        HoldCommand::Place(arguments) => place_hold(context, arguments).await,
+        HoldCommand::Place(arguments) => place_hold(context, *arguments).await,
         HoldCommand::Lift(arguments) => lift_hold(context, arguments).await,
         HoldCommand::List(arguments) => list_holds(context, arguments).await,
     }

@@ -280,6 +280,7 @@ mod tests {
     use gristmill_schemas::json::Json;
 
     use super::*;
+    use crate::policy::HOLD_TAG;
 
     const MADE: i64 = 1_767_225_600_000;
 
@@ -366,14 +367,14 @@ mod tests {
         for blob in [listed, alone] {
             let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
             let grain = Grain::decode(&payload, Reading::Strict).unwrap();
-            assert_eq!(
-                ExemptionRules {
-                    now: MADE,
-                    approvals: &[]
-                }
-                .exemption_of(&grain),
-                Some(Exemption::Hold)
-            );
+            let rules = ExemptionRules {
+                now: MADE,
+                approvals: &[],
+                holds: &HoldIndex::default(),
+            };
+            let exemption = rules.exemption_of(&grain, &ContentAddress::of(&blob));
+            let hold = Some("tag".to_owned());
+            assert_eq!(exemption, Some(Exemption::Hold { hold }));
         }
     }
 
