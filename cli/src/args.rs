@@ -175,7 +175,7 @@ pub enum Command {
     Repair(maintenance::RepairArgs),
     /// Show the lake's tables, segments, sources and sidecars
     Describe(maintenance::DescribeArgs),
-    /// Add, supersede, contradict, verify, retract and hold grains in bulk, subject to their policies
+    /// Add, supersede, contradict, verify, retract and hold grains in bulk, by their policies
     Apply(governance::ApplyArgs),
     /// Erase all data about a person, with proof
     Erase(governance::EraseArgs),

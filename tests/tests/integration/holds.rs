@@ -334,8 +334,17 @@ impl Model {
     }
 }
 
+/// Each case runs some thirty commands.
+fn few_cases() -> ProptestConfig {
+    ProptestConfig {
+        max_shrink_iters: 8,
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(3)
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 8, failure_persistence: None, ..ProptestConfig::with_cases(3) })]
+    #![proptest_config(few_cases())]
 
     /// Random holds, lifts and erasures leave exactly the grains that a naive model leaves.
     #[test]
