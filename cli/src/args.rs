@@ -1,6 +1,7 @@
 //! Definition of the command line: the commands and the global options; the options of each group
 //! of commands stand in a module. Help, manual pages and completions are generated from it.
 
+pub mod changes;
 pub mod governance;
 pub mod grain;
 pub mod holds;

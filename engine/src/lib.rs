@@ -20,6 +20,7 @@
 //! | 5 | [`erase`] | what is stored about a person, and how is it removed with proof? |
 //! | 5 | [`encrypt`] | how is a lake encrypted, and re-encrypted with other keys? |
 //! | 6 | [`apply`] | how are grains put and their state changed in bulk, by policy? |
+//! | 6 | [`changes`] | how are two lakes kept in step? |
 //! | 6 | [`inspect`] | what does a file contain? |
 //! | 6 | `reproject` | what is the row of a stored blob? |
 //! | 7 | [`hold`] | how are litigation holds placed, lifted and listed? |
@@ -42,6 +43,7 @@
 
 pub mod apply;
 mod bloom;
+pub mod changes;
 pub mod compact;
 pub mod describe;
 pub mod destination;

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use gristmill_engine::index::IndexKinds;
 
 use super::ResultArgs;
+use super::changes::ApplyChangesArgs;
 use super::size::Size;
 use super::value_enums;
 
@@ -58,6 +59,8 @@ pub struct IngestArgs {
     /// of --memory]
     #[arg(long, value_name = "SIZE")]
     pub commit_every: Option<Size>,
+    #[command(flatten)]
+    pub changes: ApplyChangesArgs,
 }
 
 /// Sidecar index that is built from the rows of a segment

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::ResultArgs;
+use super::changes::ExportChangesArgs;
 use super::size::Size;
 use super::value_enums;
 
@@ -48,6 +49,8 @@ pub struct ExportArgs {
     /// CSV file of names, e-mail addresses and phone numbers to find in texts, as for `erase`
     #[arg(long, value_name = "FILE", requires = "pseudonymize")]
     pub subjects: Option<PathBuf>,
+    #[command(flatten)]
+    pub changes: ExportChangesArgs,
 }
 
 /// Purpose of an export.

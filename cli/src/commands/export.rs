@@ -9,11 +9,11 @@ use gristmill_schemas::container::Codec;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::CommandContext;
 use super::convert::adapter_of;
 use super::export_gate::ExportGate;
 use super::pseudonyms;
 use super::sql::{failure, options};
+use super::{CommandContext, changes};
 use crate::args::ResultArgs;
 use crate::args::transfer::{Compression, ExportArgs, ExportKind};
 use crate::exit::{CommandOutcome, Failure};
@@ -24,6 +24,9 @@ pub async fn run(
     context: &CommandContext,
     arguments: ExportArgs,
 ) -> Result<CommandOutcome, Failure> {
+    if let Some(since) = arguments.changes.since {
+        return changes::export(context, arguments, since).await;
+    }
     let printer = context.printer(ResultArgs::default());
     let format = format_of(&arguments)?;
     let gate = ExportGate::new(&arguments)?;

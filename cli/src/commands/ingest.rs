@@ -7,7 +7,7 @@ use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, ingest};
 use gristmill_queries::render::escape_control;
 use gristmill_schemas::grain::DecodeMode;
 
-use super::CommandContext;
+use super::{CommandContext, changes};
 use crate::args::ingest::{IndexArg, IngestArgs, OnErrorArg};
 use crate::exit::{CommandOutcome, Failure};
 
@@ -16,6 +16,10 @@ pub async fn run(
     context: &CommandContext,
     arguments: IngestArgs,
 ) -> Result<CommandOutcome, Failure> {
+    if arguments.changes.changes {
+        let options = options_of(context, &arguments)?;
+        return changes::apply(context, arguments, options).await;
+    }
     let printer = context.printer(arguments.results);
     let sources = discover(&arguments.sources).await?;
     let mut lake = match arguments.encrypt {

@@ -7,6 +7,7 @@ mod cal;
 mod cal_output;
 mod cal_table;
 mod certificate;
+mod changes;
 mod compact;
 mod config;
 mod convert;

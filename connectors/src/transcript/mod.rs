@@ -18,6 +18,7 @@
 //! | [`agent_logs`] | which messages are in the logs of agents? |
 //! | [`memory`] | which facts, with which history, are in the exports of memory systems? |
 //! | [`grains`] | which messages and grains are in lines of them? |
+//! | [`changes`] | which lines of a bundle of changes between lakes are grains? |
 //! | [`sqlite`] | how is the canonical schema read and written? |
 //! | [`mod@parse`] | which of these readers parses a kind? |
 //! | [`parsed`] | what is the result of parsing? |
@@ -41,6 +42,7 @@
 //! grains (the schemas).
 
 pub mod agent_logs;
+pub mod changes;
 pub(crate) mod conversation_builder;
 pub mod convert;
 pub mod detect;

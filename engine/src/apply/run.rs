@@ -309,6 +309,7 @@ impl<'a> Apply<'a> {
             let segment = written.await.task("a segment")??;
             let mut change = Change {
                 changes_rows: true,
+                ingested_at: Some(now),
                 ..Change::default()
             };
             self.lake.publish_segment(&mut change, segment).await?;

@@ -96,6 +96,7 @@ mod tests {
                 rows: *rows,
                 digest: None,
                 seconds: None,
+                versions: None,
             };
             Segment {
                 id: SegmentId::of_file(&file.name).unwrap(),

@@ -11,6 +11,7 @@
 //! | `survey` | everything in the lake that a request selects |
 //! | `plan` | what an erasure would do |
 //! | `run`, `journal` | executing an erasure, and resuming an interrupted one |
+//! | `resume` | erasing addresses, and resuming such erasures without their request |
 //! | `rewrite`, `state`, `sources` | removing rows from each table |
 //! | `crypto_shred` | erasing by destroying keys |
 //! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded` | proving that nothing is left in any byte of the lake |
@@ -39,6 +40,7 @@ mod pseudonyms;
 mod reason;
 mod rejects;
 mod request;
+mod resume;
 mod rewrite;
 mod row_findings;
 mod run;
@@ -59,6 +61,7 @@ pub use plan::{ErasurePlan, Exclusion, SelectedCounts, Spelling};
 pub use pseudonyms::{Pseudonymizer, pseudonym_key};
 pub use reason::{Exemption, ExemptionRules, Reason, Reasons};
 pub use request::{Person, SelectionOptions, SubjectRequest, is_blank_identifier};
+pub use resume::{check_erasable, erase_addresses, resume_erasures};
 pub use run::{ErasureOptions, ErasureReport, erase, plan, plan_disclosure};
 pub use survey::{FoundGrain, FoundReject, Survey};
 pub(crate) use tombstone_copy::{tombstones_from_bytes, tombstones_path, tombstones_to_bytes};

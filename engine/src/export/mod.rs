@@ -36,6 +36,9 @@ use crate::error::{Context, EngineError, Result};
 use crate::lake::{Lake, RowStream};
 use crate::progress::WorkProgress;
 
+pub(crate) use output::{Output, Target};
+pub(crate) use stream::grain_lines;
+
 /// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {

@@ -18,7 +18,7 @@ const STDOUT: &str = "-";
 
 /// The destination of an export.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(crate) struct Target {
     path: PathBuf,
     overwrite: bool,
     /// `None` for standard output.
@@ -34,7 +34,11 @@ impl Target {
         Target::at(options.out.clone(), options.overwrite)
     }
 
-    fn at(path: PathBuf, overwrite: bool) -> Result<Target> {
+    /// Returns the target `path`.
+    ///
+    /// # Errors
+    /// As [`Target::new`].
+    pub(crate) fn at(path: PathBuf, overwrite: bool) -> Result<Target> {
         let destination = match path.as_os_str() == STDOUT {
             true => None,
             false => Some(Destination::of(&path).file("can't write", path.display())?),
@@ -96,7 +100,7 @@ impl Target {
     }
 
     /// Begins to write the destination.
-    pub(super) fn begin(&self) -> Result<Output> {
+    pub(crate) fn begin(&self) -> Result<Output> {
         let place = match &self.destination {
             Some(destination) => OutputSink::File(self.fault(destination.clone().begin())?),
             None => OutputSink::Stdout(io::stdout()),
@@ -123,7 +127,7 @@ impl Target {
     /// # Errors
     /// [`EngineError::OutputClosed`] if the destination is a stream that its reader closed;
     /// otherwise [`EngineError::File`].
-    pub(super) fn fault<T>(
+    pub(crate) fn fault<T>(
         &self,
         result: Result<T, impl Into<Box<dyn Error + Send + Sync>>>,
     ) -> Result<T> {
@@ -158,7 +162,7 @@ fn is_closed(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Content that is being written.
-pub(super) struct Output {
+pub(crate) struct Output {
     sink: BufWriter<CountingWriter>,
     target: Target,
 }
@@ -175,12 +179,12 @@ enum OutputSink {
 
 impl Output {
     /// Returns the target.
-    pub(super) fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
     /// Completes the content and moves it to the destination.
-    pub(super) fn finish(self, grains: u64) -> Result<ExportedFile> {
+    pub(crate) fn finish(self, grains: u64) -> Result<ExportedFile> {
         let target = self.target;
         let written = target.fault(
             self.sink

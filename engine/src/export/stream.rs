@@ -116,6 +116,17 @@ impl Sink for JsonSink {
     }
 }
 
+/// Returns the lines of the grains in `rows`, computed on the threads of `pool`: objects that begin
+/// with the address, with line ends.
+///
+/// # Errors
+/// As [`GrainRows::of`]; [`crate::error::EngineError::File`] if a grain can't be decoded.
+pub(crate) fn grain_lines(rows: &RecordBatch, pool: &rayon::ThreadPool) -> Result<Vec<String>> {
+    let rows = GrainRows::of(rows)?;
+    let line = |row| line_of(&rows, row);
+    pool.install(|| (0..rows.len()).into_par_iter().map(line).collect())
+}
+
 fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     let (address, delivered) = (rows.address(row), rows.delivered(row)?);
     let payload =

@@ -108,6 +108,7 @@ impl IngestRun<'_> {
         self.register.append(self.lake, &rows).await?;
         let mut change = Change {
             changes_rows: true,
+            ingested_at: Some(self.now),
             progress: self.ledger_entries(&updates),
             ..Change::default()
         };

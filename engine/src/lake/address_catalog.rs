@@ -219,6 +219,7 @@ mod tests {
             rows: grains.len() as u64,
             digest: None,
             seconds: states_seconds.then_some(seconds),
+            versions: None,
         };
         Segment {
             id: SegmentId::of_folder(&number.to_string()),

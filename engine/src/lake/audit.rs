@@ -97,25 +97,27 @@ impl Lake {
         key: &str,
         value: &str,
     ) -> Result<bool> {
+        let recorded = self.recorded(action).await?;
+        let same = |details: &serde_json::Value| details.get(key) == Some(&value.into());
+        Ok(recorded.iter().any(same))
+    }
+
+    /// Returns the details of all entries of `action`, in no particular order.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], [`EngineError::Delta`].
+    pub(crate) async fn recorded(&mut self, action: &str) -> Result<Vec<serde_json::Value>> {
         self.audit.refresh().await?;
+        let mut recorded = Vec::new();
         for batch in self.audit.read_columns(&["action", "details"]).await? {
-            let (actions, details) = (
-                batch.column(0).as_string::<i32>(),
-                batch.column(1).as_string::<i32>(),
-            );
-            let same = |details: &str| {
-                serde_json::from_str::<serde_json::Value>(details)
-                    .is_ok_and(|details| details.get(key) == Some(&value.into()))
-            };
-            if actions
+            let [actions, details] = [0, 1].map(|at| batch.column(at).as_string::<i32>());
+            let own = actions
                 .iter()
                 .zip(details)
-                .any(|(own, details)| own == Some(action) && details.is_some_and(same))
-            {
-                return Ok(true);
-            }
+                .filter(|(own, _)| *own == Some(action));
+            recorded.extend(own.filter_map(|(_, details)| serde_json::from_str(details?).ok()));
         }
-        Ok(false)
+        Ok(recorded)
     }
 
     /// Returns the entries in the order of their numbers.

@@ -15,10 +15,12 @@ use deltalake::DeltaTableError;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, TransactionError};
 use deltalake::kernel::{Action, Add, LogicalFileView, Remove, Transaction};
 use deltalake::protocol::{DeltaOperation, SaveMode};
+use gristmill_schemas::columns::GRAINS;
 use serde_json::Value;
 
 use super::heads::{CheckpointHead, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
+use super::row_versions::RowVersions;
 use super::table::{Change, DataFile, Table, delta_error};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
@@ -29,6 +31,9 @@ const DIGEST_TAG: &str = "gristmill.blake3";
 
 /// The tag of an `add` action with the creation seconds of a segment's grains.
 const SECONDS_TAG: &str = "gristmill.createdSeconds";
+
+/// The tag of an `add` action with the versions at which the file's rows were added.
+const VERSIONS_TAG: &str = "gristmill.rowVersions";
 
 /// The key of a commit's information with digests of the commits before it, by their versions.
 pub(crate) const SEALED: &str = "gristmill.sealed";
@@ -45,15 +50,36 @@ impl Table {
     /// [`EngineError::Conflict`] if another writer made a change that can't be combined with this
     /// one; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
-        let only_adds = change.removed.is_empty() && retries > 0;
-        match self.try_commit(&change, operation, retries).await {
-            // The library can't rebase a commit on an erasure, which removes the log that it would
-            // read.
-            Err(EngineError::Conflict(_)) if only_adds => {
-                self.refresh().await?;
-                self.try_commit(&change, operation, retries).await
+        if !change.removed.is_empty() {
+            return self.try_commit(&change, operation, retries).await;
+        }
+        // Retried here and not by the library: it can't rebase a commit on an erasure, which
+        // removes the log that it would read, and added files state the version of their commit.
+        for _ in 0..retries {
+            match self.try_commit(&change, operation, 0).await {
+                Err(EngineError::Conflict(_)) => self.refresh().await?,
+                committed => return committed,
             }
-            committed => committed,
+        }
+        self.try_commit(&change, operation, 0).await
+    }
+
+    /// Returns the versions of the rows in the files that `change` adds; `None` if they are stated
+    /// already. Rows that are only moved to other files keep theirs, and those of `grains` never
+    /// change otherwise.
+    fn versions_of_added(&self, change: &Change) -> Option<RowVersions> {
+        match change.removed.is_empty() {
+            true => change
+                .changes_rows
+                .then(|| RowVersions::added(change.ingested_at, self.version() + 1)),
+            false if !change.changes_rows || self.name() == GRAINS => {
+                let moved = change.removed.iter().map(|file| {
+                    let versions = file.versions.clone();
+                    versions.unwrap_or_else(|| RowVersions::added(None, self.version()))
+                });
+                Some(RowVersions::union(moved))
+            }
+            false => Some(RowVersions::added(None, self.version() + 1)),
         }
     }
 
@@ -68,10 +94,11 @@ impl Table {
             .removed
             .iter()
             .map(|file| Action::Remove(remove_action(file, change.changes_rows, now)));
-        let added = change
-            .added
-            .iter()
-            .map(|file| Action::Add(add_action(file, change.changes_rows, now)));
+        let versions = self.versions_of_added(change);
+        let added = change.added.iter().map(|file| {
+            let versions = file.versions.as_ref().or(versions.as_ref());
+            Action::Add(add_action(file, versions, change.changes_rows, now))
+        });
         let actions = removed.chain(added).collect();
         let transaction = |(source, version): &(String, i64)| {
             Transaction::new_with_last_update(source.clone(), *version, Some(now))
@@ -233,6 +260,7 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
 pub(super) struct FileTags {
     pub(super) digest: Option<FileDigest>,
     pub(super) seconds: Option<CreationSeconds>,
+    pub(super) versions: Option<RowVersions>,
 }
 
 impl FileTags {
@@ -247,14 +275,24 @@ impl FileTags {
         FileTags {
             digest: tag(DIGEST_TAG).and_then(|text| text.parse().ok()),
             seconds: tag(SECONDS_TAG).and_then(|text| text.parse().ok()),
+            versions: tag(VERSIONS_TAG).and_then(|text| text.parse().ok()),
         }
     }
 
-    /// Returns the tags of `file` for its `add` action.
-    fn written(file: &DataFile) -> Option<HashMap<String, Option<String>>> {
+    /// Returns the tags of `file`, whose rows were added at `versions`, for its `add` action.
+    fn written(
+        file: &DataFile,
+        versions: Option<&RowVersions>,
+    ) -> Option<HashMap<String, Option<String>>> {
         let digest = file.digest.map(|digest| digest.to_string());
         let seconds = file.seconds.as_ref().map(CreationSeconds::to_string);
-        let tags: HashMap<_, _> = [(DIGEST_TAG, digest), (SECONDS_TAG, seconds)]
+        let versions = versions.map(RowVersions::to_string);
+        let all = [
+            (DIGEST_TAG, digest),
+            (SECONDS_TAG, seconds),
+            (VERSIONS_TAG, versions),
+        ];
+        let tags: HashMap<_, _> = all
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), Some(value?))))
             .collect();
@@ -262,7 +300,12 @@ impl FileTags {
     }
 }
 
-fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
+fn add_action(
+    file: &DataFile,
+    versions: Option<&RowVersions>,
+    changes_rows: bool,
+    now: i64,
+) -> Add {
     Add {
         path: file.name.clone(),
         size: file.size as i64,
@@ -270,7 +313,7 @@ fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
         data_change: changes_rows,
         stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
         partition_values: HashMap::new(),
-        tags: FileTags::written(file),
+        tags: FileTags::written(file, versions),
         deletion_vector: None,
         base_row_id: None,
         default_row_commit_version: None,

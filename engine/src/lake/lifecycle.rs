@@ -162,26 +162,36 @@ pub(crate) fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, 
         Field::CreatedAt.name(),
         SystemColumn::IngestedAt.name(),
     ];
-    for batch in file.read_rows(&[supersedes, address, created, ingested], &rows)? {
-        let instants = |name: &str| {
-            batch
-                .column_by_name(name)?
-                .as_primitive_opt::<TimestampMicrosecondType>()
-        };
-        let (created, ingested) = (instants(created), instants(ingested));
-        links(&batch, |row, _, old| {
-            let at = [created, ingested]
-                .into_iter()
-                .flatten()
-                .find(|column| column.is_valid(row));
-            let new = text_at(texts(&batch, address), row);
-            out.extend(
-                new.zip(at)
-                    .map(|(new, at)| (old, new.to_owned(), at.value(row))),
-            );
-        });
+    let columns = [supersedes, address, created, ingested];
+    for batch in file.read_rows(&columns, &rows)? {
+        out.extend(row_links(&batch));
     }
     Ok(out)
+}
+
+/// Returns the supersessions in the rows of `batch`, as [`row_supersessions`] does. Of the columns
+/// that refer to other grains, the batch must have `supersedes` only.
+pub(crate) fn row_links(batch: &RecordBatch) -> Vec<(ContentAddress, String, i64)> {
+    let instants = |name: &str| {
+        batch
+            .column_by_name(name)?
+            .as_primitive_opt::<TimestampMicrosecondType>()
+    };
+    let created = instants(Field::CreatedAt.name());
+    let ingested = instants(SystemColumn::IngestedAt.name());
+    let mut out = Vec::new();
+    links(batch, |row, _, old| {
+        let at = [created, ingested]
+            .into_iter()
+            .flatten()
+            .find(|column| column.is_valid(row));
+        let new = text_at(texts(batch, SystemColumn::ContentAddress.name()), row);
+        out.extend(
+            new.zip(at)
+                .map(|(new, at)| (old, new.to_owned(), at.value(row))),
+        );
+    });
+    out
 }
 
 /// Returns the numbers of the rows of `file` that supersede others. Most grains supersede nothing:

@@ -59,6 +59,7 @@ mod open_checks;
 mod purge;
 mod records;
 mod rejects;
+mod row_versions;
 mod scan;
 mod segment_cache;
 mod sidecar;
@@ -70,10 +71,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use gristmill_schemas::columns::{
-    GRAINS, REJECTS, SOURCES, STATE, SystemColumn, audit_schema, erased_schema, grains_schema,
-    rejects_schema, sources_schema, state_schema,
+    GRAINS, REJECTS, SOURCES, STATE, audit_schema, erased_schema, grains_schema, rejects_schema,
+    sources_schema, state_schema,
 };
-use gristmill_schemas::grain::Field;
 
 pub(crate) use address_catalog::AddressCatalog;
 pub use audit::AUDIT;
@@ -86,7 +86,9 @@ pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
 pub use known_addresses::KnownAddresses;
 pub(crate) use lake_file::LakeFile;
 pub use ledger::{Ledger, LedgerEntry, ReadPosition, transaction_name};
-pub(crate) use lifecycle::{EVENT_COLUMNS, events_of, row_supersessions, supersessions_in};
+pub(crate) use lifecycle::{
+    EVENT_COLUMNS, events_of, row_links, row_supersessions, supersessions_in,
+};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
 pub(crate) use log::{LogFile, hint_path};
@@ -98,12 +100,14 @@ pub(crate) use rejects::{
     MANIFEST, MAX_DAMAGE_BYTES, MAX_SOURCE_BYTES, RejectBytes, RejectContext, RejectPosition,
     RejectReason, WHOLE_SOURCE, blob_of,
 };
+pub use row_versions::RowVersions;
 pub use scan::RowStream;
 pub(crate) use segment_cache::SegmentCache;
 pub use sidecar::{Segment, open_sidecar};
 pub(crate) use sidecar::{open_bound_sidecar, publish_sidecars};
 pub use table::{Change, DataFile, Table};
 pub use tombstones::ERASED;
+pub(crate) use tombstones::{ADOPTED, ErasedRow};
 
 use crate::error::{EngineError, Result};
 use crate::segment::SegmentId;
@@ -417,7 +421,13 @@ async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>
         Ok(()) => {
             // The heads are created first. From then on, missing heads are damage.
             Heads::update(location, |_| ()).await?;
-            Table::create(location, GRAINS, grains_schema(), &statistics_columns()).await
+            Table::create(
+                location,
+                GRAINS,
+                grains_schema(),
+                &table::statistics_columns(),
+            )
+            .await
         }
         Err(error) => Table::open(location, GRAINS).await?.ok_or(error),
     }
@@ -486,15 +496,4 @@ async fn open_or_create(
         Some(table) => Ok(table),
         None => Table::create(location, name, schema, statistics).await,
     }
-}
-
-/// Returns the columns of `grains` that may have statistics in Delta's log: none that could contain
-/// personal data.
-fn statistics_columns() -> String {
-    [
-        SystemColumn::TypeByte.name(),
-        Field::CreatedAt.name(),
-        SystemColumn::IngestedAt.name(),
-    ]
-    .join(",")
 }

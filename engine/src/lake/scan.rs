@@ -26,7 +26,15 @@ impl Lake {
     /// [`EngineError::Delta`] at once; [`EngineError::File`] and [`EngineError::Connector`] in the
     /// stream.
     pub fn scan(&self, columns: Option<&'static [&'static str]>) -> Result<RowStream> {
-        let segments = self.segments()?;
+        Ok(self.scan_segments(self.segments()?, columns))
+    }
+
+    /// As [`Lake::scan`], but just `segments`.
+    pub(crate) fn scan_segments(
+        &self,
+        segments: Vec<Segment>,
+        columns: Option<&'static [&'static str]>,
+    ) -> RowStream {
         let lake = self.clone();
         let (sender, receiver) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
@@ -40,10 +48,10 @@ impl Lake {
                 return;
             }
         });
-        Ok(stream::unfold(receiver, |mut receiver| async {
+        stream::unfold(receiver, |mut receiver| async {
             receiver.recv().await.map(|item| (item, receiver))
         })
-        .boxed())
+        .boxed()
     }
 }
 

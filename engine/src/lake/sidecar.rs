@@ -208,6 +208,7 @@ mod tests {
                 rows: 0,
                 digest: None,
                 seconds: None,
+                versions: None,
             },
         };
         let published = segment.binding(&location).await.unwrap();

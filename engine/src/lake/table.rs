@@ -14,6 +14,8 @@ use deltalake::operations::create::CreateBuilder;
 use deltalake::protocol::SaveMode;
 use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
 use futures::TryStreamExt;
+use gristmill_schemas::columns::SystemColumn;
+use gristmill_schemas::grain::Field;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use serde_json::Value;
@@ -21,6 +23,7 @@ use serde_json::Value;
 use super::commit::FileTags;
 use super::location::LakeLocation;
 use super::log::LogFile;
+use super::row_versions::RowVersions;
 use crate::error::{EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
 use crate::segment::CreationSeconds;
@@ -39,6 +42,9 @@ pub struct DataFile {
     /// The creation seconds of the grains in it. `None` for other tables, for encrypted rows, and
     /// for files of earlier releases and of other engines.
     pub seconds: Option<CreationSeconds>,
+    /// Since which versions of the table its rows are in it. `None` until the file is committed,
+    /// and for files of earlier releases and of other engines.
+    pub versions: Option<RowVersions>,
 }
 
 impl DataFile {
@@ -50,6 +56,7 @@ impl DataFile {
             rows: written.rows,
             digest: Some(written.digest),
             seconds: None,
+            versions: None,
         }
     }
 }
@@ -63,6 +70,9 @@ pub struct Change {
     pub removed: Vec<DataFile>,
     /// False if the added files contain the same rows as the removed ones.
     pub changes_rows: bool,
+    /// When the run began that adds grains, as in their column `ingested_at`. `None` if other rows
+    /// are added.
+    pub ingested_at: Option<i64>,
     /// How far each source was read: `(source id, progress)`, stored as application transactions.
     pub progress: Vec<(String, i64)>,
     /// Additional information of the commit.
@@ -257,13 +267,18 @@ impl Table {
             .log_data()
             .iter()
             .map(|file| {
-                let FileTags { digest, seconds } = FileTags::of(&file);
+                let FileTags {
+                    digest,
+                    seconds,
+                    versions,
+                } = FileTags::of(&file);
                 DataFile {
                     name: file.path().into_owned(),
                     size: file.size().max(0) as u64,
                     rows: file.num_records().unwrap_or_default() as u64,
                     digest,
                     seconds,
+                    versions,
                 }
             })
             .collect();
@@ -357,4 +372,15 @@ pub(super) fn delta_error(
         table: table.clone(),
         cause: Box::new(cause),
     }
+}
+
+/// Returns the columns of `grains` that may have statistics in Delta's log: none that could contain
+/// personal data.
+pub(super) fn statistics_columns() -> String {
+    [
+        SystemColumn::TypeByte.name(),
+        Field::CreatedAt.name(),
+        SystemColumn::IngestedAt.name(),
+    ]
+    .join(",")
 }

@@ -2,10 +2,11 @@
 //!
 //! A row is a [`Tombstone`] with its key, both in hex, the id of the erasure and its time.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::erased_schema;
 
@@ -17,6 +18,10 @@ use crate::keys::{Tombstone, TombstoneSet, random};
 
 /// The name of the table of tombstones.
 pub const ERASED: &str = "erased";
+
+/// The action in the audit log under which tombstones of another lake are added. Their erasures have
+/// certificates there, and none here.
+pub(crate) const ADOPTED: &str = "changes-erased";
 
 /// How often a commit is retried after commits of other writers.
 const ATTEMPTS: usize = 20;
@@ -39,24 +44,41 @@ fn tombstones_of_rows(batch: &RecordBatch) -> impl Iterator<Item = Tombstone> + 
     (0..batch.num_rows()).filter_map(|row| tombstone_at(batch, row))
 }
 
-/// Returns the rows of `tombstones`.
-fn rows_of(mut tombstones: Vec<Tombstone>, erasure_id: &str, now: i64) -> Result<RecordBatch> {
-    // In the order of the tokens, which reveals nothing about the order of the erased grains.
-    tombstones.sort_unstable();
-    let texts = |part: fn(&Tombstone) -> &[u8; 32]| -> ArrayRef {
-        Arc::new(StringArray::from_iter_values(
-            tombstones
-                .iter()
-                .map(|tombstone| hex::encode(part(tombstone))),
-        ))
+/// A row of `erased`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ErasedRow {
+    pub(crate) tombstone: Tombstone,
+    /// The erasure.
+    pub(crate) erasure_id: String,
+    /// When it was, in microseconds since 1970.
+    pub(crate) at: i64,
+}
+
+/// Returns the rows of the `tombstones` of one erasure.
+fn rows_of(tombstones: Vec<Tombstone>, erasure_id: &str, now: i64) -> Result<RecordBatch> {
+    let row = |tombstone| ErasedRow {
+        tombstone,
+        erasure_id: erasure_id.to_owned(),
+        at: now,
     };
+    batch_of(tombstones.into_iter().map(row).collect())
+}
+
+fn batch_of(mut rows: Vec<ErasedRow>) -> Result<RecordBatch> {
+    // In the order of the tokens, which reveals nothing about the order of the erased grains.
+    rows.sort_unstable();
+    let texts = |part: fn(&Tombstone) -> &[u8; 32]| -> ArrayRef {
+        let digits = rows.iter().map(|row| hex::encode(part(&row.tombstone)));
+        Arc::new(StringArray::from_iter_values(digits))
+    };
+    let instants = TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.at));
     let columns: Vec<ArrayRef> = vec![
         texts(|tombstone| &tombstone.key),
         texts(|tombstone| &tombstone.token),
         Arc::new(StringArray::from_iter_values(
-            tombstones.iter().map(|_| erasure_id),
+            rows.iter().map(|row| &row.erasure_id),
         )),
-        Arc::new(TimestampMicrosecondArray::from_value(now, tombstones.len()).with_timezone("UTC")),
+        Arc::new(instants.with_timezone("UTC")),
     ];
     RecordBatch::try_new(erased_schema(), columns).file("can't write", ERASED)
 }
@@ -90,6 +112,59 @@ impl Lake {
             .read_checked_file(file, &["key", "token"])
             .await?;
         Ok(rows.iter().flat_map(tombstones_of_rows).collect())
+    }
+
+    /// Returns the rows in the data file `file`, which must be what was written.
+    ///
+    /// # Errors
+    /// As [`Lake::tombstone_set`].
+    pub(crate) async fn erased_rows_in(&self, file: &DataFile) -> Result<Vec<ErasedRow>> {
+        let columns = ["key", "token", "erasure_id", "at"];
+        let mut rows = Vec::new();
+        for batch in self.erased.read_checked_file(file, &columns).await? {
+            let instants = batch.column(3).as_primitive::<TimestampMicrosecondType>();
+            for row in 0..batch.num_rows() {
+                let tombstone = tombstone_at(&batch, row).ok_or("a token isn't 64 hex digits");
+                rows.push(ErasedRow {
+                    tombstone: tombstone.file("can't read", ERASED)?,
+                    erasure_id: text(&batch, "erasure_id", row)
+                        .unwrap_or_default()
+                        .to_owned(),
+                    at: instants.value(row),
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Adds those of `rows`, which come from the lake `other`, whose tombstones this lake doesn't
+    /// have, after an entry of the audit log with their erasures. Returns their number.
+    ///
+    /// # Errors
+    /// As [`Lake::add_tombstones`].
+    pub(crate) async fn adopt_tombstones(
+        &mut self,
+        other: &str,
+        mut rows: Vec<ErasedRow>,
+    ) -> Result<u64> {
+        self.erased.refresh().await?;
+        let known = self.tombstones().await?;
+        rows.retain(|row| !known.contains(&row.tombstone));
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let count = rows.len() as u64;
+        let erasures: BTreeSet<&str> = rows.iter().map(|row| row.erasure_id.as_str()).collect();
+        let details = serde_json::json!({ "lake": other, "erasures": erasures });
+        self.record(ADOPTED, details).await?;
+        let change = Change {
+            added: vec![self.erased.write_file(&batch_of(rows)?).await?],
+            changes_rows: true,
+            ..Change::default()
+        };
+        self.erased.commit(change, "changes", ATTEMPTS).await?;
+        self.load_tombstones().await;
+        Ok(count)
     }
 
     /// Writes `lost`, tombstones by their erasures, and removes `damaged` from the table, in one commit.

@@ -14,7 +14,9 @@ use crate::erase::{Journal, tombstones_from_bytes, tombstones_path, verify as ve
 use crate::error::Result;
 use crate::file_digest::FileDigest;
 use crate::keys::Tombstone;
-use crate::lake::{AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake};
+use crate::lake::{
+    ADOPTED, AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake,
+};
 
 /// The remedy for a damaged certificate.
 const FROM_BACKUP: &str =
@@ -58,7 +60,7 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     for erasure in &erasures {
         erasure.check(lake, tombstones.as_ref(), check).await?;
     }
-    journals(lake, check).await?;
+    journals(lake, &adopted_erasures(&entries), check).await?;
     Ok(erasures.len() as u64)
 }
 
@@ -212,15 +214,34 @@ fn stems_of(files: &[ObjectMeta], ending: &str) -> HashSet<String> {
         .collect()
 }
 
+/// Returns the names of erasures of other lakes, whose tombstones were adopted from them.
+fn adopted_erasures(entries: &[AuditRow]) -> HashSet<String> {
+    #[derive(serde::Deserialize)]
+    struct Adopted {
+        erasures: Vec<String>,
+    }
+    let entries = entries.iter().filter(|entry| entry.action == ADOPTED);
+    let adopted = entries.filter_map(|entry| serde_json::from_str(&entry.details).ok());
+    adopted.flat_map(|Adopted { erasures }| erasures).collect()
+}
+
 /// Checks the journals of erasures that were killed, and that each such erasure still has one.
-async fn journals(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<()> {
+/// Erasures that were `adopted` have none.
+async fn journals(
+    lake: &Lake,
+    adopted: &HashSet<String>,
+    check: &mut TablesCheck<'_>,
+) -> Result<()> {
     let files = lake.location().list(ERASURES).await?;
     let journals = check_journals(lake, &files, check).await?;
     let certified = stems_of(&files, ".cose");
     let Ok(begun) = lake.erasure_ids().await else {
         return Ok(());
     };
-    let unfinished: Vec<_> = begun.difference(&certified).collect();
+    let unfinished: Vec<_> = begun
+        .difference(&certified)
+        .filter(|id| !adopted.contains(*id))
+        .collect();
     if unfinished.len() > journals {
         for id in unfinished {
             let cause =

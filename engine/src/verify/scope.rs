@@ -162,6 +162,7 @@ mod tests {
                 rows: 1,
                 digest: None,
                 seconds: None,
+                versions: None,
             };
             Segment {
                 id: SegmentId::of_file(&file.name).unwrap(),

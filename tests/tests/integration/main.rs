@@ -10,6 +10,7 @@ mod batches;
 mod bitemporal;
 mod cal;
 mod cal_mutations;
+mod changes;
 mod claims;
 mod command_line;
 mod concurrency;

@@ -9,6 +9,7 @@
 
 use gristmill_schemas::json::{Json, Object};
 
+use crate::transcript::changes::BUNDLE_PREFIX;
 use crate::wire::json_access::items;
 
 /// A format that is recognised but not supported.
@@ -93,7 +94,7 @@ pub(super) fn match_foreign_format(json: &Json) -> Option<&'static ForeignFormat
 
 /// Describes a file that is not JSON by its first bytes, for the user.
 pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
-    const PREFIXES: [(&[u8], &str); 6] = [
+    const PREFIXES: [(&[u8], &str); 7] = [
         (
             b"PK\x03\x04",
             "looks like a zip archive; unpack it and name the files",
@@ -109,6 +110,10 @@ pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
             "looks like an Aider chat history; not supported yet",
         ),
         (b"%PDF", "looks like a PDF document"),
+        (
+            BUNDLE_PREFIX,
+            "is a bundle of changes of another lake; apply it with `gristmill ingest --changes`",
+        ),
     ];
     let text = bytes.trim_ascii_start();
     PREFIXES

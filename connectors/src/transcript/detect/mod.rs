@@ -12,6 +12,7 @@ use gristmill_schemas::json::Json;
 
 use self::foreign_formats::hint_from_prefix;
 use self::shapes::{Detection, classify, is_conversational};
+use super::changes::BUNDLE_PREFIX;
 use super::entries::parse_document;
 use super::kind::TranscriptKind;
 use super::line::lines;
@@ -63,6 +64,10 @@ impl TranscriptKind {
 }
 
 fn detect(bytes: &[u8], uri: &str) -> Detection {
+    // A bundle has grains, but ingesting just these would lose what was closed and erased.
+    if bytes.starts_with(BUNDLE_PREFIX) {
+        return Detection::Unknown;
+    }
     if bytes.starts_with(sqlite::MAGIC) {
         return Detection::Kind(TranscriptKind::Sqlite);
     }

@@ -2,8 +2,8 @@
 //! grain by itself.
 //!
 //! If a line has a `content_address`, its grain must have that address, because other grains refer
-//! to it. `supersedes` and `system_valid_to`, which a conversion writes next to a grain, are read
-//! back.
+//! to it. Other lines of a bundle of changes are passed over. `supersedes` and `system_valid_to`,
+//! which a conversion writes next to a grain, are read back.
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
@@ -11,6 +11,7 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::threads;
+use crate::transcript::changes::is_other_change;
 use crate::transcript::line::{FaultCode, Line, LineFault, lines};
 use crate::transcript::options::ReadOptions;
 use crate::transcript::parallel::{chunk_lines, map_ordered};
@@ -27,10 +28,12 @@ pub(in crate::transcript) fn parse_grains(
     let work = |chunk: &&[Line]| {
         let mut part = ParsedPart::default();
         for line in *chunk {
-            match line
-                .json(bytes)
-                .and_then(|json| parse_grain(&json, line, options.namespace))
-            {
+            let grain = match line.json(bytes) {
+                Ok(json) if is_other_change(&json) => continue,
+                Ok(json) => parse_grain(&json, line, options.namespace),
+                Err(fault) => Err(fault),
+            };
+            match grain {
                 Ok(grain) => part.grains.push(grain),
                 Err(fault) => part.faults.push(fault),
             }
