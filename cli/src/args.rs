@@ -7,6 +7,7 @@ pub mod grain;
 pub mod holds;
 pub mod ingest;
 pub mod maintenance;
+pub mod migrate;
 pub mod query;
 pub mod serving;
 pub mod size;
@@ -166,6 +167,8 @@ pub enum Command {
     Export(transfer::ExportArgs),
     /// Convert between transcripts, messages and grains, without a lake
     Convert(transfer::ConvertArgs),
+    /// Copy the lake to a new one whose grains are encoded in another form, with their links
+    Migrate(migrate::MigrateArgs),
     /// Merge small segments into large ones
     Compact(maintenance::CompactArgs),
     /// Remove files that the lake no longer references

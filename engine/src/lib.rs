@@ -24,6 +24,7 @@
 //! | 6 | [`inspect`] | what does a file contain? |
 //! | 6 | `reproject` | what is the row of a stored blob? |
 //! | 7 | [`hold`] | how are litigation holds placed, lifted and listed? |
+//! | 7 | [`migrate`] | how are grains encoded in another form, with their links? |
 //! | 7 | [`verify`] | is every grain, in files or in the lake, what its address claims? |
 //! | 8 | [`repair`] | what of a damaged lake can be rebuilt? |
 //!
@@ -60,6 +61,7 @@ pub mod ingest;
 pub mod inspect;
 pub mod keys;
 pub mod lake;
+pub mod migrate;
 pub mod policy;
 pub mod progress;
 pub mod repair;

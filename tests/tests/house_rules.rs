@@ -85,7 +85,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
                 "compact", "describe", "encrypt", "erase", "export", "gc", "ingest",
             ],
             &["apply", "changes", "inspect", "reproject"],
-            &["hold", "verify"],
+            &["hold", "migrate", "verify"],
             &["repair"],
         ],
     ),

@@ -26,6 +26,7 @@ mod inspect;
 mod keys;
 mod manual;
 mod mcp;
+mod migrate;
 mod pseudonyms;
 mod reindex;
 mod repair;
@@ -74,6 +75,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Verify(arguments) => verify::run(&context, arguments).await,
         Command::Export(arguments) => export::run(&context, arguments).await,
         Command::Inspect(arguments) => inspect::run(&context, arguments).await,
+        Command::Migrate(arguments) => migrate::run(&context, arguments).await,
         Command::Compact(arguments) => compact::run(&context, arguments).await,
         Command::Gc(arguments) => gc::run(&context, arguments).await,
         Command::Describe(arguments) => describe::run(&context, arguments).await,

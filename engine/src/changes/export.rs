@@ -141,7 +141,7 @@ fn may_be_after(file: &DataFile, version: u64) -> bool {
 
 /// Returns the event of a supersession by the column `supersedes`: the old grain, the new one, and
 /// the instant that the fold gives it.
-fn row_event((old, new, at): (ContentAddress, String, i64)) -> EventLine {
+pub(super) fn row_event((old, new, at): (ContentAddress, String, i64)) -> EventLine {
     EventLine {
         content_address: old.to_string(),
         event: LifecycleEvent::Superseded.name().to_owned(),
@@ -154,7 +154,7 @@ fn row_event((old, new, at): (ContentAddress, String, i64)) -> EventLine {
 }
 
 /// Writes the tombstones that were added to `lake` after `version`.
-async fn write_erasures(
+pub(super) async fn write_erasures(
     lake: &Lake,
     version: u64,
     bundle: &mut BundleWriter,

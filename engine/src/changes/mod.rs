@@ -6,6 +6,7 @@
 //! | `position` | how far a lake is: the versions of its tables |
 //! | `bundle` | the lines of a bundle, and reading them |
 //! | `export` | writing a bundle |
+//! | `migrated` | writing a bundle of all that a migration converted |
 //! | `apply` | applying a bundle, in steps that can be repeated |
 //! | `tombstones` | erasing what a bundle says was erased |
 //! | `events` | adding lifecycle events that the lake doesn't have |
@@ -17,9 +18,11 @@ mod apply;
 mod bundle;
 mod events;
 mod export;
+mod migrated;
 mod position;
 mod tombstones;
 
 pub use apply::{AppliedChanges, ChangeOptions, apply_changes};
 pub use export::{ExportedChanges, export_changes};
+pub(crate) use migrated::MigratedChanges;
 pub use position::{InvalidPosition, LakePosition};

@@ -37,6 +37,7 @@ use crate::lake::{Lake, RowStream};
 use crate::progress::WorkProgress;
 
 pub(crate) use output::{Output, Target};
+pub(crate) use rows::delivered_grains;
 pub(crate) use stream::grain_lines;
 
 /// Format of an export.
@@ -86,7 +87,7 @@ impl ExportFormat {
 }
 
 /// The columns of a grain, in the order of the table.
-const GRAIN_COLUMNS: [&str; 5] = [
+pub(crate) const GRAIN_COLUMNS: [&str; 5] = [
     SystemColumn::ContentAddress.name(),
     SystemColumn::Encoding.name(),
     SystemColumn::Blob.name(),

@@ -105,6 +105,17 @@ impl GrainRows {
     }
 }
 
+/// Returns the address of each grain in `rows`, and the bytes in which it was delivered.
+///
+/// # Errors
+/// As [`GrainRows::of`].
+pub(crate) fn delivered_grains(rows: &RecordBatch) -> Result<Vec<(ContentAddress, Vec<u8>)>> {
+    let rows = GrainRows::of(rows)?;
+    (0..rows.len())
+        .map(|row| Ok((rows.address(row), rows.delivered(row)?.into_owned())))
+        .collect()
+}
+
 /// Hashes all blobs again and returns their addresses, so that damaged bytes aren't exported under
 /// a valid address.
 fn proven(texts: &StringArray, blobs: &BinaryArray) -> Result<Vec<ContentAddress>> {

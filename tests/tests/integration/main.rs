@@ -38,6 +38,7 @@ mod lifecycle;
 mod maintenance;
 mod mcp;
 mod memory_limit;
+mod migrate;
 mod namespaces;
 mod object_store;
 #[cfg(unix)]

@@ -1,0 +1,318 @@
+//! The phases of a migration:
+//!
+//! ```text
+//! load and analyse all grains ─▶ decide what keeps its bytes ─▶ convert in the order of links ─▶
+//! write a bundle of changes ─▶ apply it to the new lake ─▶ write the map of addresses
+//! ```
+//!
+//! The work file has the state of the first phases; a bundle is applied in steps that can be
+//! repeated. So a migration that was killed is completed by the same command.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use gristmill_schemas::address::ContentAddress;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::address_map::{read_map, write_map};
+use super::form::TargetForm;
+use super::grain::{Analysis, Converted, MigrationSigner, convert};
+use super::work::{MigrationPhase, WorkFile, WorkItem};
+use crate::changes::{ChangeOptions, LakePosition, MigratedChanges, apply_changes};
+use crate::error::{Context, EngineError, Result};
+use crate::export::{GRAIN_COLUMNS, delivered_grains};
+use crate::ingest::IngestOptions;
+use crate::lake::{KnownAddresses, Lake};
+use crate::progress::WorkProgress;
+
+/// Grains of a batch, and roughly the bytes of one.
+const BATCH_GRAINS: usize = 4_096;
+const BATCH_BYTES: usize = 64 << 20;
+
+/// What is migrated, and how.
+pub struct MigrateOptions {
+    /// The form that grains get.
+    pub form: TargetForm,
+    /// The map of an earlier migration to undo: grains get the forms that they had before it.
+    pub undo: Option<PathBuf>,
+    /// The key that signs grains again whose signatures a conversion makes invalid. Without,
+    /// signatures are dropped.
+    pub signer: Option<MigrationSigner>,
+    /// The file of old and new addresses. The work file is next to it.
+    pub map: PathBuf,
+    /// Whether to overwrite the map.
+    pub overwrite: bool,
+    /// How the new lake is written.
+    pub ingest: IngestOptions,
+}
+
+/// The result of a migration.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct MigrateReport {
+    /// Grains of the lake.
+    pub grains: u64,
+    /// Grains with another address than before.
+    pub changed: u64,
+    /// Grains that keep their bytes although the form asks for others.
+    pub kept: u64,
+    /// Why, with their numbers.
+    pub kept_because: BTreeMap<String, u64>,
+    /// Links that lead to other addresses than before.
+    pub links_rewritten: u64,
+    /// Addresses in grains that aren't those of a grain of the lake, left as they are: links to
+    /// absent grains, and digests of other things.
+    pub links_to_absent: u64,
+    /// Signatures that were dropped.
+    pub signatures_dropped: u64,
+    /// Signatures that were made again.
+    pub signatures_renewed: u64,
+    /// Grains whose earlier address is known from the map to undo.
+    pub to_restore: u64,
+    /// Of these, grains that have it again. The new map lists the others.
+    pub restored: u64,
+    /// Lifecycle events that were carried over.
+    pub events: u64,
+    /// Tombstones that were carried over: they bar the old forms of erased grains.
+    pub tombstones: u64,
+    /// Wall-clock time in seconds.
+    pub seconds: f64,
+}
+
+/// Converts the grains of `lake` and writes them to the lake `target`, which is created; with
+/// `None`, only the map is written.
+///
+/// # Errors
+/// [`EngineError::Request`] if `lake` is encrypted, or `target` has grains of another origin;
+/// [`EngineError::Damaged`] if links form a cycle; [`EngineError::Interrupted`]; errors of the lakes
+/// and of the work file. The same call goes on where this one stopped.
+pub async fn migrate(
+    lake: &Lake,
+    target: Option<&mut Lake>,
+    options: &MigrateOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<MigrateReport> {
+    let started = Instant::now();
+    if lake.is_encrypted() {
+        return Err(EngineError::Request(
+            "the lake is encrypted, and the work file of a migration isn't: export the lake, ingest \
+             the export into a lake without --encrypt on a protected disk, migrate that one, and \
+             ingest its export with --encrypt"
+                .to_owned(),
+        ));
+    }
+    let mut run = MigrateRun::open(lake, options, Arc::clone(&progress))?;
+    if run.work.is_in(MigrationPhase::Loading)? {
+        run.load().await?;
+        run.work.enter(MigrationPhase::Converting)?;
+    }
+    if run.work.is_in(MigrationPhase::Converting)? {
+        run.convert()?;
+        run.work.enter(MigrationPhase::Converted)?;
+    }
+    if let Some(target) = target {
+        run.write(target, progress).await?;
+    }
+    write_map(&run.work, &options.map, options.overwrite)?;
+    let mut report = run.finish()?;
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+struct MigrateRun<'a> {
+    lake: &'a Lake,
+    options: &'a MigrateOptions,
+    work: WorkFile,
+    pool: rayon::ThreadPool,
+    progress: Arc<WorkProgress>,
+    /// Describes the migration: another one begins its work anew.
+    job: String,
+    /// Addresses in the grains of this run that aren't in the lake.
+    absent: u64,
+    report: MigrateReport,
+}
+
+/// The name under which the work file notes how many addresses aren't in the lake.
+const ABSENT: &str = "absent";
+
+/// Returns the file `name` next to the map.
+fn beside(map: &Path, ending: &str) -> PathBuf {
+    let mut name = map.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+impl<'a> MigrateRun<'a> {
+    fn open(
+        lake: &'a Lake,
+        options: &'a MigrateOptions,
+        progress: Arc<WorkProgress>,
+    ) -> Result<MigrateRun<'a>> {
+        let job = format!(
+            "{} {} {:?} {:?} {}",
+            lake.audit.id(),
+            LakePosition::of(lake),
+            options.form,
+            options.undo,
+            options.signer.is_some(),
+        );
+        let path = beside(&options.map, ".work");
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(options.ingest.threads);
+        Ok(MigrateRun {
+            lake,
+            options,
+            work: WorkFile::open(&path, &job, options.ingest.memory / 4)?,
+            pool: builder.build().threads()?,
+            progress,
+            job,
+            absent: 0,
+            report: MigrateReport::default(),
+        })
+    }
+
+    /// Loads all grains with their links, and decides which keep their bytes.
+    async fn load(&mut self) -> Result<()> {
+        self.work.clear()?;
+        if let Some(map) = &self.options.undo {
+            read_map(&mut self.work, map)?;
+        }
+        let known = KnownAddresses::load(self.lake).await?;
+        let mut rows = self.lake.scan(Some(&GRAIN_COLUMNS))?;
+        while let Some(batch) = rows.next().await {
+            self.check_interrupt()?;
+            self.load_batch(&batch?, &known)?;
+        }
+        self.work.note(ABSENT, &self.absent.to_string())?;
+        self.work.keep_targets()
+    }
+
+    fn load_batch(&mut self, batch: &RecordBatch, known: &KnownAddresses) -> Result<()> {
+        let grains = delivered_grains(batch)?;
+        WorkProgress::add(&self.progress.grains, grains.len() as u64);
+        let form = self.options.form;
+        let analyse = |(address, bytes): (ContentAddress, Vec<u8>)| {
+            let mut analysis = Analysis::of(&bytes, &form);
+            let all = analysis.addresses.len();
+            analysis
+                .addresses
+                .retain(|target| known.find(target).is_some());
+            let absent = all - analysis.addresses.len();
+            ((address, bytes, analysis), absent as u64)
+        };
+        let analysed: (Vec<_>, Vec<u64>) = self
+            .pool
+            .install(|| grains.into_par_iter().map(analyse).unzip());
+        self.absent += analysed.1.iter().sum::<u64>();
+        self.work.add(&analysed.0)
+    }
+
+    /// Converts all grains, each after those that it links to.
+    fn convert(&mut self) -> Result<()> {
+        loop {
+            self.check_interrupt()?;
+            let ready = self.work.ready(BATCH_GRAINS, BATCH_BYTES)?;
+            if ready.is_empty() {
+                break;
+            }
+            let options = self.options;
+            let results: Result<Vec<_>> = self.pool.install(|| {
+                ready
+                    .into_par_iter()
+                    .map(|item| convert_item(item, options))
+                    .collect()
+            });
+            let results = results?;
+            self.work.store(&results)?;
+        }
+        match self.work.unconverted()? {
+            0 => Ok(()),
+            cyclic => Err(EngineError::Damaged {
+                what: format!("the links of {cyclic} grains"),
+                cause: "they form a cycle, which addresses of contents can't".to_owned(),
+                remedy: "gristmill verify",
+            }),
+        }
+    }
+
+    /// Writes the converted grains, events and tombstones to `target`.
+    async fn write(&mut self, target: &mut Lake, progress: Arc<WorkProgress>) -> Result<()> {
+        let path = beside(&self.options.map, ".changes");
+        let mut changes = MigratedChanges::begin(self.lake, &self.job, path.clone())?;
+        self.work
+            .each(|grain| changes.add_grain(&grain.new, &grain.bytes))?;
+        let work = &self.work;
+        changes
+            .add_state(self.lake, |old| work.new_address(old))
+            .await?;
+        let source = changes.finish()?;
+        let options = ChangeOptions {
+            ingest: self.options.ingest.clone(),
+            erasure: None,
+        };
+        let applied = apply_changes(target, source, &options, progress).await?;
+        self.report.events = applied.events_written;
+        self.report.tombstones = applied.tombstones_written;
+        std::fs::remove_file(&path).file("can't remove", path.display())
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        match self.progress.is_stopped() {
+            true => Err(EngineError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<MigrateReport> {
+        let counts = self.work.counts()?;
+        let absent = self.work.progress(ABSENT)?;
+        let report = MigrateReport {
+            grains: counts.grains,
+            changed: counts.changed,
+            kept: counts.kept,
+            kept_because: self.work.reasons()?,
+            links_rewritten: counts.links_rewritten,
+            links_to_absent: absent
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default(),
+            signatures_dropped: counts.signatures_dropped,
+            signatures_renewed: counts.signatures_renewed,
+            to_restore: counts.to_restore,
+            restored: counts.restored,
+            ..self.report
+        };
+        self.work.finish()?;
+        Ok(report)
+    }
+}
+
+/// Converts `item`, unless it keeps its bytes. Returns it with the result, and whether that is
+/// signed.
+fn convert_item(
+    item: WorkItem,
+    options: &MigrateOptions,
+) -> Result<(WorkItem, Option<Converted>, bool)> {
+    let form = match (&item.form, &item.origin) {
+        _ if item.is_kept => None,
+        (_, Some((_, form))) => Some(form.clone()),
+        (Some(form), None) => Some(form.changed(&options.form)),
+        (None, None) => None,
+    };
+    let Some(form) = form else {
+        return Ok((item, None, false));
+    };
+    let is_unchanged =
+        item.form.as_ref() == Some(&form) && item.targets.iter().all(|(old, new)| old == new);
+    if is_unchanged {
+        // Signatures stay valid.
+        return Ok((item, None, false));
+    }
+    let replace = |old: &ContentAddress| item.targets.get(old).copied();
+    let converted = convert(&item.bytes, &form, &replace, options.signer.as_ref());
+    let converted = converted.file("can't convert", item.old)?;
+    let is_signed = converted.had_signature && options.signer.is_some();
+    Ok((item, Some(converted), is_signed))
+}
