@@ -9,6 +9,7 @@ pub mod ingest;
 pub mod maintenance;
 pub mod migrate;
 pub mod query;
+pub mod search;
 pub mod serving;
 pub mod size;
 pub mod transfer;
@@ -160,7 +161,7 @@ pub enum Command {
     /// Write a page about the lake: contents, cost, tools, consents, personal data, refused input
     Report(query::ReportArgs),
     /// Search for the grains that best match a text
-    Search(query::SearchArgs),
+    Search(search::SearchArgs),
     /// Run CAL; without a statement, start an interactive shell
     Cal(query::CalArgs),
     /// Export grains from the lake

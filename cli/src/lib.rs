@@ -21,6 +21,7 @@ mod diagnostic;
 mod duration_arg;
 mod exit;
 mod human_readable;
+mod instant_arg;
 mod json_lines;
 mod log;
 mod output;

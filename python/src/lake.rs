@@ -15,7 +15,8 @@ use gristmill_queries::exec::{Executor, LakeWriter, Session};
 use gristmill_queries::packs::report::{ReportFormat, ReportWriter};
 use gristmill_queries::packs::{self, NAMES, Scan, ScanOptions, Since};
 use gristmill_queries::sql::{
-    SearchMode, SessionContext, SqlOptions, lake_context, query, search_rows,
+    SearchFilter, SearchMode, SearchRequest, SessionContext, SqlOptions, lake_context, query,
+    search_rows,
 };
 use gristmill_schemas::grain::DecodeMode;
 use pyo3::prelude::*;
@@ -202,7 +203,13 @@ impl NativeLake {
         };
         wait(py, || async move {
             let context = self.context().await;
-            let frame = search_rows(&context, SEARCH_COLUMNS, &text, limit, mode).await?;
+            let request = SearchRequest {
+                text: &text,
+                limit,
+                mode,
+                filter: &SearchFilter::default(),
+            };
+            let frame = search_rows(&context, SEARCH_COLUMNS, request).await?;
             Ok(NativeResult::new(frame))
         })
     }

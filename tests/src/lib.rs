@@ -11,6 +11,8 @@
 //! | [`damage`], [`bitflips`], [`answers`] | damaged lakes, and whether `verify` or an answer shows it |
 //! | [`faults`], [`kill`] | commands that are killed, or run out of disk or memory |
 //! | [`exact`] | counts and pages compared with a pass over every grain |
+//! | [`doc_pages`] | blocks and commands of the documentation |
+//! | [`generated_page`] | parts of `docs/` that tests generate |
 //! | [`paths`] | where case files are |
 
 pub mod answers;
@@ -19,10 +21,12 @@ pub mod bitflips;
 pub mod conformance;
 pub mod damage;
 pub mod datasets;
+pub mod doc_pages;
 pub mod exact;
 pub mod exchanges;
 pub mod faults;
 pub mod fixture;
+pub mod generated_page;
 pub mod grains;
 pub mod kill;
 pub mod lake;

@@ -79,33 +79,6 @@ pub enum FailOn {
 }
 
 #[derive(Debug, Args)]
-pub struct SearchArgs {
-    #[command(flatten)]
-    pub results: ResultArgs,
-    /// Search text: words, "a phrase", begin*, near~, this OR that, -unwanted. Put -- before a text
-    /// that starts with a hyphen
-    #[arg(required = true, value_name = "TEXT")]
-    pub text: Vec<String>,
-    /// Number of grains to show
-    #[arg(long, short = 'n', default_value_t = 10, value_name = "N")]
-    pub limit: usize,
-    /// Search mode [default: hybrid if --embedder is set, otherwise text]
-    #[arg(long, value_enum)]
-    pub mode: Option<SearchModeArg>,
-}
-
-/// Kind of matching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SearchModeArg {
-    /// Full text
-    Text,
-    /// Similarity of embeddings
-    Vector,
-    /// Full text and embeddings, fused
-    Hybrid,
-}
-
-#[derive(Debug, Args)]
 pub struct CalArgs {
     #[command(flatten)]
     pub results: ResultArgs,

@@ -2,12 +2,11 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use gristmill_queries::cal::fields::FIELDS;
 use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
 use gristmill_queries::cal::keywords::Keyword;
-use gristmill_queries::cal::time::TimePoint;
 use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
 use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, split, to_json};
 use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Session};
@@ -18,6 +17,7 @@ use super::CommandContext;
 use super::cal_output::{Printing, print, show};
 use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
+use crate::instant_arg::{clock, parse_instant};
 use crate::log::note;
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
 use crate::{diagnostic, output};
@@ -307,7 +307,7 @@ fn toggle_records(printing: Printing) -> Printing {
 
 fn session(arguments: &CalArgs) -> Result<Session, Failure> {
     let now_ms = match &arguments.now {
-        Some(text) => instant(text)?,
+        Some(text) => parse_instant("--now", text)?,
         None => clock(),
     };
     let mut session = Session {
@@ -324,26 +324,6 @@ fn session(arguments: &CalArgs) -> Result<Session, Failure> {
         session.assemble_timeout = limit;
     }
     Ok(session)
-}
-
-fn instant(text: &str) -> Result<i64, Failure> {
-    let milliseconds = text
-        .parse()
-        .ok()
-        .or_else(|| TimePoint::parse(text).map(|point| point.resolve(clock())));
-    milliseconds.ok_or_else(|| {
-        Failure::usage(format!(
-            "invalid value `--now {text}`; use an ISO date and time, or milliseconds since 1970"
-        ))
-    })
-}
-
-/// Returns the current time in milliseconds since the Unix epoch.
-fn clock() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns the words that the shell completes.

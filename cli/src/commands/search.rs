@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use gristmill_queries::sql::{SearchMode, lake_context, search, search_rows};
+use gristmill_queries::sql::{
+    SearchFilter, SearchMode, SearchRequest, lake_context, search, search_rows,
+};
 
 use super::CommandContext;
 use super::sql::{failure, options};
-use crate::args::query::{SearchArgs, SearchModeArg};
+use crate::args::search::{SearchArgs, SearchFilterArgs};
 use crate::exit::{CommandOutcome, Failure};
+use crate::instant_arg::parse_instant;
 
 /// Columns of the table.
 const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, content_address";
@@ -20,27 +23,41 @@ pub async fn run(
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
     let mode = match arguments.mode {
-        Some(SearchModeArg::Text) => SearchMode::Text,
-        Some(SearchModeArg::Vector) => SearchMode::Vector,
-        Some(SearchModeArg::Hybrid) => SearchMode::Hybrid,
+        Some(mode) => mode.into(),
         None if context.common.embedder.is_some() => SearchMode::Hybrid,
         None => SearchMode::Text,
+    };
+    let request = SearchRequest {
+        text: &arguments.text.join(" "),
+        limit: arguments.limit,
+        mode,
+        filter: &filter(&arguments.filter)?,
     };
     let session = lake_context(&lake, &options(context)?)
         .await
         .map_err(failure)?;
-    let text = arguments.text.join(" ");
     if printer.is_json() {
-        let found = search(&session, &lake, &text, arguments.limit, mode)
-            .await
-            .map_err(failure)?;
+        let found = search(&session, &lake, request).await.map_err(failure)?;
         printer.record(&found)?;
     } else {
-        let found = search_rows(&session, COLUMNS, &text, arguments.limit, mode)
+        let found = search_rows(&session, COLUMNS, request)
             .await
             .map_err(failure)?;
         let schema = Arc::clone(found.schema().inner());
         printer.batches(schema, found.collect().await.map_err(failure)?)?;
     }
     Ok(CommandOutcome::Done)
+}
+
+/// Returns the conditions that the arguments state.
+fn filter(arguments: &SearchFilterArgs) -> Result<SearchFilter, Failure> {
+    let since = arguments.since.as_deref();
+    Ok(SearchFilter {
+        types: arguments.types.iter().map(|kind| kind.0).collect(),
+        user: arguments.user.clone(),
+        session: arguments.session.clone(),
+        since_ms: since
+            .map(|since| parse_instant("--since", since))
+            .transpose()?,
+    })
 }

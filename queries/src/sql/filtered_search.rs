@@ -1,7 +1,10 @@
 //! The best rows of a search that pass the filters of a query.
 //!
-//! The search runs with increasing limits until enough of its rows pass the filters or it returns
-//! no more rows, so a filter never makes the result shorter than it has to be.
+//! A filter never makes the result shorter than it has to be. The search first returns more rows
+//! than asked for; often enough of them pass. Otherwise a filter on columns of `grains` becomes a
+//! set of rows of each segment, which costs a pass over these columns, and the indexes are searched
+//! within the sets. A filter on the score, the snippet or the matched fields is known only for found
+//! rows: the search runs with increasing limits.
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -14,7 +17,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::PhysicalExpr;
 use gristmill_engine::index::fulltext::SearchTerms;
 
-use super::search_results::{GrainSource, ScoredRow, search_schema};
+use super::search_results::{GrainSource, RowSets, ScoredRow, own_columns, search_schema};
 
 /// Factor by which the search limit grows when too few rows pass.
 const WIDENING_FACTOR: usize = 8;
@@ -46,9 +49,13 @@ pub(super) fn filter_pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushD
 /// A search with ranked results.
 #[async_trait]
 pub(super) trait RankedSearch: Sync {
-    /// Returns the `limit` best rows, best first, and the search terms. The result is shorter if
-    /// there are no more rows, or if several hits refer to one row.
-    async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)>;
+    /// Returns the `limit` best rows among `within` (`None`: all rows), best first, and the search
+    /// terms. The result is shorter if there are no more rows, or if several hits refer to one row.
+    async fn top(
+        &self,
+        limit: usize,
+        within: Option<RowSets>,
+    ) -> Result<(SearchTerms, Vec<ScoredRow>)>;
 }
 
 /// Returns the `limit` best rows that pass all `filters`, best first, and the search terms.
@@ -64,24 +71,36 @@ pub(super) async fn top_matching(
     search: &dyn RankedSearch,
 ) -> Result<(SearchTerms, Vec<ScoredRow>)> {
     let Some(condition) = conjunction(filters.iter().cloned()).filter(|_| limit > 0) else {
-        return search.top(limit).await;
+        return search.top(limit, None).await;
     };
     let schema = search_schema();
     let columns = columns_of(&condition, &schema);
     let condition =
         state.create_physical_expr(condition, &DFSchema::try_from(schema.project(&columns)?)?)?;
+    let is_of_grains = columns.first().is_some_and(|first| *first >= own_columns());
     let (mut depth, mut before) = (limit, 0);
     loop {
-        let (terms, found) = search.top(depth).await?;
+        let (terms, found) = search.top(depth, None).await?;
         let is_all = found.len() == before;
         before = found.len();
         let (found, rows) = source
             .ordered_rows(state, &found, &terms, Some(&columns))
             .await?;
-        let mut passed = matching(found, &rows, condition.as_ref())?;
+        let mut passed = matching(found, &rows, &*condition)?;
         passed.truncate(limit);
         if is_all || passed.len() == limit {
             return Ok((terms, passed));
+        }
+        if is_of_grains && depth > limit {
+            let within = source.rows_where(state, &condition, &columns).await?;
+            let (terms, found) = search.top(depth, Some(within)).await?;
+            // Among rows of equal score the order is that of addresses, as without a filter.
+            let no_columns = Some(&Vec::new());
+            let (mut best, _) = source
+                .ordered_rows(state, &found, &terms, no_columns)
+                .await?;
+            best.truncate(limit);
+            return Ok((terms, best));
         }
         depth = depth.saturating_mul(WIDENING_FACTOR);
     }

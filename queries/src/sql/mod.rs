@@ -24,9 +24,11 @@
 //! | `indexed_file_source` | How does EXPLAIN show which sidecars were used? |
 //! | `unseal` | How are sealed (encrypted) rows read? |
 //! | `search` | `search(text, k)` and the standard response to a search |
+//! | `search_filter` | Which conditions can a search have without SQL? |
 //! | `search_results` | How are the rows of search results read? |
 //! | `filtered_search` | How are the `k` best rows found that also pass a WHERE clause? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
+//! | `hybrid` | How are matches by words and by meaning combined? |
 //! | `pattern` | `pattern(subject, relation, object)` |
 //! | `system_tables` | `segments`, `source_progress`, `indexes` |
 //! | `views` | `beliefs` … `consents`, `triples`, `consent_state`, `holds` |
@@ -67,6 +69,7 @@ mod cost_functions;
 mod error_message;
 mod file_functions;
 mod filtered_search;
+mod hybrid;
 mod index_only_scan;
 mod index_predicate;
 mod index_pruning;
@@ -86,6 +89,7 @@ mod row_estimate;
 mod scalar_functions;
 mod script;
 mod search;
+mod search_filter;
 mod search_results;
 mod select_grains;
 mod session_limits;
@@ -135,7 +139,8 @@ pub use parameters::parameters_from_json;
 pub use reference::{SqlReference, sql_reference};
 pub(crate) use script::plan_query;
 pub use script::{TABLES_QUERY, completions, execute, functions_query, query, statements};
-pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
+pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search, search_rows};
+pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
 pub use session_limits::with_memory_limit;
 

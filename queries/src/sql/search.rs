@@ -3,7 +3,8 @@
 //!
 //! [`TextQuery`] describes the syntax of `text`. The function returns the `k` best grains (default
 //! 10) that pass the query's conditions: those that WHERE puts on the columns of the function. A
-//! join applies to the result.
+//! join applies to the result. A grain must contain every word; if none does, those with enough of
+//! them are returned ([`WordsNeeded`]).
 
 use std::sync::Arc;
 
@@ -19,14 +20,16 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_engine::index::SidecarCache;
-use gristmill_engine::index::fulltext::{SearchTerms, TextQuery};
+use gristmill_engine::index::fulltext::{LakeTextIndex, SearchTerms, TextQuery, WordsNeeded};
 use gristmill_engine::lake::Lake;
+use roaring::RoaringBitmap;
 use serde::Serialize;
 
 use super::as_of::literal_value;
 use super::external;
 use super::filtered_search::{RankedSearch, filter_pushdown, top_matching};
-use super::search_results::{GrainSource, ScoredRow, search_schema};
+use super::search_filter::{SearchFilter, quoted};
+use super::search_results::{GrainSource, RowSets, ScoredRow, search_schema};
 
 pub(super) const SEARCH: &str = "search";
 
@@ -41,7 +44,8 @@ pub(super) const LIMIT: usize = 10_000;
 pub struct SearchEnvelope {
     /// The best matches, best first.
     pub results: Vec<SearchResult>,
-    /// Exact number of grains that contain the terms of the search; at least the number of results.
+    /// Number of grains that match by their words, or of the results if there are more. Exact without
+    /// a filter; with one it counts at most 10,000.
     pub total: u64,
     /// Always `None`: searches have no cursor (§28.4); a larger limit returns more results.
     pub next_cursor: Option<String>,
@@ -86,8 +90,20 @@ impl SearchMode {
     }
 }
 
-/// Searches `lake` for `text`; returns the `limit` best matches and the number of grains that
-/// contain the terms.
+/// A search and its conditions.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchRequest<'r> {
+    /// Words, or a question.
+    pub text: &'r str,
+    /// Number of results, at most 10,000.
+    pub limit: usize,
+    /// How to match.
+    pub mode: SearchMode,
+    /// Conditions on the results.
+    pub filter: &'r SearchFilter,
+}
+
+/// Searches `lake`; returns the best matches and the number of grains that contain the terms.
 ///
 /// # Errors
 /// An invalid search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or an
@@ -95,17 +111,18 @@ impl SearchMode {
 pub async fn search(
     context: &SessionContext,
     lake: &Lake,
-    text: &str,
-    limit: usize,
-    mode: SearchMode,
+    request: SearchRequest<'_>,
 ) -> Result<SearchEnvelope> {
-    let query = TextQuery::parse(text).map_err(external)?;
+    let query = TextQuery::parse(request.text).map_err(external)?;
     let columns = "grain_json(blob) AS grain, score, matched_fields, content_address, snippet";
-    let found = search_rows(context, columns, text, limit, mode)
+    let found = search_rows(context, columns, request)
         .await?
         .collect()
         .await?;
-    let total = count_matches(lake, query).await?;
+    let total = match request.filter.condition() {
+        Some(_) => count_filtered(context, request).await?,
+        None => count_matches(lake, query).await?,
+    };
     let mut results = Vec::new();
     for batch in found {
         for row in 0..batch.num_rows() {
@@ -120,34 +137,52 @@ pub async fn search(
     })
 }
 
-/// Returns the number of grains of `lake` that contain the terms of `query`.
+/// Returns the number of grains of `lake` that a search by words finds.
 async fn count_matches(lake: &Lake, query: TextQuery) -> Result<usize> {
-    let words = SidecarCache::of(lake)
+    let words = lake_text(lake).await?;
+    let count = tokio::task::spawn_blocking(move || words.count_matches(&query));
+    let count = count.await.map_err(external)?.map_err(external)?;
+    Ok(count as usize)
+}
+
+/// Returns the number of grains that match a search by words and pass its filter, at most
+/// [`LIMIT`].
+async fn count_filtered(context: &SessionContext, request: SearchRequest<'_>) -> Result<usize> {
+    let request = SearchRequest {
+        limit: LIMIT,
+        mode: SearchMode::Text,
+        ..request
+    };
+    search_rows(context, "content_address", request)
+        .await?
+        .count()
+        .await
+}
+
+/// Returns the full-text indexes of a lake.
+pub(super) async fn lake_text(lake: &Lake) -> Result<Arc<LakeTextIndex>> {
+    SidecarCache::of(lake)
         .lake_text(lake)
         .await
-        .map_err(external)?;
-    tokio::task::spawn_blocking(move || words.count(&query))
-        .await
-        .map_err(external)?
         .map_err(external)
 }
 
-/// Returns the `limit` best matches of `text`, best first, with `columns` (SQL over the columns of
-/// `search`).
+/// Returns the best matches, best first, with `columns` (SQL over the columns of `search`).
 ///
 /// # Errors
 /// Like [`search`].
 pub async fn search_rows(
     context: &SessionContext,
     columns: &str,
-    text: &str,
-    limit: usize,
-    mode: SearchMode,
+    request: SearchRequest<'_>,
 ) -> Result<DataFrame> {
-    let (function, text, limit) = (mode.function(), text.replace('\'', "''"), limit.min(LIMIT));
+    let (function, text) = (request.mode.function(), quoted(request.text));
+    let limit = request.limit.min(LIMIT);
+    let condition = request.filter.condition();
+    let condition = condition.map_or_else(String::new, |condition| format!(" WHERE {condition}"));
     context
         .sql(&format!(
-            "SELECT {columns} FROM {function}('{text}', {limit})"
+            "SELECT {columns} FROM {function}({text}, {limit}){condition}"
         ))
         .await
 }
@@ -266,7 +301,14 @@ impl TableProvider for SearchTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (terms, hits) = top_matching(&self.source, state, filters, self.limit, self).await?;
+        let top = async |words| {
+            let search = WordSearch { table: self, words };
+            top_matching(&self.source, state, filters, self.limit, &search).await
+        };
+        let (mut terms, mut hits) = top(WordsOfHit::All).await?;
+        if hits.is_empty() {
+            (terms, hits) = top(WordsOfHit::Enough).await?;
+        }
         let batch = self.source.rows(state, &hits, &terms, projection).await?;
         let schema = batch.schema();
         Ok(MemorySourceConfig::try_new_exec(
@@ -277,18 +319,55 @@ impl TableProvider for SearchTable {
     }
 }
 
+/// Which words a hit contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WordsOfHit {
+    All,
+    Enough,
+}
+
+/// A search by words.
+struct WordSearch<'t> {
+    table: &'t SearchTable,
+    words: WordsOfHit,
+}
+
 #[async_trait]
-impl RankedSearch for SearchTable {
-    async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)> {
-        let text = SidecarCache::of(&self.source.lake)
-            .lake_text(&self.source.lake)
-            .await
-            .map_err(external)?;
-        let query = self.query.clone();
-        let found = tokio::task::spawn_blocking(move || text.search(&query, limit))
+impl RankedSearch for WordSearch<'_> {
+    async fn top(
+        &self,
+        limit: usize,
+        within: Option<RowSets>,
+    ) -> Result<(SearchTerms, Vec<ScoredRow>)> {
+        let source = &self.table.source;
+        let text = lake_text(&source.lake).await?;
+        let (query, words) = (self.table.query.clone(), self.words);
+        let search = move || {
+            let within = within.as_deref().map(Vec::as_slice);
+            match words {
+                WordsOfHit::All => text.search_within(&query, WordsNeeded::All, limit, within),
+                WordsOfHit::Enough => {
+                    let enough = text.rows_with_enough(&query)?;
+                    let enough = match within {
+                        Some(within) => intersection(&enough, within),
+                        None => enough,
+                    };
+                    text.search_within(&query, WordsNeeded::Any, limit, Some(&enough))
+                }
+            }
+        };
+        let found = tokio::task::spawn_blocking(search)
             .await
             .map_err(external)?;
         let (terms, hits) = found.map_err(external)?;
         Ok((terms, hits.iter().map(ScoredRow::from).collect()))
     }
+}
+
+/// Returns the rows that are in both sets of each segment.
+fn intersection(left: &[RoaringBitmap], right: &[RoaringBitmap]) -> Vec<RoaringBitmap> {
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| left & right)
+        .collect()
 }

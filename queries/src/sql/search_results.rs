@@ -12,10 +12,12 @@ use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err, internal_datafusion_err};
+use datafusion::physical_expr::PhysicalExpr;
 use gristmill_engine::index::fulltext::{Highlight, SearchTerms, TextHit, highlight};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::text::with_grain;
 use gristmill_schemas::columns::{SystemColumn, grains_schema};
+use roaring::RoaringBitmap;
 
 use super::lake_table::LakeTable;
 
@@ -46,6 +48,14 @@ pub(super) fn search_schema() -> SchemaRef {
     Arc::new(Schema::new(
         own.into_iter().chain(grains).collect::<Vec<_>>(),
     ))
+}
+
+/// Sets of rows, one for each segment of the lake.
+pub(super) type RowSets = Arc<Vec<RoaringBitmap>>;
+
+/// Returns the number of columns of [`search_schema`] before those of `grains`.
+pub(super) fn own_columns() -> usize {
+    search_schema().fields().len() - grains_schema().fields().len()
 }
 
 /// A matching row with its score.
@@ -118,6 +128,29 @@ impl GrainSource {
         Ok((found, rows))
     }
 
+    /// Returns the rows that satisfy `condition`, which reads `columns` of [`search_schema`], all
+    /// of them columns of `grains`. Costs a pass over these columns; memory holds a part of a
+    /// segment.
+    pub(super) async fn rows_where(
+        &self,
+        state: &dyn Session,
+        condition: &Arc<dyn PhysicalExpr>,
+        columns: &[usize],
+    ) -> Result<RowSets> {
+        let columns: Vec<usize> = columns
+            .iter()
+            .filter_map(|column| column.checked_sub(own_columns()))
+            .collect();
+        let mut sets = Vec::with_capacity(self.grains.files());
+        for segment in 0..self.grains.files() {
+            let rows = self
+                .grains
+                .rows_where(state, segment, &**condition, &columns);
+            sets.push(rows.await?);
+        }
+        Ok(Arc::new(sets))
+    }
+
     /// Returns `found`, best first, and the columns `needed` of `grains` in the same order.
     async fn read(
         &self,
@@ -166,9 +199,8 @@ fn by_segment(found: &[ScoredRow]) -> BTreeMap<usize, BTreeMap<u32, f64>> {
 /// address, by which rows are ordered, and the blob if the result `shows` snippets or matched
 /// fields.
 fn grain_columns(wanted: &[usize], shows: bool) -> Vec<usize> {
-    let grains = grains_schema().fields().len();
-    let own = search_schema().fields().len() - grains;
-    (0..grains)
+    let own = own_columns();
+    (0..grains_schema().fields().len())
         .filter(|column| {
             wanted.contains(&(own + column))
                 || *column == SystemColumn::ContentAddress as usize

@@ -1,10 +1,9 @@
 //! `vector_search(vector or text, k [, model])` and `hybrid_search(text, k [, model])`.
 //!
-//! A vector is a JSON array of numbers; any other text is embedded by the session's embedder. A
-//! hybrid search fuses the ranks of full text and vectors (reciprocal rank fusion): a grain's score
-//! is the mean of 61 / (60 + rank) over both.
+//! A vector is a JSON array of numbers; any other text is embedded by the session's embedder, and
+//! grains whose similarity is below [`Embedder::least_similarity`] aren't found. `hybrid` has the
+//! combination with a search by words.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -16,15 +15,15 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use gristmill_engine::index::SidecarCache;
 use gristmill_engine::index::fulltext::{SearchTerms, TextQuery};
 use gristmill_engine::index::vectors::LakeVectors;
 use gristmill_engine::index::vectors::embed::Embedder;
 
 use super::external;
 use super::filtered_search::{RankedSearch, filter_pushdown, top_matching};
-use super::search::{limit_literal, text_literal};
-use super::search_results::{GrainSource, ScoredRow, search_schema};
+use super::hybrid::WordHits;
+use super::search::{lake_text, limit_literal, text_literal};
+use super::search_results::{GrainSource, RowSets, ScoredRow, search_schema};
 
 /// Registers both functions.
 pub(super) fn register(
@@ -62,14 +61,6 @@ impl VectorFunctionKind {
             VectorFunctionKind::Hybrid => "hybrid_search",
         }
     }
-
-    /// Returns the full-text half of a search for `text`; `None` if it searches only vectors.
-    fn text_query(self, text: &str) -> Result<Option<TextQuery>> {
-        match self {
-            VectorFunctionKind::Vector => Ok(None),
-            VectorFunctionKind::Hybrid => TextQuery::parse(text).map(Some).map_err(external),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -87,6 +78,14 @@ enum VectorQuery {
 }
 
 impl VectorQuery {
+    /// Returns the similarity below which a grain isn't found.
+    fn least_similarity(&self) -> f64 {
+        match self {
+            VectorQuery::Vector(_) => 0.0,
+            VectorQuery::Text(_, embedder) => embedder.least_similarity(),
+        }
+    }
+
     /// Returns the vector; embeds a text, which blocks.
     fn into_vector(self) -> Result<Vec<f32>> {
         match self {
@@ -132,9 +131,14 @@ impl TableFunctionImpl for VectorFunction {
         };
         let text = text_literal(wanted).ok_or_else(usage)?;
         let wanted = self.query_of(&text)?;
-        let words = self.kind.text_query(&text)?;
+        let words = match (TextQuery::parse(&text), self.kind) {
+            (Err(error), VectorFunctionKind::Hybrid) => return Err(external(error)),
+            // A text that is too long for a search by words still has a meaning.
+            (words, _) => words.unwrap_or_default(),
+        };
         let limit = limit_literal(limit).ok_or_else(usage)?;
         Ok(Arc::new(VectorTable {
+            kind: self.kind,
             source: self.source.clone(),
             wanted,
             words,
@@ -147,10 +151,11 @@ impl TableFunctionImpl for VectorFunction {
 /// A search as a table.
 #[derive(Debug)]
 struct VectorTable {
+    kind: VectorFunctionKind,
     source: GrainSource,
     wanted: VectorQuery,
-    /// The full-text half of a hybrid search.
-    words: Option<TextQuery>,
+    /// The words of the query: searched for by a hybrid search, highlighted by both.
+    words: TextQuery,
     limit: usize,
     model: Option<String>,
 }
@@ -191,43 +196,46 @@ impl TableProvider for VectorTable {
 }
 
 /// Each of the two searches of a hybrid search returns `DEPTH` times the limit, and at least
-/// `MIN_DEPTH` rows, before the ranks are fused.
+/// `MIN_DEPTH` rows, before their scores are combined.
 const DEPTH: usize = 4;
 const MIN_DEPTH: usize = 50;
 
 #[async_trait]
 impl RankedSearch for VectorTable {
-    async fn top(&self, limit: usize) -> Result<(SearchTerms, Vec<ScoredRow>)> {
-        let Some(words) = self.words.clone() else {
-            return Ok((SearchTerms::default(), self.nearest(limit).await?));
-        };
-        let each = limit.saturating_mul(DEPTH).max(MIN_DEPTH);
-        let nearest = self.nearest(each).await?;
-        let (terms, hits) = self.search_text(words, each).await?;
-        Ok((terms, fuse_ranks([&hits, &nearest], limit)))
+    async fn top(
+        &self,
+        limit: usize,
+        within: Option<RowSets>,
+    ) -> Result<(SearchTerms, Vec<ScoredRow>)> {
+        match self.kind {
+            VectorFunctionKind::Vector => {
+                let terms = SearchTerms::literal(&self.words);
+                Ok((terms, self.nearest(limit, within).await?))
+            }
+            VectorFunctionKind::Hybrid => {
+                let each = limit.saturating_mul(DEPTH).max(MIN_DEPTH);
+                let nearest = self.nearest(each, within.clone()).await?;
+                let words = self.word_hits(each, within).await?;
+                let combined = words.combined_with(&nearest, limit);
+                Ok((words.terms, combined))
+            }
+        }
     }
 }
 
 impl VectorTable {
-    /// Returns the terms of `query` and the `limit` best rows of its full-text search.
-    async fn search_text(
-        &self,
-        query: TextQuery,
-        limit: usize,
-    ) -> Result<(SearchTerms, Vec<ScoredRow>)> {
-        let text = SidecarCache::of(&self.source.lake)
-            .lake_text(&self.source.lake)
-            .await
-            .map_err(external)?;
-        let hits = tokio::task::spawn_blocking(move || text.search(&query, limit))
-            .await
-            .map_err(external)?;
-        let (terms, hits) = hits.map_err(external)?;
-        Ok((terms, hits.iter().map(ScoredRow::from).collect()))
+    /// Returns the `limit` best rows with any of the words.
+    async fn word_hits(&self, limit: usize, within: Option<RowSets>) -> Result<WordHits> {
+        let text = lake_text(&self.source.lake).await?;
+        let query = self.words.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            WordHits::find(&text, &query, limit, within.as_deref().map(Vec::as_slice))
+        });
+        found.await.map_err(external)?
     }
 
     /// Returns the `limit` rows nearest to the query.
-    async fn nearest(&self, limit: usize) -> Result<Vec<ScoredRow>> {
+    async fn nearest(&self, limit: usize, within: Option<RowSets>) -> Result<Vec<ScoredRow>> {
         let model = match (&self.model, &self.wanted) {
             (Some(model), _) => Some(model.as_str()),
             (None, VectorQuery::Text(_, embedder)) => Some(embedder.model()),
@@ -246,85 +254,19 @@ impl VectorTable {
                         vector.len()
                     )
                 }
-                _ => Ok(vectors.search(&vector, limit)),
+                _ => Ok(vectors.search(&vector, limit, within.as_deref().map(Vec::as_slice))),
             }
         });
         let hits = found.await.map_err(external)??;
+        let least = self.wanted.least_similarity();
         Ok(hits
             .iter()
+            .filter(|hit| hit.score >= least)
             .map(|hit| ScoredRow {
                 segment: hit.segment,
                 row: hit.row,
                 score: hit.score,
             })
             .collect())
-    }
-}
-
-/// Constant k of reciprocal rank fusion: larger values flatten the difference between ranks.
-const RANK_OFFSET: f64 = 60.0;
-
-/// Returns the `limit` rows with the highest fused score of both lists.
-fn fuse_ranks(lists: [&[ScoredRow]; 2], limit: usize) -> Vec<ScoredRow> {
-    let mut fused: Vec<ScoredRow> = fused_scores(lists)
-        .into_iter()
-        .map(|((segment, row), score)| ScoredRow {
-            segment,
-            row,
-            score,
-        })
-        .collect();
-    fused.sort_by(|left, right| {
-        right
-            .score
-            .total_cmp(&left.score)
-            .then((left.segment, left.row).cmp(&(right.segment, right.row)))
-    });
-    fused.truncate(limit);
-    fused
-}
-
-/// Returns the fused score of each row, identified by its segment and its number.
-fn fused_scores(lists: [&[ScoredRow]; 2]) -> HashMap<(usize, u32), f64> {
-    let mut scores: HashMap<(usize, u32), f64> = HashMap::new();
-    for list in lists {
-        for (rank, found) in (1_u32..).zip(list) {
-            let part = (RANK_OFFSET + 1.0) / (RANK_OFFSET + f64::from(rank)) / lists.len() as f64;
-            *scores.entry((found.segment, found.row)).or_default() += part;
-        }
-    }
-    scores
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(rows: &[u32]) -> Vec<ScoredRow> {
-        rows.iter()
-            .map(|row| ScoredRow {
-                segment: 0,
-                row: *row,
-                score: 0.5,
-            })
-            .collect()
-    }
-
-    #[test]
-    fn rows_ranked_high_in_both_lists_come_first() {
-        let fuse_ranks = fuse_ranks([&found(&[1, 2, 3]), &found(&[2, 4])], 3);
-        assert_eq!(
-            fuse_ranks.iter().map(|found| found.row).collect::<Vec<_>>(),
-            [2, 1, 4]
-        );
-        assert!(fuse_ranks[0].score < 1.0);
-        assert_eq!(
-            super::fuse_ranks([&found(&[9]), &found(&[9])], 5),
-            [ScoredRow {
-                segment: 0,
-                row: 9,
-                score: 1.0
-            }]
-        );
     }
 }

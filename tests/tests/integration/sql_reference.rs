@@ -4,16 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{SessionContext, SqlOptions, lake_context, sql_reference};
-use gristmill_tests::paths::workspace;
-
-/// Where the generated part of the page begins and ends.
-const BEGIN: &str = "<!-- generated: tables -->\n";
-const END: &str = "<!-- end of generated -->\n";
+use gristmill_tests::generated_page::assert_generated;
 
 /// Views of one grain type have columns of `grains` only, which are described there.
 const TYPE_VIEWS: [&str; 11] = [
@@ -114,16 +109,12 @@ async fn every_table_column_and_function_is_described_and_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_generated_from_the_descriptions() {
     let (tables, _) = registered().await;
-    let path = workspace().join("docs/sql.md");
-    let page = fs::read_to_string(&path).expect("docs/sql.md");
-    let (before, rest) = page.split_once(BEGIN).expect("the generated part begins");
-    let (_, after) = rest.split_once(END).expect("the generated part ends");
-    let whole = format!("{before}{BEGIN}{}{END}{after}", generated(&tables));
-    if std::env::var_os("GRISTMILL_UPDATE_DOCS").is_some() {
-        fs::write(&path, &whole).expect("docs/sql.md can be written");
-    }
-    let remedy = "GRISTMILL_UPDATE_DOCS=1 cargo test --test integration sql_reference::";
-    assert!(whole == page, "docs/sql.md is out of date: run {remedy}");
+    assert_generated(
+        "docs/sql.md",
+        "tables",
+        &generated(&tables),
+        "sql_reference::",
+    );
 }
 
 fn generated(tables: &Tables) -> String {

@@ -1,7 +1,8 @@
-//! Ranked search over the full-text indexes of all segments of a lake.
+//! The full-text indexes of all segments of a lake as one: which rows match, and the statistics of
+//! words. `ranked` has the searches with scores.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,10 +10,9 @@ use serde_json::Value;
 use tantivy::collector::Count;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::query::{
-    Bm25StatisticsProvider, BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query,
-    TermQuery,
+    BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query, TermQuery,
 };
-use tantivy::schema::{Field as TextField, IndexRecordOption};
+use tantivy::schema::IndexRecordOption;
 use tantivy::termdict::TermDictionary;
 use tantivy::{DocSet, Index, ReloadPolicy, Searcher, SegmentReader, Term};
 
@@ -21,7 +21,6 @@ use super::pack::SegmentTextIndex;
 use super::query::{Phrase, QueryPart, SearchTerms, TextQuery};
 use super::text_field;
 use super::tokenizer::tokenizers;
-use super::top_k::{RankedDocument, TopK};
 use crate::text::Statistics;
 
 /// Maximal number of words that a prefix or a fuzzy word expands to; the most frequent ones are
@@ -37,18 +36,7 @@ pub struct LakeTextIndex {
     /// For each segment of tantivy: the index of its segment of the lake, and its first row there.
     pub(super) places: Vec<(usize, u32)>,
     /// Number of words in all grains.
-    words: u64,
-}
-
-/// A row that matches a search.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TextHit {
-    /// Index of its segment among those that the index was opened with.
-    pub segment: usize,
-    /// Its row there.
-    pub row: u32,
-    /// Its BM25 weight divided by the maximal weight of the search: above 0 and at most 1.
-    pub score: f64,
+    pub(super) words: u64,
 }
 
 impl LakeTextIndex {
@@ -88,56 +76,6 @@ impl LakeTextIndex {
             places,
             words,
         })
-    }
-
-    /// Returns the expanded search, and the `limit` rows that match best, best first; of equal
-    /// scores, the first in the lake.
-    ///
-    /// # Errors
-    /// Errors of tantivy when it reads the files.
-    pub fn search(
-        &self,
-        query: &TextQuery,
-        limit: usize,
-    ) -> tantivy::Result<(SearchTerms, Vec<TextHit>)> {
-        let terms = self.terms(query)?;
-        let Some(compiled) = compile(&terms) else {
-            return Ok((terms, Vec::new()));
-        };
-        // The collector allocates for the limit, which is capped by the number of documents.
-        let limit = limit.min(self.searcher.num_docs() as usize);
-        if limit == 0 {
-            return Ok((terms, Vec::new()));
-        }
-        let known = DocumentFrequencies::of(&terms, self)?;
-        let greatest = known.greatest(&terms);
-        let weight = compiled.weight(EnableScoring::enabled_from_statistics_provider(
-            &known,
-            &self.searcher,
-        ))?;
-        let mut best = TopK::of(limit);
-        for (place, reader) in self.searcher.segment_readers().iter().enumerate() {
-            let threshold = best.threshold();
-            weight.for_each_pruning(threshold, reader, &mut |document, score| {
-                best.add(score, place, document)
-            })?;
-        }
-        let hits = best.ranked().filter_map(
-            |RankedDocument {
-                 score,
-                 place,
-                 document,
-             }| {
-                let (segment, first_row) = *self.places.get(place)?;
-                let score = (f64::from(score) / greatest).clamp(f64::MIN_POSITIVE, 1.0);
-                Some(TextHit {
-                    segment,
-                    row: first_row + document,
-                    score,
-                })
-            },
-        );
-        Ok((terms, hits.collect()))
     }
 
     /// Returns the exact number of rows that match `query`.
@@ -230,7 +168,7 @@ impl LakeTextIndex {
     }
 
     /// Expands prefixes and fuzzy words to words of the lake.
-    fn terms(&self, query: &TextQuery) -> tantivy::Result<SearchTerms> {
+    pub(super) fn terms(&self, query: &TextQuery) -> tantivy::Result<SearchTerms> {
         let mut terms = SearchTerms::default();
         for alternatives in &query.required {
             let mut phrases = Vec::new();
@@ -341,61 +279,6 @@ fn add_statistics(
     Ok(())
 }
 
-/// Document frequencies of the words of a search, looked up once, because look-ups in many pieces
-/// are slow.
-struct DocumentFrequencies<'t> {
-    text: &'t LakeTextIndex,
-    containing: HashMap<Term, u64>,
-}
-
-impl<'t> DocumentFrequencies<'t> {
-    fn of(
-        terms: &SearchTerms,
-        text: &'t LakeTextIndex,
-    ) -> tantivy::Result<DocumentFrequencies<'t>> {
-        let mut containing = HashMap::new();
-        for word in terms.required.iter().flatten().flatten() {
-            let term = Term::from_field_text(text_field(), word);
-            let frequency = text.searcher.doc_freq(&term)?;
-            containing.insert(term, frequency);
-        }
-        Ok(DocumentFrequencies { text, containing })
-    }
-
-    /// Returns the maximal weight: every required word with maximal frequency.
-    fn greatest(&self, terms: &SearchTerms) -> f64 {
-        let documents = self.text.len() as f64;
-        let mut sum = 0.0;
-        for word in terms.required.iter().flatten().flatten() {
-            let containing = self
-                .containing
-                .get(&Term::from_field_text(text_field(), word));
-            let containing = containing.copied().unwrap_or_default() as f64;
-            sum += (1.0 + (documents - containing + 0.5) / (containing + 0.5)).ln()
-                * GREATEST_FREQUENCY;
-        }
-        f64::max(sum, f64::MIN_POSITIVE)
-    }
-}
-
-impl Bm25StatisticsProvider for DocumentFrequencies<'_> {
-    /// Tantivy's own number is an estimate where rows were removed from a piece.
-    fn total_num_tokens(&self, _: TextField) -> tantivy::Result<u64> {
-        Ok(self.text.words)
-    }
-
-    fn total_num_docs(&self) -> tantivy::Result<u64> {
-        Ok(self.text.len())
-    }
-
-    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
-        match self.containing.get(term) {
-            Some(known) => Ok(*known),
-            None => self.text.searcher.doc_freq(term),
-        }
-    }
-}
-
 /// Returns the length of a text of `words` words as the index stores it: exact up to 40, rounded
 /// beyond.
 pub fn rounded_length(words: u64) -> u64 {
@@ -404,9 +287,6 @@ pub fn rounded_length(words: u64) -> u64 {
         FieldNormReader::fieldnorm_to_id(words),
     ))
 }
-
-/// BM25's limit of the frequency factor: k₁ + 1.
-const GREATEST_FREQUENCY: f64 = 2.2;
 
 impl std::fmt::Debug for LakeTextIndex {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -422,11 +302,20 @@ impl std::fmt::Debug for LakeTextIndex {
 /// Compiles a search to a query of tantivy; `None` if it can't match anything. A single clause
 /// isn't wrapped, because only then can tantivy skip blocks of documents that can't be among the
 /// best.
-fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
+pub(super) fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
     for alternatives in &terms.required {
         clauses.push((Occur::Must, any_of(alternatives)?));
     }
+    with_exclusions(clauses, terms)
+}
+
+/// Joins `clauses` with the exclusions of `terms`; `None` if there is
+/// no clause.
+pub(super) fn with_exclusions(
+    mut clauses: Vec<(Occur, Box<dyn Query>)>,
+    terms: &SearchTerms,
+) -> Option<Box<dyn Query>> {
     if clauses.is_empty() {
         return None;
     }
@@ -446,7 +335,7 @@ fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
 }
 
 /// Returns `None` for an empty list.
-fn any_of(phrases: &[Phrase]) -> Option<Box<dyn Query>> {
+pub(super) fn any_of(phrases: &[Phrase]) -> Option<Box<dyn Query>> {
     match phrases {
         [] => None,
         [phrase] => Some(phrase_query(phrase)),

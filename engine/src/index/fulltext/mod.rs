@@ -22,7 +22,8 @@
 //! | `pack` | the format of the file |
 //! | `directory` | packed files as a tantivy directory |
 //! | `query` | the syntax of searches |
-//! | `lake` | ranked search over all segments |
+//! | `lake` | the indexes of all segments as one |
+//! | `ranked` | the best rows of a search, with scores |
 //! | `top_k` | the best documents so far |
 //! | `snippet` | the matching fields of a grain, and the text around a match |
 
@@ -33,16 +34,18 @@ mod pack;
 mod piece;
 mod postings_reuse;
 mod query;
+mod ranked;
 mod snippet;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
 mod top_k;
 
-pub use lake::{LakeTextIndex, TextHit, rounded_length};
+pub use lake::{LakeTextIndex, rounded_length};
 pub use pack::{DamagedText, SegmentTextIndex};
 pub use piece::{TextPiece, TextPieceBuilder, pack, words_in};
 pub use query::{Phrase, SearchTerms, TextQuery, TextQueryError};
+pub use ranked::{TextHit, WordsNeeded};
 pub use snippet::{Highlight, highlight};
 
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};

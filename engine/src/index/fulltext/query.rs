@@ -63,6 +63,24 @@ pub struct SearchTerms {
     pub excluded: Vec<Phrase>,
 }
 
+impl SearchTerms {
+    /// Returns the words and phrases of `query`, without those that only an index can expand.
+    pub fn literal(query: &TextQuery) -> SearchTerms {
+        let phrase = |part: &QueryPart| match part {
+            QueryPart::Phrase(words) => Some(words.clone()),
+            QueryPart::Prefix(_) | QueryPart::Fuzzy(..) => None,
+        };
+        SearchTerms {
+            required: query
+                .required
+                .iter()
+                .map(|parts| parts.iter().filter_map(phrase).collect())
+                .collect(),
+            excluded: query.excluded.iter().filter_map(phrase).collect(),
+        }
+    }
+}
+
 impl TextQuery {
     /// Parses `text`. Every text within the limits is a valid search.
     ///

@@ -1,4 +1,5 @@
-//! The fields of a grain that match a search, and a snippet around the first match.
+//! The fields of a grain that match a search, and a snippet: all of its text if it is short, else the
+//! part around the first match, or the beginning if no word matches.
 
 use gristmill_schemas::grain::{Field, Grain};
 
@@ -11,7 +12,8 @@ use crate::text::{text_fields, visit_texts};
 pub struct Highlight {
     /// The fields that contain a required phrase, in the order of the type's text fields.
     pub fields: Vec<Field>,
-    /// The text around the first match, in the text that contains most parts of the search. At most
+    /// All texts of the grain if they are short; else the text around the first match, in the text
+    /// that contains most parts of the search; without a match the beginning. At most
     /// `SNIPPET_BYTES`; `…` marks omissions.
     pub snippet: String,
 }
@@ -25,9 +27,10 @@ const BEFORE: usize = 40;
 /// Returns the fields and the snippet of `grain` that match `terms`.
 pub fn highlight(grain: &Grain<'_>, terms: &SearchTerms) -> Highlight {
     let mut found = Highlight::default();
-    let mut most = 0;
+    let (mut most, mut beginning) = (0, String::new());
     for field in grain.grain_type().map_or(&[][..], text_fields) {
         visit_texts(grain, *field, &mut |text| {
+            append(&mut beginning, text);
             let Some((matched, first)) = matched(text, terms) else {
                 return;
             };
@@ -40,7 +43,20 @@ pub fn highlight(grain: &Grain<'_>, terms: &SearchTerms) -> Highlight {
             }
         });
     }
+    if found.snippet.is_empty() || beginning.len() <= SNIPPET_BYTES {
+        found.snippet = snippet(&beginning, 0);
+    }
     found
+}
+
+/// Appends `text` to the beginning of a grain's texts until that is longer than a snippet.
+fn append(beginning: &mut String, text: &str) {
+    if beginning.len() <= SNIPPET_BYTES {
+        let separator = if beginning.is_empty() { "" } else { " " };
+        let end = text.floor_char_boundary(2 * SNIPPET_BYTES);
+        beginning.push_str(separator);
+        beginning.push_str(&text[..end]);
+    }
 }
 
 /// Returns the number of parts of the search that `text` contains, and where the first begins.
@@ -96,6 +112,22 @@ fn snippet(text: &str, first: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_beginning_is_cut_like_any_text() {
+        let mut beginning = String::new();
+        for text in [
+            "Ada Brennan",
+            "prefers",
+            &"tea ".repeat(500),
+            "never appended",
+        ] {
+            append(&mut beginning, text);
+        }
+        assert!(beginning.starts_with("Ada Brennan prefers tea tea "));
+        assert!(beginning.len() <= 3 * SNIPPET_BYTES && !beginning.contains("never"));
+        assert!(snippet(&beginning, 0).ends_with("tea…"));
+    }
 
     #[test]
     fn a_snippet_shows_the_match_and_marks_omissions() {

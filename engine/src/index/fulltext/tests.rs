@@ -5,6 +5,7 @@ use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use gristmill_schemas::grain::{EncodeOptions, Field, encode_json};
 use gristmill_schemas::json::Json;
 use proptest::prelude::*;
+use roaring::RoaringBitmap;
 
 use super::query::QueryPart;
 use super::*;
@@ -282,6 +283,64 @@ fn the_best_come_first_and_no_more_than_asked_for() {
     );
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_search_within_rows_finds_its_hits_among_them(texts in texts(), segment in 1_usize..40, wanted in prop::collection::vec(any::<bool>(), 60)) {
+        let lake = lake(&texts, segment, 7);
+        let mut within = vec![RoaringBitmap::new(); texts.len().div_ceil(segment)];
+        for at in (0..texts.len()).filter(|at| wanted[*at]) {
+            within[at / segment].insert((at % segment) as u32);
+        }
+        for query in QUERIES {
+            let query = TextQuery::parse(query).unwrap();
+            for needed in [WordsNeeded::All, WordsNeeded::Any] {
+                let all = lake.search_within(&query, needed, texts.len(), None).unwrap().1;
+                let expected: Vec<_> = all.into_iter().filter(|hit| within[hit.segment].contains(hit.row)).collect();
+                for limit in [1, 3, 100] {
+                    let found = lake.search_within(&query, needed, limit, Some(&within)).unwrap().1;
+                    prop_assert_eq!(found.len(), limit.min(expected.len()));
+                    prop_assert!(found.iter().zip(&expected).all(|(found, hit)| (found.score - hit.score).abs() < 1e-6));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn enough_words_are_a_third_of_their_weight() {
+    // Every grain has `the`, ten have `tea`, one has `samovar`.
+    let texts: Vec<String> = (0..100)
+        .map(|at| match at {
+            0 => "the samovar".to_owned(),
+            at if at % 10 == 1 => "the tea".to_owned(),
+            _ => "the rest".to_owned(),
+        })
+        .collect();
+    let lake = lake(&texts, 40, 7);
+    let enough = |text: &str| -> Vec<u32> {
+        let rows = lake.rows_with_enough(&TextQuery::parse(text).unwrap());
+        (0..)
+            .zip(rows.unwrap())
+            .flat_map(|(segment, rows)| rows.into_iter().map(move |row| segment * 40 + row))
+            .collect()
+    };
+    assert!(enough("where is this the samovar").is_empty());
+    assert_eq!(enough("where samovar"), [0]);
+    assert_eq!(enough("the samovar"), [0]);
+    assert_eq!(enough("the tea"), [1, 11, 21, 31, 41, 51, 61, 71, 81, 91]);
+    assert_eq!(
+        enough("the samovar tea"),
+        [0, 1, 11, 21, 31, 41, 51, 61, 71, 81, 91]
+    );
+    assert_eq!(enough("samovar tea zebra"), [0]);
+    assert!(enough("the zebra").is_empty());
+    assert!(enough("zeb* the").is_empty());
+    assert!(enough("samovar the -samovar").is_empty());
+    assert_eq!(enough("samovar"), [0]);
+}
+
 #[test]
 fn a_lake_without_segments_has_no_text() {
     let lake = LakeTextIndex::new(&[]).unwrap();
@@ -342,7 +401,7 @@ fn matched_fields_are_those_that_have_the_words() {
     )
     .unwrap()
     .blob;
-    let fields: BTreeMap<&str, Vec<Field>> = [
+    let shown: BTreeMap<&str, Highlight> = [
         "ann tea",
         "prefers",
         "\"green tea\"",
@@ -351,37 +410,25 @@ fn matched_fields_are_those_that_have_the_words() {
     ]
     .into_iter()
     .map(|text| {
-        let phrases = TextQuery::parse(text)
-            .unwrap()
-            .required
-            .into_iter()
-            .map(|parts| {
-                parts
-                    .into_iter()
-                    .filter_map(|part| {
-                        if let QueryPart::Phrase(words) = part {
-                            Some(words)
-                        } else {
-                            None
-                        }
-                    })
-                    .collect()
-            });
-        let terms = SearchTerms {
-            required: phrases.collect(),
-            excluded: Vec::new(),
-        };
+        let terms = SearchTerms::literal(&TextQuery::parse(text).unwrap());
         (
             text,
-            with_grain(&blob, |grain| Some(highlight(grain, &terms)))
-                .unwrap()
-                .fields,
+            with_grain(&blob, |grain| Some(highlight(grain, &terms))).unwrap(),
         )
     })
     .collect();
-    assert_eq!(fields["ann tea"], [Field::Subject, Field::Object]);
-    assert_eq!(fields["prefers"], [Field::Relation]);
-    assert_eq!(fields["\"green tea\""], [Field::Object]);
-    assert_eq!(fields["coffee"], []);
-    assert_eq!(fields["tea prefers"], [Field::Relation, Field::Object]);
+    assert_eq!(shown["ann tea"].fields, [Field::Subject, Field::Object]);
+    assert_eq!(shown["prefers"].fields, [Field::Relation]);
+    assert_eq!(shown["\"green tea\""].fields, [Field::Object]);
+    assert_eq!(shown["coffee"].fields, []);
+    assert_eq!(
+        shown["tea prefers"].fields,
+        [Field::Relation, Field::Object]
+    );
+    // A short grain is shown whole, whether or not a word matches.
+    assert!(
+        shown
+            .values()
+            .all(|shown| shown.snippet == "ann prefers green tea")
+    );
 }

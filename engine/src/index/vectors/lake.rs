@@ -7,6 +7,7 @@ use arrow::array::{Array, AsArray, RecordBatch, StructArray};
 use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
+use roaring::RoaringBitmap;
 use serde::Serialize;
 
 use super::embed::Embedder;
@@ -298,7 +299,7 @@ pub struct VectorHit {
     pub segment: usize,
     /// Its row there.
     pub row: u32,
-    /// Its similarity: 1 if equal, decreasing towards 0.
+    /// Its similarity, by [`Metric::similarity`].
     pub score: f64,
 }
 
@@ -349,11 +350,26 @@ impl LakeVectors {
             .map(|index| index.dimensions())
     }
 
-    /// Returns the `limit` rows nearest to `vector`, nearest first.
-    pub fn search(&self, vector: &[f32], limit: usize) -> Vec<VectorHit> {
+    /// Returns the `limit` rows nearest to `vector`, nearest first, among the rows `within` (a set
+    /// for each segment; `None`: all rows). Rows are compared one by one, which is exact, if they
+    /// are restricted or a walk through the graph would visit as many.
+    pub fn search(
+        &self,
+        vector: &[f32],
+        limit: usize,
+        within: Option<&[RoaringBitmap]>,
+    ) -> Vec<VectorHit> {
+        let effort = EFFORT.max(limit.saturating_mul(2));
         let mut hits = Vec::new();
         for (segment, index) in self.segments.iter().enumerate() {
-            let near = index.search(vector, limit, EFFORT.max(2 * limit));
+            let near = match within {
+                Some(within) => within
+                    .get(segment)
+                    .map(|rows| index.scan_rows(vector, limit, rows))
+                    .unwrap_or_default(),
+                None if effort >= index.len() => index.scan(vector, limit),
+                None => index.search(vector, limit, effort),
+            };
             hits.extend(near.into_iter().map(|near| VectorHit {
                 segment,
                 row: near.row,

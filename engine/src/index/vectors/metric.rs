@@ -55,11 +55,12 @@ impl Metric {
         distance.map_or(f32::MAX, |distance| distance.max(0.0) as f32)
     }
 
-    /// Returns the similarity of two vectors at `distance`: 1 if they are equal, decreasing towards
-    /// 0.
+    /// Returns the similarity of two vectors at `distance`: the cosine, where opposite directions
+    /// count as unrelated (0); for Euclidean distances 1 if the vectors are equal, decreasing
+    /// towards 0.
     pub fn similarity(self, distance: f32) -> f64 {
         match self {
-            Metric::Cosine => (1.0 - f64::from(distance) / 2.0).clamp(0.0, 1.0),
+            Metric::Cosine => (1.0 - f64::from(distance)).clamp(0.0, 1.0),
             Metric::L2 => 1.0 / (1.0 + f64::from(distance)),
         }
     }

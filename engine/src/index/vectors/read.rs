@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use gristmill_connectors::source::SourceBytes;
+use roaring::RoaringBitmap;
 
 use super::hnsw_search::{Candidate, GraphSearch, ProximityGraph};
 use super::metric::{F16, Metric};
@@ -131,11 +132,29 @@ impl VectorIndex {
 
     /// As [`VectorIndex::search`], but exact: compares every vector.
     pub fn scan(&self, vector: &[f32], limit: usize) -> Vec<Neighbour> {
+        self.scan_where(vector, limit, |_| true)
+    }
+
+    /// As [`VectorIndex::scan`], among the vectors of `rows`.
+    pub fn scan_rows(&self, vector: &[f32], limit: usize, rows: &RoaringBitmap) -> Vec<Neighbour> {
+        self.scan_where(vector, limit, |number| {
+            rows.contains(self.number(self.rows, number as usize))
+        })
+    }
+
+    /// Compares the vectors whose numbers are `wanted`.
+    fn scan_where(
+        &self,
+        vector: &[f32],
+        limit: usize,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Vec<Neighbour> {
         let Some(query) = self.stored(vector) else {
             return Vec::new();
         };
         let view = self.query_view(&query);
         let mut all: Vec<Candidate> = (0..self.head.count as u32)
+            .filter(|number| wanted(*number))
             .map(|number| view.candidate(number))
             .collect();
         all.sort_unstable();

@@ -13,6 +13,7 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use gristmill_engine::keys::ErasedRows;
 use gristmill_engine::lake::{DataFile, is_sealed_file};
@@ -23,10 +24,14 @@ use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::arrow::async_reader::AsyncFileReader;
+use roaring::RoaringBitmap;
 use tokio::task::JoinSet;
 
 use super::super::external;
 use super::{LakeTable, segments, selection_of};
+
+/// Number of rows of a file that a filter reads at a time.
+const FILTERED_ROWS: u32 = 1 << 16;
 
 impl LakeTable {
     /// Returns the blobs of the grains at `addresses`, each with its address, in no order; `None`
@@ -176,6 +181,37 @@ impl LakeTable {
                 .collect(),
             None => Ok(batches),
         }
+    }
+
+    /// Returns the rows of the file at position `number` that satisfy `condition`, an expression
+    /// over the columns `columns`; sealed rows are opened. Reads these columns of all rows, in
+    /// parts.
+    ///
+    /// # Errors
+    /// [`DataFusionError`] if a segment can't be read or the condition can't be evaluated.
+    pub(in crate::sql) async fn rows_where(
+        &self,
+        state: &dyn Session,
+        number: usize,
+        condition: &dyn PhysicalExpr,
+        columns: &[usize],
+    ) -> Result<RoaringBitmap> {
+        let mut found = RoaringBitmap::new();
+        let count = self.files.get(number).map_or(0, |file| file.rows as u32);
+        for start in (0..count).step_by(FILTERED_ROWS as usize) {
+            let part: Vec<u32> = (start..count.min(start + FILTERED_ROWS)).collect();
+            let mut rows = part.iter();
+            for batch in self.rows_at(state, number, &part, columns).await? {
+                let verdicts = condition.evaluate(&batch)?.into_array(batch.num_rows())?;
+                let passed = verdicts.as_boolean().iter().zip(&mut rows);
+                found.extend(
+                    passed
+                        .filter(|(pass, _)| *pass == Some(true))
+                        .map(|(_, row)| *row),
+                );
+            }
+        }
+        Ok(found)
     }
 
     /// Reads `rows` (ascending) of `file` with the columns `columns`; sealed rows are returned

@@ -91,6 +91,12 @@ pub trait Embedder: fmt::Debug + Send + Sync {
         Metric::Cosine
     }
 
+    /// Returns the similarity below which a text counts as unrelated to a query: most pairs of
+    /// unrelated texts stay below it. 0 if the model hasn't been measured.
+    fn least_similarity(&self) -> f64 {
+        0.0
+    }
+
     /// Computes a vector for each text, in order. A text without any known token has a zero vector.
     ///
     /// # Errors
