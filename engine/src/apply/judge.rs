@@ -140,6 +140,7 @@ impl OperationJudge<'_> {
         if let Some(field) = new.superseding_field {
             return Err(not_a_put(field).into());
         }
+        self.check_dependencies(&new.facts)?;
         self.add(new.grain.clone(), new.facts.clone());
         Ok(outcome)
     }
@@ -184,6 +185,13 @@ impl OperationJudge<'_> {
                 ..outcome
             });
         }
+        let was_active = self
+            .facts
+            .facts(target)
+            .is_some_and(GrainFacts::is_active_goal);
+        if !was_active {
+            self.check_dependencies(&new.facts)?;
+        }
         let act = Act::Supersede(Box::new(successor));
         outcome.needs_review = self.gate().judge(target, &act, &requester)?.needs_review;
         if exists && !self.outcome.indexes.contains_key(&address) {
@@ -193,6 +201,21 @@ impl OperationJudge<'_> {
             self.note_request(target, &address, request, outcome.reason_in_grain);
         }
         Ok(outcome)
+    }
+
+    /// Refuses a goal that becomes active while a goal on which it depends isn't satisfied (§8.7).
+    fn check_dependencies(&self, goal: &GrainFacts) -> Result<(), GrainError> {
+        let open = self.facts.open_dependencies(goal);
+        let Some(first) = open.first().filter(|_| goal.is_active_goal()) else {
+            return Ok(());
+        };
+        let message = format!(
+            "the goal can't be active before the goals on which it depends are satisfied: {} of {} \
+             aren't, such as {first}; until then it is `suspended`",
+            open.len(),
+            goal.dependencies().len()
+        );
+        Err(GrainError::new(ErrorCode::Schema, message).field(Field::DependsOn.name()))
     }
 
     /// Closes `target` by an event, because the superseding grain is in the lake already and its

@@ -281,6 +281,12 @@ impl<'a> Apply<'a> {
         facts
             .look_up(self.lake, &self.known, wanted, &targets)
             .await?;
+        let new_goals = operations().filter_map(|operation| operation.grain.as_ref());
+        let new_goals = new_goals.filter(|new| new.facts.is_active_goal());
+        let dependencies = new_goals.flat_map(|new| new.facts.dependencies()).copied();
+        facts
+            .look_up_later_versions(self.lake, &self.known, dependencies.collect())
+            .await?;
         Ok(facts)
     }
 

@@ -1,5 +1,7 @@
 //! The facts that the gate needs about the grains of a batch of operations, looked up together.
 
+mod dependencies;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use arrow::array::{AsArray, RecordBatch};
@@ -25,6 +27,8 @@ pub(crate) struct FactCache {
     noted: HashSet<(ContentAddress, ContentAddress)>,
     /// The holds on all grains.
     holds: HoldIndex,
+    /// The successor of each grain that is known to be superseded.
+    successors: HashMap<ContentAddress, ContentAddress>,
 }
 
 /// Maximum number of segments that stay open while ancestors are looked up. A chain is followed one
@@ -149,11 +153,15 @@ impl FactCache {
         facts
             .supersedes
             .extend(self.superseded_by.get(&address).into_iter().flatten());
+        for old in &facts.supersedes {
+            self.successors.entry(*old).or_insert(address);
+        }
         self.facts.insert(address, facts);
     }
 
     /// Records that `successor` supersedes `target`, if facts about it are known.
     pub(crate) fn add_superseded(&mut self, successor: &ContentAddress, target: ContentAddress) {
+        self.successors.entry(target).or_insert(*successor);
         if let Some(facts) = self.facts.get_mut(successor) {
             facts.supersedes.push(target);
         }

@@ -13,7 +13,23 @@ use super::terms::Policy;
 /// Maximum number of signatures of one `supersession_auth` that are checked.
 const SIGNATURES: usize = 256;
 
+/// The state of a goal that is pursued.
+const ACTIVE: &str = "active";
+
 impl GrainFacts {
+    /// Returns the goals on which a goal depends.
+    pub(crate) fn dependencies(&self) -> &[ContentAddress] {
+        match &self.kind {
+            GrainRole::Goal { depends_on, .. } => depends_on,
+            _ => &[],
+        }
+    }
+
+    /// Returns true for a goal that is pursued.
+    pub(crate) fn is_active_goal(&self) -> bool {
+        matches!(&self.kind, GrainRole::Goal { state, .. } if state == ACTIVE)
+    }
+
     /// Returns the facts of `grain`, which superseded `supersedes`, without placed holds.
     pub fn of(grain: &Grain<'_>, supersedes: Vec<ContentAddress>) -> GrainFacts {
         let texts = |field| texts(grain, field).map(str::to_owned);
@@ -22,6 +38,7 @@ impl GrainFacts {
                 state: grain.text(Field::GoalState).unwrap_or_default().to_owned(),
                 allowed: texts(Field::AllowedTransitions).collect(),
                 evidence_required: count(grain.get(Field::EvidenceRequired)),
+                depends_on: addresses(grain, Field::DependsOn),
             },
             Some(GrainType::Consent) => GrainRole::Consent {
                 subject: grain.text(Field::SubjectDid).map(str::to_owned),

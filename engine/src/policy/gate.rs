@@ -75,6 +75,8 @@ pub enum GrainRole {
         allowed: Vec<String>,
         /// `evidence_required`.
         evidence_required: u64,
+        /// `depends_on`.
+        depends_on: Vec<ContentAddress>,
     },
     /// A consent.
     Consent {
@@ -350,6 +352,7 @@ impl Gate<'_> {
                 allowed,
                 evidence_required,
                 state: before,
+                ..
             },
             GrainRole::Goal { state, .. },
         ) = (&facts.kind, &successor.facts.kind)

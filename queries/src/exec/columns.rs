@@ -77,6 +77,8 @@ pub(super) fn single(field: KnownField) -> Expr {
         KnownField::Time => coalesce(vec![col("timestamp_ms"), col("created_at")]),
         KnownField::Contradicted => with_default(CONTRADICTED, lit(false)),
         KnownField::VerificationStatus => with_default(VERIFICATION, lit("unverified")),
+        // §22.8: the default when absent.
+        KnownField::RecallPriority => with_default("recall_priority", lit("warm")),
         KnownField::ActionPhase => with_default("action_phase", lit("complete")),
         KnownField::ConsentAction => consent_action(),
         KnownField::Context | KnownField::Purpose => {

@@ -405,3 +405,30 @@ async fn a_statement_is_bound_by_the_policy_of_its_targets_ancestors() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grain_without_a_recall_priority_is_warm() {
+    let belief = |object: &str, more: &str| {
+        format!(
+            r#"{{"type": "belief", "subject": "ada", "relation": "likes", "object": "{object}", "confidence": 1.0, "created_at": 1767225600000{more}}}"#
+        )
+    };
+    let priority = |name: &str| format!(r#", "recall_priority": "{name}""#);
+    let grains = [
+        belief("tea", ""),
+        belief("rye", &priority("warm")),
+        belief("chess", &priority("cold")),
+    ];
+    let lake = TestLake::of(&grains.each_ref().map(String::as_str)).await;
+    for (name, expected) in [
+        ("warm", &["rye", "tea"][..]),
+        ("cold", &["chess"]),
+        ("hot", &[]),
+    ] {
+        let statement = format!("RECALL beliefs WHERE recall_priority = \"{name}\"");
+        let response = answered(&lake, None, &statement).await.unwrap();
+        let mut found = objects(&response);
+        found.sort_unstable();
+        assert_eq!(found, expected, "{name}");
+    }
+}

@@ -30,6 +30,7 @@ mod exchange_mutations;
 mod exchanges_round_trip;
 mod export;
 mod export_rules;
+mod goals;
 mod holds;
 mod http;
 mod interop;

@@ -235,6 +235,7 @@ fn goal(policy: Policy, state: &str) -> GrainFacts {
         state: state.to_owned(),
         allowed,
         evidence_required: 2,
+        depends_on: vec![],
     };
     GrainFacts {
         kind,
