@@ -9,6 +9,7 @@ pub mod ingest;
 pub mod maintenance;
 pub mod migrate;
 pub mod query;
+pub mod retention;
 pub mod search;
 pub mod serving;
 pub mod size;
@@ -187,6 +188,9 @@ pub enum Command {
     /// Place, lift and list litigation holds, under which nothing is erased or superseded
     #[command(subcommand)]
     Hold(holds::HoldCommand),
+    /// Erase what has expired by the rules of a file, with proof
+    #[command(subcommand)]
+    Retention(retention::RetentionCommand),
     /// Report all data about a person
     ReportSubject(governance::ReportSubjectArgs),
     /// Verify, show or use erasure certificates

@@ -23,6 +23,7 @@
 //! | 6 | [`changes`] | how are two lakes kept in step? |
 //! | 6 | [`inspect`] | what does a file contain? |
 //! | 6 | `reproject` | what is the row of a stored blob? |
+//! | 6 | [`retention`] | which grains have expired, and how are they erased? |
 //! | 7 | [`hold`] | how are litigation holds placed, lifted and listed? |
 //! | 7 | [`migrate`] | how are grains encoded in another form, with their links? |
 //! | 7 | [`verify`] | is every grain, in files or in the lake, what its address claims? |
@@ -66,6 +67,7 @@ pub mod policy;
 pub mod progress;
 pub mod repair;
 mod reproject;
+pub mod retention;
 pub mod segment;
 pub mod text;
 pub mod verify;

@@ -84,7 +84,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
             &[
                 "compact", "describe", "encrypt", "erase", "export", "gc", "ingest",
             ],
-            &["apply", "changes", "inspect", "reproject"],
+            &["apply", "changes", "inspect", "reproject", "retention"],
             &["hold", "migrate", "verify"],
             &["repair"],
         ],

@@ -32,6 +32,7 @@ mod reindex;
 mod repair;
 mod report;
 mod report_subject;
+mod retention;
 mod scan;
 mod search;
 mod serve;
@@ -86,6 +87,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Apply(arguments) => apply::run(&context, arguments).await,
         Command::Erase(arguments) => erase::run(&context, arguments).await,
         Command::Hold(command) => hold::run(&context, command).await,
+        Command::Retention(command) => retention::run(&context, command).await,
         Command::ReportSubject(arguments) => report_subject::run(&context, arguments).await,
         Command::Certificate(arguments) => certificate::run(&context, arguments),
         Command::Audit(arguments) => audit::run(&context, arguments).await,

@@ -60,8 +60,11 @@ pub use matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 pub use plan::{ErasurePlan, Exclusion, SelectedCounts, Spelling};
 pub use pseudonyms::{Pseudonymizer, pseudonym_key};
 pub use reason::{Exemption, ExemptionRules, Reason, Reasons};
-pub use request::{Person, SelectionOptions, SubjectRequest, is_blank_identifier};
+pub use request::{
+    Person, RetentionSelection, SelectionOptions, SubjectRequest, is_blank_identifier,
+};
 pub use resume::{check_erasable, erase_addresses, resume_erasures};
+pub(crate) use run::is_interrupted;
 pub use run::{ErasureOptions, ErasureReport, erase, plan, plan_disclosure};
 pub use survey::{FoundGrain, FoundReject, Survey};
 pub(crate) use tombstone_copy::{tombstones_from_bytes, tombstones_path, tombstones_to_bytes};

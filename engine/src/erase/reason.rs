@@ -7,7 +7,7 @@ use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, to_json};
 use gristmill_schemas::lifecycle::HoldIndex;
 use serde::Serialize;
 
-use crate::policy::StatedHold;
+use crate::policy::{ExpiredGrain, StatedHold};
 
 macro_rules! reasons {
     ($($variant:ident $name:literal $doc:literal;)*) => {
@@ -54,6 +54,7 @@ reasons! {
     SharedSession "shared_session" "It is of a session that has grains of others too.";
     Derived "derived" "It was derived from a grain that was found.";
     Related "related" "It refers to a grain that was found.";
+    Expired "expired" "It expired by a retention policy.";
 }
 
 /// A set of reasons.
@@ -121,6 +122,15 @@ pub enum Exemption {
         /// The regulation that requires it.
         regulation: Option<String>,
     },
+    /// A floor of the retention rules that hasn't ended.
+    Floor {
+        /// The name of the floor.
+        floor: String,
+        /// Milliseconds since 1970; `None` if it never ends.
+        until: Option<i64>,
+        /// The regulation that requires it.
+        regulation: Option<String>,
+    },
     /// Its deletion requires an approval that wasn't given.
     Approval {
         /// The required approval.
@@ -136,11 +146,22 @@ pub enum Exemption {
 pub(super) const NOT_SELECTED: &str = "not_selected";
 
 impl Exemption {
+    /// Returns the exemption by the floor that keeps `grain`, if one does.
+    pub(super) fn by_floor(grain: &ExpiredGrain<'_>) -> Option<Exemption> {
+        let (floor, until) = grain.floor?;
+        Some(Exemption::Floor {
+            floor: floor.name.clone(),
+            until,
+            regulation: floor.regulation.clone(),
+        })
+    }
+
     /// Returns its name in plans and certificates.
     pub fn name(&self) -> &'static str {
         match self {
             Exemption::Hold { .. } => "hold",
             Exemption::Retention { .. } => "retention",
+            Exemption::Floor { .. } => "floor",
             Exemption::Approval { .. } => "approval",
             Exemption::ConsentRecord => "consent_record",
             Exemption::NotSelected => NOT_SELECTED,

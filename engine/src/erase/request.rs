@@ -1,11 +1,16 @@
-//! The request of a data subject: people by their identifiers, sessions, consents, addresses.
+//! The request of a data subject: people by their identifiers, sessions, consents, addresses. Grains
+//! that expired by retention rules are requested in the same way.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::grain::Grain;
+use serde::{Deserialize, Serialize};
 
 use super::variations::{Variation, Variations};
 use crate::error::{Context, EngineError, Result};
+use crate::policy::{ExpiredGrain, RetentionRules};
 use crate::text::fold::Folding;
 
 /// A person, described by identifiers.
@@ -49,9 +54,38 @@ pub struct SubjectRequest {
     pub folding: Folding,
     /// The classes of variation to search for. With exact spelling, only the encodings are used.
     pub variations: Variations,
+    /// Grains that expired by retention rules.
+    pub retention: Option<RetentionSelection>,
     /// Approvals that were given, for grains whose `retention_policy.deletion_requires` demands
     /// them.
     pub approvals: Vec<String>,
+}
+
+/// The grains that expired by retention rules, in a span of creation time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetentionSelection {
+    /// The rules.
+    pub rules: RetentionRules,
+    /// The instant at which they are evaluated, in milliseconds since 1970.
+    pub now: i64,
+    /// The first creation second of the span.
+    pub first: u32,
+    /// The last creation second of the span.
+    pub last: u32,
+}
+
+impl RetentionSelection {
+    /// Returns the span of creation seconds.
+    pub(crate) fn seconds(&self) -> RangeInclusive<u32> {
+        self.first..=self.last
+    }
+
+    /// Returns what the rules say of `grain`, or `None` if it isn't selected.
+    pub(super) fn expired(&self, grain: &Grain<'_>) -> Option<ExpiredGrain<'_>> {
+        let second = grain.header().created_at_seconds;
+        let is_within = self.seconds().contains(&second);
+        self.rules.expired(grain, self.now).filter(|_| is_within)
+    }
 }
 
 /// Maximal number of people in one request.
@@ -92,6 +126,7 @@ impl SubjectRequest {
         self.people.is_empty()
             && self.consents.is_empty()
             && self.addresses.is_empty()
+            && self.retention.is_none()
             && !self.withdrawn
     }
 
@@ -178,7 +213,11 @@ impl SubjectRequest {
             self.withdrawn,
             (text_mentions, derived, related, exact),
         );
-        let whole = serde_json::to_string(&whole).file("can't write", "the request")?;
+        let mut whole = serde_json::to_string(&whole).file("can't write", "the request")?;
+        if let Some(retention) = &self.retention {
+            let retention = serde_json::to_string(retention).file("can't write", "the request")?;
+            whole.push_str(&format!(" retention={retention}"));
+        }
         // Requests with default settings keep the text of earlier versions, which wrote journals
         // for it.
         if self.variations == Variations::ALL && !initials {

@@ -15,7 +15,7 @@ use gristmill_schemas::lifecycle::HoldIndex;
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 use super::payload_prefilter::{PayloadPrefilter, PrefilterScratch};
 use super::reason::{Exemption, ExemptionRules, Reason};
-use super::request::SubjectRequest;
+use super::request::{RetentionSelection, SubjectRequest};
 use super::survey::FoundGrain;
 use crate::index::Watchlist;
 use crate::lake::{address_at, text_at, texts};
@@ -63,6 +63,7 @@ pub(super) struct RowScanner {
     now: i64,
     /// The holds that were placed or lifted.
     holds: Arc<HoldIndex>,
+    retention: Option<Arc<RetentionSelection>>,
 }
 
 /// How a row is scanned.
@@ -137,6 +138,7 @@ impl RowScanner {
             prefilter: None,
             now,
             holds,
+            retention: request.retention.clone().map(Arc::new),
         }
     }
 
@@ -228,6 +230,7 @@ impl RowScanner {
                 reasons,
                 variations: hits.variations,
                 exemption,
+                policy: hits.policy,
                 type_byte: blob.get(2).copied().unwrap_or_default(),
                 size: blob.len() as u32,
             });
@@ -275,11 +278,17 @@ impl RowScanner {
             self.matcher.match_grain(grain, hits);
         }
         self.note_protection(|| columns.address(at), grain, out);
+        let expired = self.retention.as_ref().and_then(|it| it.expired(grain));
+        if let Some(expired) = &expired {
+            hits.add(NO_PERSON, Reason::Expired);
+            hits.policy = u32::try_from(expired.policy).ok();
+        }
         if hits.people.is_empty() && mode != ScanMode::Always {
             return None;
         }
         note_sessions(grain, hits, out);
-        self.rules().exemption_of(grain, &columns.address(at)?)
+        let exemption = self.rules().exemption_of(grain, &columns.address(at)?);
+        exemption.or_else(|| Exemption::by_floor(&expired?))
     }
 
     fn rules(&self) -> ExemptionRules<'_> {

@@ -7,6 +7,7 @@
 //! | `gate` | may this act take this grain out of what is current? |
 //! | `facts` | which facts about a grain does the gate need, and which signatures are valid? |
 //! | `holds` | does a grain state that it is under hold, and who may lift that? |
+//! | `retention` | has a grain expired, and must it be kept nevertheless? |
 //! | `fact_cache` | how are the facts about the grains of a batch looked up together? |
 //!
 //! The gate makes pure decisions over facts; only `fact_cache` reads the lake.
@@ -15,6 +16,7 @@ mod fact_cache;
 mod facts;
 mod gate;
 mod holds;
+mod retention;
 mod terms;
 
 pub(crate) use fact_cache::FactCache;
@@ -24,4 +26,5 @@ pub use gate::{
 };
 pub use holds::StatedHold;
 pub(crate) use holds::{HOLD_REFERENCE, HOLD_TAG};
+pub use retention::{ExpiredGrain, InvalidPeriod, Period, RetentionRule, RetentionRules};
 pub use terms::{Policy, PolicyMode, PolicyScope};

@@ -67,6 +67,12 @@ impl CreationSeconds {
             .is_some_and(|range| range.contains(&second))
     }
 
+    /// Returns false if no grain was created in `span`. O(r) for r ranges.
+    pub fn overlaps(&self, span: &RangeInclusive<u32>) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|range| range.start() <= span.end() && span.start() <= range.end())
+    }
+
     /// Returns false if no grain was created at any of `seconds`, which ascend.
     /// O(r log n) for r ranges and n seconds.
     pub fn intersects(&self, seconds: &[u32]) -> bool {

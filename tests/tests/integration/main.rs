@@ -47,6 +47,7 @@ mod object_store;
 mod outputs;
 mod pages;
 mod pitfalls;
+mod retention;
 mod safe_output;
 mod safe_sql;
 mod scan;

@@ -94,6 +94,8 @@ pub struct Hits {
     pub spellings: Vec<String>,
     /// Classes of variation of matches for which there is no match in plain spelling.
     pub variations: Variations,
+    /// The retention policy by which the grain expired.
+    pub(super) policy: Option<u32>,
     /// Buffer for folded text.
     folded: String,
 }
@@ -105,6 +107,7 @@ impl Default for Hits {
             people,
             spellings,
             variations: Variations::NONE,
+            policy: None,
             folded,
         }
     }
@@ -116,6 +119,7 @@ impl Hits {
         self.people.clear();
         self.spellings.clear();
         self.variations = Variations::NONE;
+        self.policy = None;
     }
 
     /// Returns the union of the reasons of all people.

@@ -145,6 +145,20 @@ pub async fn erase(
     erased
 }
 
+/// Returns true if an erasure of `request` was interrupted, which [`erase`] would resume.
+///
+/// # Errors
+/// [`EngineError::Key`]; errors of the store.
+pub(crate) async fn is_interrupted(
+    lake: &Lake,
+    request: &SubjectRequest,
+    keyring: &Keyring,
+) -> Result<bool> {
+    let key = keyring.derive(PSEUDONYMS)?;
+    let digest = keyed_hash(&key, request.canonical()?.as_bytes());
+    Ok(Journal::load(lake, &digest, &key).await?.is_some())
+}
+
 async fn erase_revealed(
     lake: &mut Lake,
     request: &SubjectRequest,

@@ -118,7 +118,7 @@ impl Run<'_> {
 
     /// Returns a scanner that finds in rewritten rows what the next survey would find, so that the
     /// survey needn't read them. `None` if the request selects by withdrawn consents, which only a
-    /// survey of the whole lake can find.
+    /// survey of the whole lake can find, or by retention, for which whole payloads are needed.
     async fn rewrite_scanner(
         &mut self,
         mut matcher: IdentifierMatcher,
@@ -130,7 +130,8 @@ impl Run<'_> {
         let now = Utc::now().timestamp_millis();
         let holds = Arc::new(self.lake.holds().await?);
         let scanner = RowScanner::new(Arc::new(matcher), self.request, now, holds);
-        Ok((!self.request.withdrawn).then(|| Arc::new(scanner)))
+        let sees_all = !self.request.withdrawn && self.request.retention.is_none();
+        Ok(sees_all.then(|| Arc::new(scanner)))
     }
 
     async fn remove_rejects(&mut self, survey: &Survey) -> Result<()> {

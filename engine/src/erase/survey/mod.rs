@@ -58,6 +58,8 @@ pub struct FoundGrain {
     pub variations: Variations,
     /// Why it stays; `None` if it is to be erased.
     pub exemption: Option<Exemption>,
+    /// Index of the retention policy by which it expired, if it did.
+    pub policy: Option<u32>,
     /// Type byte of its header.
     pub type_byte: u8,
     /// Size of its blob in bytes.
@@ -215,7 +217,9 @@ impl SurveyRun<'_> {
         if self.request.withdrawn {
             self.match_withdrawn_consents().await?;
         }
-        self.prefilter = self.matcher.prefilter().map(Arc::new);
+        let can_skip_grains = self.request.retention.is_none();
+        let prefilter = self.matcher.prefilter().filter(|_| can_skip_grains);
+        self.prefilter = prefilter.map(Arc::new);
         self.survey.variations = self.request.searched();
         let non_distinctive = self.matcher.non_distinctive();
         self.survey.non_distinctive = non_distinctive.map(|(text, _)| text.to_owned()).collect();

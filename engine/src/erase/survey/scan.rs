@@ -74,7 +74,7 @@ impl SurveyRun<'_> {
             return Ok(findings);
         }
         if self.rules_out(number, |filter| {
-            filter.reaches_others() || self.matcher.may_find(filter)
+            filter.reaches_others() || self.matcher.may_find(filter) || self.may_expire(number)
         }) {
             self.survey.segments_skipped += 1;
             let undecodable = self.filter(number).map_or(0, WordFilter::undecodable);
@@ -94,6 +94,15 @@ impl SurveyRun<'_> {
             })
         })
         .await
+    }
+
+    /// Returns whether the retention rules of the request may select a grain of segment `number`.
+    fn may_expire(&self, number: usize) -> bool {
+        let segment = self.survey.segments.get(number);
+        let seconds = segment.and_then(|segment| segment.file.seconds.as_ref());
+        self.request.retention.as_ref().is_some_and(|retention| {
+            seconds.is_none_or(|seconds| seconds.overlaps(&retention.seconds()))
+        })
     }
 
     /// Returns a scanner for all rows of segment `number`. It uses the prefilter if the word filter
