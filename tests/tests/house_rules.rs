@@ -114,6 +114,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
             &["log", "progress"],
             &["exit"],
             &["cell_text", "configuration", "duration_arg", "shell"],
+            &["instant_arg"],
             &["output"],
             &["commands"],
         ],
