@@ -210,15 +210,8 @@ mod tests {
 
     /// A report whose file has pinned outcomes: `(id, outcome)`.
     fn report(pins: &[(&str, &str)]) -> Report {
-        let folder = std::env::temp_dir().join(format!(
-            "gristmill-pins-{}-{}",
-            std::process::id(),
-            pins.iter()
-                .map(|(id, pin)| id.len() + pin.len())
-                .sum::<usize>()
-        ));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("cases.json");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cases.json");
         let outcomes: Vec<_> = pins
             .iter()
             .map(|(id, pin)| ((*id).to_owned(), (*pin).to_owned()))
@@ -226,7 +219,6 @@ mod tests {
         super::super::pins::write_pins(&file, &outcomes).unwrap();
         let mut report = Report::default();
         report.start_file(PinnedOutcomes::load(&file).unwrap());
-        std::fs::remove_dir_all(&folder).unwrap();
         report
     }
 
