@@ -2,8 +2,10 @@
 //!
 //! A grain is found if it contains all or enough of the words ([`LakeTextIndex::rows_with_enough`]), or
 //! if its similarity is that of a related text. Its score is the mean of both scores, each in
-//! [0, 1], where a search that doesn't find it counts as 0: a convex combination, which unlike a
-//! fusion of ranks says how good the best hit is.
+//! [0, 1]: a convex combination, which unlike a fusion of ranks says how good the best hit is. A
+//! search that doesn't find the grain counts as 0. If the search by meaning was cut at its limit,
+//! the grain counts with the least similarity before the cut instead: for a model in which all
+//! texts are similar, the words would otherwise hardly count.
 
 use std::collections::{HashMap, HashSet};
 
@@ -52,8 +54,16 @@ impl WordHits {
         })
     }
 
-    /// Returns the `limit` best rows of this search and of `nearest`, best first.
-    pub(super) fn combined_with(&self, nearest: &[ScoredRow], limit: usize) -> Vec<ScoredRow> {
+    /// Returns the `limit` best rows of this search and of `nearest`, best first. `is_cut` says
+    /// that there may be related rows beyond the last one of `nearest`.
+    pub(super) fn combined_with(
+        &self,
+        nearest: &[ScoredRow],
+        is_cut: bool,
+        limit: usize,
+    ) -> Vec<ScoredRow> {
+        let beyond = nearest.iter().map(|row| row.score).reduce(f64::min);
+        let beyond = beyond.filter(|_| is_cut).unwrap_or(0.0);
         let nearest = nearest
             .iter()
             .map(|row| ((row.segment, row.row), row.score));
@@ -65,8 +75,9 @@ impl WordHits {
         let by_words = self.scores.keys().filter(|place| has_enough(place));
         let places: HashSet<Place> = nearest.keys().chain(by_words).copied().collect();
         let score = |place: &Place| {
-            let parts = [self.scores.get(place), nearest.get(place)];
-            parts.into_iter().flatten().sum::<f64>() / parts.len() as f64
+            let by_words = self.scores.get(place).copied().unwrap_or(0.0);
+            let by_meaning = nearest.get(place).copied().unwrap_or(beyond);
+            by_words.midpoint(by_meaning)
         };
         let mut combined: Vec<ScoredRow> = places
             .iter()
@@ -105,7 +116,7 @@ mod tests {
         };
         // Row 2 has few of the words, but a related meaning; row 3 of segment 1 has neither.
         let nearest = [row(0, 2, 0.8), row(0, 9, 0.5)];
-        let combined = words.combined_with(&nearest, 5);
+        let combined = words.combined_with(&nearest, false, 5);
         let places: Vec<Place> = combined.iter().map(|row| (row.segment, row.row)).collect();
         assert_eq!(places, [(0, 2), (0, 1), (0, 9)]);
         let scores = combined.iter().map(|row| row.score);
@@ -114,7 +125,24 @@ mod tests {
                 .zip([0.6, 0.3, 0.25])
                 .all(|(score, expected)| (score - expected).abs() < 1e-9)
         );
-        assert_eq!(words.combined_with(&nearest, 1), combined[..1]);
-        assert_eq!(words.combined_with(&[], 5), [row(0, 1, 0.3)]);
+        assert_eq!(words.combined_with(&nearest, false, 1), combined[..1]);
+        assert_eq!(words.combined_with(&[], false, 5), [row(0, 1, 0.3)]);
+    }
+
+    #[test]
+    fn a_row_beyond_the_nearest_counts_with_the_least_similarity_of_these() {
+        let words = WordHits {
+            terms: SearchTerms::default(),
+            scores: HashMap::from([((0, 1), 0.2)]),
+            enough: vec![RoaringBitmap::from([1])],
+        };
+        let row = |row, score| ScoredRow {
+            segment: 0,
+            row,
+            score,
+        };
+        let nearest = [row(2, 1.0), row(3, 0.9)];
+        let first = |is_cut| words.combined_with(&nearest, is_cut, 1)[0].row;
+        assert_eq!((first(true), first(false)), (1, 2));
     }
 }

@@ -216,7 +216,7 @@ impl RankedSearch for VectorTable {
                 let each = limit.saturating_mul(DEPTH).max(MIN_DEPTH);
                 let nearest = self.nearest(each, within.clone()).await?;
                 let words = self.word_hits(each, within).await?;
-                let combined = words.combined_with(&nearest, limit);
+                let combined = words.combined_with(&nearest, nearest.len() >= each, limit);
                 Ok((words.terms, combined))
             }
         }
