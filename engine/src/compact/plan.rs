@@ -96,6 +96,7 @@ mod tests {
                 rows: *rows,
                 digest: None,
                 seconds: None,
+                footer: None,
                 versions: None,
             };
             Segment {

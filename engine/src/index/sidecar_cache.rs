@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -74,6 +75,10 @@ type Cached<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
 struct SegmentSidecars {
     /// The binding of the sidecars to the data file; `None` if the data file can't be read.
     binding: OnceCell<Option<SidecarBinding>>,
+    /// Set once a sidecar was usable, whose rows may have been selected since then.
+    used: AtomicBool,
+    /// Set once the data file is known to have the footer of the binding.
+    confirmed: OnceCell<()>,
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
     text: OnceCell<Option<Arc<SegmentTextIndex>>>,
@@ -89,7 +94,7 @@ impl SegmentSidecars {
     async fn binding(&self, location: &LakeLocation, segment: &Segment) -> Option<SidecarBinding> {
         *self
             .binding
-            .get_or_init(|| async { segment.binding(location).await.ok() })
+            .get_or_init(|| async { segment.logged_binding(location).await.ok() })
             .await
     }
 }
@@ -105,6 +110,28 @@ impl SidecarCache {
     /// Returns the cache that `lake` and all clones of its handle share.
     pub fn of(lake: &Lake) -> Arc<SidecarCache> {
         lake.segment_cache()
+    }
+
+    /// Checks that the data file of `segment` is the one to which its sidecars are bound. Rows that
+    /// a sidecar selects are read only after this check, which reads the footer once: the binding
+    /// is known from the log, and excluded segments aren't opened. Without a usable sidecar there is
+    /// nothing to check.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] if it has another footer than the log states;
+    /// [`EngineError::File`](crate::error::EngineError::File) if it can't be read.
+    pub async fn confirm(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+    ) -> crate::error::Result<()> {
+        let entry = self.entry(&segment.id);
+        // Without a footer in the log, the binding was read from the file.
+        if segment.file.footer.is_none() || !entry.used.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let check = || async { segment.binding(location).await.map(drop) };
+        entry.confirmed.get_or_try_init(check).await.copied()
     }
 
     /// Returns the address index of `segment`. Returns `None` if there is no usable one, and logs a
@@ -153,6 +180,7 @@ impl SidecarCache {
         let entry = self.entry(&segment.id);
         let read = || async {
             let addresses = self.addresses(location, segment).await?;
+            self.confirm(location, segment).await.ok()?;
             let path =
                 location.local_path(&Path::from(format!("{GRAINS}/{}", segment.file.name)))?;
             let bytes = SourceBytes::map(&path).ok()?;
@@ -201,7 +229,8 @@ impl SidecarCache {
             .clone()
     }
 
-    /// Returns the word filter of `segment`, or `None` if there is no usable one.
+    /// Returns the word filter of `segment`, or `None` if there is no usable one. What it rules out
+    /// isn't read by erasures and holds, so the data file is checked as by [`Self::confirm`].
     pub async fn words(
         &self,
         location: &LakeLocation,
@@ -211,11 +240,13 @@ impl SidecarCache {
             return None;
         }
         let entry = self.entry(&segment.id);
-        entry
+        let words = entry
             .words
             .get_or_init(|| open(location, segment, &entry))
             .await
-            .clone()
+            .clone();
+        self.confirm(location, segment).await.ok()?;
+        words
     }
 
     /// Returns the full-text index of all segments of `lake`. Segments without a usable index are
@@ -334,13 +365,18 @@ impl SidecarCache {
             return Err(unusable("they are of another segment".to_owned()));
         }
         let index = Arc::new(index);
+        entry.used.store(true, Ordering::Release);
         opened.insert(name.to_owned(), Arc::clone(&index));
         Ok(index)
     }
 
     /// Closes the sidecars of `segment`, which were rebuilt or whose segment was removed.
     pub fn evict(&self, segment: &SegmentId) {
-        self.lock().remove(segment);
+        let before = self.lock().remove(segment);
+        // Its lifecycle mask may be in use.
+        if before.is_some_and(|before| before.used.load(Ordering::Acquire)) {
+            self.set_used(segment);
+        }
         // A holder of the lock is reopening the value anyway.
         if let Ok(mut cached) = self.lake_text.try_lock() {
             *cached = None;
@@ -348,6 +384,11 @@ impl SidecarCache {
         if let Ok(mut cached) = self.partial_text.try_lock() {
             *cached = None;
         }
+    }
+
+    /// Records that a sidecar of `segment` is usable that this cache doesn't open.
+    pub(super) fn set_used(&self, segment: &SegmentId) {
+        self.entry(segment).used.store(true, Ordering::Release);
     }
 
     fn entry(&self, segment: &SegmentId) -> Arc<SegmentSidecars> {
@@ -372,7 +413,10 @@ async fn open<S: Sidecar>(
         None => Err("the segment's data file can't be read".into()),
     };
     match opened {
-        Ok(sidecar) => Some(Arc::new(sidecar)),
+        Ok(sidecar) => {
+            entry.used.store(true, Ordering::Release);
+            Some(Arc::new(sidecar))
+        }
         Err(reason) => {
             tracing::warn!(
                 segment = segment.id.as_str(),

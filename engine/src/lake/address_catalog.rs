@@ -219,6 +219,7 @@ mod tests {
             rows: grains.len() as u64,
             digest: None,
             seconds: states_seconds.then_some(seconds),
+            footer: None,
             versions: None,
         };
         Segment {

@@ -32,6 +32,9 @@ const DIGEST_TAG: &str = "gristmill.blake3";
 /// The tag of an `add` action with the creation seconds of a segment's grains.
 const SECONDS_TAG: &str = "gristmill.createdSeconds";
 
+/// The tag of an `add` action with the digest of a segment's Parquet footer.
+const FOOTER_TAG: &str = "gristmill.footer";
+
 /// The tag of an `add` action with the versions at which the file's rows were added.
 const VERSIONS_TAG: &str = "gristmill.rowVersions";
 
@@ -260,6 +263,7 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
 pub(super) struct FileTags {
     pub(super) digest: Option<FileDigest>,
     pub(super) seconds: Option<CreationSeconds>,
+    pub(super) footer: Option<FileDigest>,
     pub(super) versions: Option<RowVersions>,
 }
 
@@ -275,6 +279,7 @@ impl FileTags {
         FileTags {
             digest: tag(DIGEST_TAG).and_then(|text| text.parse().ok()),
             seconds: tag(SECONDS_TAG).and_then(|text| text.parse().ok()),
+            footer: tag(FOOTER_TAG).and_then(|text| text.parse().ok()),
             versions: tag(VERSIONS_TAG).and_then(|text| text.parse().ok()),
         }
     }
@@ -286,10 +291,12 @@ impl FileTags {
     ) -> Option<HashMap<String, Option<String>>> {
         let digest = file.digest.map(|digest| digest.to_string());
         let seconds = file.seconds.as_ref().map(CreationSeconds::to_string);
+        let footer = file.footer.map(|footer| footer.to_string());
         let versions = versions.map(RowVersions::to_string);
         let all = [
             (DIGEST_TAG, digest),
             (SECONDS_TAG, seconds),
+            (FOOTER_TAG, footer),
             (VERSIONS_TAG, versions),
         ];
         let tags: HashMap<_, _> = all

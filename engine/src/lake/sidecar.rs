@@ -11,9 +11,11 @@ use gristmill_schemas::columns::GRAINS;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
+use super::open_checks::REMEDY_OF_FILES;
 use super::table::{Change, DataFile};
 use super::{Lake, LakeLocation};
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
+use crate::file_digest::FileDigest;
 use crate::segment::{
     ADDRESSES_FILE, AddressIndex, BindingError, PARQUET_END, SegmentId, Sidecar, SidecarBinding,
     SidecarFile, WrittenSegment, footer_length,
@@ -34,12 +36,45 @@ impl Segment {
         Path::from(format!("{GRAINS}/{}", self.file.name))
     }
 
+    /// Returns what the segment's sidecars are bound to, without reading the data file if the log
+    /// states the digest of its footer. Sidecars that select rows by their positions need
+    /// [`Segment::binding`] as well before these rows are read.
+    ///
+    /// # Errors
+    /// As [`Segment::binding`] if the log doesn't state it.
+    pub(crate) async fn logged_binding(&self, location: &LakeLocation) -> Result<SidecarBinding> {
+        let size = self.file.size;
+        match self.file.footer {
+            Some(footer) => Ok(SidecarBinding::of_footer(&self.id, size, footer)),
+            None => self.binding(location).await,
+        }
+    }
+
     /// Returns what the segment's sidecars are bound to. Reads the footer of the data file.
     ///
     /// # Errors
-    /// As [`LakeLocation::read`]; [`EngineError::File`](crate::error::EngineError::File) if the
-    /// data file has another size than the log states, or isn't a Parquet file.
+    /// As [`LakeLocation::read`]; [`EngineError::File`] if the data file has another size than the
+    /// log states, or isn't a Parquet file; [`EngineError::Damaged`] if its footer isn't the one
+    /// that the log states.
     pub(crate) async fn binding(&self, location: &LakeLocation) -> Result<SidecarBinding> {
+        let found = self.binding_of_file(location).await?;
+        match self.file.footer {
+            Some(logged) if logged != found.footer() => {
+                Err(self.other_footer(found.footer(), logged))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn other_footer(&self, found: FileDigest, logged: FileDigest) -> EngineError {
+        EngineError::Damaged {
+            what: format!("`{}`", self.path()),
+            cause: format!("its footer has the digest {found}, not {logged} as in its log"),
+            remedy: REMEDY_OF_FILES,
+        }
+    }
+
+    async fn binding_of_file(&self, location: &LakeLocation) -> Result<SidecarBinding> {
         let (path, size) = (self.path(), self.file.size);
         if location.local_path(&path).is_some() {
             let bytes = location.read(&path).await?;
@@ -168,6 +203,7 @@ impl Lake {
             let index = open_addresses(&location, &id, &binding).await?;
             let file = DataFile {
                 seconds: segment.seconds,
+                footer: Some(binding.footer()),
                 ..DataFile::new(name, segment.file)
             };
             Ok((file, index))
@@ -208,6 +244,7 @@ mod tests {
                 rows: 0,
                 digest: None,
                 seconds: None,
+                footer: None,
                 versions: None,
             },
         };
@@ -216,6 +253,16 @@ mod tests {
             published,
             SidecarBinding::of_file(&segment.id, &written).unwrap()
         );
+        // The log states the footer: the file isn't needed, and another footer is damage.
+        segment.file.footer = Some(published.footer());
+        let nowhere = LakeLocation::new(&folder.path().join("x").display().to_string()).unwrap();
+        assert_eq!(segment.logged_binding(&nowhere).await.unwrap(), published);
+        assert_eq!(segment.binding(&location).await.unwrap(), published);
+        segment.file.footer = Some(FileDigest::of(b"another"));
+        assert_ne!(segment.logged_binding(&location).await.unwrap(), published);
+        let error = segment.binding(&location).await.unwrap_err();
+        assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
+        segment.file.footer = None;
         segment.file.size += 1;
         assert!(segment.binding(&location).await.is_err());
     }

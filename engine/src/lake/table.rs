@@ -42,6 +42,9 @@ pub struct DataFile {
     /// The creation seconds of the grains in it. `None` for other tables, for encrypted rows, and
     /// for files of earlier releases and of other engines.
     pub seconds: Option<CreationSeconds>,
+    /// The digest of its Parquet footer, to which the sidecars of a segment are bound. `None` for
+    /// other tables, and for files of earlier releases and of other engines.
+    pub footer: Option<FileDigest>,
     /// Since which versions of the table its rows are in it. `None` until the file is committed,
     /// and for files of earlier releases and of other engines.
     pub versions: Option<RowVersions>,
@@ -56,6 +59,7 @@ impl DataFile {
             rows: written.rows,
             digest: Some(written.digest),
             seconds: None,
+            footer: None,
             versions: None,
         }
     }
@@ -270,6 +274,7 @@ impl Table {
                 let FileTags {
                     digest,
                     seconds,
+                    footer,
                     versions,
                 } = FileTags::of(&file);
                 DataFile {
@@ -278,6 +283,7 @@ impl Table {
                     rows: file.num_records().unwrap_or_default() as u64,
                     digest,
                     seconds,
+                    footer,
                     versions,
                 }
             })

@@ -80,9 +80,11 @@ async fn diagnose(
     opened: &OpenSegment,
     options: &RepairOptions,
 ) -> Result<SegmentDiagnosis> {
-    let index = SidecarCache::of(lake)
-        .addresses(lake.location(), segment)
-        .await;
+    let (sidecars, location) = (SidecarCache::of(lake), lake.location());
+    let index = match sidecars.confirm(location, segment).await {
+        Ok(()) => sidecars.addresses(location, segment).await,
+        Err(_) => None,
+    };
     let (opened, options) = (opened.clone(), options.clone());
     tokio::task::spawn_blocking(move || SegmentDiagnosis::of(&opened, index, &options))
         .await

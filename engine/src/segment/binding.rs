@@ -22,6 +22,7 @@ use gristmill_connectors::source::SourceBytes;
 
 use super::SegmentId;
 use crate::error::{Context, Result};
+use crate::file_digest::FileDigest;
 
 const MAGIC: &[u8; 8] = b"GMBIND01";
 const DIGEST: usize = 32;
@@ -51,7 +52,7 @@ pub enum BindingError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SidecarBinding {
     size: u64,
-    footer: [u8; DIGEST],
+    footer: FileDigest,
     segment: [u8; DIGEST],
 }
 
@@ -87,12 +88,22 @@ impl SidecarBinding {
 
     /// Returns the binding of `segment` to a data file of `size` bytes that ends with `footer`.
     pub(crate) fn new(segment: &SegmentId, size: u64, footer: &[u8]) -> SidecarBinding {
-        let digest = |bytes: &[u8]| *blake3::hash(bytes).as_bytes();
+        SidecarBinding::of_footer(segment, size, FileDigest::of(footer))
+    }
+
+    /// Returns the binding of `segment` to a data file of `size` bytes whose footer has the digest
+    /// `footer`.
+    pub(crate) fn of_footer(segment: &SegmentId, size: u64, footer: FileDigest) -> SidecarBinding {
         SidecarBinding {
             size,
-            footer: digest(footer),
-            segment: digest(segment.as_str().as_bytes()),
+            footer,
+            segment: *blake3::hash(segment.as_str().as_bytes()).as_bytes(),
         }
+    }
+
+    /// Returns the digest of the data file's footer.
+    pub(crate) fn footer(&self) -> FileDigest {
+        self.footer
     }
 
     /// Returns the trailer of a sidecar whose content is the concatenation of `parts`.
@@ -108,7 +119,7 @@ impl SidecarBinding {
         let mut trailer = Vec::with_capacity(TRAILER);
         trailer.extend(MAGIC);
         trailer.extend(self.size.to_le_bytes());
-        trailer.extend(self.footer);
+        trailer.extend(self.footer.as_bytes());
         trailer.extend(self.segment);
         let checksum = checksum_of(&last, &trailer);
         trailer.extend(checksum);
@@ -128,7 +139,7 @@ impl SidecarBinding {
     /// # Errors
     /// As [`SidecarBinding::unwrap`].
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<usize, BindingError> {
-        match trailer_of(bytes)? == (self.size, self.footer, self.segment) {
+        match trailer_of(bytes)? == (self.size, *self.footer.as_bytes(), self.segment) {
             true => Ok(bytes.len() - TRAILER),
             false => Err(BindingError::Other),
         }

@@ -184,6 +184,7 @@ impl LakeCheck<'_> {
         };
         if range.from == 0 && self.scope.has(&segment.id, 0) {
             self.start_digest(range).await?;
+            self.check_footer(segment).await?;
             self.check_sidecars(segment).await?;
         }
         let opened = OpenSegment {
@@ -203,7 +204,7 @@ impl LakeCheck<'_> {
         Ok(None)
     }
 
-    /// Adds the problem of a segment of `size` bytes that can't be read.
+    /// Adds the problem of a segment of which `size` bytes aren't checked because of it.
     fn add_unreadable(&mut self, problem: Problem, size: u64) {
         self.jobs += 1;
         let mut findings = Findings::default();
@@ -259,6 +260,22 @@ impl LakeCheck<'_> {
             findings
         })
         .await
+    }
+
+    /// Compares the footer of `segment` with its digest in the log, by which sidecars are bound to
+    /// the data file without reading it.
+    async fn check_footer(&mut self, segment: &Segment) -> Result<()> {
+        let path = segment.path();
+        match segment.binding(self.lake.location()).await {
+            Err(EngineError::Damaged { cause, remedy, .. }) => {
+                let found = problem(GRAINS, path.as_ref(), &cause, remedy);
+                self.add_unreadable(found, 0);
+                Ok(())
+            }
+            // Other damage is found with the rows.
+            Err(error) if error.is_environment() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the checksums of the sidecars of `segment`, and their bindings.

@@ -162,6 +162,7 @@ mod tests {
                 rows: 1,
                 digest: None,
                 seconds: None,
+                footer: None,
                 versions: None,
             };
             Segment {

@@ -183,6 +183,7 @@ impl Lab {
             rows: rows.num_rows() as u64,
             digest: None,
             seconds: None,
+            footer: None,
             versions: None,
         };
         let change = Change {

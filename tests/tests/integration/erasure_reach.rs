@@ -157,6 +157,7 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
             rows: 1,
             digest: None,
             seconds: None,
+            footer: None,
             versions: None,
         };
         Change {

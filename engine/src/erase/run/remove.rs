@@ -227,7 +227,9 @@ impl Run<'_> {
         let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         let location = lake.location().clone();
         let pool = Arc::clone(&self.pool);
-        let text = SidecarCache::of(lake).text(&location, segment).await;
+        let sidecars = SidecarCache::of(lake);
+        sidecars.confirm(&location, segment).await?;
+        let text = sidecars.text(&location, segment).await;
         let rewrite = move || {
             pool.install(|| {
                 rewrite_without(&location, &file, text.as_ref(), &rows, scanner.as_deref())

@@ -1,6 +1,7 @@
 //! The lifecycle masks of one version of the lake, with the events that came after them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt, stream};
@@ -12,7 +13,8 @@ use super::event_source::{EventSource, SourceDigest};
 use super::fold::{address_index, fold_group, groups};
 use super::{HiddenRows, LifecycleMask, MaskEntry, hidden_bitmap, state_of};
 use crate::error::Result;
-use crate::lake::{Lake, Segment, SegmentCache, open_sidecar};
+use crate::index::SidecarCache;
+use crate::lake::{Lake, LakeLocation, Segment, SegmentCache, open_bound_sidecar};
 use crate::segment::SegmentId;
 
 /// Number of masks that are opened at the same time.
@@ -72,6 +74,19 @@ pub(super) async fn forget(lake: &Lake) {
     *lake.segment_cache::<SnapshotCache>().0.lock().await = None;
 }
 
+/// Opens the mask of `segment`. The data file of a segment is read only if the log doesn't state
+/// its footer.
+///
+/// # Errors
+/// Why the mask can't be used.
+async fn open_mask(
+    location: &LakeLocation,
+    segment: &Segment,
+) -> Result<LifecycleMask, Box<dyn Error + Send + Sync>> {
+    let binding = segment.logged_binding(location).await?;
+    open_bound_sidecar(location, segment, &binding).await
+}
+
 impl LifecycleSnapshot {
     /// Returns the snapshot at the version of the handle. The clones of the handle share it.
     ///
@@ -103,15 +118,16 @@ impl LifecycleSnapshot {
         if lake.is_encrypted() {
             return Ok(snapshot);
         }
-        let segments = lake.segments()?;
+        let (segments, sidecars) = (lake.segments()?, SidecarCache::of(lake));
         let opened: Vec<_> = segments
             .iter()
-            .map(|segment| open_sidecar::<LifecycleMask>(lake.location(), segment))
+            .map(|segment| open_mask(lake.location(), segment))
             .collect();
         let opened: Vec<_> = stream::iter(opened).buffered(OPENING).collect().await;
         for (segment, mask) in segments.into_iter().zip(opened) {
             match mask {
                 Ok(mask) if mask.is_covered_by(sources) => {
+                    sidecars.set_used(&segment.id);
                     snapshot.masks.insert(segment.id, Arc::new(mask));
                 }
                 Ok(_) => tracing::debug!(segment = segment.id.as_str(), "stale lifecycle mask"),

@@ -58,6 +58,7 @@ impl LakeTable {
             if found.is_empty() {
                 continue;
             }
+            self.confirm(file).await?;
             let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
             let read = self.rows_of(state, file, &rows, &[SystemColumn::Blob as usize])?;
             reads.spawn(async move { Ok::<_, DataFusionError>((found, read.await?)) });
@@ -173,6 +174,7 @@ impl LakeTable {
         let Some(file) = self.files.get(number) else {
             return Ok(Vec::new());
         };
+        self.confirm(file).await?;
         let batches = self.rows_of(state, file, rows, columns)?.await?;
         match self.unsealer(is_sealed_file(&file.name), Some(columns))? {
             Some(unsealer) => batches
@@ -212,6 +214,22 @@ impl LakeTable {
             }
         }
         Ok(found)
+    }
+
+    /// Checks that `file` is the one to which its sidecars are bound, before rows are read that they
+    /// select.
+    ///
+    /// # Errors
+    /// [`DataFusionError::External`] if it isn't, or can't be read.
+    pub(super) async fn confirm(&self, file: &DataFile) -> Result<()> {
+        let Some((sidecars, segments)) = self.sidecars.as_ref().zip(segments(&[file])) else {
+            return Ok(());
+        };
+        for segment in &segments {
+            let confirmed = sidecars.confirm(self.table.location(), segment).await;
+            confirmed.map_err(external)?;
+        }
+        Ok(())
     }
 
     /// Reads `rows` (ascending) of `file` with the columns `columns`; sealed rows are returned

@@ -16,6 +16,7 @@ use datafusion::datasource::physical_plan::{
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
+use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_engine::lake::{DataFile, Segment, is_sealed_file};
 use parquet::arrow::arrow_reader::RowSelection;
 
@@ -26,6 +27,9 @@ use super::super::indexed_file_source::IndexedFileSource;
 use super::super::unseal::{UnsealExec, Unsealer};
 use super::hidden::HiddenStats;
 use super::{LakeTable, row_statistics, segments, selection_of};
+
+/// Segments that are confirmed at the same time.
+const CONFIRMED: usize = 8;
 
 /// Result of pruning a scan with the sidecars.
 struct PrunedSegments {
@@ -55,6 +59,15 @@ struct ScanFiles {
     rows: Precision<usize>,
     /// What EXPLAIN shows; empty for a scan of all rows.
     note: String,
+}
+
+/// Returns the candidate rows of each file; `None` if all rows are read.
+fn chosen_rows<'c>(
+    pruned: Option<&'c PrunedSegments>,
+    hidden: Option<&'c HiddenFromScan>,
+) -> Option<&'c [CandidateRows]> {
+    let visible = hidden.map(|hidden| hidden.visible.as_slice());
+    pruned.map(|pruned| pruned.chosen.as_slice()).or(visible)
 }
 
 /// Returns what EXPLAIN shows of the selection of rows.
@@ -94,6 +107,8 @@ impl LakeTable {
                 return Ok(Some(Arc::new(IndexOnlyScanExec::new(rows, note)?)));
             }
         }
+        let chosen = chosen_rows(pruned.as_ref(), hidden.as_ref());
+        self.confirm_selected(&own, chosen).await?;
         let selected = self.scan_files(&own, pruned.as_ref(), hidden.as_ref());
         match sealed {
             true => self.plan_sealed(state, selected, projection, filters),
@@ -233,6 +248,26 @@ impl LakeTable {
         Ok(Some(HiddenFromScan { visible, stats }))
     }
 
+    /// Confirms the segments of `own` of which sidecars have chosen some rows but not all.
+    ///
+    /// # Errors
+    /// As [`LakeTable::confirm`].
+    async fn confirm_selected(
+        &self,
+        own: &[&DataFile],
+        chosen: Option<&[CandidateRows]>,
+    ) -> Result<()> {
+        let rows = chosen.unwrap_or_default();
+        let is_selected =
+            |rows: &CandidateRows| rows.may_match() && !matches!(rows, CandidateRows::All);
+        let selected = own.iter().zip(rows).filter(|(_, rows)| is_selected(rows));
+        let confirmed: Vec<_> = selected.map(|(file, _)| self.confirm(file)).collect();
+        stream::iter(confirmed)
+            .buffer_unordered(CONFIRMED)
+            .try_collect()
+            .await
+    }
+
     /// Returns the files of `own` that have candidate rows, with these rows selected.
     fn scan_files(
         &self,
@@ -240,8 +275,7 @@ impl LakeTable {
         pruned: Option<&PrunedSegments>,
         hidden: Option<&HiddenFromScan>,
     ) -> ScanFiles {
-        let visible = hidden.map(|hidden| hidden.visible.as_slice());
-        let chosen = pruned.map(|pruned| pruned.chosen.as_slice()).or(visible);
+        let chosen = chosen_rows(pruned, hidden);
         let mut files = FileGroup::default();
         let mut count = 0;
         for (number, file) in own.iter().enumerate() {
