@@ -149,6 +149,12 @@ impl SidecarCache {
             .clone()
     }
 
+    /// Returns true if the address index of `segment` is open.
+    pub fn has_addresses(&self, segment: &SegmentId) -> bool {
+        let entry = self.lock().get(segment).cloned();
+        entry.is_some_and(|entry| matches!(entry.addresses.get(), Some(Some(_))))
+    }
+
     /// Returns the row metadata of each of `segments`. Returns `None` if some have no usable
     /// address index or aren't on this machine, or if all together exceed `METADATA_BYTES_LIMIT`.
     pub async fn row_metadata(

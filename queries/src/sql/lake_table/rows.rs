@@ -1,5 +1,6 @@
 //! Reads of rows whose positions are known, and statistics that sidecars provide.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use gristmill_engine::index::SidecarCache;
 use gristmill_engine::keys::ErasedRows;
-use gristmill_engine::lake::{DataFile, is_sealed_file};
+use gristmill_engine::lake::{DataFile, Segment, is_sealed_file};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_engine::text::{Statistics, Terms};
 use gristmill_schemas::address::ContentAddress;
@@ -35,7 +37,8 @@ const FILTERED_ROWS: u32 = 1 << 16;
 
 impl LakeTable {
     /// Returns the blobs of the grains at `addresses`, each with its address, in no order; `None`
-    /// if the sidecars can't locate them or rows are sealed. Segments are read concurrently.
+    /// if the sidecars can't locate them or rows are sealed. Segments are read concurrently, and
+    /// no further address index is opened once all grains are found.
     ///
     /// # Errors
     /// [`DataFusionError`] if a segment can't be read.
@@ -49,15 +52,22 @@ impl LakeTable {
         let Some((sidecars, segments)) = sidecars.zip(segments(&all)) else {
             return Ok(None);
         };
+        let mut wanted: BTreeSet<ContentAddress> = addresses.iter().copied().collect();
         let mut reads = JoinSet::new();
-        for (file, segment) in self.files.iter().zip(&segments) {
+        for (file, segment) in self.likely_first(state, sidecars, &segments) {
+            if wanted.is_empty() {
+                break;
+            }
             let Some(index) = sidecars.addresses(self.table.location(), segment).await else {
                 return Ok(None);
             };
-            let found = locate(&index, addresses);
+            let found = locate(&index, &wanted);
             if found.is_empty() {
                 continue;
             }
+            found.iter().for_each(|(_, address)| {
+                wanted.remove(address);
+            });
             self.confirm(file).await?;
             let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
             let read = self.rows_of(state, file, &rows, &[SystemColumn::Blob as usize])?;
@@ -70,6 +80,27 @@ impl LakeTable {
             blobs.extend(addresses.zip(cells(&batches)));
         }
         Ok(Some(blobs))
+    }
+
+    /// Returns the files with their segments. Those come first that are likely to have the rows of
+    /// an answer: segments whose address index is open, then those whose footer this session has
+    /// read.
+    fn likely_first<'f>(
+        &'f self,
+        state: &SessionState,
+        sidecars: &SidecarCache,
+        segments: &'f [Segment],
+    ) -> Vec<(&'f DataFile, &'f Segment)> {
+        let footers = state.runtime_env().cache_manager.get_file_metadata_cache();
+        let mut files: Vec<_> = self.files.iter().zip(segments).collect();
+        files.sort_by_cached_key(|(file, segment)| {
+            let is_open = sidecars.has_addresses(&segment.id);
+            (
+                !is_open,
+                !footers.contains_key(&self.table.path_of(&file.name)),
+            )
+        });
+        files
     }
 
     /// Returns the term statistics of a search from the full-text sidecars, over all grains or
@@ -284,13 +315,15 @@ fn cells(batches: &[RecordBatch]) -> impl Iterator<Item = ArrayRef> {
         .flat_map(|batch| (0..batch.num_rows()).map(|row| batch.column(0).slice(row, 1)))
 }
 
-/// Returns the rows of `addresses` in a segment, ascending and without duplicates.
-fn locate(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<(u32, ContentAddress)> {
+/// Returns the rows of `addresses` in a segment, ascending.
+fn locate(
+    index: &AddressIndex,
+    addresses: &BTreeSet<ContentAddress>,
+) -> Vec<(u32, ContentAddress)> {
     let mut found: Vec<(u32, ContentAddress)> = addresses
         .iter()
         .filter_map(|address| Some((index.row_of(address)?, *address)))
         .collect();
     found.sort_unstable();
-    found.dedup();
     found
 }
