@@ -4,9 +4,8 @@
 //! was read. The exception are late claims ([`StateSplit::late`]), which are committed after
 //! `grains`.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
-use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 
@@ -18,8 +17,7 @@ use super::run::{COMMIT_ATTEMPTS, IngestRun};
 use super::sources::SourceUpdates;
 use crate::error::{Context, Result};
 use crate::lake::{
-    AddressCatalog, Change, KnownAddresses, Lake, LedgerEntry, ReadPosition, Segment,
-    transaction_name,
+    AddressCatalog, Change, KnownAddresses, LedgerEntry, ReadPosition, Segment, transaction_name,
 };
 use crate::segment::WrittenSegment;
 
@@ -233,7 +231,9 @@ impl IngestRun<'_> {
     }
 
     async fn append_states(&mut self, rows: &[&StateRow]) -> Result<()> {
-        let fresh: Vec<_> = new_states(self.lake, rows)
+        let fresh: Vec<_> = self
+            .known_states
+            .new_rows(self.lake, rows)
             .await?
             .into_iter()
             .filter_map(|row| self.known.permitted(row))
@@ -253,39 +253,4 @@ impl IngestRun<'_> {
             .await?;
         Ok(())
     }
-}
-
-/// Returns the rows that `state` doesn't contain from the same source. Reads the table once.
-async fn new_states(lake: &Lake, rows: &[&StateRow]) -> Result<Vec<StateRow>> {
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
-    // Rows of other sources aren't held: `state` may be larger than memory.
-    let sources: HashSet<&str> = rows
-        .iter()
-        .map(|row| row.source_id.as_deref().unwrap_or_default())
-        .collect();
-    let mut known = HashSet::new();
-    let note = |batch: RecordBatch| {
-        let [addresses, events, ids] = [0, 1, 2].map(|at| batch.column(at).as_string::<i32>());
-        for row in (0..batch.num_rows()).filter(|row| sources.contains(ids.value(*row))) {
-            known.insert([addresses, events, ids].map(|column| column.value(row).to_owned()));
-        }
-    };
-    lake.state
-        .each_batch(&["content_address", "event", "source_id"], note)
-        .await?;
-    let is_new = |row: &&&StateRow| {
-        let source = row.source_id.clone().unwrap_or_default();
-        !known.contains(&[
-            row.content_address.clone(),
-            row.event.name().to_owned(),
-            source,
-        ])
-    };
-    Ok(rows
-        .iter()
-        .filter(is_new)
-        .map(|row| (*row).clone())
-        .collect())
 }

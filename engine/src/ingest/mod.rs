@@ -21,6 +21,7 @@
 //! | `claims` | which claims of manifests does the lifecycle gate permit? |
 //! | `commit` | in which order are the tables committed? |
 //! | `sources` | which rows of `sources` does a batch bring, and when is a source complete? |
+//! | `known_states` | which lifecycle events of a source does the lake contain already? |
 //! | `retry` | which rejects disappear when sources are read again? |
 //! | `scan` | how is a file read as rows, without a lake? |
 //!
@@ -51,6 +52,7 @@ pub(crate) mod digests;
 pub(crate) mod grain_row;
 mod jobs;
 mod key_interner;
+mod known_states;
 mod linked_sources;
 pub(crate) mod morsel;
 mod options;

@@ -20,6 +20,7 @@ use super::admission::{Admission, RetryMode, admission_units};
 use super::admit::Admitter;
 use super::batch::{BatchLimits, IngestBatch};
 use super::digests::sources_per_thread;
+use super::known_states::KnownStates;
 use super::linked_sources::arrange;
 use super::morsel::{AdmittedSource, MorselReader, NextMorsel};
 use super::options::IngestOptions;
@@ -90,6 +91,7 @@ pub(super) struct IngestRun<'l> {
     /// Rows that `rejects` contains already.
     pub(super) known_rejects: RejectKeys,
     pub(super) retried: RetriedSources,
+    pub(super) known_states: KnownStates,
     /// The batch that is being filled.
     pub(super) batch: IngestBatch,
     /// The batch before it, whose segment is being written.
@@ -130,6 +132,7 @@ impl<'l> IngestRun<'l> {
             keys,
             known_rejects: HashSet::new(),
             retried: RetriedSources::default(),
+            known_states: KnownStates::default(),
             batch: IngestBatch::default(),
             writing: None,
             limits: BatchLimits {

@@ -1,0 +1,109 @@
+//! The lifecycle events of sources that `state` contains already, because a run was killed between
+//! its commits or a source is read again.
+//!
+//! Each data file is opened once in a run for the sources of its rows. Its events are read only if a
+//! batch has events of one of these sources, which is the exception.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use arrow::array::{AsArray, RecordBatch};
+use gristmill_schemas::columns::StateRow;
+
+use crate::error::{Context, Result};
+use crate::lake::{DataFile, Lake, read_file};
+
+/// The columns that identify an event of a source.
+const EVENT_KEY: [&str; 3] = ["content_address", "event", "source_id"];
+
+/// The sources with events in each data file of `state` that was opened.
+#[derive(Debug, Default)]
+pub(super) struct KnownStates {
+    /// Hashes of the sources' ids, by the names of the files.
+    sources: HashMap<String, HashSet<u64>>,
+}
+
+impl KnownStates {
+    /// Returns those of `rows` that `state` doesn't contain from the same source.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File),
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta).
+    pub(super) async fn new_rows(
+        &mut self,
+        lake: &Lake,
+        rows: &[&StateRow],
+    ) -> Result<Vec<StateRow>> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sources: HashSet<&str> = rows.iter().map(|row| source_of(row)).collect();
+        let known = self.events_of(lake, &sources).await?;
+        let is_new = |row: &&&StateRow| {
+            let key = [&row.content_address, row.event.name(), source_of(row)];
+            !known.contains(&key.map(str::to_owned))
+        };
+        Ok(rows
+            .iter()
+            .filter(is_new)
+            .map(|row| (*row).clone())
+            .collect())
+    }
+
+    /// Returns the keys of the events of `sources` in `state`.
+    async fn events_of(
+        &mut self,
+        lake: &Lake,
+        sources: &HashSet<&str>,
+    ) -> Result<HashSet<[String; 3]>> {
+        let hashes: HashSet<u64> = sources.iter().map(|source| hash_of(source)).collect();
+        let mut known = HashSet::new();
+        for file in lake.state.files()? {
+            let own = self.sources_in(lake, &file).await?;
+            if own.is_disjoint(&hashes) {
+                continue;
+            }
+            // Rows of other sources aren't held: `state` may be larger than memory.
+            for batch in read(lake, &file, &EVENT_KEY).await? {
+                let columns = [0, 1, 2].map(|at| batch.column(at).as_string::<i32>());
+                let is_wanted = |row: &usize| sources.contains(columns[2].value(*row));
+                known.extend(
+                    (0..batch.num_rows())
+                        .filter(is_wanted)
+                        .map(|row| columns.map(|column| column.value(row).to_owned())),
+                );
+            }
+        }
+        Ok(known)
+    }
+
+    /// Returns the hashes of the sources with events in `file`.
+    async fn sources_in(&mut self, lake: &Lake, file: &DataFile) -> Result<&HashSet<u64>> {
+        if !self.sources.contains_key(&file.name) {
+            let mut sources = HashSet::new();
+            for batch in read(lake, file, &EVENT_KEY[2..]).await? {
+                let ids = batch.column(0).as_string::<i32>();
+                sources.extend((0..batch.num_rows()).map(|row| hash_of(ids.value(row))));
+            }
+            self.sources.insert(file.name.clone(), sources);
+        }
+        Ok(self.sources.entry(file.name.clone()).or_default())
+    }
+}
+
+async fn read(lake: &Lake, file: &DataFile, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+    let path = lake.state.path_of(&file.name);
+    let bytes = lake.location().read(&path).await?;
+    read_file(bytes, columns).file("can't read", path.to_string())
+}
+
+fn source_of(row: &StateRow) -> &str {
+    row.source_id.as_deref().unwrap_or_default()
+}
+
+/// Returns a hash of the id of a source. Equal hashes of different sources only cost a read.
+fn hash_of(source: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    source.hash(&mut hasher);
+    hasher.finish()
+}
