@@ -97,6 +97,7 @@ mod tests {
                 digest: None,
                 seconds: None,
                 footer: None,
+                superseding: None,
                 versions: None,
             };
             Segment {

@@ -13,6 +13,7 @@ use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::watchlist::Watchlist;
 use super::word_filter::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result, required};
+use crate::lake::superseding_rows_in;
 use crate::segment::{
     ADDRESSES_FILE, AddressIndex, CreationSeconds, SegmentId, SidecarFile, addresses_of,
     creation_seconds_of,
@@ -94,6 +95,8 @@ struct FinishedPart {
     addresses: Option<Vec<ContentAddress>>,
     /// `None` if they aren't readable.
     seconds: Option<CreationSeconds>,
+    /// `None` if the rows lack the column.
+    superseding: Option<u64>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
     words: Option<WordSet>,
@@ -105,6 +108,8 @@ pub struct IndexPart {
     addresses: Option<Vec<ContentAddress>>,
     /// The creation seconds of the rows, while they are readable.
     seconds: Option<Vec<u32>>,
+    /// The number of rows that supersede others, while all rows have the column.
+    superseding: Option<u64>,
     statements: Option<Vec<StatementColumns>>,
     text: PartText,
     words: Option<WordSet>,
@@ -167,6 +172,11 @@ impl IndexPart {
                 seconds
             });
         }
+        let superseding = superseding_rows_in(batch);
+        self.superseding = self
+            .superseding
+            .zip(superseding)
+            .map(|(all, own)| all + own);
         if let Some(statements) = &mut self.statements {
             let columns = StatementColumns::of(batch);
             statements.push(
@@ -252,6 +262,7 @@ impl IndexPart {
         Ok(FinishedPart {
             addresses: self.addresses,
             seconds: self.seconds.map(CreationSeconds::of),
+            superseding: self.superseding,
             statements: statements.file("can't index", "statements")?,
             text,
             words: self.words.map(WordSet::closed),
@@ -325,6 +336,7 @@ impl IndexBuilder {
         IndexPart {
             addresses,
             seconds: Some(Vec::new()),
+            superseding: Some(0),
             statements,
             text,
             words: self.kinds.words.then(WordSet::default),
@@ -360,6 +372,15 @@ impl IndexBuilder {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds: Option<Vec<_>> = parts.values().map(|part| part.seconds.clone()).collect();
         seconds.map(CreationSeconds::union)
+    }
+
+    /// Returns the number of rows in all parts so far that supersede others, or `None` if that isn't
+    /// known, as of encrypted rows.
+    pub(crate) fn superseding_rows(&self) -> Option<u64> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let readable = parts.values().all(|part| part.seconds.is_some());
+        let counts = parts.values().map(|part| part.superseding);
+        counts.sum::<Option<u64>>().filter(|_| readable)
     }
 
     /// Builds the sidecars, on all threads of the current pool.

@@ -68,12 +68,13 @@ impl SegmentBuilder {
             index,
         } = self;
         let file = file.finish().file("can't write the segment", id.as_str())?;
-        let seconds = index.creation_seconds();
+        let (seconds, superseding) = (index.creation_seconds(), index.superseding_rows());
         Ok(WrittenSegment {
             id,
             data,
             file,
             seconds,
+            superseding,
             sidecars: index.finish(),
         })
     }
@@ -89,7 +90,7 @@ impl SegmentBuilder {
             file,
             index,
         } = self;
-        let seconds = index.creation_seconds();
+        let (seconds, superseding) = (index.creation_seconds(), index.superseding_rows());
         let (file, sidecars) = rayon::join(|| file.finish(), || index.finish());
         let file = file.file("can't write the segment", id.as_str())?;
         Ok(WrittenSegment {
@@ -97,6 +98,7 @@ impl SegmentBuilder {
             data,
             file,
             seconds,
+            superseding,
             sidecars,
         })
     }

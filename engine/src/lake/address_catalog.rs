@@ -220,6 +220,7 @@ mod tests {
             digest: None,
             seconds: states_seconds.then_some(seconds),
             footer: None,
+            superseding: None,
             versions: None,
         };
         Segment {

@@ -35,6 +35,9 @@ const SECONDS_TAG: &str = "gristmill.createdSeconds";
 /// The tag of an `add` action with the digest of a segment's Parquet footer.
 const FOOTER_TAG: &str = "gristmill.footer";
 
+/// The tag of an `add` action with the number of rows of a segment that supersede others.
+const SUPERSEDING_TAG: &str = "gristmill.supersedingRows";
+
 /// The tag of an `add` action with the versions at which the file's rows were added.
 const VERSIONS_TAG: &str = "gristmill.rowVersions";
 
@@ -264,6 +267,7 @@ pub(super) struct FileTags {
     pub(super) digest: Option<FileDigest>,
     pub(super) seconds: Option<CreationSeconds>,
     pub(super) footer: Option<FileDigest>,
+    pub(super) superseding: Option<u64>,
     pub(super) versions: Option<RowVersions>,
 }
 
@@ -280,6 +284,7 @@ impl FileTags {
             digest: tag(DIGEST_TAG).and_then(|text| text.parse().ok()),
             seconds: tag(SECONDS_TAG).and_then(|text| text.parse().ok()),
             footer: tag(FOOTER_TAG).and_then(|text| text.parse().ok()),
+            superseding: tag(SUPERSEDING_TAG).and_then(|text| text.parse().ok()),
             versions: tag(VERSIONS_TAG).and_then(|text| text.parse().ok()),
         }
     }
@@ -292,11 +297,13 @@ impl FileTags {
         let digest = file.digest.map(|digest| digest.to_string());
         let seconds = file.seconds.as_ref().map(CreationSeconds::to_string);
         let footer = file.footer.map(|footer| footer.to_string());
+        let superseding = file.superseding.map(|rows| rows.to_string());
         let versions = versions.map(RowVersions::to_string);
         let all = [
             (DIGEST_TAG, digest),
             (SECONDS_TAG, seconds),
             (FOOTER_TAG, footer),
+            (SUPERSEDING_TAG, superseding),
             (VERSIONS_TAG, versions),
         ];
         let tags: HashMap<_, _> = all

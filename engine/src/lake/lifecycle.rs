@@ -84,7 +84,8 @@ impl Lake {
             }
         };
         self.state.each_batch(&EVENT_COLUMNS, note).await?;
-        for segment in self.segments()? {
+        let segments = self.segments()?.into_iter();
+        for segment in segments.filter(|segment| segment.file.superseding != Some(0)) {
             let path = self.grains.path_of(&segment.file.name);
             let file = LakeFile::open(self, &path).await?;
             let told = tokio::task::spawn_blocking(move || row_supersessions(&file))
@@ -137,6 +138,13 @@ impl Lake {
         }
         Ok(count)
     }
+}
+
+/// Counts the rows of `batch` that supersede others; `None` if it lacks the column. Rows of other
+/// segments have no effect on lifecycles.
+pub(crate) fn superseding_rows_in(batch: &RecordBatch) -> Option<u64> {
+    let column = batch.column_by_name(SystemColumn::Supersedes.name())?;
+    Some((batch.num_rows() - column.null_count()) as u64)
 }
 
 /// Counts the supersessions in the rows of `batch`.

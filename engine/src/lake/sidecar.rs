@@ -204,6 +204,7 @@ impl Lake {
             let file = DataFile {
                 seconds: segment.seconds,
                 footer: Some(binding.footer()),
+                superseding: segment.superseding,
                 ..DataFile::new(name, segment.file)
             };
             Ok((file, index))
@@ -245,6 +246,7 @@ mod tests {
                 digest: None,
                 seconds: None,
                 footer: None,
+                superseding: None,
                 versions: None,
             },
         };

@@ -45,6 +45,9 @@ pub struct DataFile {
     /// The digest of its Parquet footer, to which the sidecars of a segment are bound. `None` for
     /// other tables, and for files of earlier releases and of other engines.
     pub footer: Option<FileDigest>,
+    /// The number of its rows that supersede others. `None` for other tables, for encrypted rows,
+    /// and for files of earlier releases and of other engines.
+    pub superseding: Option<u64>,
     /// Since which versions of the table its rows are in it. `None` until the file is committed,
     /// and for files of earlier releases and of other engines.
     pub versions: Option<RowVersions>,
@@ -60,6 +63,7 @@ impl DataFile {
             digest: Some(written.digest),
             seconds: None,
             footer: None,
+            superseding: None,
             versions: None,
         }
     }
@@ -275,6 +279,7 @@ impl Table {
                     digest,
                     seconds,
                     footer,
+                    superseding,
                     versions,
                 } = FileTags::of(&file);
                 DataFile {
@@ -284,6 +289,7 @@ impl Table {
                     digest,
                     seconds,
                     footer,
+                    superseding,
                     versions,
                 }
             })

@@ -132,6 +132,8 @@ pub(crate) struct WrittenSegment {
     pub(crate) file: WrittenFile,
     /// The creation seconds of its grains, if they are readable.
     pub(crate) seconds: Option<CreationSeconds>,
+    /// The number of rows that supersede others, if it is known.
+    pub(crate) superseding: Option<u64>,
     /// The sidecars.
     pub(crate) sidecars: Vec<SidecarFile>,
 }

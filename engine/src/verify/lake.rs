@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use gristmill_connectors::source::SourceBytes;
-use gristmill_schemas::columns::GRAINS;
+use gristmill_schemas::columns::{GRAINS, SystemColumn};
+use parquet::errors::ParquetError;
 
 use super::compare::StoredVerdicts;
 use super::job_set::JobSet;
@@ -18,9 +19,12 @@ use crate::error::{EngineError, Result};
 use crate::index::{
     LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
 };
-use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
+use crate::lake::{ACCEPT, Lake, LakeLocation, REMEDY_OF_FILES, Segment, superseding_rows_in};
 use crate::progress::WorkProgress;
 use crate::segment::{SegmentId, SegmentReader};
+
+/// Rows of which the column of superseded grains is read at a time.
+const SUPERSEDING_ROWS: usize = 1 << 14;
 
 /// Checks the grains of `scope` of `lake`. A segment that can't be read is a finding.
 ///
@@ -185,6 +189,7 @@ impl LakeCheck<'_> {
         if range.from == 0 && self.scope.has(&segment.id, 0) {
             self.start_digest(range).await?;
             self.check_footer(segment).await?;
+            self.start_superseding(segment, reader.clone()).await?;
             self.check_sidecars(segment).await?;
         }
         let opened = OpenSegment {
@@ -278,6 +283,30 @@ impl LakeCheck<'_> {
         }
     }
 
+    /// Starts the comparison of the number of rows of `segment` that supersede others with the log,
+    /// by which lifecycle masks know the segments without such rows.
+    async fn start_superseding(&mut self, segment: &Segment, reader: SegmentReader) -> Result<()> {
+        let Some(logged) = segment.file.superseding else {
+            return Ok(());
+        };
+        let (path, limit) = (segment.path(), self.options.problems);
+        self.start(move || {
+            let mut findings = Findings::default();
+            // Rows that can't be read are found when they are checked.
+            if let Ok(found) = superseding_rows(&reader)
+                && found != logged
+            {
+                let cause = format!("{found} of its rows supersede others, its log says {logged}");
+                findings.bad(
+                    problem(GRAINS, path.as_ref(), &cause, REMEDY_OF_FILES),
+                    limit,
+                );
+            }
+            findings
+        })
+        .await
+    }
+
     /// Checks the checksums of the sidecars of `segment`, and their bindings.
     async fn check_sidecars(&mut self, segment: &Segment) -> Result<()> {
         let mut findings = Findings::default();
@@ -363,6 +392,15 @@ impl LakeCheck<'_> {
         }
         Ok(())
     }
+}
+
+/// Counts the rows of a segment that supersede others.
+fn superseding_rows(reader: &SegmentReader) -> std::result::Result<u64, ParquetError> {
+    let (groups, columns) = (0..reader.row_groups(), [SystemColumn::Supersedes.name()]);
+    let batches = reader.read(groups, Some(&columns), SUPERSEDING_ROWS)?;
+    batches
+        .map(|batch| Ok(superseding_rows_in(&batch?).unwrap_or_default()))
+        .sum()
 }
 
 /// Opens the data file of `segment`, which must have the size and the number of rows in its table's

@@ -184,6 +184,7 @@ impl Lab {
             digest: None,
             seconds: None,
             footer: None,
+            superseding: None,
             versions: None,
         };
         let change = Change {

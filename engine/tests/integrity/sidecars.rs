@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_engine::index::{IndexKinds, SidecarCondition, reindex, sidecar_states};
-use gristmill_engine::lake::{Change, Lake, open_sidecar};
+use gristmill_engine::lake::{Change, DataFile, Lake, open_sidecar};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
@@ -229,4 +229,65 @@ async fn valid_sidecars_with_wrong_content_are_detected_by_rebuilding() {
         );
         std::fs::write(&own, before).unwrap();
     }
+}
+
+/// Changes the tags of the segments in the log.
+fn edit_tags(lab: &Lab, edit: impl Fn(&mut serde_json::Map<String, serde_json::Value>)) {
+    for entry in std::fs::read_dir(lab.path("grains/_delta_log")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let edited = |line: &str| {
+            let mut action: serde_json::Value = serde_json::from_str(line).unwrap();
+            if let Some(tags) = action.pointer_mut("/add/tags") {
+                edit(tags.as_object_mut().unwrap());
+            }
+            action.to_string()
+        };
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<String> = text.lines().map(edited).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+    }
+}
+
+/// Verifies the lake, and returns how many problems have `part` in their messages.
+async fn problems_with(lab: &Lab, part: &str) -> usize {
+    let report = lab.verify().await;
+    let problems = report.problems.iter();
+    problems
+        .filter(|problem| problem.message.contains(part))
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_log_states_of_segments_is_compared_by_verify() {
+    const FOOTER: &str = "its footer has the digest";
+    const SUPERSEDING: &str = "of its rows supersede others";
+    let lab = Lab::new(2, 60, false).await;
+    let segments = lab.lake().await.segments().unwrap();
+    let is_stated = |file: &DataFile| file.footer.is_some() && file.superseding.is_some();
+    assert!(segments.iter().all(|segment| is_stated(&segment.file)));
+    assert_eq!(lab.verify().await.bad, 0);
+
+    edit_tags(&lab, |tags| {
+        tags.insert("gristmill.footer".to_owned(), "0".repeat(64).into());
+    });
+    assert_eq!(problems_with(&lab, FOOTER).await, 2);
+    assert_eq!(
+        conditions(&lab, "addresses").await,
+        [SidecarCondition::Stale; 2]
+    );
+
+    // Without the tag, as in the log of an earlier release.
+    edit_tags(&lab, |tags| {
+        tags.remove("gristmill.footer");
+        tags.insert("gristmill.supersedingRows".to_owned(), "7000".into());
+    });
+    assert_eq!(problems_with(&lab, FOOTER).await, 0);
+    assert_eq!(problems_with(&lab, SUPERSEDING).await, 2);
+    assert_eq!(
+        conditions(&lab, "addresses").await,
+        [SidecarCondition::Fresh; 2]
+    );
 }

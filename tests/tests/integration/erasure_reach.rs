@@ -158,6 +158,7 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
             digest: None,
             seconds: None,
             footer: None,
+            superseding: None,
             versions: None,
         };
         Change {

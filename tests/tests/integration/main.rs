@@ -12,6 +12,7 @@ mod cal;
 mod cal_mutations;
 mod changes;
 mod claims;
+mod cold_start;
 mod command_line;
 mod concurrency;
 mod conformance;

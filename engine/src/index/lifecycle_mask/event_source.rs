@@ -5,7 +5,9 @@ use gristmill_schemas::columns::{GRAINS, LifecycleEvent, STATE};
 use gristmill_schemas::lifecycle::{EventEffect, TimedEffect};
 
 use crate::error::{Context, Result};
-use crate::lake::{EVENT_COLUMNS, Lake, LakeFile, events_of, read_file, row_supersessions};
+use crate::lake::{
+    DataFile, EVENT_COLUMNS, Lake, LakeFile, events_of, read_file, row_supersessions,
+};
 
 /// Identifies a file in masks: the beginning of BLAKE3 of its table and name.
 pub(super) type SourceDigest = [u8; 16];
@@ -16,10 +18,13 @@ pub(in crate::index) struct EventSource {
     pub(super) digest: SourceDigest,
     table: &'static str,
     file: String,
+    /// False if the log states that none of its rows is an event.
+    pub(super) has_events: bool,
 }
 
 impl EventSource {
-    fn new(table: &'static str, file: String) -> EventSource {
+    fn new(table: &'static str, file: DataFile) -> EventSource {
+        let (has_events, file) = (file.superseding != Some(0), file.name);
         let hash = blake3::hash(format!("{table}/{file}").as_bytes());
         let mut digest = SourceDigest::default();
         digest.copy_from_slice(&hash.as_bytes()[..size_of::<SourceDigest>()]);
@@ -27,6 +32,7 @@ impl EventSource {
             digest,
             table,
             file,
+            has_events,
         }
     }
 
@@ -39,14 +45,14 @@ impl EventSource {
         let segments = lake.segments()?.into_iter();
         let mut sources: Vec<EventSource> = states
             .filter(|file| !lake.skips(&file.name))
-            .map(|file| EventSource::new(STATE, file.name))
-            .chain(segments.map(|segment| EventSource::new(GRAINS, segment.file.name)))
+            .map(|file| EventSource::new(STATE, file))
+            .chain(segments.map(|segment| EventSource::new(GRAINS, segment.file)))
             .collect();
         sources.sort_unstable_by_key(|source| source.digest);
         Ok(sources)
     }
 
-    /// Calls `visit` with the effect of each event of the file.
+    /// Calls `visit` with the effect of each event of the file. A file without events isn't opened.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),
@@ -56,6 +62,9 @@ impl EventSource {
         lake: &Lake,
         mut visit: impl FnMut(ContentAddress, TimedEffect),
     ) -> Result<()> {
+        if !self.has_events {
+            return Ok(());
+        }
         if self.table == STATE {
             let path = lake.state.path_of(&self.file);
             let bytes = lake.location().read(&path).await?;

@@ -145,7 +145,7 @@ impl LifecycleSnapshot {
         let is_new = |source: &&EventSource| {
             let lacks =
                 |mask: &Arc<LifecycleMask>| mask.sources().binary_search(&source.digest).is_err();
-            self.masks.values().any(lacks)
+            source.has_events && self.masks.values().any(lacks)
         };
         let new: Vec<&EventSource> = sources.iter().filter(is_new).collect();
         let mut count = 0;
