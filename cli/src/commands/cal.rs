@@ -175,7 +175,10 @@ struct Running {
 
 impl Running {
     async fn start(context: &CommandContext, arguments: &CalArgs) -> Result<Running, Failure> {
-        let lake = context.open_lake().await?;
+        let lake = match arguments.allow_writes {
+            true => context.open_lake().await?,
+            false => context.open_lake_for_queries().await?,
+        };
         let options = super::sql::options(context)?;
         let tables = lake_context(&lake, &options)
             .await

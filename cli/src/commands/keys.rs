@@ -94,6 +94,11 @@ impl CommandContext {
         self.unlock(Lake::open(self.lake()).await?)
     }
 
+    /// Opens the lake as [`Self::open_lake`] does, for a command that only queries it.
+    pub async fn open_lake_for_queries(&self) -> Result<Lake, Failure> {
+        self.unlock(Lake::open_for_queries(self.lake()).await?)
+    }
+
     /// Opens the lake even if it is damaged, for commands that report damage.
     pub async fn open_damaged_lake(&self) -> Result<Result<Lake, EngineError>, Failure> {
         match Lake::open_unchecked(self.lake()).await {

@@ -21,7 +21,7 @@ pub async fn run(
     arguments: SearchArgs,
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
-    let lake = context.open_lake().await?;
+    let lake = context.open_lake_for_queries().await?;
     let mode = match arguments.mode {
         Some(mode) => mode.into(),
         None if context.common.embedder.is_some() => SearchMode::Hybrid,

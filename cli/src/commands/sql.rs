@@ -72,7 +72,7 @@ pub async fn session(
         files,
         ..options(context)?
     };
-    match Lake::open(context.lake()).await {
+    match Lake::open_for_queries(context.lake()).await {
         Ok(lake) => lake_context(&context.unlock(lake)?, &options)
             .await
             .map_err(failure),

@@ -18,6 +18,8 @@
 //! | `heads` | which version does each table have at least? |
 //! | `log` | which files does a table's log consist of? |
 //! | `open_checks` | has a lake that is opened lost anything? |
+//! | `open_for_queries` | which tables does a process open that only queries the lake? |
+//! | `open_table` | how is a table opened, or created in a new lake? |
 //! | `accept` | how is a lake that lost something declared sound again? |
 //! | `upgrade` | how is a lake of an earlier format converted? |
 //! | `ledger` | which sources were ingested, and how far? |
@@ -56,6 +58,8 @@ mod lifecycle;
 mod location;
 mod log;
 mod open_checks;
+mod open_for_queries;
+mod open_table;
 mod purge;
 mod records;
 mod rejects;
@@ -69,10 +73,9 @@ mod upgrade;
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use gristmill_schemas::columns::{
-    GRAINS, REJECTS, SOURCES, STATE, audit_schema, erased_schema, grains_schema, rejects_schema,
-    sources_schema, state_schema,
+    GRAINS, REJECTS, SOURCES, STATE, audit_schema, erased_schema, rejects_schema, sources_schema,
+    state_schema,
 };
 
 pub(crate) use address_catalog::AddressCatalog;
@@ -111,6 +114,7 @@ pub(crate) use tombstones::{ADOPTED, ErasedRow};
 
 use crate::error::{EngineError, Result};
 use crate::segment::SegmentId;
+use open_table::{grains_opened_or_created, open_or_create, open_sources, open_table, table_lost};
 use segment_cache::SegmentCaches;
 
 /// The folder of erasure journals and certificates, from the lake's root.
@@ -155,6 +159,12 @@ impl Lake {
     /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it has a later
     /// format.
     pub async fn open(uri: &str) -> Result<Lake> {
+        let (location, heads, grains) = Self::open_grains(uri).await?;
+        Self::with_grains(location, grains, heads).await
+    }
+
+    /// Opens the table `grains` of the lake at `uri`, and reads the heads.
+    async fn open_grains(uri: &str) -> Result<(LakeLocation, Option<Heads>, Table)> {
         let absent = || EngineError::NoLake(uri.to_owned());
         if !gristmill_connectors::storage::has_scheme(uri)
             && !std::path::Path::new(uri).join(GRAINS).is_dir()
@@ -171,7 +181,7 @@ impl Lake {
                 return Err(table_lost(&location, GRAINS, heads.as_ref()).unwrap_or_else(absent));
             }
         };
-        Self::with_grains(location, grains, heads).await
+        Ok((location, heads, grains))
     }
 
     /// Opens the lake at `uri` without comparing it with `heads.json`, for commands that inspect
@@ -234,14 +244,7 @@ impl Lake {
         grains: Table,
         heads: Option<&Heads>,
     ) -> Result<Lake> {
-        let found = grains.format_version();
-        if found > FORMAT_VERSION {
-            return Err(EngineError::LakeVersion {
-                uri: location.name(),
-                found,
-                known: FORMAT_VERSION,
-            });
-        }
+        Self::check_format(&location, &grains)?;
         let is_new = grains.version() == 0;
         // All futures are awaited: `deltalake` doesn't support cancelling the reading of a log
         // because another one failed.
@@ -278,14 +281,26 @@ impl Lake {
         Ok(lake)
     }
 
+    /// Checks that this program knows the format of a lake.
+    fn check_format(location: &LakeLocation, grains: &Table) -> Result<()> {
+        let found = grains.format_version();
+        match found > FORMAT_VERSION {
+            true => Err(EngineError::LakeVersion {
+                uri: location.name(),
+                found,
+                known: FORMAT_VERSION,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the lake with `name` as the operator. Entries of the audit log distinguish operators
     /// by pseudonyms, which differ between lakes.
     pub fn with_operator(self, name: &str) -> Lake {
-        let operator = audit::pseudonym(&self.audit.id(), name);
-        Lake {
-            operator: Some(operator),
-            ..self
-        }
+        // A handle for queries records nothing.
+        let is_opened = self.audit.is_opened();
+        let operator = is_opened.then(|| audit::pseudonym(&self.audit.id(), name));
+        Lake { operator, ..self }
     }
 
     /// Returns the tables, `grains` first.
@@ -398,102 +413,5 @@ impl Lake {
                 })
             })
             .collect())
-    }
-}
-
-/// Opens or creates the table `grains`. It is the first table of a new lake: if any other exists, a
-/// process that creates the lake at the same time has created this one already.
-async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>) -> Result<Table> {
-    // Opening a table creates its folder, so the location is checked first.
-    if !location.may_have(GRAINS) {
-        let vacant = empty_location::check(location).await;
-        if !location.may_have(GRAINS) {
-            vacant?;
-        }
-    }
-    if let Some(table) = Table::open(location, GRAINS).await? {
-        return Ok(table);
-    }
-    if let Some(lost) = table_lost(location, GRAINS, heads) {
-        return Err(lost);
-    }
-    match empty_location::check(location).await {
-        Ok(()) => {
-            // The heads are created first. From then on, missing heads are damage.
-            Heads::update(location, |_| ()).await?;
-            Table::create(
-                location,
-                GRAINS,
-                grains_schema(),
-                &table::statistics_columns(),
-            )
-            .await
-        }
-        Err(error) => Table::open(location, GRAINS).await?.ok_or(error),
-    }
-}
-
-/// Returns the error of a lake whose table `name` is missing although `heads` contains it.
-fn table_lost(
-    location: &LakeLocation,
-    name: &'static str,
-    heads: Option<&Heads>,
-) -> Option<EngineError> {
-    let known = heads.is_some_and(|heads| heads.tables.contains_key(name));
-    known.then(|| EngineError::TableLost {
-        uri: location.name(),
-        table: name,
-    })
-}
-
-/// Opens the table `name`. A process that was killed while it created the lake may not have created
-/// it. If anything was written to the lake, a missing table was lost, and without it erased grains
-/// would come back.
-async fn open_table(
-    location: &LakeLocation,
-    is_new: bool,
-    name: &'static str,
-    schema: SchemaRef,
-    statistics: &str,
-) -> Result<Table> {
-    match is_new {
-        true => open_or_create(location, name, schema, statistics).await,
-        false => {
-            let lost = || EngineError::TableLost {
-                uri: location.name(),
-                table: name,
-            };
-            Table::open(location, name).await?.ok_or_else(lost)
-        }
-    }
-}
-
-/// Opens the table `sources`. Lakes of earlier formats have none until something is ingested.
-async fn open_sources(
-    location: &LakeLocation,
-    is_new: bool,
-    heads: Option<&Heads>,
-) -> Result<Option<Table>> {
-    if is_new {
-        return open_or_create(location, SOURCES, sources_schema(), "at")
-            .await
-            .map(Some);
-    }
-    let table = Table::open(location, SOURCES).await?;
-    match table_lost(location, SOURCES, heads).filter(|_| table.is_none()) {
-        Some(lost) => Err(lost),
-        None => Ok(table),
-    }
-}
-
-async fn open_or_create(
-    location: &LakeLocation,
-    name: &'static str,
-    schema: SchemaRef,
-    statistics: &str,
-) -> Result<Table> {
-    match Table::open(location, name).await? {
-        Some(table) => Ok(table),
-        None => Table::create(location, name, schema, statistics).await,
     }
 }

@@ -164,18 +164,26 @@ impl Lake {
     /// [`EngineError::Damaged`] names the first table that differs; [`EngineError::Delta`].
     pub(super) async fn check_tables(&mut self, heads: Option<&Heads>) -> Result<()> {
         for table in self.tables_mut() {
-            let head = heads.and_then(|heads| heads.tables.get(table.name()));
-            if let Some(fault) = head
-                .map(|head| head_damage(table, head))
-                .transpose()?
-                .flatten()
-            {
-                return Err(fault.error(table.name()));
-            }
-            check_files(table).await?;
+            check_table(table, heads).await?;
         }
         Ok(())
     }
+}
+
+/// Compares `table` with its head in `heads`, and its data files with the log.
+///
+/// # Errors
+/// As [`Lake::check_tables`].
+pub(super) async fn check_table(table: &mut Table, heads: Option<&Heads>) -> Result<()> {
+    let head = heads.and_then(|heads| heads.tables.get(table.name()));
+    if let Some(fault) = head
+        .map(|head| head_damage(table, head))
+        .transpose()?
+        .flatten()
+    {
+        return Err(fault.error(table.name()));
+    }
+    check_files(table).await
 }
 
 /// Compares the sizes of the data files of `table` with its log, if the lake is a folder.

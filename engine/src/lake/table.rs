@@ -124,6 +124,24 @@ impl Table {
         }
     }
 
+    /// Returns a handle of the table `name` without reading its log: it has no version and no files.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`] if the log's store can't be used.
+    pub(super) fn unopened(location: &LakeLocation, name: &'static str) -> Result<Table> {
+        let store = log_store(location, name).map_err(delta_error("can't read the log", name))?;
+        Ok(Table {
+            name,
+            location: location.clone(),
+            delta: DeltaTable::new(store),
+        })
+    }
+
+    /// Returns true if the log has been read.
+    pub fn is_opened(&self) -> bool {
+        self.delta.version().is_some()
+    }
+
     /// Creates the table `name`. If another process creates it at the same time, that one is
     /// opened.
     ///

@@ -15,6 +15,7 @@
 //! | module | question |
 //! |---|---|
 //! | `lake_table` | How is a stored table scanned? |
+//! | `deferred_table` | When is a table opened that few queries read? |
 //! | `index_predicate` | Which values does a filter allow in the indexed columns? |
 //! | `index_pruning` | Which rows of each segment can match, according to the sidecars? |
 //! | `index_only_scan` | Which scans are answered from sidecars without reading a segment? |
@@ -66,6 +67,7 @@ mod compliance_functions;
 mod confined;
 mod conversation_views;
 mod cost_functions;
+mod deferred_table;
 mod error_message;
 mod file_functions;
 mod filtered_search;
@@ -215,16 +217,11 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         (REJECTS, &lake.rejects, rejects_schema()),
         (AUDIT, &lake.audit, audit_schema()),
     ] {
-        let provider = LakeTable::new(lake, table.clone(), schema, store.clone())?;
-        context.register_table(name, Arc::new(provider))?;
+        let provider = deferred_table::provider(lake, table, schema, store.clone())?;
+        context.register_table(name, provider)?;
     }
     let sources: Arc<dyn TableProvider> = match &lake.sources {
-        Some(sources) => Arc::new(LakeTable::new(
-            lake,
-            sources.clone(),
-            sources_schema(),
-            store,
-        )?),
+        Some(sources) => deferred_table::provider(lake, sources, sources_schema(), store)?,
         None => Arc::new(EmptyTable::new(sources_schema())),
     };
     context.register_table(SOURCES, sources)?;
