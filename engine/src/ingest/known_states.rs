@@ -107,3 +107,51 @@ fn hash_of(source: &str) -> u64 {
     source.hash(&mut hasher);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::columns::LifecycleEvent;
+
+    use super::*;
+    use crate::lake::Change;
+
+    fn row(address: &str, source: &str) -> StateRow {
+        StateRow {
+            content_address: address.to_owned(),
+            event: LifecycleEvent::Expired,
+            value: None,
+            at: 0,
+            actor: None,
+            reason: None,
+            source_id: Some(source.to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn known_events_are_found_and_each_file_is_opened_once_for_other_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lake = Lake::open_or_create(&folder.path().display().to_string())
+            .await
+            .unwrap();
+        let mut known = KnownStates::default();
+        for source in ["one", "two"] {
+            let file = lake.write_events(&[row("a", source)]).await.unwrap();
+            let change = Change {
+                added: vec![file],
+                changes_rows: true,
+                ..Change::default()
+            };
+            lake.state.commit(change, "test", 0).await.unwrap();
+            let rows = [row("a", source), row("b", source), row("a", "new")];
+            let new = known.new_rows(&lake, &rows.each_ref()).await.unwrap();
+            assert_eq!(new, rows[1..]);
+        }
+        for file in lake.state.files().unwrap() {
+            std::fs::remove_file(folder.path().join("state").join(file.name)).unwrap();
+        }
+        let rows = [row("a", "new")];
+        let new = known.new_rows(&lake, &rows.each_ref()).await.unwrap();
+        assert_eq!(new, rows);
+        assert!(known.new_rows(&lake, &[&row("a", "one")]).await.is_err());
+    }
+}

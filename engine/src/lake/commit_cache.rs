@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use futures::stream::{BoxStream, once};
 use futures::StreamExt;
+use futures::stream::{BoxStream, once};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
@@ -93,10 +93,11 @@ impl CommitCache {
 fn is_commit(path: &Path) -> bool {
     let mut parts = path.parts().rev();
     let name = parts.next();
-    let version = name.as_ref().and_then(|name| name.as_ref().strip_suffix(".json"));
-    let is_version = |version: &str| {
-        version.len() == 20 && version.bytes().all(|digit| digit.is_ascii_digit())
-    };
+    let version = name
+        .as_ref()
+        .and_then(|name| name.as_ref().strip_suffix(".json"));
+    let is_version =
+        |version: &str| version.len() == 20 && version.bytes().all(|digit| digit.is_ascii_digit());
     version.is_some_and(is_version) && parts.next().is_some_and(|folder| folder.as_ref() == LOG)
 }
 
@@ -236,7 +237,10 @@ mod tests {
         let commit = Path::from("lake/grains/_delta_log/00000000000000000007.json");
         let hint = Path::from("lake/grains/_delta_log/_last_checkpoint");
         for path in [&commit, &hint] {
-            inner.put(path, PutPayload::from_static(b"first")).await.unwrap();
+            inner
+                .put(path, PutPayload::from_static(b"first"))
+                .await
+                .unwrap();
         }
         let cache = CommitCache::default();
         let store = cache.over(Arc::clone(&inner));

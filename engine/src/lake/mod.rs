@@ -15,6 +15,7 @@
 //! | `location` | where is the lake, and how does a file become part of it atomically? |
 //! | `empty_location` | may a new lake be created at a location? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
+//! | `commit_cache` | how is each commit of a log read only once? |
 //! | `heads` | which version does each table have at least? |
 //! | `log` | which files does a table's log consist of? |
 //! | `open_checks` | has a lake that is opened lost anything? |
@@ -47,6 +48,7 @@ mod audit;
 mod audit_check;
 mod cells;
 mod commit;
+mod commit_cache;
 mod edit;
 mod empty_location;
 mod encryption;

@@ -9,18 +9,20 @@ use arrow::datatypes::SchemaRef;
 use deltalake::kernel::engine::arrow_conversion::TryIntoKernel;
 use deltalake::kernel::transaction::CommitProperties;
 use deltalake::kernel::{StructField, StructType};
-use deltalake::logstore::{LogStoreRef, StorageConfig, default_logstore};
+use deltalake::logstore::{LogStoreRef, StorageConfig, default_logstore, logstore_with};
 use deltalake::operations::create::CreateBuilder;
 use deltalake::protocol::SaveMode;
 use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
 use futures::TryStreamExt;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use serde_json::Value;
 
 use super::commit::FileTags;
+use super::commit_cache::CommitCache;
 use super::location::LakeLocation;
 use super::log::LogFile;
 use super::row_versions::RowVersions;
@@ -93,6 +95,7 @@ pub struct Table {
     name: &'static str,
     location: LakeLocation,
     delta: DeltaTable,
+    commits: CommitCache,
 }
 
 /// The table property with the columns that have statistics. Delta keeps them in its log, where
@@ -111,16 +114,14 @@ impl Table {
     /// # Errors
     /// [`EngineError::Delta`].
     pub async fn open(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
-        let fault = delta_error("can't read the log", name);
-        let mut delta = DeltaTable::new(log_store(location, name).map_err(&fault)?);
-        match delta.load().await {
-            Ok(()) => Ok(Some(Table {
-                name,
-                location: location.clone(),
-                delta,
-            })),
+        let mut table = Table::unopened(location, name)?;
+        let load = table.commits.load();
+        let loaded = table.delta.load().await;
+        drop(load);
+        match loaded {
+            Ok(()) => Ok(Some(table)),
             Err(DeltaTableError::NotATable(_)) => Ok(None),
-            Err(error) => Err(fault(error)),
+            Err(error) => Err(delta_error("can't read the log", name)(error)),
         }
     }
 
@@ -129,11 +130,13 @@ impl Table {
     /// # Errors
     /// [`EngineError::Delta`] if the log's store can't be used.
     pub(super) fn unopened(location: &LakeLocation, name: &'static str) -> Result<Table> {
-        let store = log_store(location, name).map_err(delta_error("can't read the log", name))?;
+        let commits = CommitCache::default();
+        let store = log_store(location, name, &commits);
         Ok(Table {
             name,
             location: location.clone(),
-            delta: DeltaTable::new(store),
+            delta: DeltaTable::new(store.map_err(delta_error("can't read the log", name))?),
+            commits,
         })
     }
 
@@ -161,8 +164,9 @@ impl Table {
                 .map_err(|error: arrow::error::ArrowError| {
                     fault(DeltaTableError::Arrow { source: error })
                 })?;
+        let commits = CommitCache::default();
         let made = CreateBuilder::new()
-            .with_log_store(log_store(location, name).map_err(&fault)?)
+            .with_log_store(log_store(location, name, &commits).map_err(&fault)?)
             .with_table_name(name)
             .with_columns(columns.fields().cloned().collect::<Vec<StructField>>())
             .with_configuration([
@@ -187,6 +191,7 @@ impl Table {
                 name,
                 location: location.clone(),
                 delta,
+                commits,
             },
             // Another process was faster.
             Err(error) => Table::open(location, name)
@@ -242,6 +247,7 @@ impl Table {
     /// # Errors
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
+        let _load = self.commits.load();
         if self.delta.update_state().await.is_err() {
             // An erasure may have removed the part of the log on which this handle is based.
             let mut delta = DeltaTable::new(self.delta.log_store());
@@ -261,6 +267,7 @@ impl Table {
     /// [`EngineError::Delta`].
     pub async fn at_version(&self, version: u64) -> Result<Table> {
         let mut table = self.clone();
+        let _load = self.commits.load();
         match table.delta.load_version(version).await {
             Ok(()) => Ok(table),
             Err(error) => Err(
@@ -370,14 +377,24 @@ impl Table {
 /// Returns the log of the table `name`. In object stores a commit is a conditional put, which all
 /// of them support. The library supports only the schemes of stores that it was built with, so our
 /// stores come from the connectors.
-fn log_store(location: &LakeLocation, name: &str) -> Result<LogStoreRef, DeltaTableError> {
+fn log_store(
+    location: &LakeLocation,
+    name: &str,
+    commits: &CommitCache,
+) -> Result<LogStoreRef, DeltaTableError> {
     let url = location.table_url(name);
     if let Ok(path) = url.to_file_path() {
         std::fs::create_dir_all(path)?;
     }
     match location.root_store() {
-        None => DeltaTableBuilder::from_url(url)?.build_storage(),
+        // A network share (Windows), for which the library makes the store.
+        None if url.has_host() => DeltaTableBuilder::from_url(url)?.build_storage(),
+        None => {
+            let root = commits.over(Arc::new(LocalFileSystem::new()));
+            logstore_with(root, &url, StorageConfig::default())
+        }
         Some(root) => {
+            let root = commits.over(root);
             let store = Arc::new(PrefixStore::new(
                 Arc::clone(&root),
                 location.path_in_store(name),

@@ -39,7 +39,7 @@ async fn lake() -> TestLake {
 
 async fn reopened(lake: &TestLake) -> Lake {
     let uri = lake.folder().join("lake").display().to_string();
-    Lake::open(&uri).await.unwrap()
+    Lake::open_for_queries(&uri).await.unwrap()
 }
 
 /// Returns the answer to `statement` of a new handle of the lake.
@@ -86,6 +86,9 @@ async fn a_look_up_opens_nothing_of_excluded_segments_but_two_sidecars() {
         if number != ASKED {
             overwrite(&data_file(&lake, segment));
         }
+    }
+    for table in ["rejects", "sources", "audit", "erased"] {
+        std::fs::remove_dir_all(lake.folder().join("lake").join(table)).unwrap();
     }
     // All masks have all events.
     for file in reopened(&lake).await.state.files().unwrap() {
@@ -135,4 +138,30 @@ async fn a_wrong_footer_in_the_log_makes_a_look_up_slower_and_not_wrong() {
         }
     }
     assert_eq!(answer(&lake, STATEMENT).await, Ok(expected));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_are_opened_late_are_compared_with_the_heads_when_they_are_read() {
+    let lake = lake().await;
+    let count = async |table: &str| {
+        let tables = lake_context(&reopened(&lake).await, &SqlOptions::default()).await;
+        let query = format!("SELECT count(*) FROM {table}");
+        let frame = tables.unwrap().sql(&query).await.unwrap();
+        let counted = frame.to_string().await;
+        counted.map_err(|error| error.to_string())
+    };
+    let sources = count("sources").await.unwrap();
+    assert!(sources.contains(&SEGMENTS.to_string()), "{sources}");
+    assert!(count("audit").await.is_ok() && count("rejects").await.is_ok());
+    let log = files_below(&lake.folder().join("lake/sources/_delta_log"));
+    let last = log
+        .iter()
+        .rfind(|path| path.extension().is_some_and(|end| end == "json"));
+    std::fs::remove_file(last.unwrap()).unwrap();
+    let refused = count("sources").await.unwrap_err();
+    assert!(refused.contains("entries are missing"), "{refused}");
+    assert!(count("audit").await.is_ok());
+    std::fs::remove_dir_all(lake.folder().join("lake/audit/_delta_log")).unwrap();
+    let refused = count("audit").await.unwrap_err();
+    assert!(refused.contains("has lost its table `audit`"), "{refused}");
 }
