@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`newest_lake`] | Which version of the lake does a request read? |
 //! | [`http`] | How are SQL, CAL and searches answered over HTTP, and to whom? |
+//! | [`postgres`] | How do programs that speak PostgreSQL's protocol ask SQL? |
 //! | [`mcp`] | Which tools does an agent get over the Model Context Protocol? |
 //!
 //! # Cargo features
@@ -11,6 +12,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `http` | yes | JSON over HTTP |
+//! | `postgres` | yes | the protocol of PostgreSQL |
 //! | `mcp` | yes | the Model Context Protocol over any pair of byte streams |
 
 // Input must never panic: fallible operations return errors.
@@ -29,5 +31,7 @@ pub mod http;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod newest_lake;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 
 pub use newest_lake::{LakeSnapshot, NewestLake};

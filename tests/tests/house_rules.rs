@@ -99,7 +99,10 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
             &["packs"],
         ],
     ),
-    ("server", &[&["newest_lake"], &["mcp"], &["http"]]),
+    (
+        "server",
+        &[&["newest_lake"], &["mcp"], &["http"], &["postgres"]],
+    ),
     (
         "cli",
         &[

@@ -31,6 +31,16 @@ pub struct ServeArgs {
     /// Address and port; only addresses of this machine (127.0.0.0/8, ::1)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
     pub listen: SocketAddr,
+    /// Also answer PostgreSQL's protocol at this address and port, such as 127.0.0.1:5432; other
+    /// machines need TLS and tokens
+    #[arg(long, value_name = "ADDRESS")]
+    pub postgres: Option<SocketAddr>,
+    /// File with the certificate of --postgres and its chain, in PEM
+    #[arg(long, value_name = "FILE", requires = "postgres", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// File of tokens [default: none; every process of this machine may read the whole lake]
     #[arg(long, value_name = "FILE")]
     pub tokens: Option<PathBuf>,

@@ -1,11 +1,17 @@
-//! `serve`: answers SQL, CAL and searches over HTTP until it is stopped; makes tokens.
+//! `serve`: answers SQL, CAL and searches over HTTP, and SQL over PostgreSQL's protocol, until it is
+//! stopped; makes tokens.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+
+use futures::FutureExt;
 
 use gristmill_queries::sql::Confinement;
 use gristmill_server::NewestLake;
-use gristmill_server::http::{HttpOptions, QueryLimits, Scope, Tokens, new_token, serve};
+use gristmill_server::http::{HttpOptions, QueryLimits, Scope, Server, Tokens, listen, new_token};
+use gristmill_server::postgres::{self, Tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -32,11 +38,36 @@ pub async fn run(
              encryption; let a proxy with TLS pass requests on to 127.0.0.1, and use --tokens"
         )));
     }
+    let tls = tls(&arguments)?;
+    check_postgres_address(&arguments)?;
     let served = http_options(&arguments)?;
     let lake = context.open_lake().await?;
     let lake = NewestLake::new(lake, options(context)?)
         .await
         .map_err(|error| Failure::environment("can't serve the lake", &error))?;
+    let server = Server::new(lake, served)
+        .await
+        .map_err(|error| Failure::environment("can't serve the lake", &error))?;
+    let http = bind(context, "http", address).await?;
+    let stop = stopped()?.shared();
+    let over_http = listen(Arc::clone(&server), http, stop.clone());
+    match arguments.postgres {
+        None => over_http.await,
+        Some(address) => {
+            let listener = bind(context, "postgresql", address).await?;
+            let over_postgres = postgres::listen(server, listener, tls, stop);
+            tokio::join!(over_http, over_postgres);
+        }
+    }
+    Ok(CommandOutcome::Done)
+}
+
+/// Listens on `address`, and says so.
+async fn bind(
+    context: &CommandContext,
+    scheme: &str,
+    address: SocketAddr,
+) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| Failure::environment(&format!("can't listen on {address}"), &error))?;
@@ -44,12 +75,33 @@ pub async fn run(
         .local_addr()
         .map_err(|error| Failure::environment("can't listen", &error))?;
     if !context.common.quiet {
-        eprintln!("serving {} on http://{bound}", context.lake());
+        eprintln!("serving {} on {scheme}://{bound}", context.lake());
     }
-    serve(listener, lake, served, stopped()?)
-        .await
-        .map_err(|error| Failure::environment("can't serve the lake", &error))?;
-    Ok(CommandOutcome::Done)
+    Ok(listener)
+}
+
+/// Refuses an address that other machines reach, unless they are encrypted and known by tokens.
+fn check_postgres_address(arguments: &ServeArgs) -> Result<(), Failure> {
+    let Some(address) = arguments.postgres else {
+        return Ok(());
+    };
+    let is_protected = arguments.tls_cert.is_some() && arguments.tokens.is_some();
+    match address.ip().is_loopback() || is_protected {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--postgres {address}: other machines need --tls-cert, --tls-key and --tokens"
+        ))),
+    }
+}
+
+fn tls(arguments: &ServeArgs) -> Result<Option<Tls>, Failure> {
+    let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
+        return Ok(None);
+    };
+    let read = |path: &Path| std::fs::read(path).map_err(|error| Failure::reading(path, &error));
+    let tls = Tls::from_pem(&read(certificate)?, &read(key)?);
+    tls.map(Some)
+        .map_err(|error| Failure::usage(format!("`{}`: {error}", certificate.display())))
 }
 
 /// Returns a future that is ready at the first SIGINT or SIGTERM.

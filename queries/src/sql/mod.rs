@@ -140,7 +140,9 @@ pub use no_lake::context_without_lake;
 pub use parameters::parameters_from_json;
 pub use reference::{SqlReference, sql_reference};
 pub(crate) use script::plan_query;
-pub use script::{TABLES_QUERY, completions, execute, functions_query, query, statements};
+pub use script::{
+    TABLES_QUERY, completions, execute, functions_query, query, query_of, statements,
+};
 pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search, search_rows};
 pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;

@@ -76,6 +76,14 @@ pub(crate) async fn plan_query(context: &SessionContext, text: &str) -> Result<D
     let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
         return plan_err!("expected exactly one query");
     };
+    query_of(context, statement).await
+}
+
+/// Plans a parsed query. Placeholders have no values yet.
+///
+/// # Errors
+/// A [`StatementError`](super::StatementError) for anything but a query, and errors of planning.
+pub async fn query_of(context: &SessionContext, statement: Statement) -> Result<DataFrame> {
     let plan = checked_plan(context, statement, StatementScope::Queries).await?;
     Ok(DataFrame::new(context.state(), plan))
 }

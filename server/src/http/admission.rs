@@ -25,7 +25,7 @@ pub struct QueryLimits {
 }
 
 /// Counts running and waiting queries.
-pub(super) struct Admission {
+pub(crate) struct Admission {
     slots: Arc<Semaphore>,
     waiting: AtomicUsize,
     limits: QueryLimits,
@@ -53,7 +53,7 @@ impl Admission {
     ///
     /// # Errors
     /// 503 if the queue is full or the wait takes as long as a query may.
-    pub(super) async fn admit(&self) -> Result<OwnedSemaphorePermit> {
+    pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
             return Ok(permit);
         }
@@ -90,7 +90,7 @@ fn busy(message: &str) -> Refusal {
 }
 
 /// Returns the refusal of a query that takes too long.
-pub(super) fn too_long(limit: Duration) -> Refusal {
+pub(crate) fn too_long(limit: Duration) -> Refusal {
     Refusal::new(
         StatusCode::GATEWAY_TIMEOUT,
         "TIME_LIMIT",

@@ -1,6 +1,5 @@
 //! The requests: authority, body, limits, answer.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,10 +17,10 @@ use minijinja::HtmlEscape;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as JsonValue, json};
-use sha2::{Digest, Sha256};
 
 use super::Server;
 use super::admission::too_long;
+use super::limited_rows::{AskedQuery, LimitedRows};
 use super::refusal::{Refusal, Result, json_response, text_response};
 use super::rows::{RowBody, RowFormat};
 use super::tokens::{Authority, Scope};
@@ -29,7 +28,7 @@ use crate::mcp::arguments::SearchArguments;
 use crate::newest_lake::LakeSnapshot;
 
 /// Largest body of a request in bytes.
-const MAX_BODY: usize = 1 << 20;
+pub(crate) const MAX_BODY: usize = 1 << 20;
 
 /// Media type of an Arrow IPC stream.
 const ARROW: &str = "application/vnd.apache.arrow.stream";
@@ -108,11 +107,7 @@ pub(super) async fn answer(server: Arc<Server>, request: Request<Body>) -> Resul
 fn authority(server: &Server, request: &Request<Body>, scope: Scope) -> Result<Authority> {
     let Some(tokens) = &server.options.tokens else {
         check_host(request)?;
-        return Ok(Authority {
-            name: "local".to_owned(),
-            confinement: Confinement::default(),
-            scopes: BTreeSet::from([Scope::Read, Scope::Append, Scope::Govern]),
-        });
+        return Ok(Authority::local());
     };
     let given = request.headers().get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.to_str().ok());
@@ -208,9 +203,9 @@ async fn sql(server: Arc<Server>, request: Request<Body>) -> Result<Response<Bod
         let context = sql_context(&server, &authority).await?;
         let rows = query(&context, &asked.query, parameters).await?;
         let rows = rows.execute_stream().await?;
-        let hash = hex::encode(Sha256::digest(asked.query.as_bytes()));
-        let asked = (authority.name.clone(), hash);
-        let mut body = RowBody::new(Arc::clone(&server), rows, format, asked, permit)?;
+        let asked = AskedQuery::new(&authority, &asked.query);
+        let rows = LimitedRows::new(Arc::clone(&server), rows, asked, permit);
+        let mut body = RowBody::new(rows, format)?;
         // The first rows decide about the status.
         let first = body.next().await?;
         Result::Ok(body.into_stream(first))
@@ -222,7 +217,7 @@ async fn sql(server: Arc<Server>, request: Request<Body>) -> Result<Response<Bod
 }
 
 /// Returns the context of SQL for an authority, with the memory limit of one query.
-async fn sql_context(server: &Server, authority: &Authority) -> Result<SessionContext> {
+pub(crate) async fn sql_context(server: &Server, authority: &Authority) -> Result<SessionContext> {
     let snapshot = server.lake.snapshot().await?;
     let context = snapshot.confined(&authority.confinement).await?;
     Ok(with_memory_limit(&context, server.options.limits.memory)?)

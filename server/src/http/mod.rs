@@ -6,6 +6,7 @@
 //! | `endpoints` | What does each request answer? |
 //! | `tokens` | Who may ask, and what do they see? |
 //! | `admission` | Which query runs now, waits, or is turned away? |
+//! | `limited_rows` | When does a running query end, and what is recorded of it? |
 //! | `rows` | How are rows sent while the query runs? |
 //! | `refusal` | What does a request get that isn't answered? |
 //! | `metrics` | Which figures does the server have? |
@@ -15,13 +16,14 @@
 
 mod admission;
 mod endpoints;
+mod limited_rows;
 mod metrics;
 mod refusal;
 mod rows;
 mod tokens;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use gristmill_engine::lake::Lake;
@@ -34,10 +36,19 @@ use tokio::task::JoinSet;
 
 use crate::newest_lake::{NewestLake, SnapshotError};
 use admission::Admission;
+#[cfg(not(feature = "postgres"))]
+use limited_rows::AskedQuery;
 use metrics::{Gauges, Metrics};
 
 pub use admission::QueryLimits;
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
+#[cfg(feature = "postgres")]
+pub(crate) use {
+    admission::too_long,
+    endpoints::{MAX_BODY, sql_context},
+    limited_rows::{AskedQuery, LimitedRows},
+    refusal::Refusal,
+};
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -58,14 +69,16 @@ const STOP_TIME: Duration = Duration::from_secs(30);
 /// Time in which a client must send the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// State of a running server.
-struct Server {
+/// A lake with what its listeners share: tokens, limits, slots of queries and figures.
+pub struct Server {
     lake: NewestLake,
     /// Handle for the audit log.
     audited: Mutex<Lake>,
-    options: HttpOptions,
-    admission: Admission,
+    pub(crate) options: HttpOptions,
+    pub(crate) admission: Admission,
     metrics: Metrics,
+    /// Entries in the audit log about answers that ended early.
+    entries: std::sync::Mutex<JoinSet<()>>,
 }
 
 /// Serves `lake` on `listener` until `stop` is ready; running answers are finished then, for at
@@ -79,14 +92,28 @@ pub async fn serve(
     options: HttpOptions,
     stop: impl Future<Output = ()>,
 ) -> Result<(), SnapshotError> {
-    let audited = lake.snapshot().await?.lake.clone();
-    let server = Arc::new(Server {
-        admission: Admission::new(options.limits.clone()),
-        metrics: Metrics::default(),
-        audited: Mutex::new(audited),
-        lake,
-        options,
-    });
+    let server = Server::new(lake, options).await?;
+    listen(server, listener, stop).await;
+    Ok(())
+}
+
+/// Answers HTTP on `listener` until `stop` is ready, like [`serve`]; other listeners may share the
+/// server.
+pub async fn listen(server: Arc<Server>, listener: TcpListener, stop: impl Future<Output = ()>) {
+    serve_connections(listener, stop, |stream, stopped| {
+        connection(Arc::clone(&server), stream, stopped)
+    })
+    .await;
+    server.finish_entries().await;
+}
+
+/// Accepts connections until `stop` is ready, and waits for the end of those that are open then,
+/// for at most half a minute. The receiver changes when they are to end.
+pub(crate) async fn serve_connections<C: Future<Output = ()> + Send + 'static>(
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+    connection: impl Fn(TcpStream, watch::Receiver<bool>) -> C,
+) {
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
@@ -95,8 +122,7 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let served = connection(Arc::clone(&server), stream, stopped.clone());
-                    connections.spawn(served);
+                    connections.spawn(connection(stream, stopped.clone()));
                 }
                 Err(error) => {
                     // For example too many open files: others may end meanwhile.
@@ -113,7 +139,6 @@ pub async fn serve(
     if tokio::time::timeout(STOP_TIME, ended).await.is_err() {
         tracing::warn!("some answers weren't finished in time; their connections are closed");
     }
-    Ok(())
 }
 
 async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
@@ -147,13 +172,32 @@ async fn answered(server: Arc<Server>, request: Request<Body>) -> Response<Body>
         Err(refusal) => refusal.into_response(),
     };
     let status = response.status().as_u16();
-    server
-        .metrics
-        .count_request(endpoint, status, started.elapsed());
+    server.count_request(endpoint, status, started.elapsed());
     response
 }
 
 impl Server {
+    /// Returns a server of `lake`, for [`listen`].
+    ///
+    /// # Errors
+    /// [`SnapshotError`] if the lake can't be read.
+    pub async fn new(lake: NewestLake, options: HttpOptions) -> Result<Arc<Server>, SnapshotError> {
+        let audited = lake.snapshot().await?.lake.clone();
+        Ok(Arc::new(Server {
+            admission: Admission::new(options.limits.clone()),
+            metrics: Metrics::default(),
+            entries: std::sync::Mutex::default(),
+            audited: Mutex::new(audited),
+            lake,
+            options,
+        }))
+    }
+
+    /// Counts an answer of `endpoint`; `duration` is the time until it begins.
+    pub(crate) fn count_request(&self, endpoint: &'static str, status: u16, duration: Duration) {
+        self.metrics.count_request(endpoint, status, duration);
+    }
+
     async fn figures(&self) -> Result<String, SnapshotError> {
         let snapshot = self.lake.snapshot().await?;
         Ok(self.metrics.render(&Gauges {
@@ -163,13 +207,39 @@ impl Server {
         }))
     }
 
-    /// Counts the rows of a whole answer, and records many of them in the audit log.
-    async fn count_rows(&self, rows: u64, (token, query): &(String, String)) {
+    /// Counts the rows of an answer, and records many of them in the audit log.
+    async fn count_rows(&self, rows: u64, asked: &AskedQuery) {
         self.metrics.add_rows(rows);
-        if rows <= self.options.audit_rows {
-            return;
+        if rows > self.options.audit_rows {
+            self.record_bulk_read(rows, asked).await;
         }
-        let details = serde_json::json!({ "token": token, "query_sha256": query, "rows": rows });
+    }
+
+    /// Does the same for an answer that ended early, without waiting for the log.
+    fn count_dropped_rows(self: &Arc<Self>, rows: u64, asked: &AskedQuery) {
+        self.metrics.add_rows(rows);
+        let runtime = tokio::runtime::Handle::try_current();
+        let (Ok(runtime), true) = (runtime, rows > self.options.audit_rows) else {
+            return;
+        };
+        let (server, asked) = (Arc::clone(self), asked.clone());
+        let entry = async move { server.record_bulk_read(rows, &asked).await };
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        while entries.try_join_next().is_some() {}
+        entries.spawn_on(entry, &runtime);
+    }
+
+    /// Waits for the entries in the audit log that are being written.
+    pub(crate) async fn finish_entries(&self) {
+        let entries = {
+            let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *entries)
+        };
+        entries.join_all().await;
+    }
+
+    async fn record_bulk_read(&self, rows: u64, AskedQuery { token, sha256 }: &AskedQuery) {
+        let details = serde_json::json!({ "token": token, "query_sha256": sha256, "rows": rows });
         let mut lake = self.audited.lock().await;
         if let Err(error) = lake.record("bulk_read", details).await {
             tracing::error!(%error, token, rows, "a bulk read can't be recorded in the audit log");

@@ -9,16 +9,16 @@ use crate::newest_lake::SnapshotError;
 
 /// A request that isn't answered.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
     /// The error object: `code`, `message`, `suggestion`.
     error: JsonValue,
 }
 
-pub(super) type Result<T> = std::result::Result<T, Refusal>;
+pub(crate) type Result<T> = std::result::Result<T, Refusal>;
 
 impl Refusal {
-    pub(super) fn new(
+    pub(crate) fn new(
         status: StatusCode,
         code: &str,
         message: impl Into<String>,
@@ -36,6 +36,12 @@ impl Refusal {
             message,
             "docs/server.md describes the requests.",
         )
+    }
+
+    #[cfg(feature = "postgres")]
+    /// Returns a text of the error object: `code`, `message` or `suggestion`.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.error[name].as_str().unwrap_or_default()
     }
 
     /// Returns `{"error": {…}}`.

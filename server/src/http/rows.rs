@@ -3,20 +3,16 @@
 //! A body that ends early never looks complete: JSON Lines end with an `error` line, and in every
 //! format the connection is closed without the end of the body.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::LineDelimitedWriter;
-use futures::{Stream, StreamExt};
-use gristmill_queries::sql::SendableRecordBatchStream;
+use futures::Stream;
 use hyper::StatusCode;
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::Server;
-use super::admission::too_long;
+use super::limited_rows::LimitedRows;
 use super::refusal::{Refusal, Result};
 
 /// Form of the rows.
@@ -28,17 +24,10 @@ pub(super) enum RowFormat {
     Arrow,
 }
 
-/// The rows of a running query.
+/// The rows of a running query, in their form.
 pub(super) struct RowBody {
-    server: Arc<Server>,
-    rows: SendableRecordBatchStream,
+    rows: LimitedRows,
     writer: BatchWriter,
-    started: Instant,
-    sent: u64,
-    /// Name of the token and hash of the query, for the audit log.
-    asked: (String, String),
-    /// Held until the body is sent or dropped.
-    _permit: OwnedSemaphorePermit,
 }
 
 enum BatchWriter {
@@ -47,7 +36,7 @@ enum BatchWriter {
 }
 
 impl BatchWriter {
-    fn new(format: RowFormat, rows: &SendableRecordBatchStream) -> Result<BatchWriter> {
+    fn new(format: RowFormat, rows: &LimitedRows) -> Result<BatchWriter> {
         Ok(match format {
             RowFormat::JsonLines => BatchWriter::JsonLines,
             RowFormat::Arrow => {
@@ -94,44 +83,18 @@ fn unwritable(error: &ArrowError) -> Refusal {
 }
 
 impl RowBody {
-    pub(super) fn new(
-        server: Arc<Server>,
-        rows: SendableRecordBatchStream,
-        format: RowFormat,
-        asked: (String, String),
-        permit: OwnedSemaphorePermit,
-    ) -> Result<RowBody> {
+    pub(super) fn new(rows: LimitedRows, format: RowFormat) -> Result<RowBody> {
         Ok(RowBody {
             writer: BatchWriter::new(format, &rows)?,
-            server,
             rows,
-            started: Instant::now(),
-            sent: 0,
-            asked,
-            _permit: permit,
         })
     }
 
     /// Waits for the next part; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>> {
-        let limits = &self.server.options.limits;
-        let left = limits.time.saturating_sub(self.started.elapsed());
-        let batch = tokio::time::timeout(left, self.rows.next())
-            .await
-            .map_err(|_| too_long(limits.time))?;
-        let Some(batch) = batch else {
+        let Some(batch) = self.rows.next().await? else {
             return Ok(None);
         };
-        let batch = batch?;
-        self.sent += batch.num_rows() as u64;
-        if self.sent > limits.rows {
-            return Err(Refusal::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "ROW_LIMIT",
-                format!("the answer has more than {} rows", limits.rows),
-                "Aggregate or add a LIMIT; the operator can raise --max-rows.",
-            ));
-        }
         let part = self.writer.write(&batch);
         part.map(Some).map_err(|error| unwritable(&error))
     }
@@ -191,7 +154,7 @@ impl BodyState {
 
 impl RowBody {
     async fn end(mut self) -> Option<(std::io::Result<Vec<u8>>, BodyState)> {
-        self.server.count_rows(self.sent, &self.asked).await;
+        self.rows.count().await;
         match self.writer.finish() {
             Ok(end) => Some((Ok(end), BodyState::Done)),
             Err(error) => Some((Err(std::io::Error::other(error)), BodyState::Done)),

@@ -50,6 +50,17 @@ pub struct Authority {
     pub scopes: BTreeSet<Scope>,
 }
 
+impl Authority {
+    /// Returns the authority of every process of this machine, if there are no tokens.
+    pub(crate) fn local() -> Authority {
+        Authority {
+            name: "local".to_owned(),
+            confinement: Confinement::default(),
+            scopes: BTreeSet::from([Scope::Read, Scope::Append, Scope::Govern]),
+        }
+    }
+}
+
 /// The tokens of a server, by the hash of their text.
 #[derive(Debug, Clone, Default)]
 pub struct Tokens(HashMap<String, Authority>);
@@ -105,7 +116,7 @@ impl Tokens {
     }
 
     /// Returns the authority of a token.
-    pub(super) fn authority(&self, token: &str) -> Option<&Authority> {
+    pub(crate) fn authority(&self, token: &str) -> Option<&Authority> {
         self.0.get(&hash_of(token))
     }
 }

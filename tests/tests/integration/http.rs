@@ -323,7 +323,7 @@ async fn tokens_have_scopes_and_bulk_reads_are_audited() {
 }
 
 /// Tables of a confined session that have the column `content_address`.
-const TABLES: [&str; 15] = [
+pub(crate) const TABLES: [&str; 15] = [
     "grains",
     "current",
     "beliefs",
@@ -342,7 +342,7 @@ const TABLES: [&str; 15] = [
 ];
 
 /// Queries over the features of SQL, each over one table.
-const QUERIES: [&str; 22] = [
+pub(crate) const QUERIES: [&str; 22] = [
     "SELECT content_address AS a FROM TABLE ORDER BY a",
     "SELECT count(*) AS n FROM TABLE",
     "SELECT count(DISTINCT content_address) AS n FROM TABLE",
@@ -376,7 +376,7 @@ const QUERIES: [&str; 22] = [
 ];
 
 /// Queries whose answers name values, or try to reach around the confinement.
-const PROBES: [&str; 30] = [
+pub(crate) const PROBES: [&str; 30] = [
     "SELECT DISTINCT namespace FROM grains",
     "SELECT DISTINCT object FROM grains ORDER BY object",
     "SELECT * FROM triples ORDER BY address",

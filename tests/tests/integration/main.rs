@@ -48,6 +48,7 @@ mod object_store;
 mod outputs;
 mod pages;
 mod pitfalls;
+mod postgres;
 mod retention;
 mod safe_output;
 mod safe_sql;

@@ -1,0 +1,286 @@
+//! Functions that clients call about the catalog and the session. Most have one answer, because
+//! there are no owners, privileges, defaults and comments.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Int64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
+};
+use pgwire::api::Type;
+
+use super::PG_CATALOG;
+use crate::postgres::session::SERVER_VERSION;
+use crate::postgres::statements::SETTINGS;
+
+/// Name of the owner of everything.
+pub(super) const OWNER: &str = "gristmill";
+
+/// The types that columns and parameters have, with the types of their arrays.
+pub(super) const TYPES: [(Type, Type); 19] = [
+    (Type::BOOL, Type::BOOL_ARRAY),
+    (Type::INT2, Type::INT2_ARRAY),
+    (Type::INT4, Type::INT4_ARRAY),
+    (Type::INT8, Type::INT8_ARRAY),
+    (Type::FLOAT4, Type::FLOAT4_ARRAY),
+    (Type::FLOAT8, Type::FLOAT8_ARRAY),
+    (Type::NUMERIC, Type::NUMERIC_ARRAY),
+    (Type::TEXT, Type::TEXT_ARRAY),
+    (Type::VARCHAR, Type::VARCHAR_ARRAY),
+    (Type::NAME, Type::NAME_ARRAY),
+    (Type::OID, Type::OID_ARRAY),
+    (Type::BYTEA, Type::BYTEA_ARRAY),
+    (Type::DATE, Type::DATE_ARRAY),
+    (Type::TIME, Type::TIME_ARRAY),
+    (Type::TIMESTAMP, Type::TIMESTAMP_ARRAY),
+    (Type::TIMESTAMPTZ, Type::TIMESTAMPTZ_ARRAY),
+    (Type::JSON, Type::JSON_ARRAY),
+    (Type::JSONB, Type::JSONB_ARRAY),
+    (Type::UUID, Type::UUID_ARRAY),
+];
+
+/// What a function returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Answer {
+    Text(&'static str),
+    NoText,
+    Flag(bool),
+    Integer(i64),
+    /// The schemas in which unqualified names are looked up.
+    Schemas,
+    /// The name of a type.
+    FormatType,
+    /// The identifier of a table.
+    Relation,
+    /// The identifier of a type, or NULL.
+    TypeNamed,
+    /// The value of a setting.
+    Setting,
+    /// The second argument, which a setting would have.
+    SecondText,
+    /// The first argument as a text, quoted where SQL needs it.
+    Quoted,
+}
+
+const FUNCTIONS: [(&str, Answer); 58] = [
+    ("version", Answer::Text("PostgreSQL 16.6 (gristmill)")),
+    ("current_schema", Answer::Text("public")),
+    ("current_database", Answer::Text("datafusion")),
+    ("current_catalog", Answer::Text("datafusion")),
+    ("current_user", Answer::Text(OWNER)),
+    ("session_user", Answer::Text(OWNER)),
+    ("user", Answer::Text(OWNER)),
+    ("current_role", Answer::Text(OWNER)),
+    ("current_schemas", Answer::Schemas),
+    ("current_setting", Answer::Setting),
+    ("set_config", Answer::SecondText),
+    ("quote_ident", Answer::Quoted),
+    ("format_type", Answer::FormatType),
+    ("to_regclass", Answer::Relation),
+    ("to_regtype", Answer::TypeNamed),
+    ("pg_backend_pid", Answer::Integer(0)),
+    ("pg_my_temp_schema", Answer::Integer(0)),
+    ("pg_relation_size", Answer::Integer(0)),
+    ("pg_table_size", Answer::Integer(0)),
+    ("pg_indexes_size", Answer::Integer(0)),
+    ("pg_total_relation_size", Answer::Integer(0)),
+    ("pg_database_size", Answer::Integer(0)),
+    ("txid_current", Answer::Integer(0)),
+    ("pg_is_in_recovery", Answer::Flag(false)),
+    ("pg_is_other_temp_schema", Answer::Flag(false)),
+    ("pg_relation_is_publishable", Answer::Flag(false)),
+    ("row_security_active", Answer::Flag(false)),
+    ("pg_table_is_visible", Answer::Flag(true)),
+    ("pg_type_is_visible", Answer::Flag(true)),
+    ("pg_function_is_visible", Answer::Flag(true)),
+    ("pg_statistics_obj_is_visible", Answer::Flag(true)),
+    ("pg_collation_is_visible", Answer::Flag(true)),
+    ("has_table_privilege", Answer::Flag(true)),
+    ("has_schema_privilege", Answer::Flag(true)),
+    ("has_column_privilege", Answer::Flag(true)),
+    ("has_any_column_privilege", Answer::Flag(true)),
+    ("has_database_privilege", Answer::Flag(true)),
+    ("has_function_privilege", Answer::Flag(true)),
+    ("pg_has_role", Answer::Flag(true)),
+    ("pg_get_userbyid", Answer::Text(OWNER)),
+    ("pg_encoding_to_char", Answer::Text("UTF8")),
+    ("pg_size_pretty", Answer::Text("0 bytes")),
+    ("obj_description", Answer::NoText),
+    ("col_description", Answer::NoText),
+    ("shobj_description", Answer::NoText),
+    ("pg_get_expr", Answer::NoText),
+    ("pg_get_viewdef", Answer::NoText),
+    ("pg_get_indexdef", Answer::NoText),
+    ("pg_get_constraintdef", Answer::NoText),
+    ("pg_get_partkeydef", Answer::NoText),
+    ("pg_get_ruledef", Answer::NoText),
+    ("pg_get_triggerdef", Answer::NoText),
+    ("pg_get_functiondef", Answer::NoText),
+    ("pg_get_function_result", Answer::NoText),
+    ("pg_get_function_arguments", Answer::NoText),
+    ("pg_get_statisticsobjdef_columns", Answer::NoText),
+    ("pg_get_serial_sequence", Answer::NoText),
+    ("pg_tablespace_location", Answer::NoText),
+];
+
+/// Returns all functions.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    let functions = FUNCTIONS.iter();
+    functions
+        .map(|(name, answer)| {
+            ScalarUDF::new_from_impl(CatalogFunction {
+                name,
+                answer: *answer,
+                signature: Signature::one_of(
+                    vec![TypeSignature::Nullary, TypeSignature::VariadicAny],
+                    Volatility::Stable,
+                ),
+            })
+        })
+        .collect()
+}
+
+/// Returns the identifier of a table: a hash of its name, so that nothing else decides about it.
+pub(super) fn oid_of(name: &str) -> i64 {
+    let name = name.rsplit('.').next().unwrap_or(name).trim_matches('"');
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    16_384 + i64::from(hash & 0x3fff_ffff)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CatalogFunction {
+    name: &'static str,
+    answer: Answer,
+    signature: Signature,
+}
+
+fn schemas_type() -> Arc<Field> {
+    Arc::new(Field::new_list_field(DataType::Utf8, true))
+}
+
+impl ScalarUDFImpl for CatalogFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.answer {
+            Answer::Flag(_) => DataType::Boolean,
+            Answer::Integer(_) | Answer::Relation | Answer::TypeNamed => DataType::Int64,
+            Answer::Schemas => DataType::List(schemas_type()),
+            _ => DataType::Utf8,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let constant = match self.answer {
+            Answer::Text(text) => ScalarValue::from(text),
+            Answer::NoText => ScalarValue::Utf8(None),
+            Answer::Flag(flag) => ScalarValue::from(flag),
+            Answer::Integer(value) => ScalarValue::from(value),
+            Answer::Schemas => {
+                let names = [PG_CATALOG, "public"].map(ScalarValue::from);
+                ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8))
+            }
+            _ => return self.by_argument(&args),
+        };
+        Ok(ColumnarValue::Scalar(constant))
+    }
+}
+
+impl CatalogFunction {
+    fn by_argument(&self, args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let at = usize::from(self.answer == Answer::SecondText);
+        let Some(argument) = args.args.get(at) else {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None)));
+        };
+        let argument = argument.to_array(args.number_rows)?;
+        let answer: ArrayRef = if self.answer == Answer::FormatType {
+            let oids = cast(&argument, &DataType::Int64)?;
+            let oids = oids.as_primitive::<Int64Type>().iter();
+            Arc::new(StringArray::from_iter(
+                oids.map(|oid| Some(type_name(oid?))),
+            ))
+        } else {
+            let texts = cast(&argument, &DataType::Utf8)?;
+            let texts = texts.as_string::<i32>();
+            match self.answer {
+                Answer::Relation => Arc::new(Int64Array::from_iter(
+                    texts.iter().map(|name| Some(oid_of(name?))),
+                )),
+                Answer::TypeNamed => Arc::new(Int64Array::from_iter(
+                    texts.iter().map(|name| type_named(name?)),
+                )),
+                Answer::Setting => Arc::new(StringArray::from_iter(
+                    texts.iter().map(|name| setting(name?)),
+                )),
+                Answer::Quoted => Arc::new(StringArray::from_iter(
+                    texts.iter().map(|name| Some(quoted(name?))),
+                )),
+                _ => Arc::new(texts.clone()),
+            }
+        };
+        Ok(ColumnarValue::Array(answer))
+    }
+}
+
+/// Returns the name of a type in SQL.
+fn type_name(oid: i64) -> String {
+    let known = u32::try_from(oid).ok().and_then(Type::from_oid);
+    let Some(known) = known else {
+        return "???".to_owned();
+    };
+    let (name, array) = match known.name().strip_prefix('_') {
+        Some(name) => (name, "[]"),
+        None => (known.name(), ""),
+    };
+    let name = match name {
+        "bool" => "boolean",
+        "int2" => "smallint",
+        "int4" => "integer",
+        "int8" => "bigint",
+        "float4" => "real",
+        "float8" => "double precision",
+        "varchar" => "character varying",
+        "time" => "time without time zone",
+        "timestamp" => "timestamp without time zone",
+        "timestamptz" => "timestamp with time zone",
+        name => name,
+    };
+    format!("{name}{array}")
+}
+
+fn type_named(name: &str) -> Option<i64> {
+    let mut types = TYPES.iter().flat_map(|(kind, array)| [kind, array]);
+    types
+        .find(|kind| kind.name() == name || type_name(kind.oid().into()) == name)
+        .map(|kind| kind.oid().into())
+}
+
+fn setting(name: &str) -> Option<&'static str> {
+    match name {
+        "server_version" => Some(SERVER_VERSION),
+        name => SETTINGS
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| *value),
+    }
+}
+
+fn quoted(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}

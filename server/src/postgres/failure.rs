@@ -1,0 +1,79 @@
+//! Errors as PostgreSQL's clients get them: SQLSTATE, message and hint.
+
+use gristmill_queries::sql::{DataFusionError, StatementError};
+use pgwire::error::{ErrorInfo, PgWireError, SEVERITY_ERROR, SEVERITY_FATAL};
+
+use crate::http::Refusal;
+
+/// Returns an error that ends the session.
+pub(super) fn fatal(state: &str, message: &str) -> PgWireError {
+    let info = ErrorInfo::new(SEVERITY_FATAL.into(), state.into(), message.into());
+    PgWireError::UserError(Box::new(info))
+}
+
+/// Returns an error of a statement.
+pub(super) fn error(state: &str, message: impl Into<String>) -> PgWireError {
+    let info = ErrorInfo::new(SEVERITY_ERROR.into(), state.into(), message.into());
+    PgWireError::UserError(Box::new(info))
+}
+
+/// Returns the error of a session that ends because the server stops.
+pub(super) fn stopped_error() -> PgWireError {
+    fatal("57P01", "the server stops")
+}
+
+/// Returns the error of bytes that aren't a message, which ends the session.
+pub(super) fn unreadable(error: PgWireError) -> PgWireError {
+    match error.is_fatal() {
+        true => error,
+        false => fatal("08P01", &error.to_string()),
+    }
+}
+
+/// Returns a refusal of the server as an error, with its suggestion as hint.
+pub(super) fn refused(refusal: &Refusal) -> PgWireError {
+    let state = match refusal.text("code") {
+        "BUSY" => "53300",
+        "MEMORY_LIMIT" => "53200",
+        "ROW_LIMIT" => "54000",
+        "TIME_LIMIT" => "57014",
+        "LAKE" => "58030",
+        _ => "42000",
+    };
+    with_hint(state, refusal)
+}
+
+/// Returns an error of planning or running a query.
+pub(super) fn query_error(error: DataFusionError) -> PgWireError {
+    let state = state_of(error.find_root());
+    let refusal = Refusal::from(error);
+    match state {
+        Some(state) => with_hint(state, &refusal),
+        None => refused(&refusal),
+    }
+}
+
+fn with_hint(state: &str, refusal: &Refusal) -> PgWireError {
+    let message = refusal.text("message").to_owned();
+    let mut info = ErrorInfo::new(SEVERITY_ERROR.into(), state.into(), message);
+    info.hint = Some(refusal.text("suggestion").to_owned());
+    PgWireError::UserError(Box::new(info))
+}
+
+fn state_of(root: &DataFusionError) -> Option<&'static str> {
+    Some(match root {
+        DataFusionError::SQL(..) => "42601",
+        DataFusionError::SchemaError(..) => "42703",
+        DataFusionError::NotImplemented(_) => "0A000",
+        DataFusionError::ArrowError(..) | DataFusionError::Execution(_) => "22000",
+        DataFusionError::External(cause) => match cause.downcast_ref::<StatementError>()? {
+            StatementError::UnknownTable { .. } => "42P01",
+            StatementError::Write { .. } | StatementError::Definition { .. } => "25006",
+            StatementError::FileStatement { .. } | StatementError::FileFunction { .. } => "42501",
+            StatementError::Transaction { .. }
+            | StatementError::Setting { .. }
+            | StatementError::NotAQuery { .. } => "0A000",
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,102 @@
+//! SQL over the protocol of PostgreSQL, for its clients: `psql`, drivers, BI tools.
+//!
+//! | module | question |
+//! |---|---|
+//! | this one | Who listens, and with which certificate? |
+//! | `connection` | How does a connection begin and end, and how much may it send and hold up? |
+//! | `session` | Who is the client, and which context does it query? |
+//! | `queries` | What do the messages of simple and extended queries answer? |
+//! | `statements` | Which statements change nothing and are answered without a query? |
+//! | `rows` | How are rows sent while the query runs? |
+//! | `types` | Which type of PostgreSQL has a column? |
+//! | `values` | How are values written, as text and in binary? |
+//! | `parameters` | Which values do `$1`, `$2` … have? |
+//! | `catalog` | Which part of PostgreSQL's catalog do clients find? |
+//! | `failure` | Which SQLSTATE has an error? |
+//!
+//! The messages are those of the crate `pgwire`. Tokens, slots of queries, limits and the audit log
+//! are those of the [`Server`] that answers HTTP. SQL is read-only, with the same allowlist.
+
+mod catalog;
+mod connection;
+mod failure;
+mod parameters;
+mod queries;
+mod rows;
+mod session;
+mod statements;
+mod types;
+mod values;
+
+use std::sync::Arc;
+
+use pgwire::api::{ConnectionManager, RandomPidSecretKeyGenerator};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+
+use crate::http::{Server, serve_connections};
+
+/// Reason why a certificate can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The texts aren't PEM of certificates and of a private key.
+    #[error("no certificate or private key in PEM: {0}")]
+    Pem(#[from] pem::Error),
+    /// The certificate and the key don't fit each other, or are of an unknown kind.
+    #[error(transparent)]
+    Certificate(#[from] rustls::Error),
+}
+
+/// The certificate of a server, with its private key.
+#[derive(Clone)]
+pub struct Tls(TlsAcceptor);
+
+impl Tls {
+    /// Reads a chain of certificates and a private key from PEM.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Tls, TlsError> {
+        let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>()?;
+        let key = PrivateKeyDer::from_pem_slice(key)?;
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        Ok(Tls(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+/// What the connections of a listener share.
+struct Listener {
+    server: Arc<Server>,
+    tls: Option<TlsAcceptor>,
+    /// The connections by the keys with which clients cancel queries.
+    connections: Arc<ConnectionManager>,
+    keys: RandomPidSecretKeyGenerator,
+}
+
+/// Answers PostgreSQL's protocol on `listener` until `stop` is ready; running queries are finished
+/// then, for at most half a minute. With a certificate, clients of other machines must use it.
+pub async fn listen(
+    server: Arc<Server>,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    stop: impl Future<Output = ()>,
+) {
+    let shared = Arc::new(Listener {
+        server: Arc::clone(&server),
+        tls: tls.map(|tls| tls.0),
+        connections: Arc::new(ConnectionManager::new()),
+        keys: RandomPidSecretKeyGenerator::default(),
+    });
+    serve_connections(listener, stop, |stream, stopped| {
+        connection::serve(Arc::clone(&shared), stream, stopped)
+    })
+    .await;
+    server.finish_entries().await;
+}

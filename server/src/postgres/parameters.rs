@@ -1,0 +1,285 @@
+//! Parameters of prepared statements: their types, and their values as text and in binary.
+
+use std::collections::HashMap;
+
+use arrow::datatypes::{DataType, TimeUnit};
+use bytes::{Buf, Bytes};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use pgwire::api::Type;
+use pgwire::api::results::FieldFormat;
+use pgwire::error::PgWireResult;
+
+use super::failure::{error, query_error};
+use super::types::type_of;
+use super::values::{EPOCH_DAYS, EPOCH_MICROSECONDS};
+
+/// Largest number of parameters.
+const MAX_PARAMETERS: usize = 1_000;
+
+/// Digits behind the point of a `numeric` parameter whose value isn't known yet.
+const NUMERIC_SCALE: i8 = 10;
+
+/// Returns the types that a query asks for, by the parameters' names.
+pub(super) fn inferred_types(plan: &LogicalPlan) -> Result<HashMap<String, Option<DataType>>> {
+    let mut types = plan.get_parameter_types()?;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expression in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                if let Expr::Placeholder(placeholder) = &**expression {
+                    types.insert(placeholder.id.clone(), Some(DataType::Int64));
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(types)
+}
+
+/// Returns the types of `$1`, `$2` …: those that the client declares, else those that the query
+/// asks for, else text.
+pub(super) fn parameter_types(
+    declared: &[Option<Type>],
+    inferred: &HashMap<String, Option<DataType>>,
+) -> PgWireResult<Vec<Type>> {
+    let mut count = declared.len();
+    for name in inferred.keys() {
+        let number = name.trim_start_matches('$').parse::<usize>();
+        let number = number
+            .ok()
+            .filter(|number| (1..=MAX_PARAMETERS).contains(number));
+        let unknown = || {
+            error(
+                "42P02",
+                format!("there is no parameter {name}: use $1, $2 …"),
+            )
+        };
+        count = count.max(number.ok_or_else(unknown)?);
+    }
+    let type_at = |index: usize| {
+        let declared = declared.get(index).cloned().flatten();
+        let declared = declared.filter(|kind| *kind != Type::UNKNOWN);
+        let inferred = inferred.get(&format!("${}", index + 1)).cloned().flatten();
+        declared
+            .or_else(|| inferred.map(|arrow| type_of(&arrow).0))
+            .unwrap_or(Type::TEXT)
+    };
+    Ok((0..count).map(type_at).collect())
+}
+
+/// Returns NULL of a parameter's type, with which a query is described.
+pub(super) fn null_of(kind: &Type) -> PgWireResult<ScalarValue> {
+    ScalarValue::try_from(&arrow_of(kind)?).map_err(query_error)
+}
+
+/// Returns the value of a parameter.
+pub(super) fn value_of(
+    kind: &Type,
+    format: FieldFormat,
+    bytes: Option<&Bytes>,
+) -> PgWireResult<ScalarValue> {
+    let Some(bytes) = bytes else {
+        return null_of(kind);
+    };
+    let value = match format {
+        FieldFormat::Text => text_value(kind, bytes)?,
+        FieldFormat::Binary => binary_value(kind, bytes)?,
+    };
+    value.ok_or_else(|| invalid(kind))
+}
+
+fn invalid(kind: &Type) -> pgwire::error::PgWireError {
+    error(
+        "22P03",
+        format!("a parameter isn't a value of the type {kind}"),
+    )
+}
+
+/// Returns the type of Arrow of a parameter.
+fn arrow_of(kind: &Type) -> PgWireResult<DataType> {
+    Ok(match *kind {
+        Type::BOOL => DataType::Boolean,
+        Type::INT2 => DataType::Int16,
+        Type::INT4 => DataType::Int32,
+        Type::INT8 | Type::OID => DataType::Int64,
+        Type::FLOAT4 => DataType::Float32,
+        Type::FLOAT8 => DataType::Float64,
+        Type::NUMERIC => DataType::Decimal128(38, NUMERIC_SCALE),
+        Type::BYTEA => DataType::Binary,
+        Type::DATE => DataType::Date32,
+        Type::TIME => DataType::Time64(TimeUnit::Microsecond),
+        Type::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
+        Type::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
+        Type::TEXT
+        | Type::VARCHAR
+        | Type::BPCHAR
+        | Type::NAME
+        | Type::CHAR
+        | Type::UNKNOWN
+        | Type::UUID
+        | Type::JSON
+        | Type::JSONB => DataType::Utf8,
+        _ => {
+            let message = format!("parameters of the type {kind} aren't supported");
+            return Err(error("0A000", message));
+        }
+    })
+}
+
+fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Ok(None);
+    };
+    let arrow = match arrow_of(kind)? {
+        DataType::Binary => {
+            let digits = text
+                .strip_prefix("\\x")
+                .and_then(|digits| hex::decode(digits).ok());
+            return Ok(digits.map(|bytes| ScalarValue::Binary(Some(bytes))));
+        }
+        DataType::Decimal128(..) => decimal_of(text),
+        arrow => arrow,
+    };
+    let parsed = ScalarValue::try_from_string(text.trim_end().to_owned(), &arrow);
+    match arrow {
+        DataType::Utf8 => Ok(Some(ScalarValue::Utf8(Some(text.to_owned())))),
+        _ => Ok(parsed.ok().filter(|value| !value.is_null())),
+    }
+}
+
+/// Returns the type of a number with as many digits behind the point as `text`.
+fn decimal_of(text: &str) -> DataType {
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+    DataType::Decimal128(38, i8::try_from(digits.min(38)).unwrap_or(38))
+}
+
+fn binary_value(kind: &Type, mut bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
+    let arrow = arrow_of(kind)?;
+    let expected = match arrow {
+        DataType::Boolean => 1,
+        DataType::Int16 => 2,
+        DataType::Int32 | DataType::Float32 | DataType::Date32 => 4,
+        DataType::Int64 if *kind == Type::OID => 4,
+        DataType::Int64 | DataType::Float64 | DataType::Time64(_) | DataType::Timestamp(..) => 8,
+        _ => bytes.len(),
+    };
+    if bytes.len() != expected {
+        return Ok(None);
+    }
+    let value = match arrow {
+        DataType::Boolean => ScalarValue::from(bytes.get_u8() != 0),
+        DataType::Int16 => ScalarValue::from(bytes.get_i16()),
+        DataType::Int32 => ScalarValue::from(bytes.get_i32()),
+        DataType::Int64 if *kind == Type::OID => ScalarValue::from(i64::from(bytes.get_u32())),
+        DataType::Int64 => ScalarValue::from(bytes.get_i64()),
+        DataType::Float32 => ScalarValue::from(bytes.get_f32()),
+        DataType::Float64 => ScalarValue::from(bytes.get_f64()),
+        DataType::Date32 => {
+            let days = bytes.get_i32().checked_add(EPOCH_DAYS);
+            return Ok(days.map(|days| ScalarValue::Date32(Some(days))));
+        }
+        DataType::Time64(_) => ScalarValue::Time64Microsecond(Some(bytes.get_i64())),
+        DataType::Timestamp(_, zone) => {
+            let time = bytes.get_i64().checked_add(EPOCH_MICROSECONDS);
+            return Ok(time.map(|time| ScalarValue::TimestampMicrosecond(Some(time), zone)));
+        }
+        DataType::Decimal128(..) => match numeric_text(bytes) {
+            Some(text) => return text_value(kind, text.as_bytes()),
+            None => return Ok(None),
+        },
+        DataType::Binary => ScalarValue::Binary(Some(bytes.to_vec())),
+        _ if *kind == Type::UUID => ScalarValue::from(hex::encode(bytes)),
+        _ => {
+            // The binary form of `jsonb` begins with its version.
+            let text = if *kind == Type::JSONB {
+                bytes.get(1..)
+            } else {
+                Some(bytes)
+            };
+            let text = text.and_then(|text| std::str::from_utf8(text).ok());
+            return Ok(text.map(ScalarValue::from));
+        }
+    };
+    Ok(Some(value))
+}
+
+/// Returns the text of a number in groups of four decimal digits.
+fn numeric_text(mut bytes: &[u8]) -> Option<String> {
+    if bytes.len() < 8 {
+        return None;
+    }
+    let count = usize::from(bytes.get_u16());
+    let weight = i32::from(bytes.get_i16());
+    let sign = match bytes.get_u16() {
+        0 => "",
+        0x4000 => "-",
+        _ => return None,
+    };
+    let scale = usize::from(bytes.get_u16());
+    // A number with more digits has no type in Arrow.
+    if bytes.len() != count * 2 || scale > 38 || !(-10..=10).contains(&weight) || count > 20 {
+        return None;
+    }
+    let groups: Vec<u16> = (0..count).map(|_| bytes.get_u16()).collect();
+    let group = |at: i32| {
+        let at = usize::try_from(weight - at).ok();
+        at.and_then(|at| groups.get(at)).copied().unwrap_or(0)
+    };
+    let whole: String = (0..=weight.max(0))
+        .rev()
+        .map(|at| format!("{:04}", group(at)))
+        .collect();
+    let places = i32::try_from(scale.div_ceil(4)).ok()?;
+    let fraction: String = (1..=places)
+        .map(|at| format!("{:04}", group(-at)))
+        .collect();
+    let fraction = fraction.get(..scale)?;
+    let whole = whole.trim_start_matches('0');
+    let whole = if whole.is_empty() { "0" } else { whole };
+    Some(match scale {
+        0 => format!("{sign}{whole}"),
+        _ => format!("{sign}{whole}.{fraction}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_groups_of_digits_are_read() {
+        for (words, expected) in [
+            (vec![0i16, 0, 0, 0], Some("0")),
+            (vec![2, 0, 0x4000, 2, 123, 4500], Some("-123.45")),
+            (vec![1, 1, 0, 0, 1], Some("10000")),
+            (vec![1, -2, 0, 5, 5000], Some("0.00005")),
+            (vec![9, 0, 0, 0, 1], None),
+        ] {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            assert_eq!(numeric_text(&bytes).as_deref(), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn values_of_the_wrong_length_are_refused() {
+        for kind in [
+            Type::BOOL,
+            Type::INT4,
+            Type::INT8,
+            Type::FLOAT8,
+            Type::DATE,
+            Type::NUMERIC,
+        ] {
+            let value = value_of(
+                &kind,
+                FieldFormat::Binary,
+                Some(&Bytes::from_static(b"abc")),
+            );
+            assert!(value.is_err(), "{kind}");
+            let value = value_of(&kind, FieldFormat::Text, Some(&Bytes::from_static(b"\xff")));
+            assert!(value.is_err(), "{kind}");
+        }
+    }
+}

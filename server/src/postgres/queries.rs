@@ -1,0 +1,486 @@
+//! The messages of queries: simple ones with a text of statements, and extended ones that are
+//! parsed, bound to parameters, described and executed.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::{BufMut, BytesMut};
+use datafusion::sql::parser::Statement;
+use futures::{Sink, SinkExt, stream};
+use gristmill_queries::sql::{ParamValues, query_of};
+use pgwire::api::portal::{Format, Portal, PortalExecutionState};
+use pgwire::api::query::{
+    ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_partial_query_response,
+    send_query_response, send_ready_for_query,
+};
+use pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse, Response, Tag};
+use pgwire::api::stmt::QueryParser;
+use pgwire::api::store::{Entry, PortalStore};
+use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
+use pgwire::error::{PgWireError, PgWireResult};
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::data::DataRow;
+use pgwire::messages::extendedquery::{Bind, BindComplete, Execute, Sync as SyncMessage};
+use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
+use pgwire::messages::simplequery::Query;
+
+use super::failure::{error, query_error, refused};
+use super::parameters::{inferred_types, null_of, parameter_types, value_of};
+use super::rows::{RowWriter, RunningQuery};
+use super::session::Session;
+use super::statements::{Asked, Reply, parsed};
+use super::types::{Column, columns};
+use crate::http::{AskedQuery, LimitedRows, too_long};
+
+/// A prepared statement.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    text: String,
+    asked: Asked,
+    parameters: Vec<Type>,
+    columns: Vec<Column>,
+}
+
+/// Answers the queries of a session.
+pub(super) struct Handler(Arc<Session>);
+
+impl Handler {
+    pub(super) fn new(session: Arc<Session>) -> Handler {
+        Handler(session)
+    }
+}
+
+impl Session {
+    /// Starts a query within the server's limits. `expected` are the columns that the client was
+    /// told, if it was.
+    async fn run(
+        &self,
+        statement: &Statement,
+        text: &str,
+        parameters: ParamValues,
+        formats: &Format,
+        expected: Option<&[Column]>,
+    ) -> PgWireResult<QueryResponse> {
+        let mut cancelled = self.cancellation().await?;
+        let started = Instant::now();
+        let result = tokio::select! {
+            rows = self.rows(statement, text, parameters) => rows,
+            Ok(()) = &mut cancelled => Err(PgWireError::QueryCanceled),
+        };
+        let status = if result.is_ok() { 200 } else { 400 };
+        self.server()
+            .count_request("postgres", status, started.elapsed());
+        let rows = result?;
+        let columns = columns(&rows.schema());
+        if expected.is_some_and(|expected| !are_of_same_types(expected, &columns)) {
+            return Err(error(
+                "0A000",
+                "the columns have changed: prepare the statement again",
+            ));
+        }
+        let columns = with_formats(columns, formats)?;
+        let infos = columns
+            .iter()
+            .map(|(column, format)| column.info(*format))
+            .collect();
+        let query = RunningQuery {
+            rows,
+            writer: RowWriter::new(columns),
+            cancelled,
+            _unfinished: self.unfinished(),
+        };
+        Ok(QueryResponse::new(Arc::new(infos), query.into_stream()))
+    }
+
+    async fn rows(
+        &self,
+        statement: &Statement,
+        text: &str,
+        parameters: ParamValues,
+    ) -> PgWireResult<LimitedRows> {
+        let limit = self.server().options.limits.time;
+        let admitted = self.server().admission.admit().await;
+        let permit = admitted.map_err(|refusal| refused(&refusal))?;
+        let started = async {
+            let context = self.context().await?;
+            let query = query_of(&context, statement.clone()).await;
+            let query = query.and_then(|query| query.with_param_values(parameters));
+            query
+                .map_err(query_error)?
+                .execute_stream()
+                .await
+                .map_err(query_error)
+        };
+        let rows = tokio::time::timeout(limit, started).await;
+        let rows = rows.map_err(|_| refused(&too_long(limit)))??;
+        let asked = AskedQuery::new(self.authority()?, text);
+        Ok(LimitedRows::new(
+            Arc::clone(self.server()),
+            rows,
+            asked,
+            permit,
+        ))
+    }
+
+    /// Returns the types of a query's parameters, and its columns.
+    async fn described(
+        &self,
+        statement: &Statement,
+        declared: &[Option<Type>],
+    ) -> PgWireResult<(Vec<Type>, Vec<Column>)> {
+        let context = self.context().await?;
+        let query = query_of(&context, statement.clone())
+            .await
+            .map_err(query_error)?;
+        let inferred = inferred_types(query.logical_plan()).map_err(query_error)?;
+        let types = parameter_types(declared, &inferred)?;
+        let nulls = types
+            .iter()
+            .map(null_of)
+            .collect::<PgWireResult<Vec<_>>>()?;
+        let query = query
+            .with_param_values(ParamValues::from(nulls))
+            .map_err(query_error)?;
+        Ok((types, columns(query.schema().as_arrow())))
+    }
+}
+
+fn are_of_same_types(one: &[Column], other: &[Column]) -> bool {
+    let kinds = |columns: &[Column]| {
+        columns
+            .iter()
+            .map(|column| column.kind.clone())
+            .collect::<Vec<_>>()
+    };
+    kinds(one) == kinds(other)
+}
+
+/// Returns the columns with the formats that the client has asked for.
+fn with_formats(
+    columns: Vec<Column>,
+    formats: &Format,
+) -> PgWireResult<Vec<(Column, FieldFormat)>> {
+    if matches!(formats, Format::Individual(formats) if formats.len() != columns.len()) {
+        return Err(error("08P01", "there is no format for each column"));
+    }
+    let with_format = |(at, column)| (column, formats.format_for(at));
+    Ok(columns.into_iter().enumerate().map(with_format).collect())
+}
+
+/// Returns the one row of a setting.
+fn setting_row(name: &str, value: &str, format: FieldFormat) -> QueryResponse {
+    let info = FieldInfo::new(name.to_owned(), None, None, Type::TEXT, format);
+    let mut data = BytesMut::new();
+    data.put_i32(i32::try_from(value.len()).unwrap_or(0));
+    data.put_slice(value.as_bytes());
+    let row = stream::iter([Ok(DataRow::new(data, 1))]);
+    let mut response = QueryResponse::new(Arc::new(vec![info]), row);
+    response.set_command_tag("SHOW");
+    response
+}
+
+/// Returns the answer to a statement about the session.
+fn reply<C>(client: &mut C, reply: &Reply, format: FieldFormat) -> Response
+where
+    C: ClientInfo + ClientPortalStore,
+    C::PortalStore: PortalStore,
+{
+    let status = client.transaction_status();
+    match reply {
+        Reply::Begin => {
+            client.set_transaction_status(status.to_in_transaction_state());
+            Response::Execution(Tag::new("BEGIN"))
+        }
+        Reply::End(tag) => {
+            let has_failed = status == TransactionStatus::Error;
+            client.set_transaction_status(status.to_idle_state());
+            client.portal_store().clear_portals();
+            Response::Execution(Tag::new(if has_failed { "ROLLBACK" } else { tag }))
+        }
+        Reply::Done(tag) => Response::Execution(Tag::new(tag)),
+        Reply::Deallocate(name) => {
+            client.portal_store().rm_statement(name);
+            Response::Execution(Tag::new("DEALLOCATE"))
+        }
+        Reply::Setting { name, value } => Response::Query(setting_row(name, value, format)),
+    }
+}
+
+#[async_trait]
+impl SimpleQueryHandler for Handler {
+    async fn on_query<C>(&self, client: &mut C, query: Query) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let text = query.query;
+        let statements = parsed(&text)?;
+        if statements.is_empty() {
+            let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
+            client.feed(empty).await?;
+        }
+        for asked in &statements {
+            let response = match asked {
+                Asked::Query(statement) => {
+                    let (none, formats) = (ParamValues::List(Vec::new()), Format::UnifiedText);
+                    let rows = self.0.run(statement, &text, none, &formats, None).await;
+                    Response::Query(rows?)
+                }
+                Asked::Reply(asked) => reply(client, asked, FieldFormat::Text),
+            };
+            match response {
+                Response::Query(rows) => send_query_response(client, rows, true).await?,
+                Response::Execution(tag) => send_execution_response(client, tag).await?,
+                _ => {}
+            }
+        }
+        client.set_state(PgWireConnectionState::ReadyForQuery);
+        let status = client.transaction_status();
+        send_ready_for_query(client, status).await
+    }
+
+    /// Answers nothing: queries are answered by `on_query`, one statement after another.
+    async fn do_query<C>(&self, _: &mut C, _: &str) -> PgWireResult<Vec<Response>>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl QueryParser for Session {
+    type Statement = Arc<Prepared>;
+
+    async fn parse_sql<C>(
+        &self,
+        _client: &C,
+        text: &str,
+        declared: &[Option<Type>],
+    ) -> PgWireResult<Option<Arc<Prepared>>>
+    where
+        C: ClientInfo + Unpin + Send + Sync,
+    {
+        let mut statements = parsed(text)?;
+        let asked = match (statements.pop(), statements.is_empty()) {
+            (None, _) => return Ok(None),
+            (Some(asked), true) => asked,
+            (Some(_), false) => return Err(error("42601", "expected exactly one statement")),
+        };
+        let (parameters, columns) = match &asked {
+            Asked::Query(statement) => self.described(statement, declared).await?,
+            Asked::Reply(Reply::Setting { name, .. }) => {
+                let name = (*name).to_owned();
+                let (kind, written) = (Type::TEXT, arrow::datatypes::DataType::Utf8);
+                (
+                    Vec::new(),
+                    vec![Column {
+                        name,
+                        kind,
+                        written,
+                    }],
+                )
+            }
+            Asked::Reply(_) => (Vec::new(), Vec::new()),
+        };
+        Ok(Some(Arc::new(Prepared {
+            text: text.to_owned(),
+            asked,
+            parameters,
+            columns,
+        })))
+    }
+
+    fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {
+        Ok(prepared.parameters.clone())
+    }
+
+    fn get_result_schema(
+        &self,
+        prepared: &Arc<Prepared>,
+        formats: Option<&Format>,
+    ) -> PgWireResult<Vec<FieldInfo>> {
+        let formats = formats.unwrap_or(&Format::UnifiedText);
+        let columns = with_formats(prepared.columns.clone(), formats)?;
+        Ok(columns
+            .iter()
+            .map(|(column, format)| column.info(*format))
+            .collect())
+    }
+}
+
+#[async_trait]
+impl ExtendedQueryHandler for Handler {
+    type Statement = Arc<Prepared>;
+    type QueryParser = Session;
+
+    fn query_parser(&self) -> Arc<Session> {
+        Arc::clone(&self.0)
+    }
+
+    async fn on_bind<C>(&self, client: &mut C, message: Bind) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = message.statement_name.as_deref().unwrap_or(DEFAULT_NAME);
+        let store = client.portal_store();
+        match store.get_statement(name) {
+            Some(Entry::Value(stored)) => {
+                check_bind(&message, &stored.statement)?;
+                store.put_portal(Arc::new(Portal::try_new(&message, stored)?));
+            }
+            Some(Entry::Empty) => {
+                store.put_empty_portal(message.portal_name.as_deref().unwrap_or(DEFAULT_NAME));
+            }
+            None => return Err(PgWireError::StatementNotFound(name.to_owned())),
+        }
+        let complete = PgWireBackendMessage::BindComplete(BindComplete::new());
+        Ok(client.feed(complete).await?)
+    }
+
+    async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
+        let portal = match client.portal_store().get_portal(name) {
+            Some(Entry::Value(portal)) => portal,
+            Some(Entry::Empty) => {
+                let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
+                return Ok(client.feed(empty).await?);
+            }
+            None => return Err(error("34000", format!("there is no portal `{name}`"))),
+        };
+        let executed = self.execute(client, &portal, message.max_rows).await;
+        if executed.is_err() {
+            // What is left of a failed query must not look like its end.
+            client.portal_store().rm_portal(name);
+        }
+        executed
+    }
+
+    async fn on_sync<C>(&self, client: &mut C, _: SyncMessage) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let status = client.transaction_status();
+        if status == TransactionStatus::Idle {
+            client.portal_store().clear_portals();
+        }
+        send_ready_for_query(client, status).await
+    }
+
+    /// Starts the query of a portal.
+    async fn do_query<C>(
+        &self,
+        client: &mut C,
+        portal: &Portal<Arc<Prepared>>,
+        _: usize,
+    ) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let prepared = &portal.statement.statement;
+        let formats = &portal.result_column_format;
+        let statement = match &prepared.asked {
+            Asked::Reply(asked) => {
+                let format = match prepared.columns.is_empty() {
+                    true => FieldFormat::Text,
+                    false => formats.format_for(0),
+                };
+                return Ok(reply(client, asked, format));
+            }
+            Asked::Query(statement) => statement,
+        };
+        let values = prepared
+            .parameters
+            .iter()
+            .zip(&portal.parameters)
+            .enumerate();
+        let values = values
+            .map(|(at, (kind, bytes))| {
+                value_of(kind, portal.parameter_format.format_for(at), bytes.as_ref())
+            })
+            .collect::<PgWireResult<Vec<_>>>()?;
+        let (values, expected) = (ParamValues::from(values), Some(&*prepared.columns));
+        let rows = self
+            .0
+            .run(statement, &prepared.text, values, formats, expected)
+            .await;
+        Ok(Response::Query(rows?))
+    }
+}
+
+impl Handler {
+    /// Sends up to `max_rows` rows of a portal, all if it isn't positive.
+    async fn execute<C>(
+        &self,
+        client: &mut C,
+        portal: &Portal<Arc<Prepared>>,
+        max_rows: i32,
+    ) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let max_rows = usize::try_from(max_rows).unwrap_or(0);
+        let state = portal.state();
+        let mut state = state.lock().await;
+        let mut rows = match std::mem::replace(&mut *state, PortalExecutionState::Finished) {
+            PortalExecutionState::Suspended(rows) => rows,
+            PortalExecutionState::Initial => {
+                match ExtendedQueryHandler::do_query(self, client, portal, max_rows).await? {
+                    Response::Query(rows) => rows,
+                    Response::Execution(tag) => return send_execution_response(client, tag).await,
+                    _ => return Ok(()),
+                }
+            }
+            PortalExecutionState::Finished => {
+                let none = Tag::new("SELECT").with_rows(0);
+                return send_execution_response(client, none).await;
+            }
+        };
+        if send_partial_query_response(client, &mut rows, max_rows).await? {
+            *state = PortalExecutionState::Suspended(rows);
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a message binds a value to each parameter and names the formats of all or none.
+fn check_bind(message: &Bind, prepared: &Prepared) -> PgWireResult<()> {
+    let (given, needed) = (message.parameters.len(), prepared.parameters.len());
+    if given != needed {
+        let text = format!("{given} parameters are bound, the statement has {needed}");
+        return Err(error("08P01", text));
+    }
+    let fits = |codes: &[i16], count: usize| codes.len() <= 1 || codes.len() == count;
+    let columns = prepared.columns.len();
+    match fits(&message.parameter_format_codes, given)
+        && fits(&message.result_column_format_codes, columns)
+    {
+        true => Ok(()),
+        false => Err(error("08P01", "the numbers of formats and values differ")),
+    }
+}

@@ -1,0 +1,102 @@
+//! Rows of a running query as messages, sent while it runs. A query that fails or is cancelled ends
+//! with an error, never with the message of a complete answer.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::cast;
+use arrow::datatypes::{Field, FieldRef};
+use arrow::error::ArrowError;
+use bytes::BytesMut;
+use futures::channel::oneshot;
+use futures::{Stream, TryStreamExt, stream};
+use gristmill_queries::sql::DataFusionError;
+use pgwire::api::results::FieldFormat;
+use pgwire::error::{PgWireError, PgWireResult};
+use pgwire::messages::data::DataRow;
+
+use super::failure::{query_error, refused};
+use super::types::Column;
+use super::values::Values;
+use crate::http::LimitedRows;
+
+/// The rows of a running query.
+pub(super) struct RunningQuery {
+    pub(super) rows: LimitedRows,
+    pub(super) writer: RowWriter,
+    /// Ready when the client cancels the query.
+    pub(super) cancelled: oneshot::Receiver<()>,
+    /// Marks the session while rows are left.
+    pub(super) _unfinished: Arc<()>,
+}
+
+impl RunningQuery {
+    /// Waits for the next rows; `None` at the end.
+    async fn next(&mut self) -> PgWireResult<Option<Vec<DataRow>>> {
+        let batch = tokio::select! {
+            batch = self.rows.next() => batch.map_err(|refusal| refused(&refusal))?,
+            // It is dropped, without a value, when the session begins another query.
+            Ok(()) = &mut self.cancelled => return Err(PgWireError::QueryCanceled),
+        };
+        match batch {
+            Some(batch) => {
+                let rows = self.writer.rows(&batch);
+                rows.map(Some)
+                    .map_err(|error| query_error(DataFusionError::from(error)))
+            }
+            None => {
+                self.rows.count().await;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the messages of the rows.
+    pub(super) fn into_stream(self) -> impl Stream<Item = PgWireResult<DataRow>> {
+        stream::try_unfold(self, |mut query| async move {
+            let rows = query.next().await?;
+            PgWireResult::Ok(rows.map(|rows| (stream::iter(rows.into_iter().map(Ok)), query)))
+        })
+        .try_flatten()
+    }
+}
+
+/// Writes rows in the formats that the client has asked for.
+pub(super) struct RowWriter {
+    columns: Vec<(Column, FieldFormat, FieldRef)>,
+}
+
+impl RowWriter {
+    pub(super) fn new(columns: Vec<(Column, FieldFormat)>) -> RowWriter {
+        let with_field = |(column, format): (Column, FieldFormat)| {
+            let field = Arc::new(Field::new(&column.name, column.written.clone(), true));
+            (column, format, field)
+        };
+        RowWriter {
+            columns: columns.into_iter().map(with_field).collect(),
+        }
+    }
+
+    fn rows(&self, batch: &RecordBatch) -> Result<Vec<DataRow>, ArrowError> {
+        let arrays = batch.columns().iter().zip(&self.columns);
+        let arrays = arrays
+            .map(|(array, (column, ..))| cast(array, &column.written))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut values = arrays
+            .iter()
+            .zip(&self.columns)
+            .map(|(array, (_, format, field))| Ok((Values::new(field, array)?, *format)))
+            .collect::<Result<Vec<_>, ArrowError>>()?;
+        let width = i16::try_from(values.len())
+            .map_err(|_| ArrowError::InvalidArgumentError("too many columns".to_owned()))?;
+        (0..batch.num_rows())
+            .map(|row| {
+                let mut data = BytesMut::new();
+                for (values, format) in &mut values {
+                    values.write_field(row, *format, &mut data)?;
+                }
+                Ok(DataRow::new(data, width))
+            })
+            .collect()
+    }
+}

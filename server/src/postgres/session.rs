@@ -1,0 +1,171 @@
+//! The session of a connection: who the client is, what it sees, and which query it can cancel.
+
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use futures::channel::oneshot;
+use futures::{Sink, SinkExt};
+use gristmill_queries::sql::SessionContext;
+use pgwire::api::auth::{
+    DefaultServerParameterProvider, StartupHandler, finish_authentication, protocol_negotiation,
+    save_startup_parameters_to_metadata,
+};
+use pgwire::api::{
+    ClientInfo, ConnectionGuard, ConnectionHandle, PgWireConnectionState, PidSecretKeyGenerator,
+};
+use pgwire::error::{PgWireError, PgWireResult};
+use pgwire::messages::startup::Authentication;
+use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
+
+use super::Listener;
+use super::catalog::with_pg_catalog;
+use super::failure::{fatal, query_error, refused};
+use crate::http::{Authority, Scope, Server, sql_context};
+
+/// Version of PostgreSQL whose protocol and catalog clients expect.
+pub(super) const SERVER_VERSION: &str = "16.6";
+
+/// A session that has begun.
+struct Begun {
+    authority: Authority,
+    cancellation: Arc<ConnectionHandle>,
+    _registered: ConnectionGuard,
+}
+
+/// The session of a connection.
+pub(super) struct Session {
+    listener: Arc<Listener>,
+    begun: OnceLock<Begun>,
+    /// Cloned by every answer whose rows aren't all sent.
+    unfinished: Arc<()>,
+}
+
+impl Session {
+    pub(super) fn new(listener: Arc<Listener>) -> Session {
+        Session {
+            listener,
+            begun: OnceLock::new(),
+            unfinished: Arc::new(()),
+        }
+    }
+
+    pub(super) fn server(&self) -> &Arc<Server> {
+        &self.listener.server
+    }
+
+    /// Returns true if the client has shown its token.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.get().is_some()
+    }
+
+    /// Returns true if a query waits for the client to ask for more of its rows.
+    pub(super) fn holds_rows(&self) -> bool {
+        Arc::strong_count(&self.unfinished) > 1
+    }
+
+    /// Returns what marks a query as unfinished until it is dropped.
+    pub(super) fn unfinished(&self) -> Arc<()> {
+        Arc::clone(&self.unfinished)
+    }
+
+    fn begun(&self) -> PgWireResult<&Begun> {
+        let missing = || fatal("28000", "the session has not begun");
+        self.begun.get().ok_or_else(missing)
+    }
+
+    pub(super) fn authority(&self) -> PgWireResult<&Authority> {
+        Ok(&self.begun()?.authority)
+    }
+
+    /// Returns what is ready when the client cancels the query that begins now.
+    pub(super) async fn cancellation(&self) -> PgWireResult<oneshot::Receiver<()>> {
+        Ok(self.begun()?.cancellation.start_query().await)
+    }
+
+    /// Returns the context of the session's queries, at the newest version of the lake.
+    pub(super) async fn context(&self) -> PgWireResult<SessionContext> {
+        let context = sql_context(self.server(), self.authority()?).await;
+        let context = context.map_err(|refusal| refused(&refusal))?;
+        with_pg_catalog(&context).map_err(query_error)
+    }
+
+    /// Returns the authority of a token.
+    fn authority_of(&self, token: &str) -> PgWireResult<Authority> {
+        let tokens = self.server().options.tokens.as_ref();
+        let known = tokens.and_then(|tokens| tokens.authority(token.trim()));
+        match known {
+            Some(authority) if authority.scopes.contains(&Scope::Read) => Ok(authority.clone()),
+            Some(_) => Err(fatal("42501", "the token has no scope `read`")),
+            None => Err(fatal(
+                "28P01",
+                "no valid token: the password is a token that the operator has made",
+            )),
+        }
+    }
+
+    async fn begin<C>(&self, client: &mut C, authority: Authority) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let (id, key) = self.listener.keys.generate(client);
+        client.set_pid_and_secret_key(id, key.clone());
+        let (cancellation, registered) = self.listener.connections.register(id, key);
+        tracing::debug!(token = authority.name, "session over PostgreSQL's protocol");
+        let _ = self.begun.set(Begun {
+            authority,
+            cancellation,
+            _registered: registered,
+        });
+        let mut settings = DefaultServerParameterProvider::default();
+        settings.server_version = format!("{SERVER_VERSION} (gristmill)");
+        settings.is_superuser = false;
+        settings.default_transaction_read_only = true;
+        settings.time_zone = "UTC".to_owned();
+        settings.date_style = "ISO, MDY".to_owned();
+        finish_authentication(client, &settings).await
+    }
+}
+
+#[async_trait]
+impl StartupHandler for Session {
+    async fn on_startup<C>(
+        &self,
+        client: &mut C,
+        message: PgWireFrontendMessage,
+    ) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        match (message, client.state()) {
+            (PgWireFrontendMessage::Startup(startup), PgWireConnectionState::AwaitingStartup) => {
+                if !client.is_secure() && !client.socket_addr().ip().to_canonical().is_loopback() {
+                    return Err(fatal("28000", "other machines must connect with TLS"));
+                }
+                protocol_negotiation(client, &startup).await?;
+                save_startup_parameters_to_metadata(client, &startup);
+                if self.server().options.tokens.is_none() {
+                    return self.begin(client, Authority::local()).await;
+                }
+                client.set_state(PgWireConnectionState::AuthenticationInProgress);
+                let ask = Authentication::CleartextPassword;
+                client
+                    .send(PgWireBackendMessage::Authentication(ask))
+                    .await?;
+                Ok(())
+            }
+            (
+                PgWireFrontendMessage::PasswordMessageFamily(message),
+                PgWireConnectionState::AuthenticationInProgress,
+            ) => {
+                let authority = self.authority_of(&message.into_password()?.password)?;
+                self.begin(client, authority).await
+            }
+            _ => Err(PgWireError::NoAuthenticationInProgress),
+        }
+    }
+}
