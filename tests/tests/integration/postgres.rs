@@ -767,6 +767,9 @@ async fn psql_asks_and_shows_tables() {
         ("\\d", "public|grains|table|gristmill"),
         ("\\dv", "public|beliefs|view|gristmill"),
         ("\\dt gr*", "public|grains|table|gristmill"),
+        ("\\d grains", "content_address|text"),
+        ("\\d beliefs", "confidence|double precision"),
+        ("\\du", "gristmill"),
         ("\\dn", "public|gristmill"),
         ("\\l", "datafusion|gristmill"),
         ("\\conninfo", "lake"),
@@ -826,6 +829,11 @@ with engine.connect() as connection:
 inspector = sqlalchemy.inspect(engine)
 assert "grains" in inspector.get_table_names(), inspector.get_table_names()
 assert "beliefs" in inspector.get_view_names(), inspector.get_view_names()
+columns = {column["name"]: str(column["type"]) for column in inspector.get_columns("grains")}
+assert columns["content_address"] == "TEXT", columns
+assert inspector.get_pk_constraint("grains")["constrained_columns"] == []
+assert inspector.get_foreign_keys("grains") == []
+assert inspector.get_indexes("grains") == []
 print("SQLAlchemy", sqlalchemy.__version__)
 "#;
 

@@ -5,6 +5,7 @@
 //! | this one | How does a context get the catalog? |
 //! | `tables` | Which rows have `pg_class`, `pg_attribute` and the others? |
 //! | `table_specs` | Which columns do they have? |
+//! | `empty_tables` | How are tables without rows queried? |
 //! | `functions` | What do `version()`, `pg_table_is_visible(oid)` and the others return? |
 //! | `rewrite` | Which expressions of clients does DataFusion not know, and what replaces them? |
 //!
@@ -12,6 +13,7 @@
 //! what it can query and nothing else. `information_schema` doesn't list it: its answers are those
 //! of `gristmill sql`.
 
+mod empty_tables;
 mod functions;
 mod rewrite;
 mod table_specs;

@@ -6,21 +6,80 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Query, SelectItem, SetExpr, TableFactor, Value,
-    visit_expressions_mut,
+    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    VisitMut, VisitorMut,
 };
 
 use super::PG_CATALOG;
+use super::empty_tables::replace_empty;
 
 /// Returns a statement with what DataFusion knows.
 pub(in crate::postgres) fn rewritten(mut statement: Statement) -> Statement {
     if let Statement::Statement(inner) = &mut statement {
-        let _: ControlFlow<()> = visit_expressions_mut(&mut **inner, |expression| {
-            rewrite(expression);
-            ControlFlow::Continue(())
-        });
+        let _ = inner.visit(&mut Rewriter);
     }
     statement
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        replace_empty(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if is_catalog_array(expression) {
+            *expression = Expr::value(Value::Null);
+        }
+        if let Expr::Subquery(query) = expression {
+            aggregate(query);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        rewrite(expression);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Returns true for `ARRAY(SELECT … FROM pg_…)`: lists of roles, which nobody has.
+fn is_catalog_array(expression: &Expr) -> bool {
+    let Expr::Function(Function { name, args, .. }) = expression else {
+        return false;
+    };
+    let (true, FunctionArguments::Subquery(query)) =
+        (name.to_string().eq_ignore_ascii_case("array"), args)
+    else {
+        return false;
+    };
+    matches!(&*query.body, SetExpr::Select(select) if reads_catalog(select))
+}
+
+fn reads_catalog(select: &Select) -> bool {
+    select.from.iter().any(|from| {
+        let TableFactor::Table { name, .. } = &from.relation else {
+            return false;
+        };
+        let name = name.0.last().and_then(|part| part.as_ident());
+        name.is_some_and(|name| name.value.starts_with("pg_"))
+    })
+}
+
+/// Aggregates the column that a subquery looks up in the catalog, as DataFusion requires of a
+/// correlated one: rows of the catalog are found by their identifier, so there is one at most.
+fn aggregate(query: &mut Query) {
+    if let SetExpr::Select(select) = &mut *query.body
+        && reads_catalog(select)
+        && let [SelectItem::UnnamedExpr(looked_up)] = select.projection.as_mut_slice()
+        && matches!(looked_up, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+    {
+        *looked_up = call("max", looked_up);
+    }
 }
 
 fn rewrite(expression: &mut Expr) {
@@ -37,14 +96,12 @@ fn rewrite(expression: &mut Expr) {
         Expr::Function(Function { name, .. }) if is_qualified(name) => {
             name.0.remove(0);
         }
-        // A row of a table that is always empty, looked up for each row of another.
-        Expr::Subquery(query) if is_empty(query) => *expression = Expr::value(Value::Null),
         // Texts are compared by their bytes.
         Expr::Collate { expr, .. } => *expression = (**expr).clone(),
         Expr::Cast {
             expr, data_type, ..
         } => match kind_of(data_type) {
-            Some(Kind::Relation) if is_text(expr) => *expression = relation(expr),
+            Some(Kind::Relation) if is_text(expr) => *expression = call("to_regclass", expr),
             Some(Kind::Relation | Kind::Text) => *data_type = DataType::Text,
             Some(Kind::Identifier) => *data_type = DataType::BigInt(None),
             None => {}
@@ -57,31 +114,6 @@ fn is_qualified(name: &ObjectName) -> bool {
     let first = name.0.first().and_then(|part| part.as_ident());
     name.0.len() == 2 && first.is_some_and(|schema| schema.value == PG_CATALOG)
 }
-
-/// Returns true if a query joins a table of the catalog that never has rows.
-fn is_empty(query: &Query) -> bool {
-    let SetExpr::Select(select) = &*query.body else {
-        return false;
-    };
-    let counts = |item: &SelectItem| item.to_string().to_lowercase().contains("count(");
-    !select.projection.iter().any(counts)
-        && select.from.iter().any(|from| match &from.relation {
-            TableFactor::Table { name, .. } => {
-                let name = name.0.last().and_then(|part| part.as_ident());
-                name.is_some_and(|name| EMPTY.contains(&&*name.value))
-            }
-            _ => false,
-        })
-}
-
-/// Tables that are always empty.
-const EMPTY: [&str; 5] = [
-    "pg_attrdef",
-    "pg_collation",
-    "pg_constraint",
-    "pg_description",
-    "pg_inherits",
-];
 
 fn operator(name: &str) -> Option<BinaryOperator> {
     Some(match name {
@@ -129,11 +161,11 @@ fn is_text(expression: &Expr) -> bool {
     )
 }
 
-/// Returns the call of `to_regclass` with an argument.
-fn relation(argument: &Expr) -> Expr {
+/// Returns the call of a function with an argument.
+fn call(name: &str, argument: &Expr) -> Expr {
     let argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(argument.clone()));
     Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("to_regclass")]),
+        name: ObjectName::from(vec![Ident::new(name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {
@@ -146,4 +178,52 @@ fn relation(argument: &Expr) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(query: &str) -> String {
+        let statement = gristmill_queries::sql::statements(query).unwrap().pop();
+        rewritten(statement.unwrap()).to_string()
+    }
+
+    #[test]
+    fn what_the_catalog_does_not_concern_stays() {
+        for query in [
+            "SELECT a, max(b) FROM grains WHERE c = $1 GROUP BY a ORDER BY a LIMIT 3",
+            "SELECT (SELECT x FROM state AS s WHERE s.a = g.a) FROM grains AS g",
+            "SELECT ARRAY(SELECT a FROM grains)",
+            "SELECT CAST(a AS TEXT) FROM grains WHERE a ~ 'x'",
+            "SELECT * FROM pg_index",
+            "SELECT count(*) FROM pg_index",
+            "SELECT c.relname, i.indkey FROM pg_class AS c LEFT JOIN pg_index AS i ON true",
+        ] {
+            assert_eq!(text(query), query);
+        }
+    }
+
+    #[test]
+    fn what_clients_ask_of_the_catalog_is_written_in_other_words() {
+        for (query, expected) in [
+            (
+                "SELECT a FROM t WHERE a OPERATOR(pg_catalog.~) 'x' COLLATE pg_catalog.default",
+                "SELECT a FROM t WHERE a ~ 'x'",
+            ),
+            ("SELECT pg_catalog.version()", "SELECT version()"),
+            ("SELECT 'grains'::regclass", "SELECT to_regclass('grains')"),
+            ("SELECT a::pg_catalog.regtype", "SELECT a::TEXT"),
+            (
+                "SELECT indkey, 1 FROM pg_index JOIN pg_class ON true ORDER BY 1",
+                "SELECT NULL AS indkey, NULL AS \"?column1?\" WHERE false",
+            ),
+            (
+                "SELECT (SELECT typname FROM pg_type WHERE oid = a) FROM t",
+                "SELECT (SELECT max(typname) FROM pg_type WHERE oid = a) FROM t",
+            ),
+        ] {
+            assert_eq!(text(query), expected);
+        }
+    }
 }

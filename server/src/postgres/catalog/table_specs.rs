@@ -5,7 +5,7 @@
 /// (boolean) and `l` (list of texts), in capitals if the value is NULL unless a row gives it; an
 /// integer is 0, a text empty and a boolean false otherwise. All that the lake has no equivalent
 /// for are empty.
-pub(super) const TABLES: [(&str, &str); 38] = [
+pub(super) const TABLES: [(&str, &str); 39] = [
     (
         "pg_class",
         "oid:i relname:t relnamespace:i reltype:i reloftype:i relowner:i relam:i relfilenode:i \
@@ -87,6 +87,7 @@ pub(super) const TABLES: [(&str, &str); 38] = [
         "oid:i proname:t pronamespace:i proowner:i prolang:i prokind:t prosecdef:b proretset:b \
          provolatile:t pronargs:i prorettype:i proargtypes:T prosrc:t proisagg:b proacl:L",
     ),
+    ("pg_opclass", "oid:i opcname:t opcdefault:b opcmethod:i"),
     ("pg_language", "oid:i lanname:t"),
     (
         "pg_tablespace",
@@ -103,7 +104,7 @@ pub(super) const TABLES: [(&str, &str); 38] = [
     ),
     (
         "pg_policy",
-        "oid:i polname:t polrelid:i polcmd:t polpermissive:b polroles:L polqual:T polwithcheck:T",
+        "oid:i polname:t polrelid:i polcmd:t polpermissive:b polroles:T polqual:T polwithcheck:T",
     ),
     (
         "pg_statistic_ext",
