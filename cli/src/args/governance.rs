@@ -101,6 +101,20 @@ pub struct EraseArgs {
     /// Carry out the erasure
     #[arg(long)]
     pub execute: bool,
+    #[command(flatten)]
+    pub run: ErasureRunArgs,
+    /// Destroy the people's keys in an encrypted lake: data sealed with them becomes unreadable at
+    /// once and is not rewritten
+    #[arg(long)]
+    pub destroy_keys: bool,
+    /// Also write the signed certificate to this file
+    #[arg(long, value_name = "FILE")]
+    pub certificate: Option<PathBuf>,
+}
+
+/// How an erasure is carried out and certified.
+#[derive(Debug, Args)]
+pub struct ErasureRunArgs {
     /// Assert that no other process writes to the lake, so that unreferenced files are removed at
     /// once, whatever their age
     #[arg(long)]
@@ -108,22 +122,15 @@ pub struct EraseArgs {
     /// Reference of the request, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub reference: Option<String>,
-    /// Legal ground, for the certificate
+    /// Legal ground, for the certificate [default for retention: the names of its policies]
     #[arg(long, value_name = "TEXT")]
     pub legal_ground: Option<String>,
     /// Operator of the lake, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Destroy the people's keys in an encrypted lake: data sealed with them becomes unreadable at
-    /// once and is not rewritten
-    #[arg(long)]
-    pub destroy_keys: bool,
     /// Name of the key that signs the certificate
     #[arg(long, default_value = "erasure", value_name = "NAME")]
     pub signing_key: String,
-    /// Also write the signed certificate to this file
-    #[arg(long, value_name = "FILE")]
-    pub certificate: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -78,6 +78,20 @@ pub enum FailOn {
     Error,
 }
 
+/// On whose behalf a session runs.
+#[derive(Debug, Args)]
+pub struct SessionArgs {
+    /// Restrict the session to this namespace [default: the whole lake]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// User to whom MY, `mine` and new grains refer
+    #[arg(long, value_name = "ID")]
+    pub user: Option<String>,
+    /// Agent that acts for the user; the default observer of new observations
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct CalArgs {
     #[command(flatten)]
@@ -96,15 +110,8 @@ pub struct CalArgs {
     /// Allow ADD, SUPERSEDE and REVERT to append to the lake
     #[arg(long)]
     pub allow_writes: bool,
-    /// Restrict the session to this namespace [default: the whole lake]
-    #[arg(long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// User to which MY refers
-    #[arg(long, value_name = "ID")]
-    pub user: Option<String>,
-    /// Agent that acts for the user; the default observer of new observations
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    #[command(flatten)]
+    pub session: SessionArgs,
     /// Value of `now`: an ISO date and time, or milliseconds since 1970 [default: the clock]
     #[arg(long, value_name = "INSTANT")]
     pub now: Option<String>,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::ResultArgs;
+use super::governance::ErasureRunArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum RetentionCommand {
@@ -42,20 +43,6 @@ pub struct RetentionRunArgs {
     pub results: ResultArgs,
     #[command(flatten)]
     pub rules: RetentionRuleArgs,
-    /// Assert that no other process writes to the lake, so that unreferenced files are removed at
-    /// once, whatever their age
-    #[arg(long)]
-    pub exclusive: bool,
-    /// Reference of the run, for the certificates
-    #[arg(long, value_name = "TEXT")]
-    pub reference: Option<String>,
-    /// Legal ground, for the certificates [default: the names of the policies]
-    #[arg(long, value_name = "TEXT")]
-    pub legal_ground: Option<String>,
-    /// Operator of the lake, for the certificates
-    #[arg(long, value_name = "TEXT")]
-    pub operator: Option<String>,
-    /// Name of the key that signs the certificates
-    #[arg(long, default_value = "erasure", value_name = "NAME")]
-    pub signing_key: String,
+    #[command(flatten)]
+    pub run: ErasureRunArgs,
 }

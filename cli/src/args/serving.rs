@@ -5,19 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::query::SessionArgs;
 use super::size::Size;
 
 #[derive(Debug, Args)]
 pub struct McpArgs {
-    /// Restrict the session to this namespace [default: the whole lake]
-    #[arg(long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// User to which `mine` and new grains refer
-    #[arg(long, value_name = "ID")]
-    pub user: Option<String>,
-    /// Agent that acts for the user; the default observer of new observations
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    #[command(flatten)]
+    pub session: SessionArgs,
     /// Offer the tool `remember`, and allow ADD, SUPERSEDE and REVERT in CAL statements
     #[arg(long)]
     pub allow_writes: bool,

@@ -314,9 +314,9 @@ fn session(arguments: &CalArgs) -> Result<Session, Failure> {
         None => clock(),
     };
     let mut session = Session {
-        namespace: arguments.namespace.clone(),
-        user: arguments.user.clone(),
-        agent: arguments.agent.clone(),
+        namespace: arguments.session.namespace.clone(),
+        user: arguments.session.user.clone(),
+        agent: arguments.session.agent.clone(),
         writes: arguments.allow_writes,
         ..Session::at(now_ms)
     };

@@ -5,7 +5,7 @@ use gristmill_engine::erase::{ErasureOptions, ErasurePlan, RequestOrigin, erase,
 use super::CommandContext;
 use super::keys::keyring;
 use super::subject_selector::request_of;
-use crate::args::governance::EraseArgs;
+use crate::args::governance::{EraseArgs, ErasureRunArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 use crate::output::write_file;
@@ -24,10 +24,9 @@ pub async fn run(
         hint(context, &planned);
         return Ok(CommandOutcome::Done);
     }
-    let copy = arguments.certificate.clone();
-    let options = options_of(context, arguments)?;
+    let options = erasure_options(context, arguments.run, None, arguments.destroy_keys)?;
     let erased = erase(&mut lake, &request, &options).await?;
-    if let Some(copy) = copy {
+    if let Some(copy) = arguments.certificate {
         let signed = lake
             .location()
             .read(&erased.certificate.as_str().into())
@@ -53,17 +52,24 @@ fn hint(context: &CommandContext, plan: &ErasurePlan) {
     }
 }
 
-fn options_of(context: &CommandContext, arguments: EraseArgs) -> Result<ErasureOptions, Failure> {
+/// Returns the options of an erasure. `legal_ground` is that of its certificate if the arguments
+/// have none.
+pub(super) fn erasure_options(
+    context: &CommandContext,
+    arguments: ErasureRunArgs,
+    legal_ground: Option<String>,
+    destroy_keys: bool,
+) -> Result<ErasureOptions, Failure> {
     Ok(ErasureOptions {
         origin: RequestOrigin {
             reference: arguments.reference,
-            legal_ground: arguments.legal_ground,
+            legal_ground: arguments.legal_ground.or(legal_ground),
             operator: arguments.operator,
         },
         keyring: keyring(&context.common.keys)?,
         signing_key: arguments.signing_key,
         exclusive: arguments.exclusive,
-        destroy_keys: arguments.destroy_keys,
+        destroy_keys,
         threads: context.row_group_threads(),
     })
 }

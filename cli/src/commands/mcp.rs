@@ -21,9 +21,9 @@ pub async fn run(context: &CommandContext, arguments: McpArgs) -> Result<Command
         .await
         .map_err(|error| failed(&error))?;
     let options = McpOptions {
-        namespace: arguments.namespace,
-        user: arguments.user,
-        agent: arguments.agent,
+        namespace: arguments.session.namespace,
+        user: arguments.session.user,
+        agent: arguments.session.agent,
         allow_writes: arguments.allow_writes,
         max_tokens: arguments.max_tokens,
     };

@@ -1,11 +1,10 @@
 //! `retention`: plans and erases what has expired by the rules of a file.
 
-use gristmill_engine::erase::{ErasureOptions, RequestOrigin};
 use gristmill_engine::policy::RetentionRules;
 use gristmill_engine::retention::{ROUND_ROWS, RetentionOptions, plan, run as run_rounds};
 
 use super::CommandContext;
-use super::keys::keyring;
+use super::erase::erasure_options;
 use super::subject_selector::text;
 use crate::args::retention::{
     RetentionCommand, RetentionPlanArgs, RetentionRuleArgs, RetentionRunArgs,
@@ -40,22 +39,9 @@ async fn run_retention(
     arguments: RetentionRunArgs,
 ) -> Result<CommandOutcome, Failure> {
     let options = options_of(context, &arguments.rules)?;
-    let ground = arguments.legal_ground.unwrap_or_else(|| {
-        let names = options.rules.policies.iter().map(|it| it.name.as_str());
-        format!("retention: {}", names.collect::<Vec<_>>().join(", "))
-    });
-    let erasure = ErasureOptions {
-        origin: RequestOrigin {
-            reference: arguments.reference,
-            legal_ground: Some(ground),
-            operator: arguments.operator,
-        },
-        keyring: keyring(&context.common.keys)?,
-        signing_key: arguments.signing_key,
-        exclusive: arguments.exclusive,
-        destroy_keys: false,
-        threads: options.threads,
-    };
+    let names = options.rules.policies.iter().map(|it| it.name.as_str());
+    let ground = format!("retention: {}", names.collect::<Vec<_>>().join(", "));
+    let erasure = erasure_options(context, arguments.run, Some(ground), false)?;
     let mut lake = context.open_lake().await?;
     let report = run_rounds(&mut lake, &options, &erasure).await?;
     context.printer(arguments.results).record(&report)?;

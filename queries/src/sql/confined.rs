@@ -6,7 +6,6 @@
 //! a cast or function in a WHERE clause would otherwise be evaluated on invisible rows, whose
 //! values its error message would contain.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -16,16 +15,15 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::TableType;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, Operator, TableProviderFilterPushDown, col, lit,
 };
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::columns::{GRAINS, STATE};
 
+use super::leaf_scan::LeafScanExec;
 use super::{LAKE_STORE, SqlOptions, bare_context, register_views};
 use crate::exec::LifecycleCache;
 
@@ -164,7 +162,8 @@ impl TableProvider for ConfinedTable {
             plan = plan.limit(0, limit)?;
         }
         let rows = state.create_physical_plan(&plan.build()?).await?;
-        Ok(Arc::new(ConfinedScanExec { rows }))
+        // No rule moves a filter below it, and no EXPLAIN shows what it reads.
+        Ok(Arc::new(LeafScanExec::confined(rows)))
     }
 }
 
@@ -202,60 +201,6 @@ fn cannot_fail(filter: &Expr) -> bool {
         })
     });
     harmless && visited.is_ok()
-}
-
-/// The scan of a [`ConfinedTable`]. It has no children and no metrics, so that no rule moves a
-/// filter below it, and no EXPLAIN shows what it reads.
-struct ConfinedScanExec {
-    rows: Arc<dyn ExecutionPlan>,
-}
-
-impl fmt::Debug for ConfinedScanExec {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("ConfinedScanExec")
-    }
-}
-
-impl DisplayAs for ConfinedScanExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("ConfinedScanExec")
-    }
-}
-
-impl ExecutionPlan for ConfinedScanExec {
-    fn name(&self) -> &str {
-        "ConfinedScanExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.rows.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        self.rows.execute(partition, context)
-    }
 }
 
 #[cfg(test)]

@@ -2,18 +2,10 @@
 //! segment is read.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int16Builder, RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
 use gristmill_engine::index::{RowMetadata, SidecarCache};
 use gristmill_engine::lake::{LakeLocation, Segment};
@@ -192,69 +184,5 @@ impl ColumnBuilder {
             ColumnBuilder::Texts(mut texts) => Arc::new(texts.finish()),
             ColumnBuilder::Numbers(mut numbers) => Arc::new(numbers.finish()),
         }
-    }
-}
-
-/// A scan whose rows come from indexes; EXPLAIN shows its note.
-#[derive(Debug)]
-pub(super) struct IndexOnlyScanExec {
-    rows: Arc<dyn ExecutionPlan>,
-    pub(super) note: String,
-}
-
-impl IndexOnlyScanExec {
-    /// Creates a scan that returns `rows`.
-    pub(super) fn new(rows: RecordBatch, note: String) -> Result<IndexOnlyScanExec> {
-        let schema = rows.schema();
-        Ok(IndexOnlyScanExec {
-            rows: MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?,
-            note,
-        })
-    }
-}
-
-impl DisplayAs for IndexOnlyScanExec {
-    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "IndexOnlyScanExec: {}", self.note)
-    }
-}
-
-impl ExecutionPlan for IndexOnlyScanExec {
-    fn name(&self) -> &str {
-        "IndexOnlyScanExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.rows.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        self.rows.execute(partition, context)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        self.rows.metrics()
     }
 }

@@ -22,7 +22,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
 
-use super::index_only_scan::IndexOnlyScanExec;
+use super::leaf_scan::LeafScanExec;
 
 /// Returns the pruning note of each scan in `plan`.
 pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
@@ -33,8 +33,9 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedFileSource>());
     let own = own.map(|source| source.note.to_string());
     let covered = plan
-        .downcast_ref::<IndexOnlyScanExec>()
-        .map(|scan| scan.note.clone());
+        .downcast_ref::<LeafScanExec>()
+        .and_then(LeafScanExec::note)
+        .map(str::to_owned);
     let below = plan.children().into_iter().flat_map(index_notes);
     own.or(covered).into_iter().chain(below).collect()
 }

@@ -19,6 +19,7 @@
 //! | `index_predicate` | Which values does a filter allow in the indexed columns? |
 //! | `index_pruning` | Which rows of each segment can match, according to the sidecars? |
 //! | `index_only_scan` | Which scans are answered from sidecars without reading a segment? |
+//! | `leaf_scan` | Which scans hide from the optimizer what they read? |
 //! | `reference` | What do the tables, columns and functions mean? |
 //! | `point_lookup` | How are rows read whose positions are known? |
 //! | `page_index_reader` | How does a row selection read only the pages that contain its rows? |
@@ -78,6 +79,7 @@ mod index_pruning;
 mod indexed_file_source;
 mod lake_table;
 mod lazy_views;
+mod leaf_scan;
 pub(crate) mod lifecycle;
 mod lineage;
 mod message_blocks;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 
 use super::refusal::{Refusal, Result};
 
@@ -52,8 +53,8 @@ impl Admission {
     /// Waits for a slot, which is free again when the permit is dropped.
     ///
     /// # Errors
-    /// 503 if the queue is full or the wait takes as long as a query may.
-    pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit> {
+    /// 503 if the queue is full or there is no slot until `deadline`.
+    pub(crate) async fn admit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
             return Ok(permit);
         }
@@ -63,10 +64,22 @@ impl Admission {
             return Err(busy("the queue of queries is full"));
         }
         let slot = Arc::clone(&self.slots).acquire_owned();
-        match tokio::time::timeout(self.limits.time, slot).await {
+        match timeout_at(deadline, slot).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(busy("no query ended in time")),
         }
+    }
+
+    /// Returns the time at which a query that is asked now must be answered.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.limits.time
+    }
+
+    /// Waits until no query runs.
+    pub(super) async fn idle(&self) {
+        let all = u32::try_from(self.limits.concurrent.max(1)).unwrap_or(u32::MAX);
+        // The semaphore is never closed.
+        let _ = self.slots.acquire_many(all).await;
     }
 
     /// Returns the number of running queries.
@@ -112,15 +125,15 @@ mod tests {
             concurrent: 1,
             queued: 1,
         }));
-        let first = admission.admit().await.unwrap();
+        let first = admission.admit(admission.deadline()).await.unwrap();
         let waiting = tokio::spawn({
             let admission = Arc::clone(&admission);
-            async move { admission.admit().await.map(drop) }
+            async move { admission.admit(admission.deadline()).await.map(drop) }
         });
         while admission.waiting() == 0 {
             tokio::task::yield_now().await;
         }
-        let third = admission.admit().await.unwrap_err();
+        let third = admission.admit(admission.deadline()).await.unwrap_err();
         assert_eq!(third.status, StatusCode::SERVICE_UNAVAILABLE);
         drop(first);
         waiting.await.unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Options};
@@ -17,6 +17,7 @@ use minijinja::HtmlEscape;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as JsonValue, json};
+use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::admission::too_long;
@@ -29,6 +30,9 @@ use crate::newest_lake::LakeSnapshot;
 
 /// Largest body of a request in bytes.
 pub(crate) const MAX_BODY: usize = 1 << 20;
+
+/// Time in which a client must send the body of a request.
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Media type of an Arrow IPC stream.
 const ARROW: &str = "application/vnd.apache.arrow.stream";
@@ -169,7 +173,21 @@ async fn body<T: DeserializeOwned>(request: Request<Body>) -> Result<T> {
             "Send `Content-Type: application/json`.",
         ));
     }
-    let mut body = request.into_body();
+    let received = tokio::time::timeout(BODY_TIME, received(request.into_body()));
+    let bytes = received.await.unwrap_or_else(|_| {
+        Err(Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "BODY_TIME",
+            format!("the body didn't arrive within {} s", BODY_TIME.as_secs()),
+            "Send the whole body at once.",
+        ))
+    })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Refusal::bad_request(format!("the body: {error}")))
+}
+
+/// Receives a body.
+async fn received(mut body: Body) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(part) = body.data().await {
         let part = part.map_err(|error| Refusal::bad_request(format!("the body: {error}")))?;
@@ -183,8 +201,7 @@ async fn body<T: DeserializeOwned>(request: Request<Body>) -> Result<T> {
         }
         bytes.extend_from_slice(&part);
     }
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::bad_request(format!("the body: {error}")))
+    Ok(bytes)
 }
 
 /// Answers `POST /sql`.
@@ -197,23 +214,20 @@ async fn sql(server: Arc<Server>, request: Request<Body>) -> Result<Response<Bod
     };
     let asked: SqlRequest = body(request).await?;
     let parameters = parameters_from_json(&asked.parameters)?;
-    let limit = server.options.limits.time;
-    let permit = server.admission.admit().await?;
+    let deadline = server.admission.deadline();
+    let permit = server.admission.admit(deadline).await?;
     let started = async {
         let context = sql_context(&server, &authority).await?;
         let rows = query(&context, &asked.query, parameters).await?;
         let rows = rows.execute_stream().await?;
         let asked = AskedQuery::new(&authority, &asked.query);
-        let rows = LimitedRows::new(Arc::clone(&server), rows, asked, permit);
-        let mut body = RowBody::new(rows, format)?;
-        // The first rows decide about the status.
-        let first = body.next().await?;
-        Result::Ok(body.into_stream(first))
+        let rows = LimitedRows::new(Arc::clone(&server), rows, asked, permit, deadline);
+        RowBody::start(rows, format).await
     };
-    let rows = tokio::time::timeout(limit, started)
+    let rows = timeout_at(deadline, started)
         .await
-        .map_err(|_| too_long(limit))??;
-    Ok(text_response(StatusCode::OK, kind, Body::wrap_stream(rows)))
+        .map_err(|_| too_long(server.options.limits.time))??;
+    Ok(text_response(StatusCode::OK, kind, rows.into_body()))
 }
 
 /// Returns the context of SQL for an authority, with the memory limit of one query.
@@ -230,13 +244,14 @@ async fn cal(
     statement: &str,
     bindings: &Bindings,
 ) -> Result<Response<Body>> {
-    let _permit = server.admission.admit().await?;
+    let deadline = server.admission.deadline();
+    let _permit = server.admission.admit(deadline).await?;
     let writes = server.options.allow_writes && authority.scopes.contains(&Scope::Append);
     let snapshot = match writes {
         true => server.lake.latest_snapshot().await?,
         false => server.lake.snapshot().await?,
     };
-    let executor = executor(server, authority, &snapshot, writes).await?;
+    let executor = executor(server, authority, &snapshot, writes, deadline).await?;
     let response = executor
         .run_text(statement.as_bytes(), bindings, Options::default())
         .await?;
@@ -251,6 +266,7 @@ async fn executor(
     authority: &Authority,
     snapshot: &LakeSnapshot,
     writes: bool,
+    deadline: Instant,
 ) -> Result<Executor> {
     let Confinement { namespace, user } = &authority.confinement;
     let context = match user {
@@ -258,12 +274,13 @@ async fn executor(
         None => snapshot.context.clone(),
     };
     let context = with_memory_limit(&context, server.options.limits.memory)?;
+    let left = deadline.saturating_duration_since(Instant::now());
     let session = Session {
         namespace: namespace.clone(),
         user: user.clone(),
         writes,
-        query_timeout: server.options.limits.time,
-        assemble_timeout: server.options.limits.time,
+        query_timeout: left,
+        assemble_timeout: left,
         ..Session::at(clock())
     };
     let executor = Executor::new(context, session);
@@ -298,18 +315,18 @@ const OVERVIEW: &str = "SELECT type, count(*) AS grains, min(created_at) AS firs
 
 /// Answers `GET /`: a page about what the authority sees.
 async fn overview(server: &Server, authority: &Authority) -> Result<Response<Body>> {
-    let _permit = server.admission.admit().await?;
+    let deadline = server.admission.deadline();
+    let _permit = server.admission.admit(deadline).await?;
     let context = sql_context(server, authority).await?;
-    let limit = server.options.limits.time;
     let collected = async {
         query(&context, OVERVIEW, ParamValues::List(Vec::new()))
             .await?
             .collect()
             .await
     };
-    let batches = tokio::time::timeout(limit, collected)
+    let batches = timeout_at(deadline, collected)
         .await
-        .map_err(|_| too_long(limit))??;
+        .map_err(|_| too_long(server.options.limits.time))??;
     let mut rows = Vec::new();
     for batch in &batches {
         let mut writer = arrow::json::ArrayWriter::new(Vec::new());

@@ -1,7 +1,6 @@
 //! The rows of a running query within the limits of a server: time, number, and the audit log.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -10,6 +9,7 @@ use gristmill_queries::sql::SendableRecordBatchStream;
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::admission::too_long;
@@ -38,7 +38,7 @@ impl AskedQuery {
 pub(crate) struct LimitedRows {
     server: Arc<Server>,
     rows: SendableRecordBatchStream,
-    started: Instant,
+    deadline: Instant,
     sent: u64,
     is_counted: bool,
     asked: AskedQuery,
@@ -51,16 +51,22 @@ impl LimitedRows {
         rows: SendableRecordBatchStream,
         asked: AskedQuery,
         permit: OwnedSemaphorePermit,
+        deadline: Instant,
     ) -> LimitedRows {
         LimitedRows {
             server,
             rows,
-            started: Instant::now(),
+            deadline,
             sent: 0,
             is_counted: false,
             asked,
             _permit: permit,
         }
+    }
+
+    /// Returns the time at which the last row must be handed over.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     /// Returns the schema of the rows.
@@ -74,8 +80,7 @@ impl LimitedRows {
     /// `TIME_LIMIT` and `ROW_LIMIT`, and the errors of the query.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let limits = &self.server.options.limits;
-        let left = limits.time.saturating_sub(self.started.elapsed());
-        let batch = tokio::time::timeout(left, self.rows.next())
+        let batch = timeout_at(self.deadline, self.rows.next())
             .await
             .map_err(|_| too_long(limits.time))?;
         let Some(batch) = batch.transpose()? else {

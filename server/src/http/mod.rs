@@ -33,6 +33,7 @@ use hyper::{Body, Request, Response};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 
 use crate::newest_lake::{NewestLake, SnapshotError};
 use admission::Admission;
@@ -69,6 +70,12 @@ const STOP_TIME: Duration = Duration::from_secs(30);
 /// Time in which a client must send the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
+/// Time for which a client may read nothing of an answer before its connection is closed.
+const STALL_TIME: Duration = Duration::from_secs(30);
+
+/// Time for which a connection without a request stays open, in addition to the time of a query.
+const IDLE_TIME: Duration = Duration::from_secs(90);
+
 /// A lake with what its listeners share: tokens, limits, slots of queries and figures.
 pub struct Server {
     lake: NewestLake,
@@ -104,6 +111,11 @@ pub async fn listen(server: Arc<Server>, listener: TcpListener, stop: impl Futur
         connection(Arc::clone(&server), stream, stopped)
     })
     .await;
+    // The tasks that send rows end with their connections.
+    let idle = tokio::time::timeout(HEAD_TIME, server.admission.idle());
+    if idle.await.is_err() {
+        tracing::warn!("the rows of some answers aren't in the audit log");
+    }
     server.finish_entries().await;
 }
 
@@ -138,10 +150,17 @@ pub(crate) async fn serve_connections<C: Future<Output = ()> + Send + 'static>(
     let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_TIME, ended).await.is_err() {
         tracing::warn!("some answers weren't finished in time; their connections are closed");
+        connections.shutdown().await;
     }
 }
 
+/// Answers the requests of a connection until it ends, is idle or stops to read.
 async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(STALL_TIME));
+    // Nothing is read while an answer is waited for, so that an idle connection can be told from
+    // a busy one after the time of a query only.
+    stream.set_read_timeout(Some(server.options.limits.time + IDLE_TIME));
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(answered(server, request).await) }
@@ -149,7 +168,7 @@ async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::
     let connection = Http::new()
         .http1_only(true)
         .http1_header_read_timeout(HEAD_TIME)
-        .serve_connection(stream, service);
+        .serve_connection(Box::pin(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -3,17 +3,23 @@
 //! A body that ends early never looks complete: JSON Lines end with an `error` line, and in every
 //! format the connection is closed without the end of the body.
 
+use std::io;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::LineDelimitedWriter;
-use futures::Stream;
-use hyper::StatusCode;
+use hyper::{Body, StatusCode};
+use tokio::sync::mpsc;
+use tokio::time::timeout_at;
 
 use super::limited_rows::LimitedRows;
 use super::refusal::{Refusal, Result};
+
+/// Time for the last line of a body that is cut.
+const LAST_LINE: Duration = Duration::from_millis(50);
 
 /// Form of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +30,23 @@ pub(super) enum RowFormat {
     Arrow,
 }
 
-/// The rows of a running query, in their form.
+/// The rows of a running query, whose first part was waited for.
 pub(super) struct RowBody {
+    rows: RowParts,
+    first: Option<Vec<u8>>,
+}
+
+/// The rows of a running query as parts of a body.
+struct RowParts {
     rows: LimitedRows,
     writer: BatchWriter,
+}
+
+/// What a connection gets from the task that sends rows.
+enum Message {
+    Part(Vec<u8>),
+    /// The body is complete. A body without it is cut.
+    End,
 }
 
 enum BatchWriter {
@@ -83,15 +102,43 @@ fn unwritable(error: &ArrowError) -> Refusal {
 }
 
 impl RowBody {
-    pub(super) fn new(rows: LimitedRows, format: RowFormat) -> Result<RowBody> {
-        Ok(RowBody {
+    /// Waits for the first part of a query's rows, which decides about the status.
+    ///
+    /// # Errors
+    /// Those of [`LimitedRows::next`] before the first rows.
+    pub(super) async fn start(rows: LimitedRows, format: RowFormat) -> Result<RowBody> {
+        let mut rows = RowParts {
             writer: BatchWriter::new(format, &rows)?,
             rows,
-        })
+        };
+        let first = rows.next().await?;
+        Ok(RowBody { rows, first })
     }
 
+    /// Returns the body. A task of its own sends it, so that a client that doesn't read occupies
+    /// the query's slot until the deadline at most; its connection is cut then.
+    pub(super) fn into_body(self) -> Body {
+        let (sender, mut receiver) = mpsc::channel(1);
+        tokio::spawn(self.rows.send(self.first, sender));
+        let mut ended = false;
+        Body::wrap_stream(futures::stream::poll_fn(move |context| {
+            if ended {
+                return Poll::Ready(None);
+            }
+            let message = ready!(receiver.poll_recv(context));
+            ended = !matches!(message, Some(Message::Part(_)));
+            Poll::Ready(match message {
+                Some(Message::Part(part)) => Some(Ok(part)),
+                Some(Message::End) => None,
+                None => Some(Err(io::Error::other("the query failed while it was sent"))),
+            })
+        }))
+    }
+}
+
+impl RowParts {
     /// Waits for the next part; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(batch) = self.rows.next().await? else {
             return Ok(None);
         };
@@ -99,65 +146,57 @@ impl RowBody {
         part.map(Some).map_err(|error| unwritable(&error))
     }
 
-    /// Returns the whole body after its first part, which was waited for already.
-    pub(super) fn into_stream(
-        self,
-        first: Option<Vec<u8>>,
-    ) -> impl Stream<Item = std::io::Result<Vec<u8>>> {
-        let state = match first {
-            Some(part) => BodyState::Part(self, part),
-            None => BodyState::End(self),
-        };
-        futures::stream::unfold(state, BodyState::advance)
-    }
-}
-
-/// What of a body comes next.
-enum BodyState {
-    /// A part that was waited for.
-    Part(RowBody, Vec<u8>),
-    /// The next part, which isn't there yet.
-    Waiting(RowBody),
-    /// The end of the format.
-    End(RowBody),
-    /// The connection is closed without the end of the body.
-    Abort,
-    Done,
-}
-
-impl BodyState {
-    async fn advance(self) -> Option<(std::io::Result<Vec<u8>>, BodyState)> {
-        match self {
-            BodyState::Part(body, part) => Some((Ok(part), BodyState::Waiting(body))),
-            BodyState::Waiting(mut body) => match body.next().await {
-                Ok(Some(part)) => Some((Ok(part), BodyState::Waiting(body))),
-                Ok(None) => body.end().await,
-                Err(refusal) => {
-                    let line = match body.writer {
-                        BatchWriter::JsonLines => format!("{}\n", refusal.to_json()).into_bytes(),
-                        BatchWriter::Arrow(_) => Vec::new(),
-                    };
-                    Some((Ok(line), BodyState::Abort))
-                }
-            },
-            BodyState::End(body) => body.end().await,
-            BodyState::Abort => {
-                // Lets the last line reach the client before the connection is closed.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                let error = std::io::Error::other("the query failed while it was sent");
-                Some((Err(error), BodyState::Done))
-            }
-            BodyState::Done => None,
+    /// Sends all parts, and counts the rows that were handed over, also of a body that is cut.
+    async fn send(mut self, first: Option<Vec<u8>>, sender: mpsc::Sender<Message>) {
+        let complete = self.send_parts(first, &sender).await;
+        self.rows.count().await;
+        if complete {
+            self.hand_over(&sender, Message::End).await;
         }
     }
-}
 
-impl RowBody {
-    async fn end(mut self) -> Option<(std::io::Result<Vec<u8>>, BodyState)> {
-        self.rows.count().await;
-        match self.writer.finish() {
-            Ok(end) => Some((Ok(end), BodyState::Done)),
-            Err(error) => Some((Err(std::io::Error::other(error)), BodyState::Done)),
+    /// Sends parts until the last one, and returns whether the body is complete.
+    async fn send_parts(&mut self, first: Option<Vec<u8>>, sender: &mpsc::Sender<Message>) -> bool {
+        let mut next = Ok(first);
+        loop {
+            match next {
+                Ok(Some(part)) => {
+                    if !self.hand_over(sender, Message::Part(part)).await {
+                        return false;
+                    }
+                }
+                Ok(None) => {
+                    let Ok(end) = self.writer.finish() else {
+                        return false;
+                    };
+                    return end.is_empty() || self.hand_over(sender, Message::Part(end)).await;
+                }
+                Err(refusal) => {
+                    self.hand_over_refusal(sender, &refusal).await;
+                    return false;
+                }
+            }
+            next = tokio::select! {
+                next = self.next() => next,
+                // The connection is gone.
+                () = sender.closed() => return false,
+            };
+        }
+    }
+
+    /// Waits until the connection has taken `message`; returns whether it did in time.
+    async fn hand_over(&mut self, sender: &mpsc::Sender<Message>, message: Message) -> bool {
+        let taken = timeout_at(self.rows.deadline(), sender.send(message)).await;
+        matches!(taken, Ok(Ok(())))
+    }
+
+    /// Sends the line that tells why a body is cut, in formats that have lines.
+    async fn hand_over_refusal(&mut self, sender: &mpsc::Sender<Message>, refusal: &Refusal) {
+        if let BatchWriter::JsonLines = self.writer {
+            let line = format!("{}\n", refusal.to_json()).into_bytes();
+            let _ = tokio::time::timeout(LAST_LINE, sender.send(Message::Part(line))).await;
+            // Lets the line reach the client before the connection is closed.
+            tokio::time::sleep(LAST_LINE).await;
         }
     }
 }

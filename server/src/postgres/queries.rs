@@ -25,6 +25,7 @@ use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::{Bind, BindComplete, Execute, Sync as SyncMessage};
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
+use tokio::time::timeout_at;
 
 use super::failure::{error, query_error, refused};
 use super::parameters::{inferred_types, null_of, parameter_types, value_of};
@@ -101,7 +102,8 @@ impl Session {
         parameters: ParamValues,
     ) -> PgWireResult<LimitedRows> {
         let limit = self.server().options.limits.time;
-        let admitted = self.server().admission.admit().await;
+        let deadline = self.server().admission.deadline();
+        let admitted = self.server().admission.admit(deadline).await;
         let permit = admitted.map_err(|refusal| refused(&refusal))?;
         let started = async {
             let context = self.context().await?;
@@ -113,7 +115,7 @@ impl Session {
                 .await
                 .map_err(query_error)
         };
-        let rows = tokio::time::timeout(limit, started).await;
+        let rows = timeout_at(deadline, started).await;
         let rows = rows.map_err(|_| refused(&too_long(limit)))??;
         let asked = AskedQuery::new(self.authority()?, text);
         Ok(LimitedRows::new(
@@ -121,6 +123,7 @@ impl Session {
             rows,
             asked,
             permit,
+            deadline,
         ))
     }
 

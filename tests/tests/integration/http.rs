@@ -548,3 +548,55 @@ async fn a_running_answer_is_finished_when_the_server_stops() {
     assert!(answer.complete);
     assert_eq!(answer.body.lines().count(), 90_000);
 }
+
+/// Sends a query for many rows and returns the connection, whose answer isn't read.
+fn ask_without_reading(address: SocketAddr) -> TcpStream {
+    let query = "SELECT value, repeat('x', 1000) AS text FROM range(0, 90000)";
+    let body = json!({ "query": query }).to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = "POST /sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_do_not_read_hold_no_slot_and_are_audited() {
+    let mut lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(2),
+        concurrent: 2,
+        queued: 0,
+        ..limits()
+    };
+    let server = TestServer::start(&lake, None, &[], tight).await;
+    let mut silent = [(); 2].map(|()| ask_without_reading(server.address));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(code(&server.sql("SELECT 1 AS a").await), "BUSY");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
+    let mut bytes = Vec::new();
+    silent[0]
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let _ = silent[0].read_to_end(&mut bytes);
+    assert!(
+        !parsed(&bytes).complete,
+        "what was cut doesn't look complete"
+    );
+    drop(silent);
+    server.end().await;
+    lake.lake.refresh().await.unwrap();
+    let query = "SELECT count(*) FROM audit WHERE action = 'bulk_read'";
+    assert_eq!(lake.value(query).await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_arrive_is_refused() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(&lake, None, &[], limits()).await;
+    let head = "POST /sql HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: \
+                application/json\r\nContent-Length: 100\r\n\r\n{";
+    let answer = server.raw(head.to_owned()).await;
+    assert_eq!((answer.status, &*code(&answer)), (408, "BODY_TIME"));
+    server.end().await;
+}

@@ -20,10 +20,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_engine::lake::{DataFile, Segment, is_sealed_file};
 use parquet::arrow::arrow_reader::RowSelection;
 
-use super::super::index_only_scan::{IndexOnlyScanExec, read_from_indexes};
+use super::super::index_only_scan::read_from_indexes;
 use super::super::index_predicate::IndexPredicate;
 use super::super::index_pruning::{CandidateRows, PruningStats, candidate_rows, ranges_without};
 use super::super::indexed_file_source::IndexedFileSource;
+use super::super::leaf_scan::LeafScanExec;
 use super::super::unseal::{UnsealExec, Unsealer};
 use super::hidden::HiddenStats;
 use super::{LakeTable, row_statistics, segments, selection_of};
@@ -104,7 +105,7 @@ impl LakeTable {
             if let Some(rows) = self.index_only(pruned, schema).await {
                 let note = note_of(Some(pruned), hidden.as_ref());
                 let note = format!("{note}; no segment is read");
-                return Ok(Some(Arc::new(IndexOnlyScanExec::new(rows, note)?)));
+                return Ok(Some(Arc::new(LeafScanExec::index_only(rows, note)?)));
             }
         }
         let chosen = chosen_rows(pruned.as_ref(), hidden.as_ref());
