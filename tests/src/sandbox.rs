@@ -79,7 +79,13 @@ impl Sandbox {
             .output()
             .expect("the binary can be started");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        let result = String::from_utf8_lossy(&output.stdout);
+        let code = Some(code);
+        assert_eq!(
+            output.status.code(),
+            code,
+            "{arguments:?}: {errors}{result}"
+        );
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
     }
 
