@@ -294,3 +294,68 @@ fn certified(sandbox: &Sandbox) -> u64 {
     });
     covered.max().unwrap_or_default()
 }
+
+/// Runs a command to its end and returns its result, with the last journal of an erasure that it
+/// had meanwhile, and the journal's name.
+fn run_and_keep_journal(sandbox: &Sandbox, arguments: &[&str]) -> (Value, String, Vec<u8>) {
+    let mut command = sandbox.command("lake", arguments);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut journal = None;
+    while child.try_wait().unwrap().is_none() {
+        let files = std::fs::read_dir(sandbox.path("lake/erasures"));
+        for file in files.into_iter().flatten().flatten() {
+            let name = file.file_name().into_string().unwrap();
+            if name.ends_with(".journal")
+                && let Ok(bytes) = std::fs::read(file.path())
+            {
+                journal = Some((name, bytes));
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let (name, bytes) = journal.expect("an erasure in progress has a journal");
+    (serde_json::from_slice(&output.stdout).unwrap(), name, bytes)
+}
+
+#[test]
+fn an_erasure_whose_journal_was_not_removed_is_not_certified_again() {
+    let sandbox = sandbox_with_lake(2_000);
+    let user = busiest_user(&sandbox);
+    let erase = [
+        "erase",
+        "--user",
+        &user,
+        "--execute",
+        "--exclusive",
+        "--format",
+        "json",
+    ];
+    let (first, name, journal) = run_and_keep_journal(&sandbox, &erase);
+    // As if the process had been killed after its entry in the audit log.
+    std::fs::write(sandbox.path("lake/erasures").join(&name), &journal).unwrap();
+    let (code, second) = run(&sandbox, &erase);
+    assert_eq!((code, &second["resumed"]), (0, &true.into()), "{second:#}");
+    for key in ["id", "scope", "certificate", "signer"] {
+        assert_eq!(second[key], first[key], "{key}");
+    }
+    assert_eq!(first["scope"]["grains"], certified(&sandbox));
+    assert!(!sandbox.path("lake/erasures").join(&name).exists());
+    assert_eq!(run(&sandbox, &["verify"]).0, 0);
+
+    // What was added since is erased with a certificate of its own.
+    std::fs::write(sandbox.path("lake/erasures").join(&name), &journal).unwrap();
+    let add = "ADD belief SET subject = \"a\" SET relation = \"mg:knows\" SET object = \"b\" \
+               REASON \"r\"";
+    let (code, added) = run(&sandbox, &["cal", add, "--allow-writes", "--user", &user]);
+    assert_eq!(code, 0, "{added:#}");
+    let (code, third) = run(&sandbox, &erase);
+    assert_eq!(
+        (code, &third["scope"]["grains"]),
+        (0, &1.into()),
+        "{third:#}"
+    );
+    assert_ne!(third["id"], first["id"]);
+    assert_eq!(run(&sandbox, &["verify"]).0, 0);
+}

@@ -46,7 +46,7 @@ impl Run<'_> {
         let tombstones = tombstones_to_bytes(self.lake.tombstones_of(&erased).await?);
         self.put(&tombstones_path(&self.journal.id), tombstones)
             .await?;
-        let path = Path::from(format!("{ERASURES}/{}.cose", self.journal.id));
+        let path = certificate_path(&self.journal.id);
         self.put(&path, signed).await?;
         let signer = gristmill_schemas::sign::did_from_key(&key.verifying_key());
         Ok((certificate.scope, path, signer))
@@ -172,25 +172,25 @@ impl Run<'_> {
         }))
     }
 
-    /// Records the erasure in the audit log, unless an interrupted run did, and removes the
-    /// journal.
+    /// Records the erasure in the audit log and removes the journal.
     pub(super) async fn finish(
         &mut self,
         scope: &ErasureScope,
         proofs: &Proofs,
         certificate: &Path,
     ) -> Result<()> {
-        let id = &self.journal.id;
-        if !self.lake.has_recorded("erase", "id", id).await? {
-            let details = self.audit_details(scope, proofs, certificate).await?;
-            self.lake.record("erase", details).await?;
-        }
+        let details = self.audit_details(scope, proofs, certificate).await?;
+        self.lake.record("erase", details).await?;
         Journal::remove(self.lake, &self.digest).await
     }
 
     async fn digest_of(&self, path: &Path) -> Result<FileDigest, EngineError> {
         Ok(FileDigest::of(&self.lake.location().read(path).await?))
     }
+}
+
+pub(super) fn certificate_path(id: &str) -> Path {
+    Path::from(format!("{ERASURES}/{id}.cose"))
 }
 
 fn leaves_path(id: &str) -> Path {

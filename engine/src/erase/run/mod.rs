@@ -10,6 +10,7 @@
 //! | `remove` | removing the selected rows, one commit per table |
 //! | `prove` | the proofs that nothing is left |
 //! | `certify` | the certificate, its files and the audit entry |
+//! | `finished` | erasures of which only the journal is left |
 //!
 //! Each table changes in one commit, `grains` last. A process that is killed leaves either an
 //! unchanged lake or a journal. The next run of the same request resumes from the journal: it
@@ -19,6 +20,7 @@
 //! while they were in memory. It reads all other segments once more.
 
 mod certify;
+mod finished;
 mod prove;
 mod remove;
 
@@ -29,6 +31,7 @@ use std::time::Instant;
 use chrono::Utc;
 use serde::Serialize;
 
+use self::finished::FinishedErasure;
 use super::certificate::{ErasureScope, PSEUDONYMS, Proofs, RequestOrigin};
 use super::journal::{Journal, keyed_hash};
 use super::matcher::{Hits, IdentifierMatcher};
@@ -171,7 +174,17 @@ async fn erase_revealed(
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
     let (plan, survey) = plan_disclosure(lake, request, options.threads).await?;
-    let left = Journal::load(lake, &digest, &key).await?;
+    let mut left = Journal::load(lake, &digest, &key).await?;
+    if let Some(journal) = &left
+        && let Some(finished) = FinishedErasure::of(lake, journal).await?
+    {
+        Journal::remove(lake, &digest).await?;
+        if finished.is_proven() && survey.selects_nothing() {
+            return Ok(finished.into_report(plan, started));
+        }
+        // What was added since, or couldn't be removed, is an erasure of its own.
+        left = None;
+    }
     // A finished erasure that is run again finds the consent records that stay as evidence.
     let is_repeated =
         keeps_only_consents(&plan) && lake.has_recorded("erase", "request", &digest).await?;
