@@ -31,7 +31,7 @@ use hyper::server::conn::Http;
 use hyper::service::service_fn;
 use hyper::{Body, Request, Response};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 
@@ -66,6 +66,9 @@ pub struct HttpOptions {
 
 /// Time that running answers have after a request to stop.
 const STOP_TIME: Duration = Duration::from_secs(30);
+
+/// Number of open connections of a listener; others wait until one ends.
+const MAX_CONNECTIONS: usize = 1_000;
 
 /// Time in which a client must send the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -127,16 +130,26 @@ pub(crate) async fn serve_connections<C: Future<Output = ()> + Send + 'static>(
     connection: impl Fn(TcpStream, watch::Receiver<bool>) -> C,
 ) {
     let (stopping, stopped) = watch::channel(false);
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
     loop {
+        let accepted = async {
+            // The semaphore is never closed.
+            let slot = Arc::clone(&slots).acquire_owned().await.ok();
+            Ok((listener.accept().await?.0, slot))
+        };
         tokio::select! {
             () = &mut stop => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(connection(stream, stopped.clone()));
+            accepted = accepted => match accepted {
+                Ok((stream, slot)) => {
+                    let served = connection(stream, stopped.clone());
+                    connections.spawn(async move {
+                        served.await;
+                        drop(slot);
+                    });
                 }
-                Err(error) => {
+                Err::<_, std::io::Error>(error) => {
                     // For example too many open files: others may end meanwhile.
                     tracing::warn!(%error, "can't accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -6,6 +6,7 @@
 //! | `connection` | How does a connection begin and end, and how much may it send and hold up? |
 //! | `session` | Who is the client, and which context does it query? |
 //! | `queries` | What do the messages of simple and extended queries answer? |
+//! | `held_objects` | How many prepared statements and portals may a client hold? |
 //! | `statements` | Which statements change nothing and are answered without a query? |
 //! | `rows` | How are rows sent while the query runs? |
 //! | `types` | Which type of PostgreSQL has a column? |
@@ -20,6 +21,7 @@
 mod catalog;
 mod connection;
 mod failure;
+mod held_objects;
 mod parameters;
 mod queries;
 mod rows;

@@ -229,6 +229,7 @@ impl SimpleQueryHandler for Handler {
         for asked in &statements {
             let response = match asked {
                 Asked::Query(statement) => {
+                    check_transaction(client)?;
                     let (none, formats) = (ParamValues::List(Vec::new()), Format::UnifiedText);
                     let rows = self.0.run(statement, &text, none, &formats, None).await;
                     Response::Query(rows?)
@@ -293,12 +294,14 @@ impl QueryParser for Session {
             }
             Asked::Reply(_) => (Vec::new(), Vec::new()),
         };
-        Ok(Some(Arc::new(Prepared {
+        let prepared = Arc::new(Prepared {
             text: text.to_owned(),
             asked,
             parameters,
             columns,
-        })))
+        });
+        self.held.add(&prepared, text.len())?;
+        Ok(Some(prepared))
     }
 
     fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {
@@ -340,7 +343,11 @@ impl ExtendedQueryHandler for Handler {
         match store.get_statement(name) {
             Some(Entry::Value(stored)) => {
                 check_bind(&message, &stored.statement)?;
-                store.put_portal(Arc::new(Portal::try_new(&message, stored)?));
+                let portal = Arc::new(Portal::try_new(&message, stored)?);
+                let parameters = message.parameters.iter().flatten();
+                let bytes = parameters.map(|value| value.len()).sum();
+                self.0.held.add(&portal, bytes)?;
+                store.put_portal(portal);
             }
             Some(Entry::Empty) => {
                 store.put_empty_portal(message.portal_name.as_deref().unwrap_or(DEFAULT_NAME));
@@ -414,6 +421,7 @@ impl ExtendedQueryHandler for Handler {
             }
             Asked::Query(statement) => statement,
         };
+        check_transaction(client)?;
         let values = prepared
             .parameters
             .iter()
@@ -468,6 +476,18 @@ impl Handler {
             *state = PortalExecutionState::Suspended(rows);
         }
         Ok(())
+    }
+}
+
+/// Checks that the transaction has not failed: a client that ignores an error must not take later
+/// answers for those of a whole transaction.
+fn check_transaction(client: &impl ClientInfo) -> PgWireResult<()> {
+    match client.transaction_status() {
+        TransactionStatus::Error => Err(error(
+            "25P02",
+            "the transaction has failed; end it with ROLLBACK",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -21,6 +21,7 @@ use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use super::Listener;
 use super::catalog::with_pg_catalog;
 use super::failure::{fatal, query_error, refused};
+use super::held_objects::HeldObjects;
 use crate::http::{Authority, Scope, Server, sql_context};
 
 /// Version of PostgreSQL whose protocol and catalog clients expect.
@@ -39,6 +40,8 @@ pub(super) struct Session {
     begun: OnceLock<Begun>,
     /// Cloned by every answer whose rows aren't all sent.
     unfinished: Arc<()>,
+    /// The prepared statements and portals that the client holds.
+    pub(super) held: HeldObjects,
 }
 
 impl Session {
@@ -47,6 +50,7 @@ impl Session {
             listener,
             begun: OnceLock::new(),
             unfinished: Arc::new(()),
+            held: HeldObjects::default(),
         }
     }
 

@@ -413,7 +413,14 @@ async fn statements_about_the_session_change_nothing() {
         .unwrap();
     let transaction = client.transaction().await.unwrap();
     assert!(transaction.simple_query("SELECT nothing").await.is_err());
+    for error in [
+        transaction.simple_query("SELECT 1").await.unwrap_err(),
+        transaction.query("SELECT 1", &[]).await.unwrap_err(),
+    ] {
+        assert_eq!(error.code().map(SqlState::code), Some("25P02"), "{error}");
+    }
     transaction.rollback().await.unwrap();
+    assert_eq!(value(&client, "SELECT 1").await, "1");
     let transaction = client.transaction().await.unwrap();
     let portal = transaction.bind("SELECT value FROM range(0, 10) ORDER BY value", &[]);
     let portal = portal.await.unwrap();
@@ -422,6 +429,29 @@ async fn statements_about_the_session_change_nothing() {
         assert_eq!(rows.len(), expected);
     }
     transaction.commit().await.unwrap();
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_holds_a_limited_number_of_statements() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(&lake, None, limits()).await;
+    let client = server.connect().await;
+    let mut held = Vec::new();
+    let refused = loop {
+        match client.prepare("SELECT 1").await {
+            Ok(statement) => held.push(statement),
+            Err(error) => break error,
+        }
+        assert!(held.len() <= 1_000);
+    };
+    assert_eq!(
+        refused.code().map(SqlState::code),
+        Some("53400"),
+        "{refused}"
+    );
+    drop(held);
+    client.prepare("SELECT 1").await.unwrap();
     server.end().await;
 }
 
