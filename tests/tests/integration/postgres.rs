@@ -531,7 +531,8 @@ async fn a_client_that_reads_no_more_gives_its_slot_back() {
     let found = loop {
         match texts(&client, "SELECT 1").await {
             Ok(found) => break found,
-            Err(state) => assert_eq!(state, "53300"),
+            // No slot in time, or one shortly before the end of the query's time.
+            Err(state) => assert!(["53300", "57014"].contains(&&*state), "{state}"),
         }
     };
     assert_eq!(found.len(), 1);
@@ -547,7 +548,8 @@ async fn a_client_that_reads_no_more_gives_its_slot_back() {
     let found = loop {
         match texts(&client, "SELECT 1").await {
             Ok(found) => break found,
-            Err(state) => assert_eq!(state, "53300"),
+            // No slot in time, or one shortly before the end of the query's time.
+            Err(state) => assert!(["53300", "57014"].contains(&&*state), "{state}"),
         }
     };
     assert_eq!(found.len(), 1);
