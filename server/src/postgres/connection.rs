@@ -26,7 +26,8 @@ use tokio_util::codec::{Framed, FramedParts};
 
 use super::Listener;
 use super::failure::{stopped_error, unreadable};
-use super::queries::{Handler, Prepared};
+use super::prepared::Prepared;
+use super::queries::Handler;
 use super::session::Session;
 use crate::http::MAX_BODY;
 

@@ -6,6 +6,7 @@
 //! | `connection` | How does a connection begin and end, and how much may it send and hold up? |
 //! | `session` | Who is the client, and which context does it query? |
 //! | `queries` | What do the messages of simple and extended queries answer? |
+//! | `prepared` | Which parameters and columns has a prepared statement? |
 //! | `held_objects` | How many prepared statements and portals may a client hold? |
 //! | `statements` | Which statements change nothing and are answered without a query? |
 //! | `rows` | How are rows sent while the query runs? |
@@ -23,6 +24,7 @@ mod connection;
 mod failure;
 mod held_objects;
 mod parameters;
+mod prepared;
 mod queries;
 mod rows;
 mod session;

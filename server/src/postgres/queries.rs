@@ -1,5 +1,5 @@
 //! The messages of queries: simple ones with a text of statements, and extended ones that are
-//! parsed, bound to parameters, described and executed.
+//! bound to parameters and executed.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use pgwire::api::query::{
     send_query_response, send_ready_for_query,
 };
 use pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse, Response, Tag};
-use pgwire::api::stmt::QueryParser;
 use pgwire::api::store::{Entry, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
 use pgwire::error::{PgWireError, PgWireResult};
@@ -28,21 +27,13 @@ use pgwire::messages::simplequery::Query;
 use tokio::time::timeout_at;
 
 use super::failure::{error, query_error, refused};
-use super::parameters::{inferred_types, null_of, parameter_types, value_of};
+use super::parameters::value_of;
+use super::prepared::{Prepared, check_bind, with_formats};
 use super::rows::{RowWriter, RunningQuery};
 use super::session::Session;
 use super::statements::{Asked, Reply, parsed};
 use super::types::{Column, columns};
 use crate::http::{AskedQuery, LimitedRows, too_long};
-
-/// A prepared statement.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    text: String,
-    asked: Asked,
-    parameters: Vec<Type>,
-    columns: Vec<Column>,
-}
 
 /// Answers the queries of a session.
 pub(super) struct Handler(Arc<Session>);
@@ -126,28 +117,6 @@ impl Session {
             deadline,
         ))
     }
-
-    /// Returns the types of a query's parameters, and its columns.
-    async fn described(
-        &self,
-        statement: &Statement,
-        declared: &[Option<Type>],
-    ) -> PgWireResult<(Vec<Type>, Vec<Column>)> {
-        let context = self.context().await?;
-        let query = query_of(&context, statement.clone())
-            .await
-            .map_err(query_error)?;
-        let inferred = inferred_types(query.logical_plan()).map_err(query_error)?;
-        let types = parameter_types(declared, &inferred)?;
-        let nulls = types
-            .iter()
-            .map(null_of)
-            .collect::<PgWireResult<Vec<_>>>()?;
-        let query = query
-            .with_param_values(ParamValues::from(nulls))
-            .map_err(query_error)?;
-        Ok((types, columns(query.schema().as_arrow())))
-    }
 }
 
 fn are_of_same_types(one: &[Column], other: &[Column]) -> bool {
@@ -158,18 +127,6 @@ fn are_of_same_types(one: &[Column], other: &[Column]) -> bool {
             .collect::<Vec<_>>()
     };
     kinds(one) == kinds(other)
-}
-
-/// Returns the columns with the formats that the client has asked for.
-fn with_formats(
-    columns: Vec<Column>,
-    formats: &Format,
-) -> PgWireResult<Vec<(Column, FieldFormat)>> {
-    if matches!(formats, Format::Individual(formats) if formats.len() != columns.len()) {
-        return Err(error("08P01", "there is no format for each column"));
-    }
-    let with_format = |(at, column)| (column, formats.format_for(at));
-    Ok(columns.into_iter().enumerate().map(with_format).collect())
 }
 
 /// Returns the one row of a setting.
@@ -256,69 +213,6 @@ impl SimpleQueryHandler for Handler {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         Ok(Vec::new())
-    }
-}
-
-#[async_trait]
-impl QueryParser for Session {
-    type Statement = Arc<Prepared>;
-
-    async fn parse_sql<C>(
-        &self,
-        _client: &C,
-        text: &str,
-        declared: &[Option<Type>],
-    ) -> PgWireResult<Option<Arc<Prepared>>>
-    where
-        C: ClientInfo + Unpin + Send + Sync,
-    {
-        let mut statements = parsed(text)?;
-        let asked = match (statements.pop(), statements.is_empty()) {
-            (None, _) => return Ok(None),
-            (Some(asked), true) => asked,
-            (Some(_), false) => return Err(error("42601", "expected exactly one statement")),
-        };
-        let (parameters, columns) = match &asked {
-            Asked::Query(statement) => self.described(statement, declared).await?,
-            Asked::Reply(Reply::Setting { name, .. }) => {
-                let name = (*name).to_owned();
-                let (kind, written) = (Type::TEXT, arrow::datatypes::DataType::Utf8);
-                (
-                    Vec::new(),
-                    vec![Column {
-                        name,
-                        kind,
-                        written,
-                    }],
-                )
-            }
-            Asked::Reply(_) => (Vec::new(), Vec::new()),
-        };
-        let prepared = Arc::new(Prepared {
-            text: text.to_owned(),
-            asked,
-            parameters,
-            columns,
-        });
-        self.held.add(&prepared, text.len())?;
-        Ok(Some(prepared))
-    }
-
-    fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {
-        Ok(prepared.parameters.clone())
-    }
-
-    fn get_result_schema(
-        &self,
-        prepared: &Arc<Prepared>,
-        formats: Option<&Format>,
-    ) -> PgWireResult<Vec<FieldInfo>> {
-        let formats = formats.unwrap_or(&Format::UnifiedText);
-        let columns = with_formats(prepared.columns.clone(), formats)?;
-        Ok(columns
-            .iter()
-            .map(|(column, format)| column.info(*format))
-            .collect())
     }
 }
 
@@ -488,22 +382,5 @@ fn check_transaction(client: &impl ClientInfo) -> PgWireResult<()> {
             "the transaction has failed; end it with ROLLBACK",
         )),
         _ => Ok(()),
-    }
-}
-
-/// Checks that a message binds a value to each parameter and names the formats of all or none.
-fn check_bind(message: &Bind, prepared: &Prepared) -> PgWireResult<()> {
-    let (given, needed) = (message.parameters.len(), prepared.parameters.len());
-    if given != needed {
-        let text = format!("{given} parameters are bound, the statement has {needed}");
-        return Err(error("08P01", text));
-    }
-    let fits = |codes: &[i16], count: usize| codes.len() <= 1 || codes.len() == count;
-    let columns = prepared.columns.len();
-    match fits(&message.parameter_format_codes, given)
-        && fits(&message.result_column_format_codes, columns)
-    {
-        true => Ok(()),
-        false => Err(error("08P01", "the numbers of formats and values differ")),
     }
 }
