@@ -3,6 +3,7 @@
 //! | module | question |
 //! |---|---|
 //! | [`cal`] | What does a CAL statement mean, and is it allowed? |
+//! | [`content`] | Do files to which grains refer have the checksums of the references? |
 //! | [`detect`] | Which personal data does a text contain? |
 //! | [`exec`] | What does a CAL statement return? |
 //! | [`pages`] | How does a lake look on a page for people? |
@@ -91,6 +92,7 @@
 )]
 
 pub mod cal;
+pub mod content;
 pub mod detect;
 pub mod exec;
 pub mod packs;

@@ -92,7 +92,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
     (
         "queries",
         &[
-            &["cal", "detect"],
+            &["cal", "content", "detect"],
             &["render"],
             &["pages", "sql"],
             &["exec"],

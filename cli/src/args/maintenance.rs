@@ -33,6 +33,10 @@ pub struct VerifyArgs {
     /// Rebuild every sidecar index in memory and compare it
     #[arg(long, conflicts_with = "sources")]
     pub sidecars: bool,
+    /// Also compare files and objects to which grains refer with the checksums of the references.
+    /// Only what lies below this folder or URI is read; may be repeated
+    #[arg(long, value_name = "ROOT", conflicts_with = "sources")]
+    pub content: Vec<String>,
     /// Accept grains that are readable but not canonical or not complete
     #[arg(long)]
     pub lenient: bool,

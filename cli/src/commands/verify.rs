@@ -9,8 +9,13 @@ use gristmill_engine::verify::{
     Subset, VerifyOptions, VerifyReport, VerifyScope, verify_lake, verify_sources, verify_unopened,
 };
 
+use gristmill_queries::content::{ContentReport, ContentRoot, verify_content};
+use gristmill_queries::sql::{DataFusionError, lake_context};
+use serde::Serialize;
+
 use super::CommandContext;
 use super::ingest::mode_of;
+use super::sql::options as sql_options;
 use crate::args::maintenance::VerifyArgs;
 use crate::args::size::Size;
 use crate::duration_arg::parse_duration;
@@ -34,9 +39,46 @@ pub async fn run(
         }
     };
     drop(shown);
-    let report = report?;
+    let report = VerifyOutcome {
+        report: report?,
+        content: verify_content_of(context, &arguments.content).await?,
+    };
     printer.record(&report)?;
-    Ok(CommandOutcome::done_if(report.bad == 0))
+    let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
+    Ok(CommandOutcome::done_if(
+        report.report.bad == 0 && is_content_fine,
+    ))
+}
+
+/// The report of a verification, with that of the content to which grains refer.
+#[derive(Debug, Serialize)]
+struct VerifyOutcome {
+    #[serde(flatten)]
+    report: VerifyReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<ContentReport>,
+}
+
+/// Compares content below `roots` with the references of the grains; `None` without roots.
+async fn verify_content_of(
+    context: &CommandContext,
+    roots: &[String],
+) -> Result<Option<ContentReport>, Failure> {
+    if roots.is_empty() {
+        return Ok(None);
+    }
+    let roots: Vec<ContentRoot> = roots
+        .iter()
+        .map(|root| ContentRoot::new(root))
+        .collect::<Result<_, _>>()?;
+    let failed = |error: DataFusionError| Failure::environment("can't read the references", &error);
+    let tables = lake_context(&context.open_lake().await?, &sql_options(context)?)
+        .await
+        .map_err(failed)?;
+    verify_content(&tables, &roots)
+        .await
+        .map(Some)
+        .map_err(failed)
 }
 
 /// Verifies the lake; if it can't be opened, verifies its files and reports why.

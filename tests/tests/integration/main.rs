@@ -17,6 +17,7 @@ mod command_line;
 mod concurrency;
 mod conformance;
 mod conformance_pins;
+mod content;
 mod damage;
 mod datasets;
 mod doc_commands;
