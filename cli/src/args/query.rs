@@ -118,6 +118,9 @@ pub struct CalArgs {
     /// Also accept the type names of other versions: facts, tools, episodes, checkpoints
     #[arg(long)]
     pub aliases: bool,
+    /// Let ASSEMBLE include reasoning that a human must review first
+    #[arg(long)]
+    pub unreviewed: bool,
     /// Time limit of a query in seconds [default: 5, for ASSEMBLE 10]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<f64>,

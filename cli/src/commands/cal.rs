@@ -318,6 +318,7 @@ fn session(arguments: &CalArgs) -> Result<Session, Failure> {
         user: arguments.session.user.clone(),
         agent: arguments.session.agent.clone(),
         writes: arguments.allow_writes,
+        unreviewed: arguments.unreviewed,
         ..Session::at(now_ms)
     };
     if let Some(seconds) = arguments.timeout {

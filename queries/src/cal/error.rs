@@ -340,6 +340,8 @@ pub enum WarningCode {
     W101,
     /// A source of an ASSEMBLE failed and was left out.
     W102,
+    /// Reasoning that needs a human review was left out of an ASSEMBLE.
+    W103,
 }
 
 impl WarningCode {
@@ -353,6 +355,7 @@ impl WarningCode {
             WarningCode::W005 => "CAL-W005",
             WarningCode::W101 => "CAL-W101",
             WarningCode::W102 => "CAL-W102",
+            WarningCode::W103 => "CAL-W103",
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use gristmill_schemas::json::{Json, Number, Object};
 
-use crate::cal::Warning;
 use crate::cal::describe::VERSION;
+use crate::cal::{GrainType, Warning};
 use crate::render::{GrainView, RenderGrain};
 
 /// A grain that a query found.
@@ -26,10 +26,18 @@ impl Hit {
     pub fn address(&self) -> &str {
         &self.view.address
     }
+
+    /// Returns true for reasoning that must not drive decisions until a human has cleared it (OMS
+    /// 1.3, sections 6.1 and 8.8). The verification status `verified` clears it.
+    pub fn needs_review(&self) -> bool {
+        self.view.grain_type == GrainType::Reasoning
+            && self.view.field("requires_human_review") == Some(&Json::Bool(true))
+            && self.view.verification_status() != Some("verified")
+    }
 }
 
 impl RenderGrain for Hit {
-    fn grain_type(&self) -> crate::cal::GrainType {
+    fn grain_type(&self) -> GrainType {
         self.view.grain_type
     }
 

@@ -36,11 +36,14 @@ impl QueryRun<'_, '_> {
             .sources
             .iter()
             .map(|source| self.source(source, &statement.options, scope));
-        let results: Vec<SourceResult> = join_all(running).await;
+        let mut results: Vec<SourceResult> = join_all(running).await;
         let mut warnings = response::warnings(&options_without_dedup(&statement.options));
         warnings.extend(source_failures(statement, &results)?);
-        let inputs = source_inputs(statement, &results);
         let session = &self.executor.session;
+        if !session.unreviewed {
+            warnings.extend(without_unreviewed(&mut results));
+        }
+        let inputs = source_inputs(statement, &results);
         let mut input = AssemblyInput::of(statement, inputs, template.as_ref(), session.now_ms);
         let may_choose =
             session.auto_toon && statement.format.is_none() && statement.budget.is_some();
@@ -74,6 +77,28 @@ impl QueryRun<'_, '_> {
             )),
         }
     }
+}
+
+/// Removes reasoning that a human must review first from the sources. Returns a warning with the
+/// number of removed grains, if there are any.
+fn without_unreviewed(results: &mut [SourceResult]) -> Option<Warning> {
+    let mut removed = 0;
+    for grains in results.iter_mut().flatten() {
+        let unreviewed = grains.hits.iter().filter(|hit| hit.needs_review()).count();
+        if unreviewed > 0 {
+            // A binding may be shared with other sources.
+            let grains = Arc::make_mut(grains);
+            grains.hits.retain(|hit| !hit.needs_review());
+            removed += unreviewed;
+        }
+    }
+    (removed > 0).then(|| Warning {
+        code: WarningCode::W103,
+        message: format!(
+            "{removed} grains of reasoning that a human must review first were left out."
+        ),
+        span: None,
+    })
 }
 
 fn source_inputs<'s>(

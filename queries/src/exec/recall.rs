@@ -38,7 +38,7 @@ pub(super) struct LetScope {
 }
 
 /// Grains of an executed RECALL.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct RecalledGrains {
     /// The grains, in order.
     pub(super) hits: Vec<Hit>,

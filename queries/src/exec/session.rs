@@ -19,6 +19,8 @@ pub struct Session {
     pub writes: bool,
     /// Lets an ASSEMBLE without FORMAT be written as `toon` when its budget is tight.
     pub auto_toon: bool,
+    /// Lets an ASSEMBLE include reasoning that a human must review first.
+    pub unreviewed: bool,
     /// Time limit of a query.
     pub query_timeout: Duration,
     /// Time limit of an ASSEMBLE.
@@ -36,6 +38,7 @@ impl Session {
             now_ms,
             writes: false,
             auto_toon: false,
+            unreviewed: false,
             query_timeout: Duration::from_millis(limits::QUERY_TIMEOUT_MILLIS),
             assemble_timeout: Duration::from_millis(limits::ASSEMBLE_TIMEOUT_MILLIS),
         }

@@ -3,8 +3,9 @@
 
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{ExecutionError, Session};
+use gristmill_schemas::container::{IndexState, Manifest, VerificationStatus};
 use gristmill_schemas::json::Json;
-use gristmill_tests::grains::grain;
+use gristmill_tests::grains::{container, grain};
 use gristmill_tests::lake::{TestLake, patient_session};
 
 /// Marks grains as superseded: the old one, then the new one, as JSON.
@@ -171,6 +172,58 @@ async fn options_without_effect_and_failed_sources_have_their_own_warnings() {
         warnings(&run("ASSEMBLE c FROM a: (RECALL | COUNT), b: (RECALL)").await),
         ["CAL-W102"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reasoning_that_a_human_must_review_is_left_out_of_contexts() {
+    let reasoning = |conclusion: &str, more: &str| {
+        grain(&format!(
+            r#"{{"type":"reasoning","conclusion":"{conclusion}","created_at":1767225600000{more}}}"#
+        ))
+    };
+    let review = r#","requires_human_review":true"#;
+    let cleared = reasoning("cleared", review);
+    let blobs = [
+        reasoning("unreviewed", review).blob,
+        cleared.blob,
+        reasoning("ordinary", "").blob,
+    ];
+    let verified = IndexState {
+        verification_status: Some(VerificationStatus::Verified),
+        ..IndexState::default()
+    };
+    let manifest = Manifest {
+        entries: [(cleared.address, verified)].into(),
+    };
+    let mut lake = TestLake::new().await;
+    let file = container(&blobs, Default::default(), Some(&manifest));
+    lake.ingest(&[("reasoning.mg", &file)]).await;
+    let text = |response: &Json<'_>| response.to_string();
+    for statement in [
+        "ASSEMBLE c FROM a: (RECALL reasonings) FORMAT text",
+        "LET $a = RECALL reasonings; ASSEMBLE c FROM a: $a, b: $a FORMAT text",
+    ] {
+        let context = answered(&lake, None, statement).await.unwrap();
+        assert_eq!(warnings(&context), ["CAL-W103"], "{statement}");
+        let context = text(&context);
+        assert!(!context.contains("unreviewed"), "{statement}: {context}");
+        assert!(
+            context.contains("cleared") && context.contains("ordinary"),
+            "{statement}: {context}"
+        );
+    }
+    let recalled = answered(&lake, None, "RECALL reasonings").await.unwrap();
+    assert!(text(&recalled).contains("unreviewed"));
+    let session = Session {
+        unreviewed: true,
+        ..patient_session(1_800_000_000_000)
+    };
+    let statement = b"ASSEMBLE c FROM a: (RECALL reasonings) FORMAT text";
+    let executor = lake.executor(session).await;
+    let (none, options) = (Bindings::new(), Options::default());
+    let whole = executor.run_text(statement, &none, options).await;
+    let whole = whole.unwrap().to_json();
+    assert!(text(&whole).contains("unreviewed") && warnings(&whole).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
