@@ -63,7 +63,7 @@ pub struct CompactArgs {
 pub struct ReindexArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Also rebuild intact sidecars
+    /// Also rebuild intact sidecars, and vectors that the embedder made already
     #[arg(long)]
     pub all: bool,
     /// Check and rebuild just these sidecar indexes besides the addresses [default: all]
@@ -73,7 +73,8 @@ pub struct ReindexArgs {
     /// identifier
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub vectors: Vec<PathBuf>,
-    /// Embed the texts of all grains and index the vectors
+    /// Embed the texts of the grains and index the vectors, in segments without vectors of the
+    /// embedder
     #[arg(long, conflicts_with = "vectors")]
     pub embed: bool,
 }

@@ -32,7 +32,7 @@ pub async fn run(
     let kinds = IndexArg::kinds(arguments.indexes.as_deref());
     let sidecars = reindex(&lake, kinds, arguments.all).await?;
     let vectors = match source {
-        Some(source) => Some(index_vectors(&lake, &source).await?),
+        Some(source) => Some(index_vectors(&lake, &source, arguments.all).await?),
         None => None,
     };
     printer.record(&ReindexOutput { sidecars, vectors })?;

@@ -11,6 +11,7 @@ use arrow::error::ArrowError;
 use gristmill_schemas::columns::{RowSortKeys, SystemColumn, grains_schema};
 
 use crate::error::{BoxError, Context, EngineError, Result};
+use crate::index::vectors::MovedRow;
 use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
@@ -45,6 +46,10 @@ pub(super) struct SegmentMerge {
     keys: Option<Arc<LakeKeys>>,
     /// The number of dropped rows.
     dropped: u64,
+    /// The rows of each input that the current segment contains, if they are recorded.
+    moved: Option<Vec<Vec<MovedRow>>>,
+    /// Number of rows that were chosen for the current segment.
+    row: u32,
 }
 
 /// A segment that is merged, read row group by row group.
@@ -53,6 +58,8 @@ struct MergeInput {
     /// The row group that is read next.
     next: usize,
     batches: Option<BatchIterator>,
+    /// Number of rows that were chosen.
+    chosen: u32,
 }
 
 type BatchIterator = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
@@ -63,6 +70,7 @@ impl MergeInput {
             file,
             next: 0,
             batches: None,
+            chosen: 0,
         }
     }
 
@@ -172,11 +180,13 @@ impl Eq for MergeHead {}
 
 impl SegmentMerge {
     /// Starts a merge of `segments`, each of which is sorted. Rows of `sealed` segments stay
-    /// encrypted, except those whose keys were destroyed, which are dropped.
+    /// encrypted, except those whose keys were destroyed, which are dropped. With `record`, the
+    /// merge records where each row comes from, for segments that aren't sealed.
     pub(super) fn new(
         segments: Vec<SegmentReader>,
         (sealed, keys): (bool, Option<Arc<LakeKeys>>),
         threads: usize,
+        record: bool,
         progress: Arc<WorkProgress>,
     ) -> Result<SegmentMerge, BoxError> {
         let mut merge = SegmentMerge {
@@ -191,6 +201,8 @@ impl SegmentMerge {
             sealed,
             keys: keys.filter(|_| sealed),
             dropped: 0,
+            moved: (record && !sealed).then(Vec::new),
+            row: 0,
         };
         for input in 0..merge.inputs.len() {
             if let Some(head) = merge.refill(input)? {
@@ -198,6 +210,12 @@ impl SegmentMerge {
             }
         }
         Ok(merge)
+    }
+
+    /// Returns the rows of each input that the last written segment contains, ascending, if they
+    /// are recorded.
+    pub(super) fn take_moved(&mut self) -> Vec<Vec<MovedRow>> {
+        self.moved.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns the number of rows that were dropped so far.
@@ -237,6 +255,10 @@ impl SegmentMerge {
 
     /// Writes the next `rows` rows to a new segment, encoding on several threads.
     pub(super) fn write(&mut self, location: &LakeLocation, rows: u64) -> Result<WrittenSegment> {
+        self.row = 0;
+        if let Some(moved) = &mut self.moved {
+            *moved = vec![Vec::new(); self.inputs.len()];
+        }
         let id = SegmentId::new_sealed(self.sealed);
         let index = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
         let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
@@ -333,6 +355,17 @@ impl SegmentMerge {
         let Some(mut head) = self.heads.peek_mut() else {
             return Ok(false);
         };
+        if let Some(moved) = &mut self.moved
+            && let Some(input) = self.inputs.get_mut(head.input)
+            && let Some(moved) = moved.get_mut(head.input)
+        {
+            moved.push(MovedRow {
+                old: input.chosen,
+                new: self.row,
+            });
+            input.chosen += 1;
+            self.row += 1;
+        }
         self.chosen.push((head.batch, head.row));
         self.chosen_bytes += self
             .held

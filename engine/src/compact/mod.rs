@@ -7,14 +7,14 @@
 //! | `records` | how are the files of a small table merged? |
 //!
 //! Rows are copied, not recomputed: every column of every row is the same before and after, and the
-//! commit states that no row changed. Memory holds one batch of each input, the row groups that are
+//! commit states that no row changed. So are vectors, where all merged segments have them. Memory holds one batch of each input, the row groups that are
 //! being encoded, and the input of the new segment's sidecars.
 
 mod merge;
 mod plan;
 mod records;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -23,9 +23,10 @@ use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
 use crate::index::refresh_after;
+use crate::index::vectors::{ReplacedVectors, VECTOR_BYTES, files_of};
 use crate::lake::{Change, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
-use crate::segment::{ROW_GROUP_ROWS, SegmentReader, WrittenSegment};
+use crate::segment::{ROW_GROUP_ROWS, SegmentId, SegmentReader, WrittenSegment};
 use merge::SegmentMerge;
 
 /// The options of a compaction.
@@ -37,6 +38,8 @@ pub struct CompactOptions {
     pub table_files: usize,
     /// Threads that encode; 0 for one per core.
     pub threads: usize,
+    /// Maximum number of bytes of the vectors of merged segments. Larger ones aren't kept.
+    pub vector_bytes: u64,
 }
 
 impl Default for CompactOptions {
@@ -45,6 +48,7 @@ impl Default for CompactOptions {
             target_rows: target_rows(1 << 30),
             table_files: 8,
             threads: 0,
+            vector_bytes: VECTOR_BYTES,
         }
     }
 }
@@ -54,6 +58,7 @@ impl CompactOptions {
     pub fn with_memory(memory: u64) -> CompactOptions {
         CompactOptions {
             target_rows: target_rows(memory),
+            vector_bytes: memory / 4 * 3,
             ..CompactOptions::default()
         }
     }
@@ -80,6 +85,8 @@ pub struct CompactReport {
     pub rows: u64,
     /// Encrypted rows that were dropped because their keys were destroyed.
     pub erased_rows: u64,
+    /// Segments whose vectors weren't kept: larger than the limit, or not of all merged segments.
+    pub without_vectors: u64,
     /// The size of the merged segments in bytes.
     pub bytes_before: u64,
     /// The size of the new segments in bytes.
@@ -120,10 +127,15 @@ pub async fn compact(
         .map(|segment| segment.file.size)
         .sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
+    let vectors = match groups.is_empty() {
+        true => HashMap::new(),
+        false => files_of(lake).await?,
+    };
     for group in groups {
         // One commit for each group: merged groups stay merged, and no file is unreferenced for
         // long.
-        let change = merge_group(lake, group, options, &progress).await?;
+        let replaced = kept_vectors(lake, &group, &vectors, options, &mut report).await?;
+        let change = merge_group(lake, group, replaced, options, &progress).await?;
         report.count(&change);
         lake.grains
             .commit(change, "compact", COMMIT_ATTEMPTS)
@@ -176,11 +188,44 @@ async fn compact_tables(
     Ok(())
 }
 
-/// Merges the segments of `group`, and publishes the new ones. Committing the returned change makes
+/// Returns the vectors of `group` that the merged segments keep.
+async fn kept_vectors(
+    lake: &Lake,
+    group: &[Segment],
+    files: &HashMap<SegmentId, Vec<String>>,
+    options: &CompactOptions,
+    report: &mut CompactReport,
+) -> Result<Option<Arc<ReplacedVectors>>> {
+    let with_vectors = group
+        .iter()
+        .filter(|segment| files.contains_key(&segment.id));
+    let with_vectors = with_vectors.count() as u64;
+    let replaced = ReplacedVectors::of(lake, group, files).await?;
+    let rows: u64 = group.iter().map(|segment| segment.file.rows).sum();
+    let largest = plan::sizes(rows, options.target_rows)
+        .into_iter()
+        .max()
+        .unwrap_or_default();
+    let bytes = u128::from(replaced.bytes()) * u128::from(largest) / u128::from(rows.max(1));
+    let kept = !replaced.is_empty() && bytes <= u128::from(options.vector_bytes);
+    if !kept && with_vectors > 0 {
+        report.without_vectors += with_vectors;
+        tracing::warn!(
+            segments = with_vectors,
+            "the vectors of merged segments aren't kept, because other segments merged with them \
+             have none, or they are larger than the memory; `gristmill reindex --embed` or \
+             `--vectors FILE` makes them again"
+        );
+    }
+    Ok(kept.then(|| Arc::new(replaced)))
+}
+
+/// Merges the segments of `group`, and publishes the new ones with their `vectors`. Committing the returned change makes
 /// them part of the lake.
 async fn merge_group(
     lake: &Lake,
     group: Vec<Segment>,
+    vectors: Option<Arc<ReplacedVectors>>,
     options: &CompactOptions,
     progress: &Arc<WorkProgress>,
 ) -> Result<Change> {
@@ -190,12 +235,14 @@ async fn merge_group(
     let bytes: u64 = group.iter().map(|segment| segment.file.size).sum();
     let sealed = group.iter().any(|segment| segment.id.is_sealed());
     let keys = (sealed, lake.keys().cloned());
-    let mut merge = SegmentMerge::new(readers, keys, options.threads, Arc::clone(progress))
+    let (threads, record) = (options.threads, vectors.is_some());
+    let mut merge = SegmentMerge::new(readers, keys, threads, record, Arc::clone(progress))
         .file("can't merge", "segments")?;
     let mut written = 0;
     for wanted in plan::sizes(rows, options.target_rows) {
         let segment;
-        (merge, segment) = write_next(merge, lake.location(), wanted).await?;
+        let own = vectors.clone();
+        (merge, segment) = write_next(merge, own, lake.location(), wanted).await?;
         written += segment.file.rows;
         if segment.file.rows > 0 {
             lake.publish_segment(&mut change, segment).await?;
@@ -221,12 +268,20 @@ async fn merge_group(
 /// Writes the next segment of `merge`, with `rows` rows.
 async fn write_next(
     mut merge: SegmentMerge,
+    vectors: Option<Arc<ReplacedVectors>>,
     location: &LakeLocation,
     rows: u64,
 ) -> Result<(SegmentMerge, WrittenSegment)> {
     let location = location.clone();
     let job = tokio::task::spawn_blocking(move || {
-        merge.write(&location, rows).map(|segment| (merge, segment))
+        let mut segment = merge.write(&location, rows)?;
+        if let Some(vectors) = vectors {
+            let moved = merge.take_moved();
+            segment
+                .sidecars
+                .extend(vectors.files(&moved, segment.file.rows));
+        }
+        Ok((merge, segment))
     });
     job.await.task("a merge")?
 }

@@ -392,7 +392,7 @@ async fn replace(lake: &mut Lake, segment: &Segment, written: WrittenSegment) ->
         ..Change::default()
     };
     let id = written.id.clone();
-    let vectors = sidecars::vectors_of(lake, segment).await?;
+    let vectors = sidecars::copied_vectors(lake, segment).await?;
     let binding = written.binding()?;
     lake.publish_segment(&mut change, written).await?;
     crate::lake::publish_sidecars(lake.location(), &id, &binding, vectors).await?;

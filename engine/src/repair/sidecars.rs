@@ -7,7 +7,7 @@ use super::report::{RepairReport, Repaired, Unrepaired};
 use crate::error::Result;
 use crate::index::fulltext::FULLTEXT_FILE;
 use crate::index::hexastore::HEXASTORE_FILE;
-use crate::index::vectors::{VectorIndex, files_of, is_vector_file};
+use crate::index::vectors::{VectorIndex, file_name, is_vector_file, vectors_of};
 use crate::index::word_filter::WORDS_FILE;
 use crate::index::{
     CheckedSidecar, IndexKinds, LIFECYCLE_FILE, SidecarCondition, rebuild, refresh_masks,
@@ -26,27 +26,12 @@ const SEGMENT: &str =
 
 /// Returns the vectors of `segment`, for a segment with the same rows in the same order. Unusable
 /// ones are left out.
-pub(super) async fn vectors_of(lake: &Lake, segment: &Segment) -> Result<Vec<SidecarFile>> {
-    let Some(names) = files_of(lake).await?.remove(&segment.id) else {
-        return Ok(Vec::new());
+pub(super) async fn copied_vectors(lake: &Lake, segment: &Segment) -> Result<Vec<SidecarFile>> {
+    let indexes = vectors_of(lake, segment).await?;
+    let copy = |index: &VectorIndex| {
+        SidecarFile::whole(&file_name(index.model()), index.content().to_vec())
     };
-    let Ok(binding) = segment.binding(lake.location()).await else {
-        return Ok(Vec::new());
-    };
-    let mut files = Vec::new();
-    for name in names {
-        let content = binding.unwrap(lake.location().read(&segment.id.sidecar(&name)).await?);
-        let content = content.ok().map(|content| content.to_vec());
-        files.extend(
-            content
-                .filter(|content| VectorIndex::open(content.clone().into()).is_ok())
-                .map(|content| SidecarFile {
-                    name,
-                    parts: vec![content.into()],
-                }),
-        );
-    }
-    Ok(files)
+    Ok(indexes.iter().map(copy).collect())
 }
 
 /// Rebuilds unusable sidecars from the rows of their segments.

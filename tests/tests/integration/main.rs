@@ -36,6 +36,7 @@ mod goals;
 mod holds;
 mod http;
 mod interop;
+mod kept_vectors;
 mod kill;
 mod lake_folder;
 mod lifecycle;

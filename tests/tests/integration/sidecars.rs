@@ -413,7 +413,7 @@ impl Embedder for Letters {
 async fn vector_and_hybrid_searches_are_complete_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let lake = lake(folder.path()).await;
-    let report = index_vectors(&lake, &VectorSource::Embedder(Arc::new(Letters)))
+    let report = index_vectors(&lake, &VectorSource::Embedder(Arc::new(Letters)), false)
         .await
         .unwrap();
     assert_eq!((report.segments, report.unfit), (3, 0));

@@ -4,12 +4,13 @@
 //! `sources`, `state`, keys, and `grains` last. A commit that conflicts with another writer's is
 //! not an error: the next survey finds the rows that are left.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::Utc;
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_schemas::address::ContentAddress;
+use tokio::sync::Semaphore;
 
 use super::Run;
 use crate::erase::crypto_shred::{self, ShredPlan};
@@ -21,12 +22,47 @@ use crate::erase::survey::Survey;
 use crate::erase::{sources, state};
 use crate::error::{Context, EngineError, Result};
 use crate::index::SidecarCache;
-use crate::lake::{Change, DataFile, LakeFile, Segment, drop_rows, edit_file};
+use crate::index::vectors::{MovedRow, ReplacedVectors, VECTOR_BYTES, files_of};
+use crate::lake::{Change, DataFile, Lake, LakeFile, Segment, drop_rows, edit_file};
+use crate::segment::SegmentId;
 
 /// Maximal number of segments that are finished and published while the next one is rewritten.
 /// Pool threads finish a segment when they would otherwise idle, which one thread may not do for as
 /// long as the other writes the last row group; so the next segment begins before all are finished.
 const MAX_FINISHING: usize = 3;
+
+/// A segment whose rows were rewritten, with the vectors of the rows that stay.
+struct RewrittenFile {
+    removed: DataFile,
+    rewritten: Option<RewrittenSegment>,
+    vectors: Option<(ReplacedVectors, Vec<MovedRow>)>,
+}
+
+/// Returns the vectors of `segment`, and the rows that stay without `erased` (ascending).
+async fn kept_vectors(
+    lake: &Lake,
+    segment: &Segment,
+    files: &HashMap<SegmentId, Vec<String>>,
+    erased: &[u32],
+) -> Result<Option<(ReplacedVectors, Vec<MovedRow>)>> {
+    let replaced = ReplacedVectors::of(lake, std::slice::from_ref(segment), files).await?;
+    if replaced.is_empty() {
+        return Ok(None);
+    }
+    if replaced.bytes() > VECTOR_BYTES {
+        tracing::warn!(
+            segment = segment.id.as_str(),
+            "its vectors aren't kept, because they are larger than {} MiB; \
+             `gristmill reindex --embed` or `--vectors FILE` makes them again",
+            VECTOR_BYTES >> 20
+        );
+        return Ok(None);
+    }
+    let mut erased = erased.iter().copied().peekable();
+    let kept = (0..segment.file.rows as u32).filter(|row| erased.next_if_eq(row).is_none());
+    let moved = kept.zip(0..).map(|(old, new)| MovedRow { old, new });
+    Ok(Some((replaced, moved.collect())))
+}
 
 /// A segment that was rewritten.
 struct ReplacedSegment {
@@ -176,11 +212,16 @@ impl Run<'_> {
         let segments = rows
             .into_iter()
             .filter_map(|(number, rows)| Some((survey.segments.get(number as usize)?, rows)));
+        let files = files_of(self.lake).await?;
+        let files = &files;
+        // The vectors of one segment at a time are in memory.
+        let building = Semaphore::new(1);
+        let building = &building;
         let rewritten = stream::iter(segments)
-            .map(|(segment, rows)| self.rewrite(segment, rows, scanner.clone()));
+            .map(|(segment, rows)| self.rewrite(segment, rows, files, scanner.clone()));
         let replaced: Vec<ReplacedSegment> = rewritten
             .buffered(1)
-            .map(|rewritten| self.publish(rewritten))
+            .map(|rewritten| self.publish(rewritten, building))
             .buffered(MAX_FINISHING)
             .try_collect()
             .await?;
@@ -221,8 +262,9 @@ impl Run<'_> {
         &self,
         segment: &Segment,
         rows: Vec<u32>,
+        vectors: &HashMap<SegmentId, Vec<String>>,
         scanner: Option<Arc<RowScanner>>,
-    ) -> Result<(DataFile, Option<RewrittenSegment>)> {
+    ) -> Result<RewrittenFile> {
         let lake = &*self.lake;
         let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         let location = lake.location().clone();
@@ -230,6 +272,7 @@ impl Run<'_> {
         let sidecars = SidecarCache::of(lake);
         sidecars.confirm(&location, segment).await?;
         let text = sidecars.text(&location, segment).await;
+        let vectors = kept_vectors(lake, segment, vectors, &rows).await?;
         let rewrite = move || {
             pool.install(|| {
                 rewrite_without(&location, &file, text.as_ref(), &rows, scanner.as_deref())
@@ -238,15 +281,24 @@ impl Run<'_> {
         let rewritten = tokio::task::spawn_blocking(rewrite)
             .await
             .task("a segment")??;
-        Ok((segment.file.clone(), rewritten))
+        Ok(RewrittenFile {
+            removed: segment.file.clone(),
+            rewritten,
+            vectors,
+        })
     }
 
     /// Finishes a rewritten segment and publishes its files; no commit references them yet.
     async fn publish(
         &self,
-        rewritten: Result<(DataFile, Option<RewrittenSegment>)>,
+        rewritten: Result<RewrittenFile>,
+        building: &Semaphore,
     ) -> Result<ReplacedSegment> {
-        let (removed, rewritten) = rewritten?;
+        let RewrittenFile {
+            removed,
+            rewritten,
+            vectors,
+        } = rewritten?;
         let Some(mut rewritten) = rewritten else {
             return Ok(ReplacedSegment::without_rest(removed));
         };
@@ -255,7 +307,14 @@ impl Run<'_> {
         let copied = rewritten.copied;
         let pool = Arc::clone(&self.pool);
         let finishing = tokio::task::spawn_blocking(move || pool.install(|| rewritten.finish()));
-        let segment = finishing.await.task("a segment")??;
+        let mut segment = finishing.await.task("a segment")??;
+        if let Some((vectors, moved)) = vectors {
+            let _building = building.acquire().await.task("a segment")?;
+            let (pool, rows) = (Arc::clone(&self.pool), segment.file.rows);
+            let build = move || pool.install(|| vectors.files(&[moved], rows));
+            let files = tokio::task::spawn_blocking(build).await;
+            segment.sidecars.extend(files.task("a segment")?);
+        }
         let mut change = Change::default();
         self.lake.publish_segment(&mut change, segment).await?;
         Ok(ReplacedSegment {

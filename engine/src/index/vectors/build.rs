@@ -42,6 +42,15 @@ impl VectorBuilder {
         added.is_some()
     }
 
+    /// Adds a copy of a stored vector with the builder's metric and number of dimensions, as a
+    /// vector of `row`.
+    pub(super) fn copy(&mut self, row: u32, stored: &[F16]) {
+        if stored.len() == self.dimensions {
+            self.vectors.extend(stored);
+            self.rows.push(row);
+        }
+    }
+
     /// Returns the metric of its vectors.
     pub fn metric(&self) -> Metric {
         self.metric

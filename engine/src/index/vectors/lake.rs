@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::embed::Embedder;
 use super::files::VectorFiles;
+use super::transfer::open_vectors;
 use super::{Metric, VectorBuilder, VectorIndex, file_name, is_vector_file};
 use crate::error::{BoxError, Context, EngineError, Result};
 use crate::index::SidecarCache;
@@ -36,6 +37,18 @@ impl VectorSource {
             VectorSource::Embedder(_) => SystemColumn::Blob.name(),
         }
     }
+
+    /// Returns true if its embedder made one of `indexes`.
+    fn made(&self, indexes: &[VectorIndex]) -> bool {
+        let VectorSource::Embedder(embedder) = self else {
+            return false;
+        };
+        indexes.iter().any(|index| {
+            index.model() == embedder.model()
+                && index.metric() == embedder.metric()
+                && index.dimensions() == embedder.dimensions()
+        })
+    }
 }
 
 /// Result of building vectors.
@@ -43,6 +56,8 @@ impl VectorSource {
 pub struct VectorReport {
     /// Number of segments that were indexed.
     pub segments: u64,
+    /// Number of segments that have vectors of the embedder already.
+    pub whole: u64,
     /// Number of sealed segments, which have no vectors because these would reveal what the texts
     /// are about.
     pub sealed: u64,
@@ -59,19 +74,29 @@ pub struct VectorReport {
     pub seconds: f64,
 }
 
-/// Builds the vectors of every segment of `lake`; existing ones of the same models are replaced.
-/// One segment is in memory at a time.
+/// Builds the vectors of every segment of `lake`. Those that an embedder made already are kept,
+/// unless `all` is true; those of files are replaced. One segment is in memory at a time.
 ///
 /// # Errors
 /// [`EngineError::File`] if a segment can't be read, a text can't be embedded or a file can't be
 /// written.
-pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorReport> {
+pub async fn index_vectors(lake: &Lake, source: &VectorSource, all: bool) -> Result<VectorReport> {
     let started = std::time::Instant::now();
     let mut report = VectorReport::default();
+    let existing = match source {
+        VectorSource::Embedder(_) if !all => files_of(lake).await?,
+        _ => HashMap::new(),
+    };
     for segment in lake.segments()? {
         // A vector reveals what its text is about.
         if segment.id.is_sealed() {
             report.sealed += 1;
+            continue;
+        }
+        if let Some(names) = existing.get(&segment.id)
+            && source.made(&open_vectors(lake, &segment, names).await?)
+        {
+            report.whole += 1;
             continue;
         }
         let path = lake.grains.path_of(&segment.file.name);

@@ -24,6 +24,7 @@
 //! | `hnsw_build` | construction of the graph |
 //! | `build` | from vectors to the file |
 //! | `read` | search in the file |
+//! | `transfer` | the vectors of segments that are replaced, for the segments that replace them |
 //! | `lake` | building and searching the vectors of a whole lake |
 //! | [`files`] | vectors that grains refer to |
 //! | [`embed`] | vectors of texts |
@@ -38,12 +39,14 @@ mod metric;
 mod read;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use build::VectorBuilder;
 pub(crate) use lake::files_of;
 pub use lake::{LakeVectors, VectorHit, VectorReport, VectorSource, index_vectors};
 pub use metric::Metric;
 pub use read::{DamagedVectors, Neighbour, VectorIndex};
+pub(crate) use transfer::{MovedRow, ReplacedVectors, VECTOR_BYTES, vectors_of};
 
 use serde::{Deserialize, Serialize};
 

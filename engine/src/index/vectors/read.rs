@@ -161,6 +161,19 @@ impl VectorIndex {
         self.nearest_rows(all, limit)
     }
 
+    /// Passes each vector with its row to `visit`, in the order in which they were added.
+    pub(super) fn each(&self, mut visit: impl FnMut(u32, &[F16])) {
+        let vectors = self.halves().chunks_exact(self.head.dimensions);
+        for (number, vector) in vectors.enumerate() {
+            visit(self.number(self.rows, number), vector);
+        }
+    }
+
+    /// Returns the bytes of the file.
+    pub(crate) fn content(&self) -> &[u8] {
+        &self.bytes
+    }
+
     fn stored(&self, vector: &[f32]) -> Option<Vec<F16>> {
         (vector.len() == self.head.dimensions)
             .then(|| self.head.metric.stored(vector))
@@ -198,18 +211,22 @@ impl VectorIndex {
     }
 
     fn query_view<'i>(&'i self, query: &'i [F16]) -> QueryView<'i> {
-        let vectors = match &self.copied {
+        QueryView {
+            index: self,
+            vectors: self.halves(),
+            query,
+        }
+    }
+
+    /// Returns all vectors, concatenated.
+    fn halves(&self) -> &[F16] {
+        match &self.copied {
             Some(copied) => copied,
             None => self
                 .bytes
                 .get(self.vectors.clone())
                 .and_then(halves_in)
                 .unwrap_or_default(),
-        };
-        QueryView {
-            index: self,
-            vectors,
-            query,
         }
     }
 
