@@ -43,6 +43,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Err(ParseFailure::Configuration(failure)) => return exit::report(Err(failure)),
     };
     log::start_log(&arguments.common);
+    gristmill_engine::decoder_panic::hide_caught_panics();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

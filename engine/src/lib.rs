@@ -47,6 +47,7 @@ pub mod apply;
 mod bloom;
 pub mod changes;
 pub mod compact;
+pub mod decoder_panic;
 pub mod describe;
 pub mod destination;
 pub mod encrypt;

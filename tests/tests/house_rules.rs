@@ -70,6 +70,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
         &[
             &[
                 "bloom",
+                "decoder_panic",
                 "destination",
                 "error",
                 "file_digest",

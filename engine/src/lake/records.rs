@@ -1,7 +1,5 @@
 //! Rows of the small tables: appended as files, and read whole.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::columns::{
     REJECTS, RejectRow, SOURCES, STATE, SourceRow, StateRow, rejects_batch, sources_batch,
@@ -13,6 +11,7 @@ use super::Lake;
 use super::location::LakeLocation;
 use super::open_checks::REMEDY_OF_FILES;
 use super::table::{DataFile, Table};
+use crate::decoder_panic::caught;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
 use crate::segment::{RecordWriter, SegmentId, SegmentReader};
@@ -226,8 +225,7 @@ pub(crate) fn read_file(
     bytes: gristmill_connectors::source::SourceBytes,
     columns: &[&str],
 ) -> Result<Vec<RecordBatch>, ParquetError> {
-    let read = AssertUnwindSafe(|| read_rows(bytes, columns));
-    catch_unwind(read).unwrap_or_else(|_| {
+    caught(|| read_rows(bytes, columns)).unwrap_or_else(|| {
         let cause = "its bytes can't be decoded";
         Err(ParquetError::General(cause.to_owned()))
     })

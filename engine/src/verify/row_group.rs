@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -13,6 +12,7 @@ use gristmill_schemas::grain::Marks;
 
 use super::compare::{AbsentColumn, CellDifference, StoredVerdicts, differences, texts_of};
 use super::report::{Findings, Problem};
+use crate::decoder_panic::caught;
 use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
 use crate::reproject::{ORIGINS, Reprojected, Reprojector, RowState};
@@ -114,9 +114,9 @@ impl OpenSegment {
         proof_options: ProofOptions<'_>,
     ) -> Result<RowGroupCheck, String> {
         let check = || self.check_batches(number, columns, proof_options);
-        match catch_unwind(AssertUnwindSafe(check)) {
-            Ok(checked) => checked.map_err(|error| error.to_string()),
-            Err(_) => Err("its bytes can't be decoded".to_owned()),
+        match caught(check) {
+            Some(checked) => checked.map_err(|error| error.to_string()),
+            None => Err("its bytes can't be decoded".to_owned()),
         }
     }
 
@@ -265,7 +265,7 @@ fn is_decodable(reader: &SegmentReader, number: usize, name: &str) -> bool {
         batches.map(|batch| Ok(batch?.num_rows() as u64)).sum()
     };
     let rows = reader.row_group_rows(number);
-    matches!(catch_unwind(AssertUnwindSafe(read)), Ok(Ok(read)) if read == rows)
+    matches!(caught(read), Some(Ok(read)) if read == rows)
 }
 
 /// Returns whether grains can be read from `columns`.

@@ -7,7 +7,6 @@
 //! | `.fvecs` | the line in `<file>.ids`, else the row's number |
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -22,6 +21,7 @@ use half::f16;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::DIMENSION_LIMIT;
+use crate::decoder_panic::caught;
 use crate::error::BoxError;
 use crate::segment::MappedFile;
 
@@ -140,15 +140,15 @@ fn read_arrow(bytes: SourceBytes) -> Result<Rows, BoxError> {
     if !stream.ends_with(&END_OF_STREAM) {
         return Err("it is truncated".into());
     }
-    let read = AssertUnwindSafe(|| {
+    let read = || {
         let mut decoder = StreamDecoder::new();
         let batches = std::iter::from_fn(|| decoder.decode(&mut stream).transpose());
         let rows = read_batches(batches)?;
         decoder.finish()?;
         Ok(rows)
-    });
+    };
     // The library trusts the offsets in a stream, and panics if they are out of range.
-    std::panic::catch_unwind(read).unwrap_or_else(|_| Err("it is damaged".into()))
+    caught(read).unwrap_or_else(|| Err("it is damaged".into()))
 }
 
 fn read_batches(
