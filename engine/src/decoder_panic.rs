@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use futures::FutureExt;
+
 thread_local! {
     /// True while a panic of this thread becomes an error.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
@@ -16,6 +18,12 @@ pub(crate) fn caught<T>(decode: impl FnOnce() -> T) -> Option<T> {
     let decoded = catch_unwind(AssertUnwindSafe(decode));
     CAUGHT.set(outer);
     decoded.ok()
+}
+
+/// Returns the result of `read`, or `None` if it or a task for which it waits panics. The hook of
+/// [`hide_caught_panics`] reports these panics, because other threads can have caused them.
+pub(crate) async fn caught_read<T>(read: impl Future<Output = T>) -> Option<T> {
+    AssertUnwindSafe(read).catch_unwind().await.ok()
 }
 
 /// Installs a panic hook that doesn't report panics that become errors. It passes all others to the

@@ -20,7 +20,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::log::LogFile;
 use super::table::Table;
-use crate::error::{Context, Result};
+use crate::decoder_panic::caught;
+use crate::error::{BoxError, Context, Result};
 
 /// How far a source was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,21 +152,21 @@ impl Ledger {
     }
 
     async fn read_checkpoint(&mut self, grains: &Table, path: &Path) -> Result<()> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(read(grains, path).await?)
-            .file("can't read the checkpoint", path)?;
+        let bytes = read(grains, path).await?;
+        let damaged = || Err("its bytes can't be decoded".into());
+        caught(|| self.note_checkpoint(bytes))
+            .unwrap_or_else(damaged)
+            .file("can't read the checkpoint", path)
+    }
+
+    fn note_checkpoint(&mut self, bytes: Bytes) -> Result<(), BoxError> {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
         let mask = ProjectionMask::columns(builder.parquet_schema(), ["txn"]);
-        for batch in builder
-            .with_projection(mask)
-            .build()
-            .file("can't read the checkpoint", path)?
-        {
-            let batch = batch.file("can't read the checkpoint", path)?;
-            if let Some(transactions) = batch
-                .column_by_name("txn")
-                .and_then(|column| column.as_struct_opt())
-            {
-                self.read_transactions(transactions)
-                    .file("can't read the checkpoint", path)?;
+        for batch in builder.with_projection(mask).build()? {
+            let batch = batch?;
+            let transactions = batch.column_by_name("txn");
+            if let Some(transactions) = transactions.and_then(|column| column.as_struct_opt()) {
+                self.read_transactions(transactions)?;
             }
         }
         Ok(())

@@ -26,6 +26,7 @@ use super::commit_cache::CommitCache;
 use super::location::LakeLocation;
 use super::log::LogFile;
 use super::row_versions::RowVersions;
+use crate::decoder_panic::caught_read;
 use crate::error::{EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
 use crate::segment::CreationSeconds;
@@ -98,6 +99,17 @@ pub struct Table {
     commits: CommitCache,
 }
 
+/// Returns the result of `read`, which reads the log. The reader of a damaged checkpoint can panic,
+/// which becomes an error.
+pub(super) async fn read_log<T>(
+    read: impl Future<Output = Result<T, DeltaTableError>>,
+) -> Result<T, DeltaTableError> {
+    caught_read(read).await.unwrap_or_else(|| {
+        let cause = "a checkpoint can't be decoded; `gristmill verify` checks it";
+        Err(DeltaTableError::Generic(cause.to_owned()))
+    })
+}
+
 /// The table property with the columns that have statistics. Delta keeps them in its log, where
 /// they would survive an erasure, so only columns that can't contain personal data have them.
 const STATISTICS_COLUMNS: &str = "delta.dataSkippingStatsColumns";
@@ -116,7 +128,7 @@ impl Table {
     pub async fn open(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
         let mut table = Table::unopened(location, name)?;
         let load = table.commits.load();
-        let loaded = table.delta.load().await;
+        let loaded = read_log(table.delta.load()).await;
         drop(load);
         match loaded {
             Ok(()) => Ok(Some(table)),
@@ -248,11 +260,10 @@ impl Table {
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
         let _load = self.commits.load();
-        if self.delta.update_state().await.is_err() {
+        if read_log(self.delta.update_state()).await.is_err() {
             // An erasure may have removed the part of the log on which this handle is based.
             let mut delta = DeltaTable::new(self.delta.log_store());
-            delta
-                .load()
+            read_log(delta.load())
                 .await
                 .map_err(delta_error("can't read the log", self.name))?;
             self.delta = delta;
@@ -268,7 +279,7 @@ impl Table {
     pub async fn at_version(&self, version: u64) -> Result<Table> {
         let mut table = self.clone();
         let _load = self.commits.load();
-        match table.delta.load_version(version).await {
+        match read_log(table.delta.load_version(version)).await {
             Ok(()) => Ok(table),
             Err(error) => Err(
                 match LogFile::reaches(&self.location, self.name, version).await? {
@@ -332,11 +343,8 @@ impl Table {
         let fault = delta_error("can't read the log", self.name);
         let state = self.delta.snapshot().map_err(&fault)?;
         let log_store = self.delta.log_store();
-        let tombstones: Vec<_> = state
-            .all_tombstones(&*log_store)
-            .try_collect()
-            .await
-            .map_err(&fault)?;
+        let tombstones = state.all_tombstones(&*log_store).try_collect();
+        let tombstones: Vec<_> = read_log(tombstones).await.map_err(&fault)?;
         // A removal without a time counts as the youngest.
         let instant = |removed: Option<i64>| removed.unwrap_or(i64::MAX);
         Ok(tombstones
