@@ -7,8 +7,9 @@
 //! | `records` | how are the files of a small table merged? |
 //!
 //! Rows are copied, not recomputed: every column of every row is the same before and after, and the
-//! commit states that no row changed. So are vectors, where all merged segments have them. Memory holds one batch of each input, the row groups that are
-//! being encoded, and the input of the new segment's sidecars.
+//! commit states that no row changed. Vectors are copied where all merged segments have them.
+//! Memory holds one batch of each input, the row groups that are being encoded, the input of the new
+//! segment's sidecars, and then its vectors.
 
 mod merge;
 mod plan;
@@ -220,8 +221,8 @@ async fn kept_vectors(
     Ok(kept.then(|| Arc::new(replaced)))
 }
 
-/// Merges the segments of `group`, and publishes the new ones with their `vectors`. Committing the returned change makes
-/// them part of the lake.
+/// Merges the segments of `group`, and publishes the new ones with their `vectors`. Committing the
+/// returned change makes them part of the lake.
 async fn merge_group(
     lake: &Lake,
     group: Vec<Segment>,
