@@ -139,9 +139,12 @@ pub struct ReportSubjectArgs {
     pub results: ResultArgs,
     #[command(flatten)]
     pub selector: SubjectSelector,
-    /// Write the grains to this file, one JSON object per line [default: standard output]
+    /// Write what is found to this file, one JSON object per line [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write a page to read, print or hand over to the person
+    #[arg(long, value_name = "PAGE")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,7 +10,7 @@ use clap::Parser;
 use serde::Serialize;
 
 use super::{CommandContext, run_boxed};
-use crate::args::{Arguments, DemoArgs};
+use crate::args::{Arguments, DemoArgs, OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::{Printer, write_stdout};
 
@@ -152,6 +152,20 @@ const STEPS: &[DemoStep] = &[
         &["scan", "--output", "OUT/scan.html"],
     ),
     step(
+        "Everything about a person",
+        "What the law calls access: all that the lake holds about Ada, in any spelling, and why each \
+         was found.\nThe page can be handed to her; `--out FILE` gives the same as data.",
+        &[
+            "report-subject",
+            "--user",
+            "ada",
+            "--subject",
+            "Ada Brennan",
+            "--html",
+            "OUT/ada.html",
+        ],
+    ),
+    step(
         "Generate a signing key",
         "Certificates of erasure are signed. The key lies in a keyring outside the lake,\n\
          protected by a passphrase.",
@@ -230,8 +244,9 @@ const PASSPHRASE: &str = "OUT/passphrase";
 const CERTIFICATE: &str = "OUT/erasure.cose";
 
 /// Pages and files that the steps write, with a description.
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 5] = [
     ("OUT/scan.html", "findings of the scan"),
+    ("OUT/ada.html", "everything about a person"),
     ("OUT/erasure.html", "the erasure, for an auditor"),
     (CERTIFICATE, "its signed certificate"),
     ("OUT/lake.html", "the lake"),
@@ -256,7 +271,12 @@ struct StepResult {
 
 /// Runs the steps; succeeds if each has its expected outcome.
 pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<CommandOutcome, Failure> {
-    let printer = context.printer(arguments.results);
+    // A tour is for people, also in the log of a build or behind `less`.
+    let format = arguments.results.format.or(context.results.format);
+    let printer = context.printer(ResultArgs {
+        format: Some(format.unwrap_or(OutputFormat::Table)),
+        ..arguments.results
+    });
     let started = Instant::now();
     let temporary = tempfile::tempdir()
         .map_err(|error| Failure::environment("can't make a temporary folder", &error))?;

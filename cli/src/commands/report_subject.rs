@@ -1,21 +1,28 @@
-//! `report-subject`: reports all data about the data subjects.
+//! `report-subject`: reports all data about the data subjects, as JSON Lines and as a page.
 
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use gristmill_engine::destination::PendingFile;
 use gristmill_engine::erase::{Disclosed, ErasurePlan, disclose, plan_disclosure};
+use gristmill_engine::error::EngineError;
+use gristmill_queries::pages::{SubjectPage, SubjectPageHead};
 
 use super::CommandContext;
 use super::keys::keyring;
 use super::subject_selector::request_of;
-use crate::args::governance::ReportSubjectArgs;
+use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::JsonLinesWriter;
 use crate::output::{begin_file, finish_file};
 
-/// Writes all data about the data subjects.
+/// Writes all data about the data subjects, as JSON Lines and as a page.
 pub async fn run(
     context: &CommandContext,
     arguments: ReportSubjectArgs,
 ) -> Result<CommandOutcome, Failure> {
-    if arguments.out.is_none() {
+    let to_stdout = arguments.out.is_none() && arguments.html.is_none();
+    if to_stdout {
         context.require_json_lines(arguments.results)?;
     }
     let request = request_of(&arguments.selector)?;
@@ -27,23 +34,92 @@ pub async fn run(
         .ok()
         .map(|keyring| keyring.derive("gristmill/erasure/pseudonyms"))
         .transpose()?;
-    let mut file = match arguments.out.as_deref() {
-        Some(path) => Some((path, begin_file(path)?)),
+    let mut file = arguments.out.as_deref().map(opened).transpose()?;
+    let mut lines = match &mut file {
+        Some((path, file)) => Some(JsonLinesWriter::to(path, file)),
+        None => to_stdout.then(JsonLinesWriter::to_stdout),
+    };
+    let mut page = match arguments.html.as_deref() {
+        Some(path) => {
+            let head = SubjectPageHead {
+                people: &names_in(&arguments.selector),
+                plan: &plan,
+                lake_version: lake.grains.version(),
+            };
+            Some(PageFile::begin(path, &head)?)
+        }
         None => None,
     };
-    let mut lines = match &mut file {
-        Some((path, file)) => JsonLinesWriter::to(path, file),
-        None => JsonLinesWriter::to_stdout(),
+    let mut write = |held: &Disclosed| {
+        if let Some(lines) = &mut lines {
+            lines.write(held)?;
+        }
+        page.as_mut().map_or(Ok(()), |page| page.item(held))
     };
-    let mut write = |held: &Disclosed| lines.write(held);
     let count = disclose(&mut lake, &request, &survey, key.as_ref(), &mut write).await?;
-    lines.finish()?;
+    lines.map(JsonLinesWriter::finish).transpose()?;
     if let Some((path, file)) = file {
         finish_file(path, file)?;
+    }
+    if let Some(page) = page {
+        page.finish()?;
+    }
+    if !to_stdout {
         let printer = context.printer(arguments.results);
         printer.record(&summary_of(&plan, count))?;
     }
     Ok(CommandOutcome::Done)
+}
+
+/// Creates the file at `path`.
+fn opened(path: &Path) -> Result<(&Path, PendingFile), Failure> {
+    Ok((path, begin_file(path)?))
+}
+
+/// A page that is being written.
+struct PageFile<'p> {
+    path: &'p Path,
+    page: SubjectPage<BufWriter<PendingFile>>,
+}
+
+impl<'p> PageFile<'p> {
+    fn begin(path: &'p Path, head: &SubjectPageHead<'_>) -> Result<PageFile<'p>, Failure> {
+        let page = SubjectPage::begin(BufWriter::new(begin_file(path)?), head);
+        let page = page.map_err(|error| Failure::writing(path, &error))?;
+        Ok(PageFile { path, page })
+    }
+
+    fn item(&mut self, held: &Disclosed) -> Result<(), EngineError> {
+        self.page.item(held).map_err(|error| EngineError::File {
+            what: "can't write",
+            path: self.path.display().to_string(),
+            cause: error.into(),
+        })
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let failure = |error: io::Error| Failure::writing(self.path, &error);
+        let file = self.page.finish().map_err(failure)?;
+        let file = file
+            .into_inner()
+            .map_err(|error| failure(error.into_error()))?;
+        finish_file(self.path, file)
+    }
+}
+
+/// Returns the identifiers in the arguments, for the title of the page.
+fn names_in(selector: &SubjectSelector) -> Vec<String> {
+    let named = [
+        &selector.user,
+        &selector.subject,
+        &selector.did,
+        &selector.session,
+    ];
+    let named: Vec<String> = named.into_iter().flatten().cloned().collect();
+    match named.is_empty() {
+        true => vec!["the people of the request".to_owned()],
+        false => named,
+    }
 }
 
 fn summary_of(plan: &ErasurePlan, disclosed: u64) -> serde_json::Value {

@@ -5,9 +5,11 @@
 
 mod certificate_page;
 mod lake_report;
+mod subject_page;
 
 pub use certificate_page::certificate_page;
 pub use lake_report::{PageError, lake_report};
+pub use subject_page::{SubjectPage, SubjectPageHead};
 
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
@@ -15,27 +17,52 @@ use serde_json::Value as Json;
 
 use crate::render::escape_control;
 
-/// Renders a template with the variables of `page`. The template can include `style.css` and import
-/// the macro `chart` from `charts.html`.
+/// A template that is rendered several times.
+pub(crate) struct Pages(Environment<'static>);
+
+/// Name of the template of a page.
+const PAGE: &str = "page.html";
+
+impl Pages {
+    /// Parses a template. It can include `style.css` and import the macro `chart` from
+    /// `charts.html`.
+    ///
+    /// # Errors
+    /// Those of the template engine, which only a wrong template causes.
+    pub(crate) fn new(template: &'static str) -> Result<Pages, minijinja::Error> {
+        let mut environment = Environment::new();
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        environment.add_filter("grouped", grouped);
+        environment.add_filter("marked", |text: &str| {
+            Value::from_safe_string(backticks_as_code(text))
+        });
+        environment.add_template("style.css", include_str!("style.css"))?;
+        environment.add_template("charts.html", include_str!("charts.html"))?;
+        environment.add_template(PAGE, template)?;
+        Ok(Pages(environment))
+    }
+
+    /// Renders the template with the variables of `page`.
+    ///
+    /// # Errors
+    /// Those of the template engine, which only a wrong template causes.
+    pub(crate) fn render(&self, page: &impl Serialize) -> Result<String, minijinja::Error> {
+        let values = serde_json::to_value(page).map_err(|error| {
+            minijinja::Error::new(minijinja::ErrorKind::BadSerialization, error.to_string())
+        })?;
+        self.0.get_template(PAGE)?.render(template_value(values))
+    }
+}
+
+/// Renders a template once.
 ///
 /// # Errors
-/// Those of the template engine, which only a wrong template causes.
+/// Like [`Pages::new`].
 pub(crate) fn render_page(
-    template: &str,
+    template: &'static str,
     page: &impl Serialize,
 ) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_filter("grouped", grouped);
-    environment.add_filter("marked", |text: &str| {
-        Value::from_safe_string(backticks_as_code(text))
-    });
-    environment.add_template("style.css", include_str!("style.css"))?;
-    environment.add_template("charts.html", include_str!("charts.html"))?;
-    let values = serde_json::to_value(page).map_err(|error| {
-        minijinja::Error::new(minijinja::ErrorKind::BadSerialization, error.to_string())
-    })?;
-    environment.render_named_str("page.html", template, template_value(values))
+    Pages::new(template)?.render(page)
 }
 
 /// Returns the time for the head of a page.

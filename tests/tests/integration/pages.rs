@@ -122,11 +122,16 @@ fn the_demo_works_anywhere_and_its_pages_are_readable_in_a_browser() {
     );
     let failed = asked("SELECT content FROM messages WHERE status = 'error'");
     assert!(failed.contains("`gpt-5-pico` does not exist"), "{failed}");
+    let about_ada = page(here.path(), "kept/out/ada.html");
+    assert!(
+        about_ada.contains("Galway") && about_ada.contains("found by"),
+        "{about_ada}"
+    );
     let Some(browser) = browser() else {
         eprintln!("skipped: no Chromium to open the pages with");
         return;
     };
-    for name in ["lake.html", "scan.html", "erasure.html"] {
+    for name in ["lake.html", "scan.html", "ada.html", "erasure.html"] {
         let text = page(here.path(), &format!("kept/out/{name}"));
         let quoted = text.replace('&', "&amp;").replace('"', "&quot;");
         for width in ["390", "1280"] {
