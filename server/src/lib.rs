@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`newest_lake`] | Which version of the lake does a request read? |
 //! | [`http`] | How are SQL, CAL and searches answered over HTTP, and to whom? |
+//! | [`flight`] | How do programs that speak Arrow Flight SQL ask, and get columns? |
 //! | [`postgres`] | How do programs that speak PostgreSQL's protocol ask SQL? |
+//! | [`tls`] | Which certificate do the listeners show? |
 //! | [`mcp`] | Which tools does an agent get over the Model Context Protocol? |
 //!
 //! # Cargo features
@@ -12,6 +14,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `http` | yes | JSON over HTTP |
+//! | `flight` | yes | Arrow Flight SQL |
 //! | `postgres` | yes | the protocol of PostgreSQL |
 //! | `mcp` | yes | the Model Context Protocol over any pair of byte streams |
 
@@ -26,6 +29,8 @@
     )
 )]
 
+#[cfg(feature = "flight")]
+pub mod flight;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "mcp")]
@@ -33,5 +38,7 @@ pub mod mcp;
 pub mod newest_lake;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "http")]
+pub mod tls;
 
 pub use newest_lake::{LakeSnapshot, NewestLake};

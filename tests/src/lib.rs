@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`binary`], [`sandbox`] | the `gristmill` binary, and a temporary folder in which it runs |
 //! | [`grains`], [`fixture`], [`lake`] | small grains and containers, lakes from JSON files and from bytes |
+//! | [`certificate`] | a certificate of this machine |
 //! | [`datasets`] | the recipe of the folder `datasets/` |
 //! | [`exchanges`] | invented exchanges with providers |
 //! | [`conformance`] | the runner of conformance files |
@@ -18,6 +19,7 @@
 pub mod answers;
 pub mod binary;
 pub mod bitflips;
+pub mod certificate;
 pub mod conformance;
 pub mod damage;
 pub mod datasets;

@@ -102,7 +102,12 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
     ),
     (
         "server",
-        &[&["newest_lake"], &["mcp"], &["http"], &["postgres"]],
+        &[
+            &["newest_lake", "tls"],
+            &["mcp"],
+            &["http"],
+            &["flight", "postgres"],
+        ],
     ),
     (
         "cli",

@@ -22,15 +22,19 @@ pub struct McpArgs {
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Address and port; only addresses of this machine (127.0.0.0/8, ::1)
+    /// Address and port of HTTP; here and below, addresses that other machines reach need TLS and
+    /// tokens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
     pub listen: SocketAddr,
-    /// Also answer PostgreSQL's protocol at this address and port, such as 127.0.0.1:5432; other
-    /// machines need TLS and tokens
+    /// Also answer Arrow Flight SQL at this address and port, such as 127.0.0.1:31337
+    #[arg(long, value_name = "ADDRESS")]
+    pub flight: Option<SocketAddr>,
+    /// Also answer PostgreSQL's protocol at this address and port, such as 127.0.0.1:5432
     #[arg(long, value_name = "ADDRESS")]
     pub postgres: Option<SocketAddr>,
-    /// File with the certificate of --postgres and its chain, in PEM
-    #[arg(long, value_name = "FILE", requires = "postgres", requires = "tls_key")]
+    /// File with the server's certificate and its chain, in PEM; HTTP and Flight SQL are answered
+    /// over TLS only then
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// File with the private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]

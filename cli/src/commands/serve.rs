@@ -1,17 +1,17 @@
-//! `serve`: answers SQL, CAL and searches over HTTP, and SQL over PostgreSQL's protocol, until it is
-//! stopped; makes tokens.
+//! `serve`: answers SQL, CAL and searches over HTTP and Arrow Flight SQL, and SQL over PostgreSQL's
+//! protocol, until it is stopped; makes tokens.
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::OptionFuture;
 
 use gristmill_queries::sql::Confinement;
-use gristmill_server::NewestLake;
-use gristmill_server::http::{HttpOptions, QueryLimits, Scope, Server, Tokens, listen, new_token};
-use gristmill_server::postgres::{self, Tls};
+use gristmill_server::http::{self, HttpOptions, QueryLimits, Scope, Server, Tokens, new_token};
+use gristmill_server::tls::Tls;
+use gristmill_server::{NewestLake, flight, postgres};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -31,15 +31,8 @@ pub async fn run(
         print_new_token(name, &arguments)?;
         return Ok(CommandOutcome::Done);
     }
-    let address = arguments.listen;
-    if !address.ip().is_loopback() {
-        return Err(Failure::usage(format!(
-            "--listen {address}: only addresses of this machine are served, because there is no \
-             encryption; let a proxy with TLS pass requests on to 127.0.0.1, and use --tokens"
-        )));
-    }
+    check_addresses(&arguments)?;
     let tls = tls(&arguments)?;
-    check_postgres_address(&arguments)?;
     let served = http_options(&arguments)?;
     let lake = context.open_lake().await?;
     let lake = NewestLake::new(lake, options(context)?)
@@ -48,18 +41,34 @@ pub async fn run(
     let server = Server::new(lake, served)
         .await
         .map_err(|error| Failure::environment("can't serve the lake", &error))?;
-    let http = bind(context, "http", address).await?;
+    let scheme = |plain, secure| if tls.is_some() { secure } else { plain };
+    let over_http = bind(context, scheme("http", "https"), arguments.listen).await?;
+    let scheme = scheme("grpc", "grpc+tls");
+    let over_flight = bind_optional(context, scheme, arguments.flight).await?;
+    let over_postgres = bind_optional(context, "postgresql", arguments.postgres).await?;
     let stop = stopped()?.shared();
-    let over_http = listen(Arc::clone(&server), http, stop.clone());
-    match arguments.postgres {
-        None => over_http.await,
-        Some(address) => {
-            let listener = bind(context, "postgresql", address).await?;
-            let over_postgres = postgres::listen(server, listener, tls, stop);
-            tokio::join!(over_http, over_postgres);
-        }
-    }
+    let listeners = async {
+        let flight = over_flight
+            .map(|listener| flight::listen(server.clone(), listener, tls.clone(), stop.clone()));
+        let postgres = over_postgres
+            .map(|listener| postgres::listen(server.clone(), listener, tls.clone(), stop.clone()));
+        tokio::join!(OptionFuture::from(flight), OptionFuture::from(postgres));
+    };
+    let http = http::listen(server.clone(), over_http, tls.clone(), stop.clone());
+    tokio::join!(http, listeners);
     Ok(CommandOutcome::Done)
+}
+
+/// Listens on `address` if there is one, and says so.
+async fn bind_optional(
+    context: &CommandContext,
+    scheme: &str,
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, Failure> {
+    match address {
+        None => Ok(None),
+        Some(address) => bind(context, scheme, address).await.map(Some),
+    }
 }
 
 /// Listens on `address`, and says so.
@@ -80,18 +89,25 @@ async fn bind(
     Ok(listener)
 }
 
-/// Refuses an address that other machines reach, unless they are encrypted and known by tokens.
-fn check_postgres_address(arguments: &ServeArgs) -> Result<(), Failure> {
-    let Some(address) = arguments.postgres else {
+/// Refuses addresses that other machines reach, unless they are encrypted and known by tokens.
+fn check_addresses(arguments: &ServeArgs) -> Result<(), Failure> {
+    if arguments.tls_cert.is_some() && arguments.tokens.is_some() {
         return Ok(());
-    };
-    let is_protected = arguments.tls_cert.is_some() && arguments.tokens.is_some();
-    match address.ip().is_loopback() || is_protected {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "--postgres {address}: other machines need --tls-cert, --tls-key and --tokens"
-        ))),
     }
+    let addresses = [
+        ("--listen", Some(arguments.listen)),
+        ("--flight", arguments.flight),
+        ("--postgres", arguments.postgres),
+    ];
+    for (option, address) in addresses {
+        if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
+            return Err(Failure::usage(format!(
+                "{option} {address}: other machines need --tls-cert, --tls-key and --tokens; or \
+                 let a proxy with TLS pass requests on to 127.0.0.1"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn tls(arguments: &ServeArgs) -> Result<Option<Tls>, Failure> {

@@ -139,11 +139,10 @@ pub use lake_table::LakeTable;
 pub(crate) use lake_table::hide_rows;
 use lifecycle::CURRENT;
 pub use no_lake::context_without_lake;
-pub use parameters::parameters_from_json;
+pub use parameters::{parameter_types, parameters_from_json};
 pub use reference::{SqlReference, sql_reference};
-pub(crate) use script::plan_query;
 pub use script::{
-    TABLES_QUERY, completions, execute, functions_query, query, query_of, statements,
+    TABLES_QUERY, completions, execute, functions_query, plan_query, query, query_of, statements,
 };
 pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search, search_rows};
 pub use search_filter::SearchFilter;

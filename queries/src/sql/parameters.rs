@@ -1,6 +1,11 @@
-//! Values of placeholders in JSON.
+//! Placeholders: their types in a query, and their values in JSON.
 
+use std::collections::HashMap;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ParamValues, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use serde_json::Value as JsonValue;
 
 /// Converts a list to the values of `$1`, `$2` …, an object to those of `$name`, and null to none.
@@ -22,6 +27,26 @@ pub fn parameters_from_json(parameters: &JsonValue) -> Result<ParamValues> {
         }
         _ => return plan_err!("parameters are a list or an object"),
     })
+}
+
+/// Returns the types that a query expects of its placeholders, by their names with `$`; `None` where
+/// every type fits.
+///
+/// # Errors
+/// [`datafusion::error::DataFusionError::Plan`] if a placeholder is used with two types.
+pub fn parameter_types(plan: &LogicalPlan) -> Result<HashMap<String, Option<DataType>>> {
+    let mut types = plan.get_parameter_types()?;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expression in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                if let Expr::Placeholder(placeholder) = &**expression {
+                    types.insert(placeholder.id.clone(), Some(DataType::Int64));
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(types)
 }
 
 fn scalar(value: &JsonValue) -> Result<ScalarValue> {

@@ -66,12 +66,12 @@ pub async fn query(
         .with_param_values(parameters)
 }
 
-/// Plans the single query in `text`. Only queries are accepted: statements that change settings or
-/// touch files are refused.
+/// Plans the single query in `text`; placeholders have no values yet. Only queries are accepted:
+/// statements that change settings or touch files are refused.
 ///
 /// # Errors
 /// Like [`execute`], and if `text` isn't exactly one statement.
-pub(crate) async fn plan_query(context: &SessionContext, text: &str) -> Result<DataFrame> {
+pub async fn plan_query(context: &SessionContext, text: &str) -> Result<DataFrame> {
     let mut statements = statements(text)?;
     let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
         return plan_err!("expected exactly one query");

@@ -11,8 +11,9 @@ use gristmill_queries::sql::{
     Confinement, ParamValues, SessionContext, parameters_from_json, query, with_memory_limit,
 };
 use gristmill_schemas::json::Json;
-use hyper::body::HttpBody;
-use hyper::{Body, Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode, header};
 use minijinja::HtmlEscape;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Server;
 use super::admission::too_long;
 use super::limited_rows::{AskedQuery, LimitedRows};
-use super::refusal::{Refusal, Result, json_response, text_response};
+use super::refusal::{Body, Refusal, Result, json_response, response, text_response};
 use super::rows::{RowBody, RowFormat};
 use super::tokens::{Authority, Scope};
 use crate::mcp::arguments::SearchArguments;
@@ -32,7 +33,7 @@ use crate::newest_lake::LakeSnapshot;
 pub(crate) const MAX_BODY: usize = 1 << 20;
 
 /// Time in which a client must send the body of a request.
-const BODY_TIME: Duration = Duration::from_secs(10);
+pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Media type of an Arrow IPC stream.
 const ARROW: &str = "application/vnd.apache.arrow.stream";
@@ -64,7 +65,10 @@ pub(super) fn name_of(path: &str) -> &'static str {
 }
 
 /// Answers a request.
-pub(super) async fn answer(server: Arc<Server>, request: Request<Body>) -> Result<Response<Body>> {
+pub(super) async fn answer(
+    server: Arc<Server>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>> {
     let path = name_of(request.uri().path());
     match (request.method(), path) {
         (&Method::GET, "/healthz") => {
@@ -108,38 +112,18 @@ pub(super) async fn answer(server: Arc<Server>, request: Request<Body>) -> Resul
 }
 
 /// Returns the authority of a request, which must include `scope`.
-fn authority(server: &Server, request: &Request<Body>, scope: Scope) -> Result<Authority> {
-    let Some(tokens) = &server.options.tokens else {
+fn authority(server: &Server, request: &Request<Incoming>, scope: Scope) -> Result<Authority> {
+    if server.options.tokens.is_none() {
         check_host(request)?;
-        return Ok(Authority::local());
-    };
+    }
     let given = request.headers().get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.to_str().ok());
-    let known = given
-        .and_then(|value| value.strip_prefix("Bearer "))
-        .and_then(|token| tokens.authority(token.trim()));
-    let Some(authority) = known else {
-        return Err(Refusal::new(
-            StatusCode::UNAUTHORIZED,
-            "TOKEN",
-            "no valid token",
-            "Send `Authorization: Bearer TOKEN` with a token that the operator has made.",
-        ));
-    };
-    match authority.scopes.contains(&scope) {
-        true => Ok(authority.clone()),
-        false => Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "SCOPE",
-            format!("the token `{}` may not do this", authority.name),
-            "The operator can add the scope to the token.",
-        )),
-    }
+    server.authority_of(given.and_then(|value| value.strip_prefix("Bearer ")), scope)
 }
 
 /// Refuses requests without a token that name another host: a page in a browser on this machine
 /// could otherwise read the lake through a name that it points here.
-fn check_host(request: &Request<Body>) -> Result<()> {
+fn check_host(request: &Request<Incoming>) -> Result<()> {
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|value| value.to_str().ok()).unwrap_or("");
     let authority = host.parse::<hyper::http::uri::Authority>().ok();
@@ -161,7 +145,7 @@ fn check_host(request: &Request<Body>) -> Result<()> {
 }
 
 /// Reads and parses the body of a request.
-async fn body<T: DeserializeOwned>(request: Request<Body>) -> Result<T> {
+async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T> {
     let kind = request.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
     // Browsers ask first before a page may send this kind to another origin.
@@ -187,10 +171,13 @@ async fn body<T: DeserializeOwned>(request: Request<Body>) -> Result<T> {
 }
 
 /// Receives a body.
-async fn received(mut body: Body) -> Result<Vec<u8>> {
+async fn received(mut body: Incoming) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    while let Some(part) = body.data().await {
-        let part = part.map_err(|error| Refusal::bad_request(format!("the body: {error}")))?;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Refusal::bad_request(format!("the body: {error}")))?;
+        let Ok(part) = frame.into_data() else {
+            continue;
+        };
         if bytes.len() + part.len() > MAX_BODY {
             return Err(Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -205,7 +192,7 @@ async fn received(mut body: Body) -> Result<Vec<u8>> {
 }
 
 /// Answers `POST /sql`.
-async fn sql(server: Arc<Server>, request: Request<Body>) -> Result<Response<Body>> {
+async fn sql(server: Arc<Server>, request: Request<Incoming>) -> Result<Response<Body>> {
     let authority = authority(&server, &request, Scope::Read)?;
     let accepted = request.headers().get(header::ACCEPT);
     let (format, kind) = match accepted.and_then(|value| value.to_str().ok()) {
@@ -227,7 +214,7 @@ async fn sql(server: Arc<Server>, request: Request<Body>) -> Result<Response<Bod
     let rows = timeout_at(deadline, started)
         .await
         .map_err(|_| too_long(server.options.limits.time))??;
-    Ok(text_response(StatusCode::OK, kind, rows.into_body()))
+    Ok(response(StatusCode::OK, kind, rows.into_body()))
 }
 
 /// Returns the context of SQL for an authority, with the memory limit of one query.
@@ -237,13 +224,25 @@ pub(crate) async fn sql_context(server: &Server, authority: &Authority) -> Resul
     Ok(with_memory_limit(&context, server.options.limits.memory)?)
 }
 
-/// Runs a CAL statement and returns its response.
+/// Runs a CAL statement and answers with its response.
 async fn cal(
     server: &Server,
     authority: &Authority,
     statement: &str,
     bindings: &Bindings,
 ) -> Result<Response<Body>> {
+    let text = cal_response(server, authority, statement, bindings).await?;
+    let text = format!("{text}\n");
+    Ok(text_response(StatusCode::OK, "application/json", text))
+}
+
+/// Runs a CAL statement within the server's limits and returns its response as JSON.
+pub(crate) async fn cal_response(
+    server: &Server,
+    authority: &Authority,
+    statement: &str,
+    bindings: &Bindings,
+) -> Result<String> {
     let deadline = server.admission.deadline();
     let _permit = server.admission.admit(deadline).await?;
     let writes = server.options.allow_writes && authority.scopes.contains(&Scope::Append);
@@ -255,8 +254,7 @@ async fn cal(
     let response = executor
         .run_text(statement.as_bytes(), bindings, Options::default())
         .await?;
-    let text = format!("{}\n", response.to_json());
-    Ok(text_response(StatusCode::OK, "application/json", text))
+    Ok(response.to_json().to_string())
 }
 
 /// Returns an executor for an authority. A namespace is confined by the session, which can use the

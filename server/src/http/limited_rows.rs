@@ -1,6 +1,7 @@
 //! The rows of a running query within the limits of a server: time, number, and the audit log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -8,7 +9,7 @@ use futures::StreamExt;
 use gristmill_queries::sql::SendableRecordBatchStream;
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
 
 use super::Server;
@@ -64,11 +65,6 @@ impl LimitedRows {
         }
     }
 
-    /// Returns the time at which the last row must be handed over.
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
     /// Returns the schema of the rows.
     pub(crate) fn schema(&self) -> SchemaRef {
         self.rows.schema()
@@ -98,11 +94,76 @@ impl LimitedRows {
         Ok(Some(batch))
     }
 
+    /// Has a task of its own read the rows, so that a client that doesn't take them occupies the
+    /// query's slot until the deadline at most.
+    pub(crate) fn into_task(self) -> RowQueue {
+        let (sender, batches) = mpsc::channel(1);
+        let (schema, time) = (self.schema(), self.server.options.limits.time);
+        tokio::spawn(self.hand_over(sender));
+        RowQueue {
+            schema,
+            batches,
+            time,
+            is_ended: false,
+        }
+    }
+
+    /// Hands over all batches, or those that are taken until the deadline. The rows are counted
+    /// before the end of the answer is handed over.
+    async fn hand_over(mut self, sender: mpsc::Sender<Result<Option<RecordBatch>>>) {
+        loop {
+            let next = tokio::select! {
+                next = self.next() => next,
+                // Nobody waits for the rows any more.
+                () = sender.closed() => break,
+            };
+            let is_last = !matches!(next, Ok(Some(_)));
+            if is_last {
+                self.count().await;
+            }
+            let taken = timeout_at(self.deadline, sender.send(next)).await;
+            if is_last || !matches!(taken, Ok(Ok(()))) {
+                break;
+            }
+        }
+        self.count().await;
+    }
+
     /// Counts the rows, and records many of them in the audit log.
     pub(crate) async fn count(&mut self) {
         if !std::mem::replace(&mut self.is_counted, true) {
             self.server.count_rows(self.sent, &self.asked).await;
         }
+    }
+}
+
+/// The rows of a running query, which a task of its own reads.
+pub(crate) struct RowQueue {
+    schema: SchemaRef,
+    batches: mpsc::Receiver<Result<Option<RecordBatch>>>,
+    /// Time of the query.
+    time: Duration,
+    is_ended: bool,
+}
+
+impl RowQueue {
+    /// Returns the schema of the rows.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Waits for the next batch; `None` at the end.
+    ///
+    /// # Errors
+    /// Like [`LimitedRows::next`]. `TIME_LIMIT` also if the rows weren't taken in time.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.is_ended {
+            return Ok(None);
+        }
+        let next = self.batches.recv().await;
+        let next = next.unwrap_or_else(|| Err(too_long(self.time)));
+        self.is_ended = !matches!(next, Ok(Some(_)));
+        next
     }
 }
 

@@ -23,32 +23,43 @@ mod rows;
 mod tokens;
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use gristmill_engine::lake::Lake;
-use hyper::server::conn::Http;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Body, Request, Response};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
 
 use crate::newest_lake::{NewestLake, SnapshotError};
+use crate::tls::Tls;
 use admission::Admission;
-#[cfg(not(feature = "postgres"))]
-use limited_rows::AskedQuery;
 use metrics::{Gauges, Metrics};
+use refusal::Body;
 
 pub use admission::QueryLimits;
+pub(crate) use limited_rows::AskedQuery;
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "flight", feature = "postgres"))]
 pub(crate) use {
     admission::too_long,
     endpoints::{MAX_BODY, sql_context},
-    limited_rows::{AskedQuery, LimitedRows},
+    limited_rows::LimitedRows,
     refusal::Refusal,
+};
+#[cfg(feature = "flight")]
+pub(crate) use {
+    endpoints::{BODY_TIME, cal_response},
+    limited_rows::RowQueue,
 };
 
 /// Settings of a server.
@@ -91,27 +102,23 @@ pub struct Server {
     entries: std::sync::Mutex<JoinSet<()>>,
 }
 
-/// Serves `lake` on `listener` until `stop` is ready; running answers are finished then, for at
-/// most half a minute.
-///
-/// # Errors
-/// [`SnapshotError`] if the lake can't be read at the start. Later failures are answers.
-pub async fn serve(
+/// Answers HTTP on `listener` until `stop` is ready, only HTTPS with a certificate; running answers
+/// are finished then, for at most half a minute. Other listeners may share the server.
+pub async fn listen(
+    server: Arc<Server>,
     listener: TcpListener,
-    lake: NewestLake,
-    options: HttpOptions,
+    tls: Option<Tls>,
     stop: impl Future<Output = ()>,
-) -> Result<(), SnapshotError> {
-    let server = Server::new(lake, options).await?;
-    listen(server, listener, stop).await;
-    Ok(())
-}
-
-/// Answers HTTP on `listener` until `stop` is ready, like [`serve`]; other listeners may share the
-/// server.
-pub async fn listen(server: Arc<Server>, listener: TcpListener, stop: impl Future<Output = ()>) {
+) {
+    let tls = tls.map(|tls| tls.acceptor(&[b"http/1.1"]));
     serve_connections(listener, stop, |stream, stopped| {
-        connection(Arc::clone(&server), stream, stopped)
+        let (server, tls) = (Arc::clone(&server), tls.clone());
+        async move {
+            let limits = server.options.limits.clone();
+            if let Some(stream) = timed_stream(stream, tls, &limits).await {
+                connection(server, stream, stopped).await;
+            }
+        }
     })
     .await;
     // The tasks that send rows end with their connections.
@@ -167,21 +174,54 @@ pub(crate) async fn serve_connections<C: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Answers the requests of a connection until it ends, is idle or stops to read.
-async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
+/// A connection whose reads and writes end after a time, with or without TLS.
+pub(crate) type TimedStream = TimeoutStream<Pin<Box<dyn ByteStream>>>;
+
+/// A stream of bytes in both directions.
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Send> ByteStream for S {}
+
+/// Negotiates TLS if there is a certificate; `None` if that fails or takes too long.
+pub(crate) async fn timed_stream(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    limits: &QueryLimits,
+) -> Option<Pin<Box<TimedStream>>> {
+    let _ = stream.set_nodelay(true);
+    let stream: Pin<Box<dyn ByteStream>> = match tls {
+        None => Box::pin(stream),
+        Some(tls) => match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+            Ok(Ok(stream)) => Box::pin(stream),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "negotiation of TLS");
+                return None;
+            }
+            Err(_) => return None,
+        },
+    };
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(STALL_TIME));
     // Nothing is read while an answer is waited for, so that an idle connection can be told from
     // a busy one after the time of a query only.
-    stream.set_read_timeout(Some(server.options.limits.time + IDLE_TIME));
+    stream.set_read_timeout(Some(limits.time + IDLE_TIME));
+    Some(Box::pin(stream))
+}
+
+/// Answers the requests of a connection until it ends, is idle or stops to read.
+async fn connection(
+    server: Arc<Server>,
+    stream: Pin<Box<TimedStream>>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(answered(server, request).await) }
     });
-    let connection = Http::new()
-        .http1_only(true)
-        .http1_header_read_timeout(HEAD_TIME)
-        .serve_connection(Box::pin(stream), service);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -196,7 +236,7 @@ async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::
 }
 
 /// Answers a request and counts it.
-async fn answered(server: Arc<Server>, request: Request<Body>) -> Response<Body> {
+async fn answered(server: Arc<Server>, request: Request<Incoming>) -> Response<Body> {
     let started = Instant::now();
     let endpoint = endpoints::name_of(request.uri().path());
     let response = match endpoints::answer(Arc::clone(&server), request).await {
@@ -237,6 +277,22 @@ impl Server {
             waiting: self.admission.waiting(),
             lake_version: snapshot.lake.grains.version(),
         }))
+    }
+
+    /// Returns the authority of a token, which must include `scope`. Without tokens, everyone has
+    /// that of a process of this machine.
+    ///
+    /// # Errors
+    /// `TOKEN` if it isn't known, `SCOPE` if it may not do this.
+    pub(crate) fn authority_of(
+        &self,
+        token: Option<&str>,
+        scope: Scope,
+    ) -> refusal::Result<Authority> {
+        let Some(tokens) = &self.options.tokens else {
+            return Ok(Authority::local());
+        };
+        tokens.permitted(token, scope).cloned()
     }
 
     /// Counts the rows of an answer, and records many of them in the audit log.

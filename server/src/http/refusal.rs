@@ -1,11 +1,19 @@
 //! Refusals of requests: a status, a code and a remedy, as JSON.
 
+use std::io;
+
+use bytes::Bytes;
 use gristmill_queries::exec::ExecutionError;
 use gristmill_queries::sql::{DataFusionError, user_message};
-use hyper::{Body, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::{Response, StatusCode, header};
 use serde_json::{Value as JsonValue, json};
 
 use crate::newest_lake::SnapshotError;
+
+/// The body of a response.
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A request that isn't answered.
 #[derive(Debug)]
@@ -38,8 +46,8 @@ impl Refusal {
         )
     }
 
-    #[cfg(feature = "postgres")]
     /// Returns a text of the error object: `code`, `message` or `suggestion`.
+    #[cfg(any(feature = "flight", feature = "postgres"))]
     pub(crate) fn text(&self, name: &str) -> &str {
         self.error[name].as_str().unwrap_or_default()
     }
@@ -70,13 +78,19 @@ pub(super) fn json_response(status: StatusCode, body: &JsonValue) -> Response<Bo
     text_response(status, "application/json", format!("{body}\n"))
 }
 
-/// Returns a response with a body of `kind`, which browsers neither guess nor keep.
+/// Returns a response with a text of `kind`.
 pub(super) fn text_response(
     status: StatusCode,
     kind: &'static str,
-    body: impl Into<Body>,
+    text: String,
 ) -> Response<Body> {
-    let mut response = Response::new(body.into());
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    response(status, kind, body.boxed_unsync())
+}
+
+/// Returns a response with a body of `kind`, which browsers neither guess nor keep.
+pub(super) fn response(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     for (name, value) in [
         (header::CONTENT_TYPE, kind),

@@ -4,21 +4,22 @@
 //! format the connection is closed without the end of the body.
 
 use std::io;
-use std::task::{Poll, ready};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::LineDelimitedWriter;
-use hyper::{Body, StatusCode};
-use tokio::sync::mpsc;
-use tokio::time::timeout_at;
+use bytes::Bytes;
+use futures::{TryStreamExt, stream};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::StatusCode;
+use hyper::body::Frame;
 
-use super::limited_rows::LimitedRows;
-use super::refusal::{Refusal, Result};
+use super::limited_rows::{LimitedRows, RowQueue};
+use super::refusal::{Body, Refusal, Result};
 
-/// Time for the last line of a body that is cut.
+/// Time that the last line of a body that is cut has to reach the client.
 const LAST_LINE: Duration = Duration::from_millis(50);
 
 /// Form of the rows.
@@ -32,20 +33,17 @@ pub(super) enum RowFormat {
 
 /// The rows of a running query, whose first part was waited for.
 pub(super) struct RowBody {
-    rows: RowParts,
+    rows: RowQueue,
+    writer: BatchWriter,
     first: Option<Vec<u8>>,
 }
 
-/// The rows of a running query as parts of a body.
-struct RowParts {
-    rows: LimitedRows,
-    writer: BatchWriter,
-}
-
-/// What a connection gets from the task that sends rows.
-enum Message {
-    Part(Vec<u8>),
-    /// The body is complete. A body without it is cut.
+/// What a body sends next.
+enum Next {
+    Rows(RowBody),
+    /// Nothing: the body is cut after its last line.
+    Cut,
+    /// Nothing: the body is complete.
     End,
 }
 
@@ -55,7 +53,7 @@ enum BatchWriter {
 }
 
 impl BatchWriter {
-    fn new(format: RowFormat, rows: &LimitedRows) -> Result<BatchWriter> {
+    fn new(format: RowFormat, rows: &RowQueue) -> Result<BatchWriter> {
         Ok(match format {
             RowFormat::JsonLines => BatchWriter::JsonLines,
             RowFormat::Arrow => {
@@ -107,96 +105,57 @@ impl RowBody {
     /// # Errors
     /// Those of [`LimitedRows::next`] before the first rows.
     pub(super) async fn start(rows: LimitedRows, format: RowFormat) -> Result<RowBody> {
-        let mut rows = RowParts {
+        let rows = rows.into_task();
+        let mut body = RowBody {
             writer: BatchWriter::new(format, &rows)?,
             rows,
+            first: None,
         };
-        let first = rows.next().await?;
-        Ok(RowBody { rows, first })
+        body.first = body.next_part().await?;
+        Ok(body)
     }
 
-    /// Returns the body. A task of its own sends it, so that a client that doesn't read occupies
-    /// the query's slot until the deadline at most; its connection is cut then.
+    /// Returns the body, which fails where the query does.
     pub(super) fn into_body(self) -> Body {
-        let (sender, mut receiver) = mpsc::channel(1);
-        tokio::spawn(self.rows.send(self.first, sender));
-        let mut ended = false;
-        Body::wrap_stream(futures::stream::poll_fn(move |context| {
-            if ended {
-                return Poll::Ready(None);
-            }
-            let message = ready!(receiver.poll_recv(context));
-            ended = !matches!(message, Some(Message::Part(_)));
-            Poll::Ready(match message {
-                Some(Message::Part(part)) => Some(Ok(part)),
-                Some(Message::End) => None,
-                None => Some(Err(io::Error::other("the query failed while it was sent"))),
-            })
-        }))
+        let parts = stream::try_unfold(Next::Rows(self), Next::part);
+        let frames = parts.map_ok(|part| Frame::data(Bytes::from(part)));
+        StreamBody::new(frames).boxed_unsync()
     }
-}
 
-impl RowParts {
     /// Waits for the next part; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    async fn next_part(&mut self) -> Result<Option<Vec<u8>>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
         let Some(batch) = self.rows.next().await? else {
             return Ok(None);
         };
         let part = self.writer.write(&batch);
         part.map(Some).map_err(|error| unwritable(&error))
     }
+}
 
-    /// Sends all parts, and counts the rows that were handed over, also of a body that is cut.
-    async fn send(mut self, first: Option<Vec<u8>>, sender: mpsc::Sender<Message>) {
-        let complete = self.send_parts(first, &sender).await;
-        self.rows.count().await;
-        if complete {
-            self.hand_over(&sender, Message::End).await;
-        }
-    }
-
-    /// Sends parts until the last one, and returns whether the body is complete.
-    async fn send_parts(&mut self, first: Option<Vec<u8>>, sender: &mpsc::Sender<Message>) -> bool {
-        let mut next = Ok(first);
-        loop {
-            match next {
-                Ok(Some(part)) => {
-                    if !self.hand_over(sender, Message::Part(part)).await {
-                        return false;
-                    }
-                }
-                Ok(None) => {
-                    let Ok(end) = self.writer.finish() else {
-                        return false;
-                    };
-                    return end.is_empty() || self.hand_over(sender, Message::Part(end)).await;
-                }
-                Err(refusal) => {
-                    self.hand_over_refusal(sender, &refusal).await;
-                    return false;
-                }
+impl Next {
+    /// Waits for the next part; `None` at the end.
+    async fn part(self) -> io::Result<Option<(Vec<u8>, Next)>> {
+        let cut = || io::Error::other("the query failed while its rows were sent");
+        let mut body = match self {
+            Next::Rows(body) => body,
+            Next::Cut => {
+                // Lets the line reach the client before the connection is closed.
+                tokio::time::sleep(LAST_LINE).await;
+                return Err(cut());
             }
-            next = tokio::select! {
-                next = self.next() => next,
-                // The connection is gone.
-                () = sender.closed() => return false,
-            };
-        }
-    }
-
-    /// Waits until the connection has taken `message`; returns whether it did in time.
-    async fn hand_over(&mut self, sender: &mpsc::Sender<Message>, message: Message) -> bool {
-        let taken = timeout_at(self.rows.deadline(), sender.send(message)).await;
-        matches!(taken, Ok(Ok(())))
-    }
-
-    /// Sends the line that tells why a body is cut, in formats that have lines.
-    async fn hand_over_refusal(&mut self, sender: &mpsc::Sender<Message>, refusal: &Refusal) {
-        if let BatchWriter::JsonLines = self.writer {
-            let line = format!("{}\n", refusal.to_json()).into_bytes();
-            let _ = tokio::time::timeout(LAST_LINE, sender.send(Message::Part(line))).await;
-            // Lets the line reach the client before the connection is closed.
-            tokio::time::sleep(LAST_LINE).await;
-        }
+            Next::End => return Ok(None),
+        };
+        Ok(Some(match (body.next_part().await, &body.writer) {
+            (Ok(Some(part)), _) => (part, Next::Rows(body)),
+            (Ok(None), _) => (body.writer.finish().map_err(|_| cut())?, Next::End),
+            (Err(refusal), BatchWriter::JsonLines) => {
+                let line = format!("{}\n", refusal.to_json());
+                (line.into_bytes(), Next::Cut)
+            }
+            (Err(_), BatchWriter::Arrow(_)) => return Err(cut()),
+        }))
     }
 }

@@ -6,8 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use gristmill_queries::sql::Confinement;
+use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use super::refusal::{Refusal, Result};
 
 /// What a token may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,7 +90,7 @@ impl Tokens {
     ///
     /// # Errors
     /// [`TokenError`].
-    pub fn parse(text: &str) -> Result<Tokens, TokenError> {
+    pub fn parse(text: &str) -> std::result::Result<Tokens, TokenError> {
         let file: TokenFile = toml::from_str(text)?;
         let mut tokens = HashMap::new();
         let mut names = BTreeSet::new();
@@ -116,8 +119,33 @@ impl Tokens {
     }
 
     /// Returns the authority of a token.
-    pub(crate) fn authority(&self, token: &str) -> Option<&Authority> {
+    fn authority(&self, token: &str) -> Option<&Authority> {
         self.0.get(&hash_of(token))
+    }
+
+    /// Returns the authority of a token if it includes `scope`.
+    ///
+    /// # Errors
+    /// `TOKEN` if it isn't known, `SCOPE` if it may not do this.
+    pub(super) fn permitted(&self, token: Option<&str>, scope: Scope) -> Result<&Authority> {
+        let known = token.and_then(|token| self.authority(token.trim()));
+        let Some(authority) = known else {
+            return Err(Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "TOKEN",
+                "no valid token",
+                "Send `Authorization: Bearer TOKEN` with a token that the operator has made.",
+            ));
+        };
+        match authority.scopes.contains(&scope) {
+            true => Ok(authority),
+            false => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "SCOPE",
+                format!("the token `{}` may not do this", authority.name),
+                "The operator can add the scope to the token.",
+            )),
+        }
     }
 }
 
@@ -130,7 +158,7 @@ pub fn new_token(
     name: &str,
     confinement: &Confinement,
     scopes: BTreeSet<Scope>,
-) -> Result<(String, String), toml::ser::Error> {
+) -> std::result::Result<(String, String), toml::ser::Error> {
     let token = format!("gm_{}", hex::encode(rand::random::<[u8; 32]>()));
     let entry = TokenEntry {
         name: name.to_owned(),

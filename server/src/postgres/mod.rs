@@ -2,7 +2,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | this one | Who listens, and with which certificate? |
+//! | this one | Who listens? |
 //! | `connection` | How does a connection begin and end, and how much may it send and hold up? |
 //! | `session` | Who is the client, and which context does it query? |
 //! | `queries` | What do the messages of simple and extended queries answer? |
@@ -37,43 +37,9 @@ use std::sync::Arc;
 use pgwire::api::{ConnectionManager, RandomPidSecretKeyGenerator};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, ServerConfig};
 
 use crate::http::{Server, serve_connections};
-
-/// Reason why a certificate can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// The texts aren't PEM of certificates and of a private key.
-    #[error("no certificate or private key in PEM: {0}")]
-    Pem(#[from] pem::Error),
-    /// The certificate and the key don't fit each other, or are of an unknown kind.
-    #[error(transparent)]
-    Certificate(#[from] rustls::Error),
-}
-
-/// The certificate of a server, with its private key.
-#[derive(Clone)]
-pub struct Tls(TlsAcceptor);
-
-impl Tls {
-    /// Reads a chain of certificates and a private key from PEM.
-    ///
-    /// # Errors
-    /// [`TlsError`].
-    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Tls, TlsError> {
-        let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(key)?;
-        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
-        Ok(Tls(TlsAcceptor::from(Arc::new(config))))
-    }
-}
+use crate::tls::Tls;
 
 /// What the connections of a listener share.
 struct Listener {
@@ -94,7 +60,7 @@ pub async fn listen(
 ) {
     let shared = Arc::new(Listener {
         server: Arc::clone(&server),
-        tls: tls.map(|tls| tls.0),
+        tls: tls.map(|tls| tls.acceptor(&[])),
         connections: Arc::new(ConnectionManager::new()),
         keys: RandomPidSecretKeyGenerator::default(),
     });

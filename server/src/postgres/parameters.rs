@@ -4,9 +4,7 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use bytes::{Buf, Bytes};
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::common::ScalarValue;
 use pgwire::api::Type;
 use pgwire::api::results::FieldFormat;
 use pgwire::error::PgWireResult;
@@ -20,22 +18,6 @@ const MAX_PARAMETERS: usize = 1_000;
 
 /// Digits behind the point of a `numeric` parameter whose value isn't known yet.
 const NUMERIC_SCALE: i8 = 10;
-
-/// Returns the types that a query asks for, by the parameters' names.
-pub(super) fn inferred_types(plan: &LogicalPlan) -> Result<HashMap<String, Option<DataType>>> {
-    let mut types = plan.get_parameter_types()?;
-    plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Limit(limit) = node {
-            for expression in [&limit.skip, &limit.fetch].into_iter().flatten() {
-                if let Expr::Placeholder(placeholder) = &**expression {
-                    types.insert(placeholder.id.clone(), Some(DataType::Int64));
-                }
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(types)
-}
 
 /// Returns the types of `$1`, `$2` …: those that the client declares, else those that the query
 /// asks for, else text.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::sql::parser::Statement;
-use gristmill_queries::sql::{ParamValues, query_of};
+use gristmill_queries::sql::{self, ParamValues, query_of};
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo};
 use pgwire::api::stmt::QueryParser;
@@ -14,7 +14,7 @@ use pgwire::error::PgWireResult;
 use pgwire::messages::extendedquery::Bind;
 
 use super::failure::{error, query_error};
-use super::parameters::{inferred_types, null_of, parameter_types};
+use super::parameters::{null_of, parameter_types};
 use super::session::Session;
 use super::statements::{Asked, Reply, parsed};
 use super::types::{Column, columns};
@@ -39,7 +39,7 @@ impl Session {
         let query = query_of(&context, statement.clone())
             .await
             .map_err(query_error)?;
-        let inferred = inferred_types(query.logical_plan()).map_err(query_error)?;
+        let inferred = sql::parameter_types(query.logical_plan()).map_err(query_error)?;
         let types = parameter_types(declared, &inferred)?;
         let nulls = types
             .iter()

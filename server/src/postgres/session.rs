@@ -96,16 +96,14 @@ impl Session {
 
     /// Returns the authority of a token.
     fn authority_of(&self, token: &str) -> PgWireResult<Authority> {
-        let tokens = self.server().options.tokens.as_ref();
-        let known = tokens.and_then(|tokens| tokens.authority(token.trim()));
-        match known {
-            Some(authority) if authority.scopes.contains(&Scope::Read) => Ok(authority.clone()),
-            Some(_) => Err(fatal("42501", "the token has no scope `read`")),
-            None => Err(fatal(
+        let authority = self.server().authority_of(Some(token), Scope::Read);
+        authority.map_err(|refusal| match refusal.text("code") {
+            "SCOPE" => fatal("42501", "the token has no scope `read`"),
+            _ => fatal(
                 "28P01",
                 "no valid token: the password is a token that the operator has made",
-            )),
-        }
+            ),
+        })
     }
 
     async fn begin<C>(&self, client: &mut C, authority: Authority) -> PgWireResult<()>

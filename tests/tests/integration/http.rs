@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use gristmill_queries::sql::{Confinement, SqlOptions};
 use gristmill_server::NewestLake;
-use gristmill_server::http::{HttpOptions, QueryLimits, Scope, Tokens, new_token, serve};
+use gristmill_server::http::{HttpOptions, QueryLimits, Scope, Server, Tokens, listen, new_token};
+use gristmill_server::tls::Tls;
+use gristmill_tests::certificate::make_certificate;
 use gristmill_tests::lake::TestLake;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -46,6 +48,16 @@ impl TestServer {
         scopes: &[Scope],
         limits: QueryLimits,
     ) -> TestServer {
+        TestServer::start_with(lake, confinement, scopes, limits, None).await
+    }
+
+    async fn start_with(
+        lake: &TestLake,
+        confinement: Option<Confinement>,
+        scopes: &[Scope],
+        limits: QueryLimits,
+        tls: Option<Tls>,
+    ) -> TestServer {
         let made = confinement.map(|confinement| {
             new_token("test", &confinement, scopes.iter().copied().collect()).unwrap()
         });
@@ -65,7 +77,8 @@ impl TestServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(async move {
             let stopped = async { stopped.await.unwrap_or_default() };
-            serve(listener, newest, options, stopped).await.unwrap();
+            let server = Server::new(newest, options).await.unwrap();
+            listen(server, listener, tls, stopped).await;
         });
         TestServer {
             address,
@@ -598,5 +611,36 @@ async fn a_body_that_does_not_arrive_is_refused() {
                 application/json\r\nContent-Length: 100\r\n\r\n{";
     let answer = server.raw(head.to_owned()).await;
     assert_eq!((answer.status, &*code(&answer)), (408, "BODY_TIME"));
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_encrypted_with_the_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(files) = make_certificate(folder.path()) else {
+        return;
+    };
+    let chain = std::fs::read(&files.certificate).unwrap();
+    let tls = Tls::from_pem(&chain, &std::fs::read(&files.key).unwrap()).unwrap();
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start_with(&lake, None, &[], limits(), Some(tls)).await;
+    let plain = server.request("GET", "/healthz", "", "").await;
+    assert_eq!(plain.status, 0, "{}", plain.body);
+    let mut client = std::process::Command::new("curl");
+    client
+        .args(["--silent", "--show-error", "--cacert"])
+        .arg(&files.certificate)
+        .arg(format!("https://{}/healthz", server.address));
+    match tokio::task::spawn_blocking(move || client.output())
+        .await
+        .unwrap()
+    {
+        Ok(output) => {
+            let body = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(body.contains("\"status\":\"ok\""), "{body}{errors}");
+        }
+        Err(_) => eprintln!("skipped: there is no `curl`"),
+    }
     server.end().await;
 }

@@ -32,6 +32,7 @@ mod exchange_mutations;
 mod exchanges_round_trip;
 mod export;
 mod export_rules;
+mod flight;
 mod goals;
 mod holds;
 mod http;

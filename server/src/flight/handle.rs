@@ -1,0 +1,118 @@
+//! Tickets and handles of prepared statements: the statement with its parameters.
+
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use bytes::Bytes;
+use prost::Message;
+use tonic::Status;
+
+use super::failure::invalid;
+
+/// First word of statements in CAL.
+const CAL: &str = "CAL ";
+
+/// What a ticket runs, and what the handle of a prepared statement names.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Handle {
+    /// The statement.
+    #[prost(string, tag = "1")]
+    pub(super) text: String,
+    /// The row of parameters as Arrow IPC stream; empty if none are bound.
+    #[prost(bytes = "bytes", tag = "2")]
+    parameters: Bytes,
+}
+
+/// The language of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Statement<'a> {
+    Sql(&'a str),
+    /// A statement of CAL without the word `CAL` before it.
+    Cal(&'a str),
+}
+
+impl Handle {
+    /// Returns the handle of a statement without parameters.
+    pub(super) fn new(text: String) -> Handle {
+        let parameters = Bytes::new();
+        Handle { text, parameters }
+    }
+
+    /// Decodes what a client sends back.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it isn't a handle.
+    pub(super) fn from_bytes(bytes: &Bytes) -> Result<Handle, Status> {
+        Handle::decode(bytes.clone())
+            .map_err(|_| Status::invalid_argument("this isn't a handle of this server"))
+    }
+
+    /// Returns the bytes for clients.
+    pub(super) fn to_bytes(&self) -> Bytes {
+        Bytes::from(self.encode_to_vec())
+    }
+
+    /// Returns the same statement with parameters.
+    ///
+    /// # Errors
+    /// Those of the encoding.
+    pub(super) fn bound(self, parameters: &RecordBatch) -> Result<Handle, ArrowError> {
+        let mut writer = StreamWriter::try_new(Vec::new(), parameters.schema_ref())?;
+        writer.write(parameters)?;
+        let parameters = Bytes::from(writer.into_inner()?);
+        Ok(Handle { parameters, ..self })
+    }
+
+    /// Returns the row of parameters, if some are bound.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if a client has changed them.
+    pub(super) fn parameters(&self) -> Result<Option<RecordBatch>, Status> {
+        if self.parameters.is_empty() {
+            return Ok(None);
+        }
+        let reader = StreamReader::try_new(&self.parameters[..], None);
+        let mut batches = reader.map_err(|error| invalid(&error))?;
+        batches.next().transpose().map_err(|error| invalid(&error))
+    }
+
+    /// Returns the statement and its language.
+    pub(super) fn statement(&self) -> Statement<'_> {
+        let text = self.text.trim_start();
+        match text.split_at_checked(CAL.len()) {
+            Some((word, rest)) if word.eq_ignore_ascii_case(CAL) => Statement::Cal(rest),
+            _ => Statement::Sql(&self.text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_word_tells_the_language() {
+        for (text, expected) in [
+            ("CAL RECALL beliefs", Statement::Cal("RECALL beliefs")),
+            ("\n cal RECALL beliefs", Statement::Cal("RECALL beliefs")),
+            ("SELECT 1", Statement::Sql("SELECT 1")),
+            ("CALL x", Statement::Sql("CALL x")),
+            ("é", Statement::Sql("é")),
+        ] {
+            assert_eq!(Handle::new(text.to_owned()).statement(), expected);
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let handle = Handle::new("SELECT 1".to_owned());
+        assert_eq!(Handle::from_bytes(&handle.to_bytes()).unwrap(), handle);
+        assert!(Handle::from_bytes(&Bytes::from_static(b"\xff\xff")).is_err());
+        let changed = Handle {
+            parameters: Bytes::from_static(b"no stream"),
+            ..handle
+        };
+        assert!(changed.parameters().is_err());
+    }
+}

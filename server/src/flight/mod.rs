@@ -1,0 +1,103 @@
+//! SQL over Arrow Flight SQL (gRPC), for clients that take columns: ADBC, JDBC, Arrow's own.
+//!
+//! | module | question |
+//! |---|---|
+//! | this one | How are connections accepted? |
+//! | `service` | What does each call of the protocol answer? |
+//! | `statements` | How is a statement planned, run and sent as columns? |
+//! | `handle` | What is in a ticket and in the handle of a prepared statement? |
+//! | `parameters` | Which parameters has a statement, and which values are bound to them? |
+//! | `catalog` | Which tables does a client find? |
+//! | `server_info` | What can the server do, and which types has it? |
+//! | `authority` | Who asks? |
+//! | `failure` | Which gRPC status has an error? |
+//!
+//! Tokens, slots of queries, limits and the audit log are those of the [`Server`] that answers
+//! HTTP. SQL is read-only, with the same allowlist. The server keeps nothing between calls: tickets
+//! and handles contain the statement and its parameters, so they outlive a restart, need no
+//! clean-up, and give a client no more than its own statement.
+
+mod authority;
+mod catalog;
+mod failure;
+mod handle;
+mod parameters;
+mod server_info;
+mod service;
+mod statements;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::http::{MAX_BODY, Server, TimedStream, serve_connections, timed_stream};
+use crate::tls::Tls;
+use service::FlightSql;
+
+/// Largest message of a client in bytes: a statement and its parameters as long as over HTTP, and
+/// their frame.
+const MAX_MESSAGE: usize = MAX_BODY + (64 << 10);
+
+/// Calls at the same time on one connection.
+const MAX_STREAMS: u32 = 100;
+
+/// Largest head of a call in bytes.
+const MAX_HEAD: u32 = 16 << 10;
+
+/// Answers Flight SQL on `listener` until `stop` is ready; running answers are finished then, for
+/// at most half a minute. With a certificate, clients must use TLS.
+pub async fn listen(
+    server: Arc<Server>,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    stop: impl Future<Output = ()>,
+) {
+    let tls = tls.map(|tls| tls.acceptor(&[b"h2"]));
+    let service = FlightServiceServer::new(FlightSql::new(Arc::clone(&server)))
+        .max_decoding_message_size(MAX_MESSAGE)
+        // Rows can't be split.
+        .max_encoding_message_size(usize::MAX);
+    serve_connections(listener, stop, |stream, stopped| {
+        let (server, service, tls) = (Arc::clone(&server), service.clone(), tls.clone());
+        async move {
+            if let Some(stream) = timed_stream(stream, tls, &server.options.limits).await {
+                connection(service, stream, stopped).await;
+            }
+        }
+    })
+    .await;
+    server.finish_entries().await;
+}
+
+/// Answers the calls of a connection until it ends, is idle or stops to read.
+///
+/// Only HTTP/2 without a request to switch to it is understood, which no page in a browser can
+/// send in the clear; so a server without tokens needs no check of the host's name here.
+async fn connection(
+    service: FlightServiceServer<FlightSql>,
+    stream: Pin<Box<TimedStream>>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection");
+    }
+}

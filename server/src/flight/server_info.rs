@@ -1,0 +1,141 @@
+//! What the server can do, and its types, as drivers ask for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_flight::error::Result;
+use arrow_flight::sql::metadata::{
+    SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,
+};
+use arrow_flight::sql::{Nullable, Searchable, SqlInfo, XdbcDataType};
+
+use crate::http::MAX_BODY;
+
+/// Unquoted names are those of lower case; of `SqlSupportedCaseSensitivity`.
+const LOWER_CASE: i32 = 3;
+
+/// NULL comes after every value; of `SqlNullOrdering`.
+const NULLS_HIGH: i32 = 0;
+
+/// There are no transactions; of `SqlSupportedTransaction`.
+const NO_TRANSACTIONS: i32 = 0;
+
+/// Returns what the server can do. `time` is the time limit of a query.
+///
+/// # Errors
+/// Those of the encoding.
+pub(super) fn sql_info(time: Duration) -> Result<SqlInfoData> {
+    let mut info = SqlInfoDataBuilder::new();
+    info.append(SqlInfo::FlightSqlServerName, "gristmill");
+    info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
+    info.append(SqlInfo::FlightSqlServerArrowVersion, "1.3");
+    for (name, value) in [
+        (SqlInfo::FlightSqlServerReadOnly, true),
+        (SqlInfo::FlightSqlServerSql, true),
+        (SqlInfo::FlightSqlServerSubstrait, false),
+        (SqlInfo::FlightSqlServerCancel, false),
+        (SqlInfo::FlightSqlServerBulkIngestion, false),
+        (SqlInfo::SqlDdlCatalog, false),
+        (SqlInfo::SqlDdlSchema, false),
+        (SqlInfo::SqlDdlTable, false),
+        (SqlInfo::SqlAllTablesAreSelectable, true),
+        (SqlInfo::SqlCorrelatedSubqueriesSupported, true),
+        (SqlInfo::SqlTransactionsSupported, false),
+        (SqlInfo::SqlSavepointsSupported, false),
+        (SqlInfo::SqlNamedParametersSupported, true),
+    ] {
+        info.append(name, value);
+    }
+    let limit = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+    for (name, value) in [
+        (SqlInfo::FlightSqlServerTransaction, NO_TRANSACTIONS),
+        (SqlInfo::FlightSqlServerStatementTimeout, limit),
+        (SqlInfo::SqlIdentifierCase, LOWER_CASE),
+        (SqlInfo::SqlNullOrdering, NULLS_HIGH),
+    ] {
+        info.append(name, value);
+    }
+    info.append(SqlInfo::SqlIdentifierQuoteChar, "\"");
+    info.append(SqlInfo::SqlSearchStringEscape, "\\");
+    info.append(
+        SqlInfo::SqlMaxStatementLength,
+        i64::try_from(MAX_BODY).unwrap_or(i64::MAX),
+    );
+    info.build()
+}
+
+/// Returns the types that columns and parameters have, by the names that SQL has for them.
+///
+/// # Errors
+/// Those of the encoding.
+pub(super) fn types() -> Result<XdbcTypeInfoData> {
+    let mut types = XdbcTypeInfoDataBuilder::new();
+    for (name, kind, size, quote) in [
+        ("BOOLEAN", XdbcDataType::XdbcBit, 1, None),
+        ("SMALLINT", XdbcDataType::XdbcSmallint, 5, None),
+        ("INT", XdbcDataType::XdbcInteger, 10, None),
+        ("BIGINT", XdbcDataType::XdbcBigint, 19, None),
+        ("REAL", XdbcDataType::XdbcReal, 7, None),
+        ("DOUBLE", XdbcDataType::XdbcDouble, 15, None),
+        ("DECIMAL", XdbcDataType::XdbcDecimal, 38, None),
+        ("VARCHAR", XdbcDataType::XdbcVarchar, i32::MAX, Some("'")),
+        ("BYTEA", XdbcDataType::XdbcVarbinary, i32::MAX, Some("X'")),
+        ("DATE", XdbcDataType::XdbcDate, 10, Some("'")),
+        ("TIME", XdbcDataType::XdbcTime, 15, Some("'")),
+        ("TIMESTAMP", XdbcDataType::XdbcTimestamp, 32, Some("'")),
+    ] {
+        types.append(XdbcTypeInfo {
+            type_name: name.to_owned(),
+            data_type: kind,
+            sql_data_type: kind,
+            column_size: Some(size),
+            literal_prefix: quote.map(str::to_owned),
+            literal_suffix: quote.map(|_| "'".to_owned()),
+            nullable: Nullable::NullabilityNullable,
+            case_sensitive: kind == XdbcDataType::XdbcVarchar,
+            searchable: Searchable::Full,
+            ..XdbcTypeInfo::default()
+        });
+    }
+    types.build()
+}
+
+/// Returns the columns of an answer about primary keys. There are none: tables have no constraints.
+pub(super) fn primary_keys() -> RecordBatch {
+    RecordBatch::new_empty(key_schema(&[
+        ("catalog_name", DataType::Utf8, true),
+        ("db_schema_name", DataType::Utf8, true),
+        ("table_name", DataType::Utf8, false),
+        ("column_name", DataType::Utf8, false),
+        ("key_name", DataType::Utf8, true),
+        ("key_sequence", DataType::Int32, false),
+    ]))
+}
+
+/// Returns the columns of an answer about foreign keys. There are none.
+pub(super) fn foreign_keys() -> RecordBatch {
+    RecordBatch::new_empty(key_schema(&[
+        ("pk_catalog_name", DataType::Utf8, true),
+        ("pk_db_schema_name", DataType::Utf8, true),
+        ("pk_table_name", DataType::Utf8, false),
+        ("pk_column_name", DataType::Utf8, false),
+        ("fk_catalog_name", DataType::Utf8, true),
+        ("fk_db_schema_name", DataType::Utf8, true),
+        ("fk_table_name", DataType::Utf8, false),
+        ("fk_column_name", DataType::Utf8, false),
+        ("key_sequence", DataType::Int32, false),
+        ("fk_key_name", DataType::Utf8, true),
+        ("pk_key_name", DataType::Utf8, true),
+        ("update_rule", DataType::UInt8, false),
+        ("delete_rule", DataType::UInt8, false),
+    ]))
+}
+
+fn key_schema(columns: &[(&str, DataType, bool)]) -> SchemaRef {
+    let fields = columns
+        .iter()
+        .map(|(name, kind, is_nullable)| Field::new(*name, kind.clone(), *is_nullable));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}

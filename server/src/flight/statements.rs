@@ -1,0 +1,191 @@
+//! Statements of SQL and CAL: their columns, and their rows as they are sent.
+
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_flight::FlightData;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use datafusion::prelude::DataFrame;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use gristmill_queries::cal::Bindings;
+use gristmill_queries::sql::{DataFusionError, plan_query};
+use tokio::time::timeout_at;
+use tonic::Status;
+
+use super::failure::refused;
+use super::handle::{Handle, Statement};
+use super::parameters::Parameters;
+use crate::http::{
+    AskedQuery, Authority, LimitedRows, Refusal, RowQueue, Server, cal_response, sql_context,
+    too_long,
+};
+
+/// Largest message with rows in bytes, as most clients accept; larger are single rows only.
+const ROW_BYTES: usize = 2 << 20;
+
+/// The answer to a call that asks for rows.
+pub(super) type FlightStream = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
+
+/// Columns of the answer to a statement of CAL: its response as JSON.
+static CAL_COLUMNS: LazyLock<SchemaRef> = LazyLock::new(|| {
+    let response = Field::new("response", DataType::Utf8, false);
+    Arc::new(Schema::new(vec![response]))
+});
+
+/// Columns and parameters of a statement.
+pub(super) struct Described {
+    pub(super) columns: SchemaRef,
+    pub(super) parameters: Schema,
+}
+
+/// Runs `work` in the slot of a query, until the time of a query is over.
+///
+/// # Errors
+/// Those of `work`, and `UNAVAILABLE` or `DEADLINE_EXCEEDED`.
+pub(super) async fn in_slot<T>(
+    server: &Server,
+    work: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Status> {
+    let deadline = server.admission.deadline();
+    let limited = async {
+        let _permit = server.admission.admit(deadline).await?;
+        let done = timeout_at(deadline, work).await;
+        done.unwrap_or_else(|_| Err(too_long(server.options.limits.time)))
+    };
+    limited.await.map_err(|refusal| refused(&refusal))
+}
+
+/// Returns the columns and parameters of a statement. It is planned but not run: whether a column
+/// may have nulls is known of the physical plan only, and clients compare this, too.
+///
+/// # Errors
+/// Those of planning.
+pub(super) async fn described(
+    server: &Server,
+    authority: &Authority,
+    handle: &Handle,
+) -> Result<Described, Status> {
+    let text = match handle.statement() {
+        Statement::Cal(_) => {
+            return Ok(Described {
+                columns: Arc::clone(&CAL_COLUMNS),
+                parameters: Schema::empty(),
+            });
+        }
+        Statement::Sql(text) => text,
+    };
+    let bound = handle.parameters()?;
+    in_slot(server, async {
+        let context = sql_context(server, authority).await?;
+        let query = plan_query(&context, text).await?;
+        let parameters = Parameters::of(query.logical_plan())?;
+        let values = match &bound {
+            None => parameters.nulls()?,
+            bound => parameters.bound(bound.as_ref())?,
+        };
+        let query = query.with_param_values(values)?;
+        Ok(Described {
+            columns: query.create_physical_plan().await?.schema(),
+            parameters: parameters.schema(),
+        })
+    })
+    .await
+}
+
+/// Runs a statement and returns its rows while it runs.
+///
+/// # Errors
+/// Those of planning and of the start; later ones end the stream.
+pub(super) async fn run(
+    server: &Arc<Server>,
+    authority: &Authority,
+    handle: &Handle,
+) -> Result<FlightStream, Status> {
+    let started = Instant::now();
+    let rows = match handle.statement() {
+        Statement::Cal(text) => cal_rows(server, authority, text).await,
+        Statement::Sql(text) => sql_rows(server, authority, handle, text).await,
+    };
+    let status = rows.as_ref().map_or(400, |_| 200);
+    server.count_request("flight", status, started.elapsed());
+    rows
+}
+
+async fn cal_rows(
+    server: &Server,
+    authority: &Authority,
+    text: &str,
+) -> Result<FlightStream, Status> {
+    let response = cal_response(server, authority, text, &Bindings::new()).await;
+    let response = response.map_err(|refusal| refused(&refusal))?;
+    let response = StringArray::from(vec![response]);
+    let row = RecordBatch::try_new(Arc::clone(&CAL_COLUMNS), vec![Arc::new(response)]);
+    Ok(sent_batch(row.map_err(FlightError::from)?))
+}
+
+async fn sql_rows(
+    server: &Arc<Server>,
+    authority: &Authority,
+    handle: &Handle,
+    text: &str,
+) -> Result<FlightStream, Status> {
+    let bound = handle.parameters()?;
+    let deadline = server.admission.deadline();
+    let started = async {
+        let permit = server.admission.admit(deadline).await?;
+        let running = async {
+            let context = sql_context(server, authority).await?;
+            let query = plan_query(&context, text).await?;
+            Ok(with_values(query, bound.as_ref())?.execute_stream().await?)
+        };
+        let rows = timeout_at(deadline, running).await;
+        let rows = rows.unwrap_or_else(|_| Err(too_long(server.options.limits.time)))?;
+        let asked = AskedQuery::new(authority, text);
+        let server = Arc::clone(server);
+        Ok(LimitedRows::new(server, rows, asked, permit, deadline))
+    };
+    let rows = started
+        .await
+        .map_err(|refusal: Refusal| refused(&refusal))?;
+    Ok(sent_rows(rows.into_task()))
+}
+
+fn with_values(
+    query: DataFrame,
+    bound: Option<&RecordBatch>,
+) -> Result<DataFrame, DataFusionError> {
+    let parameters = Parameters::of(query.logical_plan())?;
+    query.with_param_values(parameters.bound(bound)?)
+}
+
+/// Returns the messages of rows, which end with an error where the query does.
+fn sent_rows(rows: RowQueue) -> FlightStream {
+    let schema = rows.schema();
+    let batches = stream::unfold(rows, |mut rows| async move {
+        let next = rows.next().await.map_err(|refusal| refused(&refusal));
+        Some((next.map_err(FlightError::from).transpose()?, rows))
+    });
+    sent(schema, batches)
+}
+
+/// Returns the messages of one batch.
+pub(super) fn sent_batch(batch: RecordBatch) -> FlightStream {
+    let schema = batch.schema();
+    sent(schema, stream::iter([Ok(batch)]))
+}
+
+fn sent(
+    schema: SchemaRef,
+    batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
+) -> FlightStream {
+    FlightDataEncoderBuilder::new()
+        .with_schema(schema)
+        .with_max_flight_data_size(ROW_BYTES)
+        .build(batches)
+        .map_err(Status::from)
+        .boxed()
+}

@@ -1,0 +1,232 @@
+//! Errors, limits, stalled clients, hostile bytes, and servers that stop or are killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use arrow_flight::sql::{ProstMessageExt, TicketStatementQuery};
+use arrow_flight::{FlightDescriptor, Ticket};
+use futures::{StreamExt, TryStreamExt};
+use gristmill_server::http::QueryLimits;
+use gristmill_tests::lake::TestLake;
+use tonic::Code;
+
+use super::server::{TestServer, client_of, limits, rows_of};
+use crate::namespaces;
+
+const ENDLESS: &str = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_have_status_message_and_remedy() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(&lake, None, limits()).await;
+    let mut client = server.client().await;
+    for (query, message) in [
+        ("SELEC 1", "SELEC"),
+        ("SELECT * FROM graims", "grains"),
+        ("SELECT subjet FROM grains", "subject"),
+        ("DELETE FROM grains", "Change the query"),
+        ("COPY grains TO 'x'", "Change the query"),
+        ("SELECT * FROM mg_file('/etc/passwd')", "Change the query"),
+        ("SELECT 1; SELECT 2", "exactly one"),
+        ("", "exactly one"),
+        ("SELECT CAST('x' AS INT)", "'x'"),
+    ] {
+        let error = rows_of(&mut client, query).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{query}: {error}");
+        assert!(error.message().contains(message), "{query}: {error}");
+    }
+    let update = client
+        .execute_update("DELETE FROM grains".to_owned(), None)
+        .await;
+    assert!(update.unwrap_err().to_string().contains("can't be changed"));
+    assert_eq!(rows_of(&mut client, "SELECT 1").await.unwrap().len(), 1);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_beyond_its_limits_fails_with_its_own_error() {
+    let lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(2),
+        rows: 20_000,
+        memory: 1 << 20,
+        ..limits()
+    };
+    let server = TestServer::start(&lake, None, tight).await;
+    let (mut one, mut other) = (server.client().await, server.client().await);
+    let (slow, quick) = tokio::join!(rows_of(&mut one, ENDLESS), rows_of(&mut other, "SELECT 1"));
+    assert_eq!(slow.unwrap_err().code(), Code::DeadlineExceeded);
+    assert_eq!(quick.unwrap().len(), 1);
+    let many = rows_of(&mut one, "SELECT value FROM range(0, 1000000)").await;
+    let many = many.unwrap_err();
+    assert_eq!(many.code(), Code::ResourceExhausted, "never looks complete");
+    assert!(many.message().contains("--max-rows"), "{many}");
+    let large = "SELECT count(*) FROM (SELECT DISTINCT repeat(CAST(value AS VARCHAR), 50) FROM \
+                 range(0, 20000000))";
+    let large = rows_of(&mut one, large).await.unwrap_err();
+    assert!(
+        [Code::ResourceExhausted, Code::DeadlineExceeded].contains(&large.code()),
+        "{large}"
+    );
+    assert_eq!(rows_of(&mut one, "SELECT 1").await.unwrap().len(), 1);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_reads_no_more_or_goes_away_gives_its_slot_back() {
+    let lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(3),
+        rows: 100_000_000,
+        concurrent: 1,
+        ..limits()
+    };
+    let server = TestServer::start(&lake, None, tight).await;
+    let mut silent = server.client().await;
+    let wide = "SELECT repeat('x', 1000) FROM range(0, 10000000)";
+    let info = silent.execute(wide.to_owned(), None).await.unwrap();
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let mut unread = silent.do_get(ticket.clone()).await.unwrap();
+    assert!(unread.next().await.unwrap().is_ok());
+    let mut client = server.client().await;
+    assert_eq!(rows_eventually(&mut client).await, 1);
+    // What was sent before the end of the time is read, and the end is an error.
+    let rest: Result<Vec<_>, _> = unread.try_collect().await;
+    let error = super::server::status_of(rest.unwrap_err());
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+
+    let started = Instant::now();
+    let gone = silent.do_get(ticket).await.unwrap();
+    drop(gone);
+    assert_eq!(rows_eventually(&mut client).await, 1);
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "a cancelled call ends its query"
+    );
+    server.end().await;
+}
+
+/// Asks until there is a slot.
+async fn rows_eventually(client: &mut super::Client) -> usize {
+    loop {
+        match rows_of(client, "SELECT 1").await {
+            Ok(rows) => return rows.len(),
+            Err(error) => assert!(
+                [Code::Unavailable, Code::DeadlineExceeded].contains(&error.code()),
+                "{error}"
+            ),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_bytes_end_their_own_call_only() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(&lake, None, limits()).await;
+    let address = server.address;
+    for bytes in [
+        &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        &[0; 4096],
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+    }
+    let client = server.client().await;
+    let mut plain = client.into_inner();
+    for command in [vec![], vec![0xff; 40], b"SELECT 1".to_vec()] {
+        let asked = plain
+            .get_flight_info(FlightDescriptor::new_cmd(command.clone()))
+            .await;
+        assert!(asked.is_err());
+        assert!(plain.do_get(Ticket::new(command)).await.is_err());
+    }
+    let forged = TicketStatementQuery {
+        statement_handle: b"\x0a\x08SELECT 1\x12\x04\xff\xff\xff\xff".to_vec().into(),
+    };
+    let forged = Ticket::new(prost_bytes(&forged));
+    assert_eq!(
+        plain.do_get(forged).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    let long = format!("SELECT '{}'", "x".repeat(2 << 20));
+    let mut client = server.client().await;
+    let error = rows_of(&mut client, &long).await.unwrap_err();
+    assert_eq!(error.code(), Code::OutOfRange, "{error}");
+    assert_eq!(rows_of(&mut client, "SELECT 1").await.unwrap().len(), 1);
+    server.end().await;
+}
+
+fn prost_bytes(message: &impl ProstMessageExt) -> Vec<u8> {
+    let any = message.as_any();
+    // The encoding of `google.protobuf.Any`: two fields with their lengths.
+    let mut bytes = Vec::new();
+    for (tag, value) in [(0x0a, any.type_url.as_bytes()), (0x12, &any.value[..])] {
+        bytes.push(tag);
+        bytes.push(u8::try_from(value.len()).unwrap());
+        bytes.extend_from_slice(value);
+    }
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_answer_is_finished_when_the_server_stops() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(&lake, None, limits()).await;
+    let mut client = server.client().await;
+    let many = "SELECT value, repeat('x', 200) FROM range(0, 90000)".to_owned();
+    let info = client.execute(many, None).await.unwrap();
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let mut rows = client.do_get(ticket).await.unwrap();
+    let mut count = rows.next().await.unwrap().unwrap().num_rows();
+    let read = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        while let Some(batch) = rows.next().await {
+            count += batch.unwrap().num_rows();
+        }
+        count
+    });
+    let started = Instant::now();
+    server.end().await;
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert_eq!(read.await.unwrap(), 90_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_a_killed_server_sent_in_part_never_looks_complete() {
+    let lake = TestLake::new().await;
+    for _ in 0..3 {
+        let mut served = Command::new(gristmill_tests::binary::path())
+            .arg("--lake")
+            .arg(lake.folder().join("lake"))
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--flight",
+                "127.0.0.1:0",
+            ])
+            .args(["--max-rows", "100000000"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(served.stderr.take().unwrap()).lines();
+        let address = lines.find_map(|line| {
+            let line = line.unwrap();
+            let address = line.split_once("grpc://")?.1.to_owned();
+            Some(address.parse::<SocketAddr>().unwrap())
+        });
+        let mut client = client_of(address.unwrap(), None).await;
+        let many = "SELECT value, repeat('x', 200) FROM range(0, 20000000)".to_owned();
+        let info = client.execute(many, None).await.unwrap();
+        let ticket = info.endpoint[0].ticket.clone().unwrap();
+        let mut rows = client.do_get(ticket).await.unwrap();
+        assert!(rows.next().await.unwrap().is_ok());
+        served.kill().unwrap();
+        served.wait().unwrap();
+        let rest: Result<Vec<_>, _> = rows.try_collect().await;
+        assert!(rest.is_err());
+    }
+}
