@@ -19,7 +19,9 @@ use serde::Serialize;
 use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
 use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
-use crate::lake::{Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, is_sealed_file};
+use crate::lake::{
+    Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, disclosed_rows_in, is_sealed_file,
+};
 use crate::segment::{ROW_GROUP_ROWS, SegmentId, WrittenSegment};
 
 /// Result of sealing.
@@ -238,20 +240,26 @@ fn seal(
     groups: Range<usize>,
     keys: &LakeKeys,
 ) -> Result<WrittenSegment> {
-    let sealed = sealed_rows(file, groups, keys)?;
+    let (sealed, copies) = sealed_rows(file, groups, keys)?;
     let id = SegmentId::new_sealed(true);
     let index = IndexBuilder::new(IndexKinds::NONE);
     let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
     for (number, first) in (0..sealed.num_rows()).step_by(ROW_GROUP_ROWS).enumerate() {
         let rows = ROW_GROUP_ROWS.min(sealed.num_rows() - first);
-        segment.write_row_group(number, sealed.slice(first, rows))?;
+        // Sealing sorts the rows, so the copies are counted once for all row groups.
+        let copies = copies.map(|copies| if number == 0 { copies } else { 0 });
+        segment.write_row_group(number, sealed.slice(first, rows), copies)?;
     }
     segment.finish()
 }
 
 /// Reads the rows of some row groups, opens them if they are sealed, and seals them with current
-/// keys, in the order of a sealed segment.
-fn sealed_rows(file: &LakeFile, groups: Range<usize>, keys: &LakeKeys) -> Result<RecordBatch> {
+/// keys, in the order of a sealed segment. Returns also how many are disclosed copies.
+fn sealed_rows(
+    file: &LakeFile,
+    groups: Range<usize>,
+    keys: &LakeKeys,
+) -> Result<(RecordBatch, Option<u64>)> {
     let stored = file.is_sealed().then(|| LakeKeys::sealed_columns(None));
     let mut rows = Vec::new();
     for group in groups {
@@ -265,7 +273,7 @@ fn sealed_rows(file: &LakeFile, groups: Range<usize>, keys: &LakeKeys) -> Result
         }
     }
     let rows = concat_batches(&grains_schema(), &rows).file("can't join", "a segment")?;
-    keys.seal_rows(&rows)
+    Ok((keys.seal_rows(&rows)?, disclosed_rows_in(&rows)))
 }
 
 /// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds. Returns their

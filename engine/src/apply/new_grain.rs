@@ -71,9 +71,9 @@ pub(super) fn write(
     let index = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
     let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
     for (number, rows) in grains.chunks(ROW_GROUP_ROWS).enumerate() {
-        let batch =
+        let (batch, copies) =
             project(rows, now, keys).file("can't write the segment", segment.id().as_str())?;
-        segment.write_row_group(number, batch)?;
+        segment.write_row_group(number, batch, keys.map(|_| copies))?;
     }
     segment.finish()
 }
@@ -104,7 +104,12 @@ fn sort(grains: &mut [NewGrain], keys: Option<&LakeKeys>) {
     });
 }
 
-fn project(rows: &[NewGrain], now: i64, keys: Option<&LakeKeys>) -> Result<RecordBatch, BoxError> {
+/// Returns the rows, and how many of the sealed ones are disclosed copies.
+fn project(
+    rows: &[NewGrain],
+    now: i64,
+    keys: Option<&LakeKeys>,
+) -> Result<(RecordBatch, u64), BoxError> {
     let mut columns = GrainBatchBuilder::with_capacity(
         rows.len(),
         rows.iter().map(|row| row.delivered.len()).sum(),
@@ -126,5 +131,5 @@ fn project(rows: &[NewGrain], now: i64, keys: Option<&LakeKeys>) -> Result<Recor
             )
         })?;
     }
-    Ok(columns.finish()?)
+    Ok((columns.finish()?, columns.sealed_copies()))
 }

@@ -25,7 +25,7 @@ use serde::Serialize;
 use crate::error::{Context, EngineError, Result};
 use crate::index::refresh_after;
 use crate::index::vectors::{ReplacedVectors, VECTOR_BYTES, files_of};
-use crate::lake::{Change, Lake, LakeLocation, Segment};
+use crate::lake::{Change, DataFile, Lake, LakeFile, LakeLocation, Segment, disclosed_rows};
 use crate::progress::WorkProgress;
 use crate::segment::{ROW_GROUP_ROWS, SegmentId, SegmentReader, WrittenSegment};
 use merge::SegmentMerge;
@@ -230,7 +230,10 @@ async fn merge_group(
     options: &CompactOptions,
     progress: &Arc<WorkProgress>,
 ) -> Result<Change> {
-    let mut change = Change::default();
+    let mut change = Change {
+        removed: with_counted_copies(lake, &group).await?,
+        ..Change::default()
+    };
     let readers = open_all(lake, &group).await?;
     let rows: u64 = group.iter().map(|segment| segment.file.rows).sum();
     let bytes: u64 = group.iter().map(|segment| segment.file.size).sum();
@@ -260,10 +263,29 @@ async fn merge_group(
     // Rows that can't be decrypted any more don't count as rows, but the table has fewer than
     // before.
     change.changes_rows = merge.dropped() > 0;
-    change
-        .removed
-        .extend(group.into_iter().map(|segment| segment.file));
+    if let ([added], false) = (change.added.as_mut_slice(), change.changes_rows) {
+        let copies = change.removed.iter().map(|file| file.disclosed);
+        added.disclosed = added.disclosed.or(copies.sum());
+    }
     Ok(change)
+}
+
+/// Returns the data files of `group`. The disclosed copies of sealed segments, which merging doesn't
+/// decrypt, are counted where the log doesn't state their number, so that the merged segment states
+/// it.
+async fn with_counted_copies(lake: &Lake, group: &[Segment]) -> Result<Vec<DataFile>> {
+    let mut files = Vec::with_capacity(group.len());
+    for segment in group {
+        let mut file = segment.file.clone();
+        if segment.id.is_sealed() && file.disclosed.is_none() && lake.keys().is_some() {
+            let path = lake.grains.path_of(&file.name);
+            let open = LakeFile::open(lake, &path).await?;
+            let counting = tokio::task::spawn_blocking(move || disclosed_rows(&open));
+            file.disclosed = Some(counting.await.task("a segment")??);
+        }
+        files.push(file);
+    }
+    Ok(files)
 }
 
 /// Writes the next segment of `merge`, with `rows` rows.

@@ -98,6 +98,7 @@ mod tests {
                 seconds: None,
                 footer: None,
                 superseding: None,
+                disclosed: None,
                 versions: None,
             };
             Segment {

@@ -1,9 +1,9 @@
 //! Lifecycle events of erased grains.
 //!
 //! Events of an erased grain are removed. An event that names an erased grain as the successor of
-//! another is kept without the name. A grain that an erased grain superseded by its own row gets a
-//! `superseded` event, because forgetting the newest version must not revive the one before. Names
-//! of people in `actor` and `reason` are blanked.
+//! another is kept without the name. A grain that an erased grain superseded by its own row, or as the
+//! original of a disclosed copy, gets a `superseded` event, because forgetting the newest version must
+//! not revive the one before. Names of people in `actor` and `reason` are blanked.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,7 +18,9 @@ use super::disclose::DisclosedEvent;
 use super::matcher::{Hits, IdentifierMatcher};
 use super::survey::Survey;
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, DataFile, Lake, LakeFile, address_at, edit_file, text_at, texts};
+use crate::lake::{
+    Change, DataFile, DisclosedCopy, Lake, LakeFile, address_at, edit_file, text_at, texts,
+};
 
 /// The edits of the rows of one file.
 pub(super) struct FileEdits {
@@ -214,7 +216,8 @@ fn event_at(batch: &RecordBatch, row: usize) -> (String, DisclosedEvent) {
     (owned("content_address").unwrap_or_default(), event)
 }
 
-/// Returns grains that stay and that an erased grain superseded by its own row, with the time.
+/// Returns grains that stay and that an erased grain superseded by its own row or as the original of
+/// a disclosed copy, with the time.
 async fn orphans(
     lake: &Lake,
     survey: &Survey,
@@ -234,6 +237,12 @@ async fn orphans(
                     .filter(|(old, _)| !erased.contains(old)),
             );
         }
+    }
+    for segment in lake.segments()? {
+        let copies = lake.disclosed_copies(&segment).await?.into_iter();
+        let stays =
+            |it: &DisclosedCopy| erased.contains(&it.original) && !erased.contains(&it.address);
+        out.extend(copies.filter(stays).map(|copy| (copy.address, copy.at)));
     }
     Ok(out)
 }

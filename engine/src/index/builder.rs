@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::SystemColumn;
-use gristmill_schemas::grain::Grain;
+use gristmill_schemas::grain::{Field, Grain};
 
 use super::fulltext::{self, FULLTEXT_FILE, SegmentTextIndex, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::watchlist::Watchlist;
 use super::word_filter::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result, required};
-use crate::lake::superseding_rows_in;
+use crate::lake::{disclosed_rows_in, superseding_rows_in};
 use crate::segment::{
     ADDRESSES_FILE, AddressIndex, CreationSeconds, SegmentId, SidecarFile, addresses_of,
     creation_seconds_of,
@@ -67,6 +67,7 @@ impl IndexKinds {
         }
         if self.words {
             columns.extend(WordSet::COLUMNS);
+            columns.push(Field::DisclosureOf.name());
         }
         columns.sort_unstable();
         columns.dedup();
@@ -97,6 +98,8 @@ struct FinishedPart {
     seconds: Option<CreationSeconds>,
     /// `None` if the rows lack the column.
     superseding: Option<u64>,
+    /// `None` if the rows aren't readable or lack the column.
+    disclosed: Option<u64>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
     words: Option<WordSet>,
@@ -110,6 +113,10 @@ pub struct IndexPart {
     seconds: Option<Vec<u32>>,
     /// The number of rows that supersede others, while all rows have the column.
     superseding: Option<u64>,
+    /// The number of rows that are disclosed copies, while all rows have the column.
+    disclosed: Option<u64>,
+    /// The number of sealed rows that are disclosed copies, if their writer has counted them.
+    sealed_copies: Option<u64>,
     statements: Option<Vec<StatementColumns>>,
     text: PartText,
     words: Option<WordSet>,
@@ -177,6 +184,8 @@ impl IndexPart {
             .superseding
             .zip(superseding)
             .map(|(all, own)| all + own);
+        let disclosed = self.disclosed.zip(disclosed_rows_in(batch));
+        self.disclosed = disclosed.map(|(all, own)| all + own);
         if let Some(statements) = &mut self.statements {
             let columns = StatementColumns::of(batch);
             statements.push(
@@ -231,6 +240,11 @@ impl IndexPart {
         Ok(())
     }
 
+    /// Records how many of the part's rows are disclosed copies, which isn't seen in sealed rows.
+    pub(crate) fn set_sealed_copies(&mut self, rows: u64) {
+        self.sealed_copies = Some(rows);
+    }
+
     /// Records that the row `row` of the segment, whose blob is `blob`, isn't in the part. Rows are
     /// recorded in ascending order.
     pub fn skip_row(&mut self, row: u32, blob: &[u8]) {
@@ -259,10 +273,12 @@ impl IndexPart {
                 )
             }
         };
+        let readable = self.disclosed.filter(|_| self.seconds.is_some());
         Ok(FinishedPart {
             addresses: self.addresses,
             seconds: self.seconds.map(CreationSeconds::of),
             superseding: self.superseding,
+            disclosed: self.sealed_copies.or(readable),
             statements: statements.file("can't index", "statements")?,
             text,
             words: self.words.map(WordSet::closed),
@@ -337,6 +353,8 @@ impl IndexBuilder {
             addresses,
             seconds: Some(Vec::new()),
             superseding: Some(0),
+            disclosed: Some(0),
+            sealed_copies: None,
             statements,
             text,
             words: self.kinds.words.then(WordSet::default),
@@ -381,6 +399,13 @@ impl IndexBuilder {
         let readable = parts.values().all(|part| part.seconds.is_some());
         let counts = parts.values().map(|part| part.superseding);
         counts.sum::<Option<u64>>().filter(|_| readable)
+    }
+
+    /// Returns the number of rows in all parts so far that are disclosed copies, or `None` if that
+    /// isn't known.
+    pub(crate) fn disclosed_rows(&self) -> Option<u64> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.values().map(|part| part.disclosed).sum()
     }
 
     /// Builds the sidecars, on all threads of the current pool.

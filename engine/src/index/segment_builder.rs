@@ -45,12 +45,23 @@ impl SegmentBuilder {
         &self.id
     }
 
-    /// Indexes and writes `batch` as row group `number`.
+    /// Indexes and writes `batch` as row group `number`. Of sealed rows, `sealed_copies` are
+    /// disclosed copies.
     ///
     /// # Errors
     /// As [`SegmentBuilder::create`].
-    pub(crate) fn write_row_group(&self, number: usize, batch: RecordBatch) -> Result<()> {
-        self.index.add(number, &batch)?;
+    pub(crate) fn write_row_group(
+        &self,
+        number: usize,
+        batch: RecordBatch,
+        sealed_copies: Option<u64>,
+    ) -> Result<()> {
+        let mut part = self.index.part()?;
+        part.add(&batch)?;
+        if let Some(copies) = sealed_copies {
+            part.set_sealed_copies(copies);
+        }
+        self.index.put(number, part)?;
         self.file
             .write_row_group(number, &[batch])
             .file("can't write the segment", self.id.as_str())
@@ -69,12 +80,14 @@ impl SegmentBuilder {
         } = self;
         let file = file.finish().file("can't write the segment", id.as_str())?;
         let (seconds, superseding) = (index.creation_seconds(), index.superseding_rows());
+        let disclosed = index.disclosed_rows();
         Ok(WrittenSegment {
             id,
             data,
             file,
             seconds,
             superseding,
+            disclosed,
             sidecars: index.finish(),
         })
     }
@@ -91,6 +104,7 @@ impl SegmentBuilder {
             index,
         } = self;
         let (seconds, superseding) = (index.creation_seconds(), index.superseding_rows());
+        let disclosed = index.disclosed_rows();
         let (file, sidecars) = rayon::join(|| file.finish(), || index.finish());
         let file = file.file("can't write the segment", id.as_str())?;
         Ok(WrittenSegment {
@@ -99,6 +113,7 @@ impl SegmentBuilder {
             file,
             seconds,
             superseding,
+            disclosed,
             sidecars,
         })
     }

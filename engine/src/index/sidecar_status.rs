@@ -154,7 +154,7 @@ async fn mask_state(
     segment: &Segment,
     binding: Option<SidecarBinding>,
 ) -> Result<CheckedSidecar> {
-    let (rows, sources) = (segment.file.rows, EventSource::all(lake)?);
+    let (rows, sources) = (segment.file.rows, EventSource::all(lake).await?);
     let check = move |content| match LifecycleMask::open(content) {
         Ok(mask) if mask.segment_rows() != rows => (SidecarVerdict::Foreign, None),
         Ok(mask) if mask.is_covered_by(&sources) => (SidecarVerdict::Fresh, None),

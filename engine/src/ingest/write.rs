@@ -97,6 +97,9 @@ fn encode_row_group(
         indexed?;
         next = projected?;
     }
+    if context.keys.is_some() {
+        part.set_sealed_copies(columns.sealed_copies());
+    }
     let (ended, indexed) = rayon::join(
         || segment.file.close_row_group(group),
         || segment.index.put(number, part),

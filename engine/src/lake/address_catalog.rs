@@ -221,6 +221,7 @@ mod tests {
             seconds: states_seconds.then_some(seconds),
             footer: None,
             superseding: None,
+            disclosed: None,
             versions: None,
         };
         Segment {

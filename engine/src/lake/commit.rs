@@ -38,6 +38,9 @@ const FOOTER_TAG: &str = "gristmill.footer";
 /// The tag of an `add` action with the number of rows of a segment that supersede others.
 const SUPERSEDING_TAG: &str = "gristmill.supersedingRows";
 
+/// The tag of an `add` action with the number of rows of a segment that are disclosed copies.
+const DISCLOSED_TAG: &str = "gristmill.disclosedRows";
+
 /// The tag of an `add` action with the versions at which the file's rows were added.
 const VERSIONS_TAG: &str = "gristmill.rowVersions";
 
@@ -268,6 +271,7 @@ pub(super) struct FileTags {
     pub(super) seconds: Option<CreationSeconds>,
     pub(super) footer: Option<FileDigest>,
     pub(super) superseding: Option<u64>,
+    pub(super) disclosed: Option<u64>,
     pub(super) versions: Option<RowVersions>,
 }
 
@@ -285,6 +289,7 @@ impl FileTags {
             seconds: tag(SECONDS_TAG).and_then(|text| text.parse().ok()),
             footer: tag(FOOTER_TAG).and_then(|text| text.parse().ok()),
             superseding: tag(SUPERSEDING_TAG).and_then(|text| text.parse().ok()),
+            disclosed: tag(DISCLOSED_TAG).and_then(|text| text.parse().ok()),
             versions: tag(VERSIONS_TAG).and_then(|text| text.parse().ok()),
         }
     }
@@ -298,12 +303,14 @@ impl FileTags {
         let seconds = file.seconds.as_ref().map(CreationSeconds::to_string);
         let footer = file.footer.map(|footer| footer.to_string());
         let superseding = file.superseding.map(|rows| rows.to_string());
+        let disclosed = file.disclosed.map(|rows| rows.to_string());
         let versions = versions.map(RowVersions::to_string);
         let all = [
             (DIGEST_TAG, digest),
             (SECONDS_TAG, seconds),
             (FOOTER_TAG, footer),
             (SUPERSEDING_TAG, superseding),
+            (DISCLOSED_TAG, disclosed),
             (VERSIONS_TAG, versions),
         ];
         let tags: HashMap<_, _> = all

@@ -1,5 +1,5 @@
-//! The lifecycle state of grains: the fold of `state` and of the supersessions in the grains' own
-//! rows.
+//! The lifecycle state of grains: the fold of `state`, of the supersessions in the grains' own rows,
+//! and of those of disclosed copies by their originals.
 //!
 //! [`LifecycleState`] defines which events count. The views of SQL are equivalent.
 
@@ -11,7 +11,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, SystemColumn};
 use gristmill_schemas::container::IndexState;
 use gristmill_schemas::grain::Field;
-use gristmill_schemas::lifecycle::{HoldIndex, LifecycleState};
+use gristmill_schemas::lifecycle::{EventEffect, HoldIndex, LifecycleState};
 
 use super::Lake;
 use super::cells::{links, text_at, texts};
@@ -51,6 +51,9 @@ impl Lake {
     /// the version of the handle. Reads all of `state` and the supersessions of all grains, file by
     /// file; only the wanted grains are held in memory.
     ///
+    /// That a disclosed copy is beside its original isn't among them: it follows from the grains of
+    /// each lake.
+    ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),
     /// [`EngineError::Delta`](crate::error::EngineError::Delta).
@@ -58,7 +61,7 @@ impl Lake {
         &self,
         wanted: impl Fn(&ContentAddress) -> bool,
     ) -> Result<BTreeMap<ContentAddress, IndexState>> {
-        let folds = self.lifecycles(wanted).await?;
+        let folds = self.recorded_lifecycles(&wanted).await?;
         Ok(folds
             .into_iter()
             .filter_map(|(address, fold)| Some((address, fold.to_index_state()?)))
@@ -66,11 +69,24 @@ impl Lake {
     }
 
     /// Returns the lifecycles of the grains for which `wanted` is true and which have any event, at
-    /// the version of the handle. Reads as [`Lake::portable_states`] does.
+    /// the version of the handle. Reads as [`Lake::portable_states`] does, and the disclosed copies.
     ///
     /// # Errors
     /// As [`Lake::portable_states`].
     pub async fn lifecycles(
+        &self,
+        wanted: impl Fn(&ContentAddress) -> bool,
+    ) -> Result<BTreeMap<ContentAddress, LifecycleState>> {
+        let mut folds = self.recorded_lifecycles(&wanted).await?;
+        for copy in self.copies_beside_originals(wanted).await? {
+            let effect = (copy.at, EventEffect::Superseded(copy.original));
+            folds.entry(copy.address).or_default().apply(effect);
+        }
+        Ok(folds)
+    }
+
+    /// As [`Lake::lifecycles`], without what follows for disclosed copies.
+    async fn recorded_lifecycles(
         &self,
         wanted: impl Fn(&ContentAddress) -> bool,
     ) -> Result<BTreeMap<ContentAddress, LifecycleState>> {
@@ -159,7 +175,7 @@ pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
 /// Returns the supersessions in the rows of `file`: the old grain, the new one, and when that was
 /// created.
 pub(crate) fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, String, i64)>> {
-    let rows = superseding_rows(file)?;
+    let rows = rows_with(file, SystemColumn::Supersedes.name())?;
     let mut out = Vec::new();
     if rows.is_empty() {
         return Ok(out);
@@ -178,7 +194,8 @@ pub(crate) fn row_supersessions(file: &LakeFile) -> Result<Vec<(ContentAddress, 
 }
 
 /// Returns the supersessions in the rows of `batch`, as [`row_supersessions`] does. Of the columns
-/// that refer to other grains, the batch must have `supersedes` only.
+/// that refer to other grains, the batch must have `supersedes` only; with another one instead, the
+/// result is the grain that a row refers to, the row's own, and when that was created.
 pub(crate) fn row_links(batch: &RecordBatch) -> Vec<(ContentAddress, String, i64)> {
     let instants = |name: &str| {
         batch
@@ -202,15 +219,14 @@ pub(crate) fn row_links(batch: &RecordBatch) -> Vec<(ContentAddress, String, i64
     out
 }
 
-/// Returns the numbers of the rows of `file` that supersede others. Most grains supersede nothing:
-/// the other columns are read only for these rows.
-fn superseding_rows(file: &LakeFile) -> Result<Vec<u32>> {
-    let supersedes = SystemColumn::Supersedes.name();
-    let rows = file.map_batches(Some(&[supersedes]), |first, batch| {
-        let column = batch.column_by_name(supersedes);
-        let is_superseding = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
+/// Returns the numbers of the rows of `file` with a value in the column `name`. Few grains refer to
+/// others by it: the other columns are read only for these rows.
+pub(super) fn rows_with(file: &LakeFile, name: &str) -> Result<Vec<u32>> {
+    let rows = file.map_batches(Some(&[name]), |first, batch| {
+        let column = batch.column_by_name(name);
+        let has_value = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
         Ok((0..batch.num_rows())
-            .filter(is_superseding)
+            .filter(has_value)
             .map(|row| first + row as u32)
             .collect::<Vec<_>>())
     })?;

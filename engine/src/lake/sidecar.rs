@@ -176,7 +176,11 @@ impl Lake {
         change: &mut Change,
         segment: WrittenSegment,
     ) -> Result<AddressIndex> {
-        let (file, index) = self.publish_segment_files(segment).await?;
+        let (mut file, index) = self.publish_segment_files(segment).await?;
+        // What replaces segments without disclosed copies has none either.
+        let replaces = !change.removed.is_empty();
+        let has_none = replaces && change.removed.iter().all(|old| old.disclosed == Some(0));
+        file.disclosed = file.disclosed.or(has_none.then_some(0));
         change.added.push(file);
         Ok(index)
     }
@@ -205,6 +209,7 @@ impl Lake {
                 seconds: segment.seconds,
                 footer: Some(binding.footer()),
                 superseding: segment.superseding,
+                disclosed: segment.disclosed,
                 ..DataFile::new(name, segment.file)
             };
             Ok((file, index))
@@ -247,6 +252,7 @@ mod tests {
                 seconds: None,
                 footer: None,
                 superseding: None,
+                disclosed: None,
                 versions: None,
             },
         };

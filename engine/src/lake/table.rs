@@ -51,6 +51,10 @@ pub struct DataFile {
     /// The number of its rows that supersede others. `None` for other tables, for encrypted rows,
     /// and for files of earlier releases and of other engines.
     pub superseding: Option<u64>,
+    /// The number of its rows that are disclosed copies of other grains. `None` for other tables,
+    /// for encrypted rows of which it isn't known, and for files of earlier releases and of other
+    /// engines.
+    pub disclosed: Option<u64>,
     /// Since which versions of the table its rows are in it. `None` until the file is committed,
     /// and for files of earlier releases and of other engines.
     pub versions: Option<RowVersions>,
@@ -67,6 +71,7 @@ impl DataFile {
             seconds: None,
             footer: None,
             superseding: None,
+            disclosed: None,
             versions: None,
         }
     }
@@ -316,6 +321,7 @@ impl Table {
                     seconds,
                     footer,
                     superseding,
+                    disclosed,
                     versions,
                 } = FileTags::of(&file);
                 DataFile {
@@ -326,6 +332,7 @@ impl Table {
                     seconds,
                     footer,
                     superseding,
+                    disclosed,
                     versions,
                 }
             })

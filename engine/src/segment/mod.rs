@@ -134,6 +134,8 @@ pub(crate) struct WrittenSegment {
     pub(crate) seconds: Option<CreationSeconds>,
     /// The number of rows that supersede others, if it is known.
     pub(crate) superseding: Option<u64>,
+    /// The number of rows that are disclosed copies, if it is known.
+    pub(crate) disclosed: Option<u64>,
     /// The sidecars.
     pub(crate) sidecars: Vec<SidecarFile>,
 }

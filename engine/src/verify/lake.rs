@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::{GRAINS, SystemColumn};
+use gristmill_schemas::grain::Field;
 use parquet::errors::ParquetError;
 
 use super::compare::StoredVerdicts;
@@ -19,12 +20,15 @@ use crate::error::{EngineError, Result};
 use crate::index::{
     LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
 };
-use crate::lake::{ACCEPT, Lake, LakeLocation, REMEDY_OF_FILES, Segment, superseding_rows_in};
+use crate::lake::{
+    ACCEPT, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, disclosed_rows,
+    disclosed_rows_in, superseding_rows_in,
+};
 use crate::progress::WorkProgress;
 use crate::segment::{SegmentId, SegmentReader};
 
-/// Rows of which the column of superseded grains is read at a time.
-const SUPERSEDING_ROWS: usize = 1 << 14;
+/// Rows of which the columns that are counted are read at a time.
+const COUNTED_ROWS: usize = 1 << 14;
 
 /// Checks the grains of `scope` of `lake`. A segment that can't be read is a finding.
 ///
@@ -189,7 +193,7 @@ impl LakeCheck<'_> {
         if range.from == 0 && self.scope.has(&segment.id, 0) {
             self.start_digest(range).await?;
             self.check_footer(segment).await?;
-            self.start_superseding(segment, reader.clone()).await?;
+            self.start_counts(segment, reader.clone()).await?;
             self.check_sidecars(segment).await?;
         }
         let opened = OpenSegment {
@@ -283,24 +287,40 @@ impl LakeCheck<'_> {
         }
     }
 
-    /// Starts the comparison of the number of rows of `segment` that supersede others with the log,
-    /// by which lifecycle masks know the segments without such rows.
-    async fn start_superseding(&mut self, segment: &Segment, reader: SegmentReader) -> Result<()> {
-        let Some(logged) = segment.file.superseding else {
+    /// Starts the comparison of the numbers of rows of `segment` that supersede others, and that are
+    /// disclosed copies, with the log, by which the segments without such rows aren't read. Sealed
+    /// copies must be decrypted, which is done together with the comparison of sidecars.
+    async fn start_counts(&mut self, segment: &Segment, reader: SegmentReader) -> Result<()> {
+        let logged = [segment.file.superseding, segment.file.disclosed];
+        let is_sealed = segment.id.is_sealed();
+        let unreadable = is_sealed && (self.lake.keys().is_none() || !self.options.sidecars);
+        if logged == [None, None] || unreadable {
             return Ok(());
-        };
+        }
         let (path, limit) = (segment.path(), self.options.problems);
+        let sealed = match is_sealed {
+            true => match LakeFile::open(self.lake, &path).await {
+                Err(error) if error.is_environment() => return Err(error),
+                Err(_) => return Ok(()),
+                Ok(file) => Some(file),
+            },
+            false => None,
+        };
         self.start(move || {
             let mut findings = Findings::default();
+            let counted = match &sealed {
+                Some(file) => disclosed_rows(file).map(|copies| [0, copies]).ok(),
+                None => row_counts(&reader).ok(),
+            };
             // Rows that can't be read are found when they are checked.
-            if let Ok(found) = superseding_rows(&reader)
-                && found != logged
-            {
-                let cause = format!("{found} of its rows supersede others, its log says {logged}");
-                findings.bad(
-                    problem(GRAINS, path.as_ref(), &cause, REMEDY_OF_FILES),
-                    limit,
-                );
+            let counted = counted.into_iter().flatten().zip(logged);
+            let names = ["supersede others", "are disclosed copies"];
+            for ((found, logged), name) in counted.zip(names) {
+                if let Some(logged) = logged.filter(|logged| *logged != found) {
+                    let cause = format!("{found} of its rows {name}, its log says {logged}");
+                    let found = problem(GRAINS, path.as_ref(), &cause, REMEDY_OF_FILES);
+                    findings.bad(found, limit);
+                }
             }
             findings
         })
@@ -394,13 +414,18 @@ impl LakeCheck<'_> {
     }
 }
 
-/// Counts the rows of a segment that supersede others.
-fn superseding_rows(reader: &SegmentReader) -> std::result::Result<u64, ParquetError> {
-    let (groups, columns) = (0..reader.row_groups(), [SystemColumn::Supersedes.name()]);
-    let batches = reader.read(groups, Some(&columns), SUPERSEDING_ROWS)?;
-    batches
-        .map(|batch| Ok(superseding_rows_in(&batch?).unwrap_or_default()))
-        .sum()
+/// Counts the rows of an open segment that supersede others, and that are disclosed copies.
+fn row_counts(reader: &SegmentReader) -> std::result::Result<[u64; 2], ParquetError> {
+    let columns = [SystemColumn::Supersedes.name(), Field::DisclosureOf.name()];
+    let mut counts = [0; 2];
+    for batch in reader.read(0..reader.row_groups(), Some(&columns), COUNTED_ROWS)? {
+        let batch = batch?;
+        let found = [superseding_rows_in(&batch), disclosed_rows_in(&batch)];
+        for (count, found) in counts.iter_mut().zip(found) {
+            *count += found.unwrap_or_default();
+        }
+    }
+    Ok(counts)
 }
 
 /// Opens the data file of `segment`, which must have the size and the number of rows in its table's

@@ -164,6 +164,7 @@ mod tests {
                 seconds: None,
                 footer: None,
                 superseding: None,
+                disclosed: None,
                 versions: None,
             };
             Segment {

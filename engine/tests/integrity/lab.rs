@@ -185,6 +185,7 @@ impl Lab {
             seconds: None,
             footer: None,
             superseding: None,
+            disclosed: None,
             versions: None,
         };
         let change = Change {
@@ -218,4 +219,33 @@ pub fn with_cell(column: &ArrayRef, row: usize, cell: &ArrayRef) -> ArrayRef {
         column.slice(row + 1, column.len() - row - 1),
     );
     concat(&[&before, cell, &after]).unwrap()
+}
+
+/// Changes the tags of the segments in the log.
+pub fn edit_tags(lab: &Lab, edit: impl Fn(&mut serde_json::Map<String, serde_json::Value>)) {
+    for entry in std::fs::read_dir(lab.path("grains/_delta_log")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let edited = |line: &str| {
+            let mut action: serde_json::Value = serde_json::from_str(line).unwrap();
+            if let Some(tags) = action.pointer_mut("/add/tags") {
+                edit(tags.as_object_mut().unwrap());
+            }
+            action.to_string()
+        };
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<String> = text.lines().map(edited).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+    }
+}
+
+/// Verifies the lake, and returns how many problems have `part` in their messages.
+pub async fn problems_with(lab: &Lab, part: &str) -> usize {
+    let report = lab.verify().await;
+    let problems = report.problems.iter();
+    problems
+        .filter(|problem| problem.message.contains(part))
+        .count()
 }

@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod deduplication;
+mod disclosure;
 mod lab;
 mod repair;
 mod rows;

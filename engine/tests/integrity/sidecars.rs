@@ -12,7 +12,7 @@ use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::progress::WorkProgress;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, edit_tags, problems_with};
 
 const FILES: [&str; 5] = [
     "addresses.bin",
@@ -229,35 +229,6 @@ async fn valid_sidecars_with_wrong_content_are_detected_by_rebuilding() {
         );
         std::fs::write(&own, before).unwrap();
     }
-}
-
-/// Changes the tags of the segments in the log.
-fn edit_tags(lab: &Lab, edit: impl Fn(&mut serde_json::Map<String, serde_json::Value>)) {
-    for entry in std::fs::read_dir(lab.path("grains/_delta_log")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        let edited = |line: &str| {
-            let mut action: serde_json::Value = serde_json::from_str(line).unwrap();
-            if let Some(tags) = action.pointer_mut("/add/tags") {
-                edit(tags.as_object_mut().unwrap());
-            }
-            action.to_string()
-        };
-        let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<String> = text.lines().map(edited).collect();
-        std::fs::write(&path, lines.join("\n")).unwrap();
-    }
-}
-
-/// Verifies the lake, and returns how many problems have `part` in their messages.
-async fn problems_with(lab: &Lab, part: &str) -> usize {
-    let report = lab.verify().await;
-    let problems = report.problems.iter();
-    problems
-        .filter(|problem| problem.message.contains(part))
-        .count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

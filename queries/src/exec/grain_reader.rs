@@ -28,7 +28,7 @@ use super::pipeline::VALUE;
 use super::session::Session;
 use crate::cal::ast::{Address, Target};
 use crate::cal::{CalError, Code};
-use crate::sql::lifecycle::closing_events_query;
+use crate::sql::lifecycle::{Copies, closing_events_query};
 use crate::sql::{LakeTable, hide_rows};
 
 /// Maximum number of addresses in one IN list.
@@ -118,7 +118,8 @@ impl<'e> GrainReader<'e> {
     /// Returns a plan of all supersessions as [`OLD`] and [`NEW`], from the rows of superseding
     /// grains and from `state`.
     pub(super) async fn supersessions(&self) -> Result<DataFrame> {
-        let closed = self.context.sql(&closing_events_query()).await?;
+        let copies = Copies::of(&self.context.copied_config());
+        let closed = self.context.sql(&closing_events_query(copies)).await?;
         Ok(closed.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?)
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 
 use super::columns::ADDRESS;
 use super::error::{ExecutionError, Result};
-use crate::sql::lifecycle::status_query;
+use crate::sql::lifecycle::{Copies, status_query};
 
 /// Maximum number of events of a cached lake. A grain with a state takes about 100 bytes.
 const MAX_EVENTS: usize = 2_000_000;
@@ -86,14 +86,21 @@ async fn load(context: &SessionContext) -> Result<Option<LifecycleStates>> {
 /// Returns the fold of `state` with the columns `content_address`, `superseded_by`, `ended`,
 /// `contradicted` and `verification_status`.
 pub(super) async fn fold(context: &SessionContext) -> Result<DataFrame> {
-    Ok(context.sql(&status_query()).await?)
+    let copies = Copies::of(&context.copied_config());
+    Ok(context.sql(&status_query(copies)).await?)
 }
 
 /// Returns an upper bound of the number of grains with a state.
 async fn count_events(context: &SessionContext) -> Result<u64> {
-    let query = "SELECT (SELECT count(*) FROM state WHERE event <> 'accessed')
-                      + (SELECT count(*) FROM grains WHERE supersedes IS NOT NULL)";
-    let counted = context.sql(query).await?.collect().await?;
+    let copies = match Copies::of(&context.copied_config()) {
+        Copies::None => "",
+        Copies::Possible => "+ (SELECT count(*) FROM grains WHERE _disclosure_of IS NOT NULL)",
+    };
+    let query = format!(
+        "SELECT (SELECT count(*) FROM state WHERE event <> 'accessed')
+              + (SELECT count(*) FROM grains WHERE supersedes IS NOT NULL) {copies}"
+    );
+    let counted = context.sql(&query).await?.collect().await?;
     let count = counted
         .first()
         .map(|batch| cast(batch.column(0), &DataType::UInt64))

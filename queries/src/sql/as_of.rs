@@ -14,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use gristmill_engine::index::lifecycle_mask::HiddenRows;
 use gristmill_schemas::columns::GRAINS;
 
-use super::lifecycle::{current_query, lifecycle_query};
+use super::lifecycle::{Copies, current_query, lifecycle_query};
 use super::{hide_rows, lazy_views};
 
 pub(super) const AS_OF: &str = "as_of";
@@ -32,9 +32,9 @@ pub(super) fn register(context: &SessionContext) {
 }
 
 /// Returns the function's query with the instant as a parameter.
-fn query() -> String {
+fn query(copies: Copies) -> String {
     let instant = format!("${INSTANT}");
-    let lifecycle = format!("({})", lifecycle_query(Some(&instant)));
+    let lifecycle = format!("({})", lifecycle_query(Some(&instant), copies));
     current_query(&lifecycle, Some(&instant))
 }
 
@@ -65,7 +65,10 @@ impl TableFunctionImpl for AsOfFunction {
         let plan = match masked {
             Some(plan) => plan,
             // The grains aren't those of a lake.
-            None => lazy_views::plan(args.session(), &query())?,
+            None => {
+                let copies = Copies::of(args.session().config());
+                lazy_views::plan(args.session(), &query(copies))?
+            }
         };
         let plan = plan.with_param_values(vec![(INSTANT, instant)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))

@@ -17,7 +17,7 @@ use datafusion::prelude::SessionContext;
 
 use super::as_of::literal_value;
 use super::lazy_views;
-use super::lifecycle::{EventSources, fold_query};
+use super::lifecycle::{Copies, EventSources, fold_query};
 
 pub(super) const KNOWN_AT: &str = "known_at";
 pub(super) const VALID_AT: &str = "valid_at";
@@ -40,7 +40,7 @@ pub(super) fn register(context: &SessionContext) {
 }
 
 /// Query of the grains that the lake knew as current at the parameter [`KNOWN`].
-fn known_query() -> String {
+fn known_query(copies: Copies) -> String {
     let grains = format!("(SELECT * FROM grains WHERE ingested_at <= ${KNOWN})");
     let state = format!(
         "(SELECT s.* FROM state s
@@ -51,6 +51,7 @@ fn known_query() -> String {
     let sources = EventSources {
         state: &state,
         grains: &grains,
+        copies,
     };
     format!(
         "SELECT g.* FROM {grains} g LEFT ANTI JOIN
@@ -72,12 +73,12 @@ fn valid_query(known: &str) -> String {
 
 impl BitemporalFunction {
     /// Returns the function's query for a number of arguments, and the names of its parameters.
-    fn query(&self, arguments: usize) -> Option<(String, &'static [&'static str])> {
+    fn query(&self, arguments: usize, copies: Copies) -> Option<(String, &'static [&'static str])> {
         match (self.has_valid_time, arguments) {
-            (false, 1) => Some((known_query(), &[KNOWN])),
+            (false, 1) => Some((known_query(copies), &[KNOWN])),
             (true, 1) => Some((valid_query("current"), &[VALID])),
             (true, 2) => Some((
-                valid_query(&format!("({})", known_query())),
+                valid_query(&format!("({})", known_query(copies))),
                 &[VALID, KNOWN],
             )),
             _ => None,
@@ -98,7 +99,8 @@ impl BitemporalFunction {
 impl TableFunctionImpl for BitemporalFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage = || plan_datafusion_err!("{}", self.usage());
-        let (query, names) = self.query(args.exprs().len()).ok_or_else(usage)?;
+        let copies = Copies::of(args.session().config());
+        let (query, names) = self.query(args.exprs().len(), copies).ok_or_else(usage)?;
         let mut values: Vec<(&str, ScalarValue)> = Vec::with_capacity(names.len());
         for (name, argument) in names.iter().zip(args.exprs()) {
             let instant = literal_value(argument).ok_or_else(usage)?;

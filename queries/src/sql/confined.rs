@@ -24,8 +24,7 @@ use gristmill_engine::lake::Lake;
 use gristmill_schemas::columns::{GRAINS, STATE};
 
 use super::leaf_scan::LeafScanExec;
-use super::{LAKE_STORE, SqlOptions, bare_context, register_views};
-use crate::exec::LifecycleCache;
+use super::{LAKE_STORE, SqlOptions, bare_context, register_views, set_extensions};
 
 /// What a session is confined to. Without a field, all of its values are visible.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -85,11 +84,7 @@ pub async fn confined_context(
     confinement: &Confinement,
 ) -> Result<SessionContext> {
     let context = bare_context(options)?;
-    context
-        .state_ref()
-        .write()
-        .config_mut()
-        .set_extension(Arc::new(LifecycleCache::default()));
+    set_extensions(&context, lake)?;
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
     let visible = whole.table(GRAINS).await?.filter(confinement.filter())?;

@@ -2,27 +2,64 @@
 //!
 //! | view | one row is |
 //! |---|---|
-//! | `supersessions` | a grain that supersedes another, from `state` and from the column `supersedes` |
+//! | `supersessions` | a grain that supersedes another, from `state` and from the columns `supersedes` and `_disclosure_of` |
 //! | `lifecycle` | the fold of a grain's lifecycle events |
 //! | `current` | a grain that is not superseded, expired, contradicted or retracted |
 //!
-//! Lifecycle fields in a blob are not trusted: only events, and the grains that a row supersedes,
-//! are folded. The rules that decide which event counts are those of
+//! Lifecycle fields in a blob are not trusted: only events, the grains that a row supersedes, and
+//! disclosed copies beside their originals are folded. The rules that decide which event counts are those of
 //! [`gristmill_schemas::lifecycle`]; a property test compares the two.
 
+use datafusion::common::Result;
+use datafusion::prelude::SessionConfig;
+use gristmill_engine::lake::Lake;
+
+use super::external;
 use super::lazy_views::View;
 
 /// Name of the view of the current grains. In a lake it is a table that leaves out rows by lifecycle
 /// masks; elsewhere it is a query.
 pub(super) const CURRENT: &str = "current";
 
-/// Returns the views and their queries.
-pub(super) fn views() -> [View; 3] {
+/// Returns the views of a session with or without disclosed copies, and their queries.
+pub(super) fn views(copies: Copies) -> [View; 3] {
     [
-        ("supersessions", supersessions_query()),
-        ("lifecycle", lifecycle_query(None)),
+        ("supersessions", supersessions_query(copies)),
+        ("lifecycle", lifecycle_query(None, copies)),
         (CURRENT, current_query("lifecycle", None)),
     ]
+}
+
+/// Whether grains of a session may be disclosed copies, an extension of its configuration. If not,
+/// queries don't look for the originals of copies, which would be a join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// The log of the lake states that there are none.
+    None,
+    /// There are some, or nothing is stated.
+    Possible,
+}
+
+impl Copies {
+    /// Returns what the grains of a session with `config` may be.
+    pub(crate) fn of(config: &SessionConfig) -> Copies {
+        let known = config.get_extension::<Copies>();
+        known.map_or(Copies::Possible, |known| *known)
+    }
+
+    /// Returns what the grains of `lake` may be.
+    ///
+    /// # Errors
+    /// [`DataFusionError::External`](datafusion::error::DataFusionError::External) if the log can't be read.
+    pub(super) fn in_lake(lake: &Lake) -> Result<Copies> {
+        let segments = lake.segments().map_err(external)?;
+        let has_none = segments.iter().all(|it| it.file.disclosed == Some(0));
+        Ok(if has_none {
+            Copies::None
+        } else {
+            Copies::Possible
+        })
+    }
 }
 
 /// The relations from which events are read.
@@ -31,20 +68,33 @@ pub(super) struct EventSources<'q> {
     pub(super) state: &'q str,
     /// Grains, with the columns of `grains`.
     pub(super) grains: &'q str,
+    pub(super) copies: Copies,
 }
 
-/// All events.
-const ALL: EventSources<'static> = EventSources {
-    state: "state",
-    grains: "grains",
-};
+/// Returns the sources of all events.
+fn all(copies: Copies) -> EventSources<'static> {
+    EventSources {
+        state: "state",
+        grains: "grains",
+        copies,
+    }
+}
 
 impl EventSources<'_> {
     /// Returns the events as a relation: `content_address`, `event`, `value`, `at`. A grain that
     /// supersedes another adds an event to the other, at the time at which the superseding grain was
+    /// created; a disclosed copy beside its original adds one to itself, at the time at which it was
     /// created. A successor that isn't an address becomes NULL.
     fn events(&self) -> String {
-        let EventSources { state, grains } = self;
+        let EventSources {
+            state,
+            grains,
+            copies,
+        } = self;
+        let disclosed = match copies {
+            Copies::None => String::new(),
+            Copies::Possible => format!("UNION ALL {}", disclosed(grains)),
+        };
         format!(
             "(SELECT content_address, event,
                      CASE WHEN event = 'superseded' AND NOT regexp_like(value, '^[0-9a-f]{{64}}$')
@@ -54,9 +104,25 @@ impl EventSources<'_> {
               SELECT old AS content_address, 'superseded' AS event, new AS value, made AS at
               FROM (SELECT unnest(supersedes) AS old, content_address AS new,
                            coalesce(created_at, ingested_at) AS made
-                    FROM {grains} WHERE supersedes IS NOT NULL))"
+                    FROM {grains} WHERE supersedes IS NOT NULL)
+              {disclosed})"
         )
     }
+}
+
+/// Returns the query of the events of the disclosed copies among `grains` (a relation) whose
+/// originals are there, too.
+fn disclosed(grains: &str) -> String {
+    format!(
+        "SELECT content_address, 'superseded' AS event, original AS value, made AS at
+         FROM (SELECT content_address, right(_disclosure_of, 64) AS original,
+                      coalesce(created_at, ingested_at) AS made
+               FROM {grains}
+               WHERE _disclosure_of IS NOT NULL
+                     AND regexp_like(_disclosure_of, '^(sha256:)?[0-9a-f]{{64}}$')) AS copies
+         LEFT SEMI JOIN (SELECT content_address AS known FROM {grains}) AS originals
+         ON original = known"
+    )
 }
 
 /// Verification statuses that are recognised.
@@ -78,24 +144,24 @@ const CONTRADICTED_SINCE: &str = "contradicted_since";
 
 /// Query of `supersessions`: `content_address`, `superseded_by`, `at`. If both a grain and an event
 /// state a supersession, it is one row.
-fn supersessions_query() -> String {
+fn supersessions_query(copies: Copies) -> String {
     format!(
         "SELECT content_address, value AS superseded_by, min(at) AS at FROM {events}
          WHERE event = 'superseded' AND value IS NOT NULL
          GROUP BY content_address, value",
-        events = ALL.events()
+        events = all(copies).events()
     )
 }
 
 /// Query of the events that close grains: `content_address`, and `value`, the successor or NULL.
-pub(crate) fn closing_events_query() -> String {
-    let events = ALL.events();
+pub(crate) fn closing_events_query(copies: Copies) -> String {
+    let events = all(copies).events();
     format!("SELECT content_address, value FROM {events} WHERE event IN ('superseded', 'expired')")
 }
 
 /// Query of the fold of all events, or of those up to `until` (an SQL expression).
-pub(crate) fn lifecycle_query(until: Option<&str>) -> String {
-    fold_query(&ALL, until)
+pub(crate) fn lifecycle_query(until: Option<&str>, copies: Copies) -> String {
+    fold_query(&all(copies), until)
 }
 
 /// Query of the fold of the events of `sources`, or of those up to `until` (an SQL expression).
@@ -120,7 +186,7 @@ pub(super) fn fold_query(sources: &EventSources<'_>, until: Option<&str>) -> Str
 /// Query of the fold for CAL: `content_address`, `superseded_by`, `contradicted`,
 /// `verification_status`, and `ended`, true if the grain was superseded or expired. CAL leaves out
 /// ended grains and marks contradicted ones.
-pub(crate) fn status_query() -> String {
+pub(crate) fn status_query(copies: Copies) -> String {
     let verification = verification();
     format!(
         "SELECT content_address,
@@ -130,7 +196,7 @@ pub(crate) fn status_query() -> String {
                 {verification} AS verification_status
          FROM {events}
          GROUP BY content_address",
-        events = ALL.events()
+        events = all(copies).events()
     )
 }
 

@@ -137,7 +137,7 @@ pub use error_message::user_message;
 pub(crate) use indexed_file_source::index_notes;
 pub use lake_table::LakeTable;
 pub(crate) use lake_table::hide_rows;
-use lifecycle::CURRENT;
+use lifecycle::{CURRENT, Copies};
 pub use no_lake::context_without_lake;
 pub use parameters::{parameter_types, parameters_from_json};
 pub use reference::{SqlReference, sql_reference};
@@ -206,11 +206,7 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
 /// [`DataFusionError::External`] with the engine's error if a table can't be read.
 pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionContext> {
     let context = bare_context(options)?;
-    context
-        .state_ref()
-        .write()
-        .config_mut()
-        .set_extension(Arc::new(LifecycleCache::default()));
+    set_extensions(&context, lake)?;
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
     let grains = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store.clone())?;
@@ -231,6 +227,17 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
     system_tables::register(&context, lake)?;
     register_views(&context, options)?;
     Ok(context)
+}
+
+/// Sets what sessions over `lake` know of it.
+fn set_extensions(context: &SessionContext, lake: &Lake) -> Result<()> {
+    let copies = Copies::in_lake(lake)?;
+    let state = context.state_ref();
+    let mut state = state.write();
+    let config = state.config_mut();
+    config.set_extension(Arc::new(LifecycleCache::default()));
+    config.set_extension(Arc::new(copies));
+    Ok(())
 }
 
 /// Registers `grains` and the search functions over it.
@@ -259,7 +266,8 @@ fn register_grains(
 /// isn't replaced.
 pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
     let has_current = context.table_exist(CURRENT)?;
-    let views = views::views().filter(|(name, _)| *name != CURRENT || !has_current);
+    let copies = Copies::of(&context.copied_config());
+    let views = views::views(copies).filter(|(name, _)| *name != CURRENT || !has_current);
     lazy_views::register(
         context,
         views.chain(conversation_views::views(

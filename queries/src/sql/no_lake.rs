@@ -13,6 +13,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::AUDIT;
 use gristmill_schemas::columns::{GRAINS, REJECTS, STATE};
 
+use super::lifecycle::Copies;
 use super::{
     SqlOptions, as_of, bare_context, bitemporal, conversation_views, external, lineage, pattern,
     search, system_tables, vectors, views,
@@ -45,7 +46,7 @@ pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<Session
 }
 
 fn is_table_of_a_lake(name: &str) -> bool {
-    let views = views::views()
+    let views = views::views(Copies::None)
         .chain(conversation_views::views(""))
         .any(|(view, _)| view == name);
     views

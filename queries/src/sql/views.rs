@@ -14,11 +14,11 @@ use gristmill_schemas::columns::{GRAINS, SystemColumn, column_type};
 use gristmill_schemas::grain::{Field, GrainType};
 
 use super::lazy_views::View;
-use super::lifecycle;
+use super::lifecycle::{self, Copies};
 use crate::cal::TypeName;
 
-/// Returns the views and their queries.
-pub(super) fn views() -> impl Iterator<Item = View> {
+/// Returns the views of a session with or without disclosed copies, and their queries.
+pub(super) fn views(copies: Copies) -> impl Iterator<Item = View> {
     let of_types = GrainType::ALL
         .into_iter()
         .map(|grain_type| (grain_type.plural(), of_type(grain_type)));
@@ -28,7 +28,7 @@ pub(super) fn views() -> impl Iterator<Item = View> {
         ("consent_state", CONSENT_STATE.to_owned()),
         ("holds", HOLDS.to_owned()),
     ];
-    of_types.chain(lifecycle::views()).chain(others)
+    of_types.chain(lifecycle::views(copies)).chain(others)
 }
 
 fn of_type(grain_type: GrainType) -> String {

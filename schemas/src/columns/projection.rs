@@ -68,6 +68,7 @@ pub struct RowMetadata<'a> {
 /// A builder for batches of the table `grains`.
 pub struct GrainBatchBuilder {
     rows: usize,
+    sealed_copies: u64,
     system: SystemColumnBuilders,
     /// One for each of [`Field::ALL`].
     fields: Vec<FieldColumn>,
@@ -155,6 +156,7 @@ impl GrainBatchBuilder {
     pub fn with_capacity(rows: usize, blob_bytes: usize) -> Self {
         GrainBatchBuilder {
             rows: 0,
+            sealed_copies: 0,
             system: SystemColumnBuilders::with_capacity(rows, blob_bytes),
             fields: FieldColumn::all(),
         }
@@ -171,6 +173,12 @@ impl GrainBatchBuilder {
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
+    }
+
+    /// Returns how many of all sealed rows so far, those of finished batches included, are disclosed
+    /// copies of other grains: their cells don't tell.
+    pub fn sealed_copies(&self) -> u64 {
+        self.sealed_copies
     }
 
     /// Returns true if there are no rows.
@@ -239,6 +247,7 @@ impl GrainBatchBuilder {
                 column.set(field, self.rows, &RawValue::Text(&cell));
             }
         }
+        self.sealed_copies += u64::from(grain.text(Field::DisclosureOf).is_some());
         self.rows += 1;
     }
 

@@ -159,6 +159,7 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
             seconds: None,
             footer: None,
             superseding: None,
+            disclosed: None,
             versions: None,
         };
         Change {

@@ -31,6 +31,10 @@ use rand::{RngExt, SeedableRng};
 /// Creation of the first grain, in milliseconds since 1970.
 const MADE: i64 = 1_767_225_600_000;
 
+/// Creation of the disclosed copies: before all events, because a manifest's milliseconds could put
+/// an event at the instant of a copy.
+const COPIED: i64 = MADE - 1;
+
 /// Grains with a random history, each of several events.
 const GRAINS: usize = 120;
 
@@ -49,6 +53,8 @@ struct Histories {
     /// Grains with their creation in microseconds.
     grains: Vec<(ContentAddress, i64)>,
     events: Vec<(ContentAddress, LifecycleEvent, Option<String>, i64)>,
+    /// Disclosed copies and their originals.
+    copies: Vec<(ContentAddress, ContentAddress)>,
 }
 
 impl Histories {
@@ -58,6 +64,7 @@ impl Histories {
             lake: TestLake::new().await,
             grains: Vec::new(),
             events: Vec::new(),
+            copies: Vec::new(),
         };
         histories.apply(&mut random).await;
         histories.add_events(&mut random).await;
@@ -65,7 +72,7 @@ impl Histories {
     }
 
     /// Puts grains; a third of them are superseded by one or two others, recorded in the rows of
-    /// these.
+    /// these, and a quarter have a disclosed copy.
     async fn apply(&mut self, random: &mut StdRng) {
         let mut lines = String::new();
         for number in 0..GRAINS {
@@ -77,6 +84,19 @@ impl Histories {
             let old_address = grain(&old).address;
             self.grains.push((old_address, MADE * 1_000));
             lines += &format!("{{\"op\": \"put\", \"grain\": {old}}}\n");
+            // A copy of this grain, or of one that follows later.
+            if number % 8 < 2 {
+                let original = match number % 8 {
+                    0 => old_address,
+                    _ => grain(&belief((number + 30) % GRAINS, MADE, "")).address,
+                };
+                let more = format!(r#", "_disclosure_of": "{original}", "_elided": {{}}"#);
+                let copy = belief(number, COPIED, &more);
+                let address = grain(&copy).address;
+                lines += &format!("{{\"op\": \"put\", \"grain\": {copy}}}\n");
+                self.grains.push((address, COPIED * 1_000));
+                self.copies.push((address, original));
+            }
             for version in 0..[0, 0, 0, 1, 2].choose(random).copied().unwrap() {
                 let made = MADE + random.random_range(0..3);
                 let derived =
@@ -185,8 +205,19 @@ impl Histories {
         }
     }
 
-    /// Returns the fold of each grain's events up to `until`.
+    /// Returns the fold of each grain's events up to `until`, with what follows for copies.
     fn folds(&self, until: i64) -> BTreeMap<ContentAddress, LifecycleState> {
+        let mut folds = self.recorded_folds(until);
+        for (copy, original) in self.copies.iter().filter(|_| COPIED * 1_000 <= until) {
+            let value = original.to_string();
+            let (event, at) = (LifecycleEvent::Superseded, COPIED * 1_000);
+            folds.entry(*copy).or_default().add(event, Some(&value), at);
+        }
+        folds
+    }
+
+    /// Returns the fold of each grain's events up to `until`.
+    fn recorded_folds(&self, until: i64) -> BTreeMap<ContentAddress, LifecycleState> {
         let mut folds: BTreeMap<ContentAddress, LifecycleState> = BTreeMap::new();
         for (address, event, value, at) in self.events.iter().filter(|(.., at)| *at <= until) {
             folds
@@ -449,7 +480,8 @@ async fn fold_sql_cal_and_an_exported_copy_agree_on_random_histories() {
         );
         // A copy has milliseconds, like manifests.
         let copy = copied(lake).await;
-        let portable: BTreeMap<_, _> = folds
+        let recorded = histories.recorded_folds(i64::MAX);
+        let portable: BTreeMap<_, _> = recorded
             .iter()
             .filter_map(|(address, fold)| Some((*address, fold.to_index_state()?)))
             .collect();

@@ -20,6 +20,7 @@ mod conformance_pins;
 mod content;
 mod damage;
 mod datasets;
+mod disclosed_copies;
 mod doc_commands;
 mod embedders;
 mod encryption;

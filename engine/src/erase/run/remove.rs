@@ -315,7 +315,10 @@ impl Run<'_> {
             let files = tokio::task::spawn_blocking(build).await;
             segment.sidecars.extend(files.task("a segment")?);
         }
-        let mut change = Change::default();
+        let mut change = Change {
+            removed: vec![removed.clone()],
+            ..Change::default()
+        };
         self.lake.publish_segment(&mut change, segment).await?;
         Ok(ReplacedSegment {
             removed,

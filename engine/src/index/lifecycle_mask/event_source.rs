@@ -1,16 +1,24 @@
-//! The files with lifecycle events: those of `state`, and segments with rows that supersede others.
+//! The files with lifecycle events: those of `state`, and segments with rows that supersede others
+//! or are disclosed copies.
+
+use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{GRAINS, LifecycleEvent, STATE};
 use gristmill_schemas::lifecycle::{EventEffect, TimedEffect};
 
+use super::fold::address_index;
 use crate::error::{Context, Result};
 use crate::lake::{
-    DataFile, EVENT_COLUMNS, Lake, LakeFile, events_of, read_file, row_supersessions,
+    EVENT_COLUMNS, Lake, LakeFile, Segment, events_of, read_file, row_supersessions,
 };
+use crate::segment::AddressIndex;
 
 /// Identifies a file in masks: the beginning of BLAKE3 of its table and name.
 pub(super) type SourceDigest = [u8; 16];
+
+/// What distinguishes the digest of a segment with disclosed copies.
+const COPIES: &str = " copies";
 
 /// A file with lifecycle events.
 #[derive(Debug, Clone)]
@@ -20,39 +28,65 @@ pub(in crate::index) struct EventSource {
     file: String,
     /// False if the log states that none of its rows is an event.
     pub(super) has_events: bool,
+    /// The segment, for a file of `grains`.
+    segment: Option<Segment>,
+    /// True if rows of the segment may be disclosed copies.
+    has_copies: bool,
 }
 
 impl EventSource {
-    fn new(table: &'static str, file: DataFile) -> EventSource {
-        let (has_events, file) = (file.superseding != Some(0), file.name);
-        let hash = blake3::hash(format!("{table}/{file}").as_bytes());
-        let mut digest = SourceDigest::default();
-        digest.copy_from_slice(&hash.as_bytes()[..size_of::<SourceDigest>()]);
+    fn of_state(file: String) -> EventSource {
         EventSource {
-            digest,
-            table,
+            digest: digest_of(STATE, &file, ""),
+            table: STATE,
             file,
-            has_events,
+            has_events: true,
+            segment: None,
+            has_copies: false,
         }
+    }
+
+    /// Returns the source of a segment. One with disclosed copies has another digest, so that masks
+    /// of earlier releases, which don't know of copies, are stale.
+    async fn of_segment(lake: &Lake, segment: Segment) -> Result<EventSource> {
+        // Sealed segments have no masks, and looking would take the keys.
+        let has_copies = match (segment.file.disclosed, segment.id.is_sealed()) {
+            (Some(copies), _) => copies > 0,
+            (None, true) => true,
+            (None, false) => !lake.disclosed_copies(&segment).await?.is_empty(),
+        };
+        let file = segment.file.name.clone();
+        Ok(EventSource {
+            digest: digest_of(GRAINS, &file, if has_copies { COPIES } else { "" }),
+            table: GRAINS,
+            file,
+            has_events: segment.file.superseding != Some(0),
+            segment: Some(segment),
+            has_copies,
+        })
     }
 
     /// Returns the files of `lake` at the version of the handle, ascending by digest.
     ///
     /// # Errors
-    /// [`EngineError::Delta`](crate::error::EngineError::Delta).
-    pub(in crate::index) fn all(lake: &Lake) -> Result<Vec<EventSource>> {
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta);
+    /// [`EngineError::File`](crate::error::EngineError::File) if a segment can't be read whose copies
+    /// the log doesn't count.
+    pub(in crate::index) async fn all(lake: &Lake) -> Result<Vec<EventSource>> {
         let states = lake.state.files()?.into_iter();
-        let segments = lake.segments()?.into_iter();
         let mut sources: Vec<EventSource> = states
             .filter(|file| !lake.skips(&file.name))
-            .map(|file| EventSource::new(STATE, file))
-            .chain(segments.map(|segment| EventSource::new(GRAINS, segment.file)))
+            .map(|file| EventSource::of_state(file.name))
             .collect();
+        for segment in lake.segments()? {
+            sources.push(EventSource::of_segment(lake, segment).await?);
+        }
         sources.sort_unstable_by_key(|source| source.digest);
         Ok(sources)
     }
 
-    /// Calls `visit` with the effect of each event of the file. A file without events isn't opened.
+    /// Calls `visit` with the effect of each event of the file, except those of disclosed copies. A
+    /// file without events isn't opened.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),
@@ -87,4 +121,51 @@ impl EventSource {
         }
         Ok(())
     }
+}
+
+/// Returns the digest of a file and what is known of it.
+fn digest_of(table: &str, file: &str, known: &str) -> SourceDigest {
+    let hash = blake3::hash(format!("{table}/{file}{known}").as_bytes());
+    let mut digest = SourceDigest::default();
+    digest.copy_from_slice(&hash.as_bytes()[..size_of::<SourceDigest>()]);
+    digest
+}
+
+/// Calls `visit` with the supersession of each disclosed copy by its original, if both are in files
+/// of `sources`, at least one of them in a file for which `is_new` is true. Without copies, nothing
+/// is read.
+///
+/// # Errors
+/// As [`EventSource::each_effect`].
+pub(super) async fn each_copy_effect(
+    lake: &Lake,
+    sources: &[EventSource],
+    is_new: impl Fn(&EventSource) -> bool,
+    mut visit: impl FnMut(ContentAddress, TimedEffect),
+) -> Result<()> {
+    let with_copies: Vec<&EventSource> = sources.iter().filter(|it| it.has_copies).collect();
+    let needs_all = with_copies.iter().any(|source| is_new(source));
+    let mut originals: Vec<(bool, Arc<AddressIndex>)> = Vec::new();
+    for source in sources.iter().filter(|_| !with_copies.is_empty()) {
+        let is_new = is_new(source);
+        if let Some(segment) = source.segment.as_ref().filter(|_| is_new || needs_all) {
+            originals.push((is_new, address_index(lake, segment).await?));
+        }
+    }
+    for source in with_copies.iter().filter(|_| !originals.is_empty()) {
+        let all = is_new(source);
+        let Some(segment) = &source.segment else {
+            continue;
+        };
+        for copy in lake.disclosed_copies(segment).await? {
+            let has = |(is_new, index): &(bool, Arc<AddressIndex>)| {
+                (all || *is_new) && index.row_of(&copy.original).is_some()
+            };
+            if originals.iter().any(has) {
+                let effect = EventEffect::Superseded(copy.original);
+                visit(copy.address, (copy.at, effect));
+            }
+        }
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::lifecycle::{TimedEffect, reduce};
 
 use super::MaskEntry;
-use super::event_source::EventSource;
+use super::event_source::{EventSource, each_copy_effect};
 use crate::error::{Context, Result};
 use crate::index::reindex::build_again;
 use crate::index::{IndexKinds, SidecarCache};
@@ -68,6 +68,7 @@ pub(super) async fn fold_group(
     for source in sources {
         source.each_effect(lake, &mut add).await?;
     }
+    each_copy_effect(lake, sources, |_| true, &mut add).await?;
     let entry = |(row, (address, effects))| MaskEntry {
         address,
         row,

@@ -34,7 +34,7 @@ pub async fn refresh_masks(lake: &Lake, all: bool) -> Result<MaskRefresh> {
     if lake.is_encrypted() {
         return Ok(written);
     }
-    let sources = EventSource::all(lake)?;
+    let sources = EventSource::all(lake).await?;
     let snapshot = match all {
         true => LifecycleSnapshot::default(),
         false => LifecycleSnapshot::load(lake, &sources).await?,
@@ -98,7 +98,7 @@ pub(crate) async fn refresh_after(lake: &Lake, job: &str) {
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if a file can't be read.
 pub(crate) async fn differing_masks(lake: &Lake) -> Result<Vec<SegmentId>> {
-    let sources = EventSource::all(lake)?;
+    let sources = EventSource::all(lake).await?;
     let snapshot = LifecycleSnapshot::load(lake, &sources).await?;
     let mut segments = lake.segments()?;
     segments.retain(|segment| snapshot.has_mask(&segment.id));

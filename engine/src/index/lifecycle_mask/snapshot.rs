@@ -9,7 +9,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::lifecycle::{LifecycleState, TimedEffect, reduce};
 use roaring::RoaringBitmap;
 
-use super::event_source::{EventSource, SourceDigest};
+use super::event_source::{EventSource, SourceDigest, each_copy_effect};
 use super::fold::{address_index, fold_group, groups};
 use super::{HiddenRows, LifecycleMask, MaskEntry, hidden_bitmap, state_of};
 use crate::error::Result;
@@ -36,6 +36,26 @@ pub struct LifecycleSnapshot {
     pub(super) tail_files: usize,
     /// Rows that queries left out so far.
     known: Mutex<HashMap<HiddenRows, RowsBySegment>>,
+}
+
+/// The effects that some mask doesn't contain, up to [`MAX_TAIL`] of them.
+#[derive(Debug, Default)]
+struct Tail {
+    effects: HashMap<ContentAddress, Vec<TimedEffect>>,
+    count: usize,
+}
+
+impl Tail {
+    fn add(&mut self, address: ContentAddress, effect: TimedEffect) {
+        self.count += 1;
+        if !self.is_too_long() {
+            self.effects.entry(address).or_default().push(effect);
+        }
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.count > MAX_TAIL
+    }
 }
 
 /// Rows of segments.
@@ -93,7 +113,7 @@ impl LifecycleSnapshot {
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a file with events can't be read.
     pub async fn of(lake: &Lake) -> Result<Arc<LifecycleSnapshot>> {
-        let sources = EventSource::all(lake)?;
+        let sources = EventSource::all(lake).await?;
         let cache = lake.segment_cache::<SnapshotCache>();
         let mut cached = cache.0.lock().await;
         if let Some(snapshot) = &*cached
@@ -142,28 +162,30 @@ impl LifecycleSnapshot {
 
     /// Reads the events that some mask doesn't contain. If there are too many, no mask is used.
     async fn read_tail(&mut self, lake: &Lake, sources: &[EventSource]) -> Result<()> {
-        let is_new = |source: &&EventSource| {
+        let masks = &self.masks;
+        let is_new = |source: &EventSource| {
             let lacks =
                 |mask: &Arc<LifecycleMask>| mask.sources().binary_search(&source.digest).is_err();
-            source.has_events && self.masks.values().any(lacks)
+            masks.values().any(lacks)
         };
-        let new: Vec<&EventSource> = sources.iter().filter(is_new).collect();
-        let mut count = 0;
+        let has_news = |source: &&EventSource| source.has_events && is_new(source);
+        let new: Vec<&EventSource> = sources.iter().filter(has_news).collect();
+        let mut tail = Tail::default();
         for source in &new {
-            let tail = &mut self.tail;
-            let add = |address, effect| {
-                count += 1;
-                if count <= MAX_TAIL {
-                    tail.entry(address).or_default().push(effect);
-                }
-            };
-            source.each_effect(lake, add).await?;
-            if count > MAX_TAIL {
-                (self.masks, self.tail) = Default::default();
-                return Ok(());
+            if !tail.is_too_long() {
+                let add = |address, effect| tail.add(address, effect);
+                source.each_effect(lake, add).await?;
             }
         }
-        self.tail_files = new.len();
+        let add = |address, effect| tail.add(address, effect);
+        each_copy_effect(lake, sources, is_new, add).await?;
+        match tail.is_too_long() {
+            true => self.masks.clear(),
+            false => {
+                self.tail = tail.effects;
+                self.tail_files = new.len();
+            }
+        }
         Ok(())
     }
 
@@ -203,7 +225,7 @@ impl LifecycleSnapshot {
             }
         }
         if !without.is_empty() {
-            let sources = EventSource::all(lake)?;
+            let sources = EventSource::all(lake).await?;
             for group in groups(without) {
                 let folded = fold_group(lake, &sources, &group).await?;
                 for (segment, entries) in group.iter().zip(folded) {

@@ -15,9 +15,11 @@ use datafusion::datasource::physical_plan::{
 };
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_engine::lake::{DataFile, Segment, is_sealed_file};
+use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
 
 use super::super::index_only_scan::read_from_indexes;
@@ -31,6 +33,9 @@ use super::{LakeTable, row_statistics, segments, selection_of};
 
 /// Segments that are confirmed at the same time.
 const CONFIRMED: usize = 8;
+
+/// The column of disclosed copies, whose number in each segment is in the log.
+const DISCLOSURE_OF: &str = Field::DisclosureOf.name();
 
 /// Result of pruning a scan with the sidecars.
 struct PrunedSegments {
@@ -60,6 +65,17 @@ struct ScanFiles {
     rows: Precision<usize>,
     /// What EXPLAIN shows; empty for a scan of all rows.
     note: String,
+}
+
+/// Returns true if only disclosed copies can match `filters`.
+fn selects_copies(filters: &[Expr]) -> bool {
+    let is_present = |filter: &Expr| match filter {
+        Expr::IsNotNull(of) => {
+            matches!(&**of, Expr::Column(column) if column.name == DISCLOSURE_OF)
+        }
+        _ => false,
+    };
+    filters.iter().flat_map(split_conjunction).any(is_present)
 }
 
 /// Returns the candidate rows of each file; `None` if all rows are read.
@@ -93,10 +109,12 @@ impl LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let copies_only = selects_copies(filters);
         let own: Vec<&DataFile> = self
             .files
             .iter()
             .filter(|file| is_sealed_file(&file.name) == sealed)
+            .filter(|file| !copies_only || file.disclosed != Some(0))
             .collect();
         let mut pruned = self.prune(&own, filters).await;
         let hidden = self.hide(&own, pruned.as_mut()).await?;

@@ -1,0 +1,249 @@
+//! Disclosed copies (§10.4): beside their originals they aren't current, whichever came first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{SecondsFormat, Utc};
+use gristmill_engine::compact::{CompactOptions, compact};
+use gristmill_engine::index::lifecycle_mask::{LIFECYCLE_FILE, refresh_masks};
+use gristmill_engine::keys::{FileKeys, Keyring};
+use gristmill_engine::lake::{Lake, Segment};
+use gristmill_engine::progress::WorkProgress;
+use gristmill_queries::cal::{Bindings, Options};
+use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, elide};
+use gristmill_schemas::json::Json;
+use gristmill_tests::grains::{frames, grain};
+use gristmill_tests::lake::{TestLake, patient_session};
+use gristmill_tests::sandbox::Sandbox;
+
+/// An instant after all grains were created.
+const AFTER: &str = "2026-06-01T00:00:00Z";
+
+/// A grain, and its disclosed copy without the person.
+struct Pair {
+    original: EncodedGrain,
+    copy: EncodedGrain,
+}
+
+impl Pair {
+    fn new(subject: &str) -> Pair {
+        let text = format!(
+            r#"{{"type": "belief", "subject": "{subject}", "relation": "works_at", "object": "acme",
+                "confidence": 0.9, "created_at": 1767225600000, "user_id": "kim-4004"}}"#
+        );
+        let original = grain(&text);
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let options = EncodeOptions::default();
+        let copy = elide(&json, &original.address, &[Field::UserId], options).unwrap();
+        Pair { original, copy }
+    }
+
+    fn addresses(&self) -> [String; 2] {
+        [&self.original, &self.copy].map(|grain| grain.address.to_string())
+    }
+
+    /// Checks that the original is current and the copy isn't, by every road.
+    async fn check(&self, lake: &TestLake, case: &str) {
+        let [original, copy] = self.addresses();
+        let now = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
+        let as_of = format!("as_of('{AFTER}')");
+        for relation in ["current", as_of.as_str(), &format!("known_at('{now}')")] {
+            let found = addresses_in(lake, relation).await;
+            assert!(found.contains(&original), "{case}: {relation}");
+            assert!(!found.contains(&copy), "{case}: {relation}");
+        }
+        let closed = format!(
+            "SELECT superseded_by FROM lifecycle WHERE content_address = '{copy}'
+             AND system_valid_to = '2026-01-01T00:00:00Z'"
+        );
+        assert_eq!(lake.value(&closed).await, original, "{case}");
+        let folded = lake.lake.lifecycles(|_| true).await.unwrap();
+        assert_eq!(
+            folded[&self.copy.address].superseded_by(),
+            Some(self.original.address),
+            "{case}"
+        );
+        assert!(!folded.contains_key(&self.original.address), "{case}");
+        let recalled = recalled(lake).await;
+        assert!(recalled.contains(&original), "{case}");
+        assert!(!recalled.contains(&copy), "{case}");
+    }
+
+    /// Checks that the copy is current.
+    async fn check_alone(&self, lake: &TestLake) {
+        let [_, copy] = self.addresses();
+        assert!(addresses_in(lake, "current").await.contains(&copy));
+        assert!(recalled(lake).await.contains(&copy));
+        let folded = lake.lake.lifecycles(|_| true).await.unwrap();
+        assert!(!folded.contains_key(&self.copy.address));
+    }
+}
+
+async fn addresses_in(lake: &TestLake, relation: &str) -> BTreeSet<String> {
+    let query = format!("SELECT content_address FROM {relation}");
+    lake.rows(&query).await.into_iter().flatten().collect()
+}
+
+/// Returns the answer of CAL with all beliefs.
+async fn recalled(lake: &TestLake) -> String {
+    let executor = lake.executor(patient_session(1_800_000_000_000)).await;
+    let (bindings, options) = (Bindings::new(), Options::default());
+    let response = executor.run_text(b"RECALL beliefs LIMIT 100", &bindings, options);
+    response.await.unwrap().to_json().to_string()
+}
+
+async fn new_lake(encrypted: bool) -> TestLake {
+    let mut lake = TestLake::new().await;
+    if encrypted {
+        let path = lake.folder().join("keyring.json");
+        let keyring = Keyring::open_or_create(&path, "a passphrase for tests").unwrap();
+        let keys = Box::new(FileKeys::next_to(keyring).unwrap());
+        lake.lake.enable_encryption(keys).await.unwrap();
+    }
+    lake
+}
+
+async fn ingest(lake: &mut TestLake, name: &str, grains: &[&EncodedGrain]) {
+    let blobs: Vec<Vec<u8>> = grains.iter().map(|grain| grain.blob.clone()).collect();
+    let report = lake.ingest(&[(name, &frames(&blobs))]).await;
+    assert_eq!(
+        (report.grains_written, report.rejected),
+        (grains.len() as u64, 0)
+    );
+}
+
+/// Removes the lifecycle masks, and opens the lake again.
+async fn remove_masks(lake: &mut TestLake) {
+    let folder = lake.folder().join("lake");
+    let mask = |segment: &Segment| folder.join(segment.id.sidecar(LIFECYCLE_FILE).to_string());
+    for segment in lake.lake.segments().unwrap() {
+        std::fs::remove_file(mask(&segment)).unwrap();
+    }
+    lake.lake = Lake::open(&folder.display().to_string()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_beside_its_original_is_not_current_whichever_came_first() {
+    let [first, second, third] = ["ada", "bob", "cyd"].map(Pair::new);
+    for encrypted in [false, true] {
+        let mut lake = new_lake(encrypted).await;
+        ingest(&mut lake, "a.frames", &[&first.original, &second.copy]).await;
+        second.check_alone(&lake).await;
+        ingest(&mut lake, "b.frames", &[&first.copy, &second.original]).await;
+        ingest(&mut lake, "c.frames", &[&third.copy, &third.original]).await;
+        let pairs = [&first, &second, &third];
+        for pair in pairs {
+            pair.check(&lake, "masks with a tail").await;
+        }
+        if !encrypted {
+            refresh_masks(&lake.lake, true).await.unwrap();
+            for pair in pairs {
+                pair.check(&lake, "complete masks").await;
+            }
+            remove_masks(&mut lake).await;
+        }
+        for pair in pairs {
+            pair.check(&lake, "no masks").await;
+        }
+        let options = CompactOptions {
+            target_rows: 1_000,
+            ..CompactOptions::default()
+        };
+        let progress = Arc::new(WorkProgress::default());
+        compact(&mut lake.lake, &options, progress).await.unwrap();
+        assert_eq!(lake.lake.segments().unwrap().len(), 1);
+        for pair in pairs {
+            pair.check(&lake, "compacted").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lake_knew_a_copy_as_current_until_its_original_came() {
+    for encrypted in [false, true] {
+        let mut lake = new_lake(encrypted).await;
+        let pair = Pair::new("ada");
+        ingest(&mut lake, "a.frames", &[&pair.copy]).await;
+        std::thread::sleep(Duration::from_millis(5));
+        let between = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
+        std::thread::sleep(Duration::from_millis(5));
+        ingest(&mut lake, "b.frames", &[&pair.original]).await;
+        let [_, copy] = pair.addresses();
+        let known = addresses_in(&lake, &format!("known_at('{between}')")).await;
+        assert_eq!(known, BTreeSet::from([copy]));
+        pair.check(&lake, "both").await;
+    }
+}
+
+/// Writes `grains` to the file `name` and ingests it into `lake`.
+fn ingest_file(sandbox: &Sandbox, lake: &str, name: &str, grains: &[&EncodedGrain]) {
+    let blobs: Vec<Vec<u8>> = grains.iter().map(|grain| grain.blob.clone()).collect();
+    std::fs::write(sandbox.path(name), frames(&blobs)).unwrap();
+    sandbox.run(lake, 0, &["ingest", name]);
+}
+
+/// Returns the addresses in `current`.
+fn current(sandbox: &Sandbox, lake: &str) -> BTreeSet<String> {
+    sandbox.addresses(
+        lake,
+        "content_address IN (SELECT content_address FROM current)",
+    )
+}
+
+/// Exports grains of the lake to `name`.
+fn export(sandbox: &Sandbox, name: &str, options: &[&str]) {
+    let output = sandbox.output("lake", &[&["export", name], options].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_copy_that_is_exported_alone_is_current_elsewhere() {
+    let sandbox = Sandbox::new();
+    let pair = Pair::new("ada");
+    let [original, copy] = pair.addresses();
+    ingest_file(&sandbox, "lake", "a.frames", &[&pair.original, &pair.copy]);
+    let alone = ["--where", "_disclosure_of IS NOT NULL"];
+    for name in ["copy.mg", "copy.jsonl"] {
+        export(&sandbox, name, &alone);
+        let lake = format!("from-{name}");
+        sandbox.run(&lake, 0, &["ingest", name]);
+        assert_eq!(current(&sandbox, &lake), BTreeSet::from([copy.clone()]));
+        ingest_file(&sandbox, &lake, "b.frames", &[&pair.original]);
+        assert_eq!(current(&sandbox, &lake), BTreeSet::from([original.clone()]));
+    }
+    let current_only = "content_address IN (SELECT content_address FROM current)";
+    export(&sandbox, "current.mg", &["--where", current_only]);
+    sandbox.run("other", 0, &["ingest", "current.mg"]);
+    assert_eq!(
+        sandbox.addresses("other", "true"),
+        BTreeSet::from([original])
+    );
+}
+
+#[test]
+fn a_copy_of_an_erased_original_is_erased_with_it_or_stays_closed() {
+    let pair = Pair::new("ada");
+    let [original, copy] = pair.addresses();
+    for (encrypted, derived) in [(false, false), (false, true), (true, false)] {
+        let sandbox = Sandbox::new();
+        sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+        ingest_file(&sandbox, "lake", "a.frames", &[&pair.original, &pair.copy]);
+        if encrypted {
+            sandbox.run("lake", 0, &["keys", "encrypt", "--exclusive"]);
+        }
+        let mut erase = vec!["erase", "--user", "kim-4004", "--execute", "--exclusive"];
+        erase.extend(derived.then_some("--derived"));
+        sandbox.run("lake", 0, &erase);
+        let left = sandbox.addresses("lake", "true");
+        let expected = if derived {
+            BTreeSet::new()
+        } else {
+            BTreeSet::from([copy.clone()])
+        };
+        assert_eq!(left, expected);
+        assert!(!left.contains(&original));
+        assert_eq!(current(&sandbox, "lake"), BTreeSet::new());
+        sandbox.run("lake", 0, &["verify", "--sidecars"]);
+    }
+}
