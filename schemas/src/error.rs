@@ -40,7 +40,7 @@ pub enum ErrorCode {
     /// tags require.
     SensitivityMismatch,
     /// `ERR_INVALIDATION_DENIED`: the policy of a grain forbids superseding, contradicting or
-    /// deleting it.
+    /// deleting it, or a delegation doesn't permit a grain that is derived from it.
     InvalidationDenied,
     /// `ERR_EVIDENCE_REQUIRED`: a protected goal was satisfied without the required evidence.
     EvidenceRequired,

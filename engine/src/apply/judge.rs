@@ -20,6 +20,7 @@ use super::report::OperationOutcome;
 use crate::lake::KnownAddresses;
 use crate::policy::{
     Act, FactCache, FactSource, Gate, GrainFacts, Permit, Proposal, Requester, authorizing_signers,
+    check_delegations,
 };
 
 /// The code for a grain that was erased from the lake; the specification has none.
@@ -140,6 +141,7 @@ impl OperationJudge<'_> {
         if let Some(field) = new.superseding_field {
             return Err(not_a_put(field).into());
         }
+        self.check_delegations(new, None)?;
         self.check_dependencies(&new.facts)?;
         self.add(new.grain.clone(), new.facts.clone());
         Ok(outcome)
@@ -185,6 +187,7 @@ impl OperationJudge<'_> {
                 ..outcome
             });
         }
+        self.check_delegations(new, Some(target))?;
         let was_active = self
             .facts
             .facts(target)
@@ -201,6 +204,19 @@ impl OperationJudge<'_> {
             self.note_request(target, &address, request, outcome.reason_in_grain);
         }
         Ok(outcome)
+    }
+
+    /// Refuses a grain that isn't permitted by the delegations under which it is written (§6.11).
+    /// `target` is the grain that it supersedes.
+    fn check_delegations(
+        &self,
+        new: &PreparedGrain,
+        target: Option<&ContentAddress>,
+    ) -> Result<(), GrainError> {
+        match &new.act {
+            Some(act) => check_delegations(act, target, &*self.facts, self.now / 1_000),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a goal that becomes active while a goal on which it depends isn't satisfied (§8.7).

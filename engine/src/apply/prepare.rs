@@ -9,7 +9,7 @@ use gristmill_schemas::sign::KeyResolver;
 use super::new_grain::NewGrain;
 use super::operation::OperationRequest;
 use crate::ingest::prove::{GrainDecoder, ProofOptions, open};
-use crate::policy::{GrainFacts, Proposal};
+use crate::policy::{DelegatedAct, GrainFacts, Proposal};
 
 /// The operation of a line, or why it can't be read; `None` for an empty line.
 pub(super) type PreparedLine = Option<Result<PreparedOperation, GrainError>>;
@@ -28,6 +28,8 @@ pub(super) struct PreparedGrain {
     pub(super) facts: GrainFacts,
     /// The proposal of a supersession.
     pub(super) proposal: Option<Proposal>,
+    /// What it does under the delegations from which it may be derived.
+    pub(super) act: Option<Box<DelegatedAct>>,
     /// A field of it that only superseding grains have.
     pub(super) superseding_field: Option<Field>,
 }
@@ -85,9 +87,12 @@ fn prepare_grain(
         None => None,
     };
     let has = |field: &Field| grain.get(*field).is_some() || grain.is_elided(*field);
+    let facts = GrainFacts::of(grain, target.copied().into_iter().collect());
+    let act = DelegatedAct::of(grain, &facts.parents);
     Ok(PreparedGrain {
         grain: NewGrain::new(delivered, &opened),
-        facts: GrainFacts::of(grain, target.copied().into_iter().collect()),
+        facts,
+        act: act.map(Box::new),
         proposal,
         superseding_field: SUPERSEDING_FIELDS.into_iter().find(has),
     })

@@ -281,6 +281,7 @@ impl<'a> Apply<'a> {
         facts
             .look_up(self.lake, &self.known, wanted, &targets)
             .await?;
+        facts.look_up_delegations(self.lake).await?;
         let new_goals = operations().filter_map(|operation| operation.grain.as_ref());
         let new_goals = new_goals.filter(|new| new.facts.is_active_goal());
         let dependencies = new_goals.flat_map(|new| new.facts.dependencies()).copied();

@@ -1,5 +1,6 @@
 //! The facts that the gate needs about the grains of a batch of operations, looked up together.
 
+mod delegations;
 mod dependencies;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -6,6 +6,7 @@ use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, authorization_
 use gristmill_schemas::lifecycle::HoldStatus;
 use gristmill_schemas::sign::{DeliveredGrain, KeyResolver, SignatureStatus, SignedBlob};
 
+use super::delegation::Delegation;
 use super::gate::{GrainFacts, GrainRole, Requester, Successor};
 use super::holds::StatedHold;
 use super::terms::Policy;
@@ -53,6 +54,7 @@ impl GrainFacts {
             kind,
             states_hold: StatedHold::of(grain, u64::MAX).is_some(),
             holds: HoldStatus::default(),
+            delegation: Delegation::of(grain).map(Box::new),
         }
     }
 }

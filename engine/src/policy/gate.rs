@@ -31,6 +31,7 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::lifecycle::HoldStatus;
 use gristmill_schemas::sign::did_without_fragment as bare;
 
+use super::delegation::Delegation;
 use super::holds::{held, unknown_target};
 use super::terms::{Policy, PolicyMode};
 
@@ -55,6 +56,8 @@ pub struct GrainFacts {
     pub states_hold: bool,
     /// The holds that were placed on it, and whether its own was lifted.
     pub holds: HoldStatus,
+    /// What it delegates to another agent (§6.11).
+    pub delegation: Option<Box<Delegation>>,
 }
 
 impl GrainFacts {

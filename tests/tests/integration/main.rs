@@ -20,6 +20,7 @@ mod conformance_pins;
 mod content;
 mod damage;
 mod datasets;
+mod delegation;
 mod disclosed_copies;
 mod doc_commands;
 mod embedders;

@@ -64,6 +64,7 @@ fn grain(policy: Policy) -> GrainFacts {
         kind: GrainRole::Other,
         states_hold: false,
         holds: HoldStatus::default(),
+        delegation: None,
     }
 }
 
