@@ -1,5 +1,7 @@
 //! Arguments of the command that takes grains in.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use gristmill_engine::index::IndexKinds;
 
@@ -48,6 +50,10 @@ pub struct IngestArgs {
     /// Check all input and write nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Write embedded images and documents of transcripts to files in this folder, named by their
+    /// SHA-256, and store references instead. An erasure doesn't remove these files
+    #[arg(long, value_name = "DIR")]
+    pub content_dir: Option<PathBuf>,
     /// Build just these sidecar indexes besides the addresses [default: all]. `reindex` builds the
     /// others later
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]

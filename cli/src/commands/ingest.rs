@@ -1,6 +1,9 @@
 //! `ingest`: ingests sources into the lake.
 
+use std::sync::Arc;
+
 use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
+use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, ingest};
@@ -53,6 +56,8 @@ fn outcome(report: &IngestReport) -> Result<CommandOutcome, Failure> {
 }
 
 fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<IngestOptions, Failure> {
+    let content = arguments.content_dir.as_deref();
+    let content = content.map(|folder| ContentFolder::open(folder, arguments.dry_run));
     Ok(IngestOptions {
         kind: arguments.kind.0,
         on_error: match arguments.on_error {
@@ -76,6 +81,7 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<Ingest
             true => IndexKinds::NONE,
             false => IndexArg::kinds(arguments.indexes.as_deref()),
         },
+        content: content.transpose()?.map(Arc::new),
     })
 }
 

@@ -6,6 +6,7 @@ use std::io::{BufWriter, Write};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{FRAME_END, IndexState, frame_prefix};
 
+use super::content_folder::ContentFolder;
 use super::grain_output::linker::MessageLinker;
 use super::grain_output::{GrainCounts, GrainOutput, grains_of_linked_file, grains_of_transcript};
 use super::kind::TranscriptKind;
@@ -48,21 +49,23 @@ pub enum FrameSpool {
 /// Reads a transcript and writes its grains to a temporary file.
 ///
 /// # Errors
-/// [`ConnectorError::Io`] if the temporary file can't be written.
+/// [`ConnectorError::Io`] if the temporary file or embedded content can't be written.
 pub fn spool_transcript(
     bytes: &[u8],
     kind: TranscriptKind,
     options: ReadOptions<'_>,
 ) -> Result<SpooledTranscript, ConnectorError> {
-    spool(options.sealed, &mut |emit| {
+    let spooled = spool(options.sealed, &mut |emit| {
         grains_of_transcript(bytes, kind, options, emit)
-    })
+    })?;
+    check_content(options)?;
+    Ok(spooled)
 }
 
 /// Like [`spool_transcript`], for one of several linked files; see [`grains_of_linked_file`].
 ///
 /// # Errors
-/// [`ConnectorError::Io`] if the temporary file can't be written.
+/// [`ConnectorError::Io`] if the temporary file or embedded content can't be written.
 pub fn spool_linked_file(
     bytes: &[u8],
     kind: TranscriptKind,
@@ -70,9 +73,16 @@ pub fn spool_linked_file(
     linker: &mut MessageLinker,
     last: bool,
 ) -> Result<SpooledTranscript, ConnectorError> {
-    spool(options.sealed, &mut |emit| {
+    let spooled = spool(options.sealed, &mut |emit| {
         grains_of_linked_file(bytes, kind, options, linker, last, emit)
-    })
+    })?;
+    check_content(options)?;
+    Ok(spooled)
+}
+
+/// Returns an error if embedded content couldn't be written.
+fn check_content(options: ReadOptions<'_>) -> Result<(), ConnectorError> {
+    options.content.map_or(Ok(()), ContentFolder::check)
 }
 
 /// A consumer of grains.

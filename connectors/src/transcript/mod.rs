@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`kind`] | which kinds of transcripts are supported? |
 //! | [`detect`] | of which kind is a file? |
+//! | [`content_folder`] | where are embedded images and documents written? |
 //! | [`options`] | how is a transcript read? |
 //! | [`exchange`] | which messages are in recorded requests and responses? |
 //! | [`agent_logs`] | which messages are in the logs of agents? |
@@ -43,6 +44,7 @@
 
 pub mod agent_logs;
 pub mod changes;
+pub mod content_folder;
 pub(crate) mod conversation_builder;
 pub mod convert;
 pub mod detect;

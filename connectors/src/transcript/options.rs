@@ -2,6 +2,7 @@
 
 use gristmill_schemas::message::Timestamp;
 
+use super::content_folder::ContentFolder;
 use super::sighting_index::SightingIndex;
 
 /// How a transcript is read.
@@ -17,6 +18,8 @@ pub struct ReadOptions<'o> {
     pub threads: usize,
     /// True if grains must not be written to a temporary file unencrypted.
     pub sealed: bool,
+    /// Where embedded images and documents are written; `None` if they stay in the grains.
+    pub content: Option<&'o ContentFolder>,
     /// Set if the file is one of several linked files; `None` if it is read by itself.
     pub linked: Option<LinkedFile<'o>>,
 }
@@ -39,6 +42,7 @@ impl Default for ReadOptions<'_> {
             namespace: None,
             threads: 0,
             sealed: false,
+            content: None,
             linked: None,
         }
     }

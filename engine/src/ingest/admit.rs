@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use gristmill_connectors::ConnectorError;
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, SpoolOptions, fetch_with};
+use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_connectors::transcript::frame_spool::{
     FrameSpool, SpooledTranscript, spool_linked_file, spool_transcript,
 };
@@ -50,6 +51,8 @@ pub(super) struct Admitter {
     pub(super) threads: usize,
     /// How input that isn't a file is kept.
     pub(super) spool: SpoolOptions,
+    /// Where embedded content of transcripts is written.
+    pub(super) content: Option<Arc<ContentFolder>>,
     /// When the run began, in microseconds since 1970.
     pub(super) now: i64,
 }
@@ -321,13 +324,14 @@ impl Admitter {
         Ok(self.accept_transcript(info, spooled, &bytes, (0, retry), has_messages))
     }
 
-    fn options(&self, modified: Option<i64>) -> ReadOptions<'static> {
+    fn options(&self, modified: Option<i64>) -> ReadOptions<'_> {
         let fallback = Timestamp::from_millis(modified.unwrap_or(0)).with_source(TimeSource::File);
         let sealed = self.spool.in_memory.is_some();
         ReadOptions {
             fallback,
             threads: self.threads,
             sealed,
+            content: self.content.as_deref(),
             ..ReadOptions::default()
         }
     }

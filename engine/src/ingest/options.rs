@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, SourceKind};
+use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_schemas::grain::DecodeMode;
 use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
@@ -39,6 +40,9 @@ pub struct IngestOptions {
     pub resolver: Arc<dyn KeyResolver>,
     /// The sidecars that are built with each segment.
     pub indexes: IndexKinds,
+    /// Where embedded images and documents of transcripts are written; `None` if they stay in the
+    /// grains.
+    pub content: Option<Arc<ContentFolder>>,
 }
 
 impl IngestOptions {
@@ -66,6 +70,7 @@ impl Default for IngestOptions {
             max_source: DEFAULT_SPOOL_LIMIT,
             resolver: Arc::new(DidKeyResolver),
             indexes: IndexKinds::ALL,
+            content: None,
         }
     }
 }

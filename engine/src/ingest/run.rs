@@ -109,6 +109,10 @@ impl<'l> IngestRun<'l> {
         options: &IngestOptions,
         progress: Arc<WorkProgress>,
     ) -> Result<IngestRun<'l>> {
+        if options.content.is_some() && lake.is_encrypted() {
+            let cause = "the lake is encrypted, and files of embedded content wouldn't be";
+            return Err(EngineError::Request(cause.to_owned()));
+        }
         lake.refresh().await?;
         let known = AddressCatalog::load(lake).await?;
         let keys = lake.keys_to_write()?;
@@ -177,6 +181,7 @@ impl<'l> IngestRun<'l> {
                 limit: self.options.max_source,
                 in_memory,
             },
+            content: self.options.content.clone(),
             now: self.now,
         })
     }

@@ -171,6 +171,7 @@ async fn admit_alone(
         limits: ContainerLimits::default(),
         threads: 0,
         spool: SpoolOptions::default(),
+        content: None,
         now,
     };
     let unit = AdmissionUnit::Unlinked(vec![source]);

@@ -4,6 +4,7 @@ use std::fs;
 
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::sandbox::Sandbox;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 #[test]
@@ -74,4 +75,76 @@ fn content_below_a_root_is_compared_with_the_references() {
     assert_eq!(content["problems"].as_array().unwrap().len(), 3);
     sandbox.run("lake", 1, &["verify", "--content", "nowhere"]);
     sandbox.run("lake", 0, &["verify"]);
+}
+
+/// An exchange whose request has an image, twice, and a document.
+fn exchange_with_content() -> String {
+    let source = |media_type: &str, data: &str| json!({"type": "base64", "media_type": media_type, "data": data});
+    let image = json!({"type": "image", "source": source("image/png", "JVBORw==")});
+    let document = json!({"type": "document", "source": source("application/pdf", "JVBERg==")});
+    json!({
+        "id": "with-content", "provider": "anthropic", "endpoint": "messages", "method": "POST",
+        "url_path": "/v1/messages", "streaming": false, "status": 200, "framing": "json",
+        "recorded_at": "2026-03-06T09:14:02Z",
+        "request": {
+            "model": "claude-sonnet-4-6", "max_tokens": 1024, "messages": [{
+                "role": "user",
+                "content": [{"type": "text", "text": "Compare these."}, image, image, document],
+            }],
+        },
+        "response": {
+            "id": "msg_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
+            "content": [{"type": "text", "text": "They are equal."}], "stop_reason": "end_turn",
+            "usage": {"input_tokens": 3, "output_tokens": 3},
+        },
+    })
+    .to_string()
+}
+
+#[test]
+fn embedded_content_is_written_to_files_that_verify_finds() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("x.jsonl"), exchange_with_content()).unwrap();
+    let ingest = ["ingest", "x.jsonl", "--content-dir", "media"];
+    sandbox.run("lake", 0, &[&ingest[..], &["--dry-run"]].concat());
+    assert!(!sandbox.path("media").exists());
+    sandbox.run("lake", 0, &ingest);
+    let names = || {
+        let files = fs::read_dir(sandbox.path("media")).unwrap();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let files = names();
+    assert_eq!(files.len(), 2);
+    for name in &files {
+        let bytes = fs::read(sandbox.path("media").join(name)).unwrap();
+        assert_eq!(hex::encode(Sha256::digest(bytes)), name.to_str().unwrap());
+    }
+    // `JVB`, with which the data in base64 begin.
+    let embedded = "SELECT count(*) AS n FROM grains WHERE encode(blob, 'hex') LIKE '%4a5642%'";
+    assert_eq!(sandbox.sql("lake", embedded)[0]["n"], 0);
+    let verified = sandbox.run("lake", 0, &["verify", "--content", "media"]);
+    assert_eq!(verified["content"]["equal"], 2, "{verified:#}");
+    assert_eq!(verified["content"]["references"], 2, "{verified:#}");
+    let types =
+        "SELECT r['modality'] AS m FROM (SELECT unnest(content_refs) AS r FROM grains) ORDER BY 1";
+    let types = sandbox.sql("lake", types);
+    assert_eq!(
+        (&types[0]["m"], &types[1]["m"]),
+        (&json!("document"), &json!("image"))
+    );
+    // Again: the same grains and files.
+    let again = sandbox.run("lake", 0, &[&ingest[..], &["--again"]].concat());
+    assert_eq!(again["grains_written"], 0, "{again:#}");
+    assert_eq!(names(), files);
+}
+
+#[test]
+fn an_encrypted_lake_takes_no_content_folder() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("x.jsonl"), exchange_with_content()).unwrap();
+    sandbox.run("lake", 0, &["ingest", "x.jsonl", "--encrypt"]);
+    let ingest = ["ingest", "x.jsonl", "--again", "--content-dir", "media"];
+    sandbox.run("lake", 1, &ingest);
 }

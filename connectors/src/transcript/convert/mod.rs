@@ -254,8 +254,7 @@ fn write_items<T>(
 /// Converts a transcript that isn't traffic to grains.
 fn convert_to_grains(bytes: &[u8], conversion: Conversion<'_>, output: &mut LineOutput<'_>) {
     parse_for_grains(bytes, conversion.from, conversion.options, &mut |part| {
-        let namespace = conversion.options.namespace;
-        let counts = grains_of_part(part, namespace, &mut |grain| output.grain(grain));
+        let counts = grains_of_part(part, conversion.options, &mut |grain| output.grain(grain));
         output.counts.add(counts);
     });
 }

@@ -13,6 +13,7 @@ use gristmill_schemas::message::grains::{EncodedDraft, EventDetails, MessageDraf
 use gristmill_schemas::message::ids::MessagePosition;
 
 use self::linker::{MessageLinker, PendingMessage};
+use super::content_folder::ContentFolder;
 use super::exchange::extract::ExchangeMessage;
 use super::exchange::item::{ExchangeItem, ItemMapper, LineOutcome};
 use super::exchange::normalize::normalize;
@@ -118,7 +119,7 @@ pub fn grains_of_transcript(
     }
     let mut counts = GrainCounts::default();
     parse_for_grains(bytes, kind, options, &mut |part| {
-        counts.add(grains_of_part(part, options.namespace, emit))
+        counts.add(grains_of_part(part, options, emit))
     });
     counts
 }
@@ -126,7 +127,7 @@ pub fn grains_of_transcript(
 /// Turns a part of a transcript that isn't traffic into grains and passes them to `emit`.
 pub fn grains_of_part(
     part: ParsedPart,
-    namespace: Option<&str>,
+    options: ReadOptions<'_>,
     emit: &mut dyn FnMut(GrainOutput<'_>),
 ) -> GrainCounts {
     let mut linker = MessageLinker::default();
@@ -138,7 +139,7 @@ pub fn grains_of_part(
         .into_iter()
         .for_each(|grain| emit(GrainOutput::Standalone(grain)));
     for placed in part.messages {
-        linker.add(pending_message(placed, namespace), emit);
+        linker.add(pending_message(placed, options), emit);
     }
     GrainCounts {
         other_grains,
@@ -146,17 +147,25 @@ pub fn grains_of_part(
     }
 }
 
-fn pending_message(placed: PlacedMessage, namespace: Option<&str>) -> PendingMessage {
+fn pending_message(placed: PlacedMessage, options: ReadOptions<'_>) -> PendingMessage {
+    let extracted = options
+        .content
+        .and_then(|content| content.extract(&placed.message));
+    let (message, content_refs) = match &extracted {
+        Some((message, references)) => (message, references.as_slice()),
+        None => (&placed.message, &[][..]),
+    };
     let note = EventDetails {
         stop_reason: placed.stop_reason,
         usage: placed.usage,
         response: None,
-        namespace,
+        namespace: options.namespace,
+        content_refs,
     };
     PendingMessage {
         position: placed.position,
         parent: placed.parent,
-        draft: MessageDraft::of(&placed.message, note).encode(placed.parent.is_some()),
+        draft: MessageDraft::of(message, note).encode(placed.parent.is_some()),
         line: placed.line,
         is_ingested: false,
     }
@@ -214,6 +223,7 @@ fn link_exchanges(
 ) {
     let encoder = GrainEncoder {
         namespace: options.namespace,
+        content: options.content,
     };
     read_exchanges(
         bytes,
@@ -278,20 +288,29 @@ enum EncodedItem {
 /// Encodes items on the reading threads.
 struct GrainEncoder<'n> {
     namespace: Option<&'n str>,
+    content: Option<&'n ContentFolder>,
 }
 
 impl GrainEncoder<'_> {
     fn encode_message(&self, message: ExchangeMessage<'_>) -> EncodedItem {
+        let extracted = self
+            .content
+            .and_then(|content| content.extract(&message.message));
+        let (own, content_refs) = match &extracted {
+            Some((own, references)) => (own, references.as_slice()),
+            None => (&message.message, &[][..]),
+        };
         let note = EventDetails {
             stop_reason: message.stop_reason,
             usage: message.usage,
             response: message.response.as_ref(),
             namespace: self.namespace,
+            content_refs,
         };
         EncodedItem::Message {
             position: message.position,
             parent: message.parent,
-            draft: MessageDraft::of(&message.message, note).encode(message.parent.is_some()),
+            draft: MessageDraft::of(own, note).encode(message.parent.is_some()),
         }
     }
 }

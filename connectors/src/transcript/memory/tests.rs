@@ -306,7 +306,7 @@ fn snapshots_give_each_message_once_and_a_version_for_each_change_of_a_channel()
             .map(|usage| (usage.input_tokens, usage.cached_input_tokens)),
         Some((6, 4))
     );
-    let counts = grains_of_part(part, None, &mut |_| {});
+    let counts = grains_of_part(part, ReadOptions::default(), &mut |_| {});
     assert_eq!(
         (counts.messages, counts.orphan_results, counts.other_grains),
         (3, 0, 2)

@@ -61,6 +61,11 @@ pub(super) fn event_fields<'m>(message: &'m Message, details: EventDetails<'m>) 
     if let Some(usage) = usage {
         event.insert("token_usage", token_usage(&usage));
     }
+    if !details.content_refs.is_empty() {
+        let references = details.content_refs.iter();
+        let references = references.map(|reference| Json::Object(reference.to_json()));
+        event.insert("content_refs", references.collect::<Vec<_>>());
+    }
     event.insert("context", event_context(message, details));
     event
 }

@@ -26,9 +26,11 @@
 //! | `fields`, `context`, `blocks` | which fields do these grains have? |
 //! | `representable` | which JSON values can a grain represent? |
 //! | `from_event` | which message does an Event grain hold? |
+//! | `content_reference` | how does a grain refer to content outside of it? |
 //! | `definition` | which grain does a tool definition become? |
 
 mod blocks;
+mod content_reference;
 mod context;
 mod definition;
 mod draft;
@@ -38,6 +40,7 @@ mod representable;
 #[cfg(test)]
 mod tests;
 
+pub use content_reference::ContentReference;
 pub use context::{CONTEXT_PREFIX, TIME_SOURCE_KEY, record_time_source};
 pub use definition::ListedTool;
 pub use draft::{EncodedDraft, MessageDraft, MessageGrains};
@@ -61,6 +64,8 @@ pub struct EventDetails<'n> {
     pub response: Option<&'n Json<'n>>,
     /// The namespace of the grains.
     pub namespace: Option<&'n str>,
+    /// Content to which the message refers.
+    pub content_refs: &'n [ContentReference],
 }
 
 /// Encodes an Event with traffic that no adapter can parse: its JSON is the content of the event.

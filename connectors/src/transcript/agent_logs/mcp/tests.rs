@@ -77,7 +77,7 @@ fn calls_and_results_are_messages_and_listed_tools_are_definitions() {
     // `initialize`, its result, `tools/list`, the definition, the progress notification.
     assert_eq!(phases, [None, None, None, Some("definition"), None]);
     let mut orphans = 0;
-    let counts = grains_of_part(part, None, &mut |output| {
+    let counts = grains_of_part(part, ReadOptions::default(), &mut |output| {
         orphans += usize::from(matches!(output, GrainOutput::Fault(_)));
     });
     assert_eq!(
@@ -193,7 +193,7 @@ fn errors_orphans_and_other_objects_are_kept_and_unreadable_lines_are_faults() {
         .collect();
     assert_eq!(faults, [(6, "ERR_JSON"), (7, "ERR_SHAPE")]);
     assert_eq!(part.grains.len(), 2);
-    let counts = grains_of_part(part, None, &mut |_| {});
+    let counts = grains_of_part(part, ReadOptions::default(), &mut |_| {});
     assert_eq!((counts.messages, counts.orphan_results), (3, 1));
 }
 

@@ -118,7 +118,8 @@ fn each_condition_of_a_delegation_permits_and_refuses() {
     let unlimited = json!({"authorized_namespaces": null, "authorized_types": null,
         "authorized_tools": null, "delegation_depth": null, "delegation_expiry": null});
     let action = json!({"type": "action", "subject": null, "relation": null, "object": null,
-        "confidence": null, "tool_name": "mail", "input": {}});
+        "confidence": null, "action_phase": "call",
+        "tool_name": "mail", "input": {}});
     let call = changed(action.clone(), &json!({"tool_name": "shell"}));
     let cases = [
         // Whose grain it is.
