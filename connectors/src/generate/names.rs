@@ -103,27 +103,31 @@ pub(super) fn last_name(country: Country, number: usize) -> &'static str {
     last[number % last.len()]
 }
 
+/// Letters outside of ASCII, and how they are written in it.
+const FOLDED: [(&str, &str); 13] = [
+    ("áãåą", "a"),
+    ("ä", "ae"),
+    ("ç", "c"),
+    ("éèë", "e"),
+    ("íı", "i"),
+    ("ł", "l"),
+    ("ñń", "n"),
+    ("óòô", "o"),
+    ("ö", "oe"),
+    ("ß", "ss"),
+    ("ş", "s"),
+    ("ü", "ue"),
+    ("ż", "z"),
+];
+
 /// Returns the letters of a name in ASCII and lower case.
 pub(super) fn ascii(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for letter in name.chars().flat_map(char::to_lowercase) {
-        match letter {
-            'a'..='z' => out.push(letter),
-            'á' | 'ã' | 'å' => out.push('a'),
-            'ä' => out.push_str("ae"),
-            'ç' => out.push('c'),
-            'é' | 'è' | 'ë' => out.push('e'),
-            'í' | 'ı' => out.push('i'),
-            'ł' => out.push('l'),
-            'ñ' | 'ń' => out.push('n'),
-            'ó' | 'ò' | 'ô' => out.push('o'),
-            'ö' => out.push_str("oe"),
-            'ß' => out.push_str("ss"),
-            'ş' => out.push('s'),
-            'ü' => out.push_str("ue"),
-            'ż' => out.push('z'),
-            'ą' => out.push('a'),
-            _ => {}
+        if letter.is_ascii_lowercase() {
+            out.push(letter);
+        } else if let Some((_, folded)) = FOLDED.iter().find(|(from, _)| from.contains(letter)) {
+            out.push_str(folded);
         }
     }
     out

@@ -69,9 +69,9 @@ pub(super) fn phone(out: &mut String, draws: &mut Draws, country: Country) -> Fo
     ];
     let area = areas[draws.below(areas.len())];
     let (two, three) = (digits(draws, 2), digits(draws, 3));
-    let is_first = draws.below(2) == 0;
+    let pattern = PHONE_PATTERNS[country as usize][draws.below(2)];
     let start = out.len();
-    for letter in phone_pattern(country, is_first).chars() {
+    for letter in pattern.chars() {
         match letter {
             'A' => out.push_str(area),
             'B' => out.push_str(&two),
@@ -87,28 +87,22 @@ pub(super) fn phone(out: &mut String, draws: &mut Draws, country: Country) -> Fo
     ("phone", start..out.len())
 }
 
-/// Returns one of two ways to write a number: `A` is an area code, the other letters are digits.
-const fn phone_pattern(country: Country, is_first: bool) -> &'static str {
-    match (country, is_first) {
-        (Country::GreatBritain, true) => "07700 900C",
-        (Country::GreatBritain, false) => "+44 20 7946 0C",
-        (Country::UnitedStates, true) => "(A) 555-01B",
-        (Country::UnitedStates, false) => "+1 A 555 01B",
-        (Country::Canada, _) => "+1 (416) 555-01B",
-        (Country::Germany, true) => "+49 30 23125 C",
-        (Country::Germany, false) => "0049 171 39200 B",
-        (Country::France, true) => "06 39 98 B D",
-        (Country::France, false) => "+33 1 99 00 B D",
-        (Country::Spain, _) => "+34 999 C E",
-        (Country::Italy, _) => "+39 06 0000 C1",
-        (Country::Netherlands, _) => "+31 20 000 C7",
-        (Country::Poland, _) => "+48 22 000 B 31",
-        (Country::Sweden, _) => "+46 70 174 06 F",
-        (Country::Brazil, _) => "+55 11 0000-C5",
-        (Country::India, _) => "+91 11 0000 C9",
-        (Country::China, _) => "+86 10 0000 C2",
-    }
-}
+/// Two ways to write a number, by country: `A` is an area code, other letters are digits.
+const PHONE_PATTERNS: [[&str; 2]; 13] = [
+    ["07700 900C", "+44 20 7946 0C"],
+    ["(A) 555-01B", "+1 A 555 01B"],
+    ["+1 (416) 555-01B"; 2],
+    ["+49 30 23125 C", "0049 171 39200 B"],
+    ["06 39 98 B D", "+33 1 99 00 B D"],
+    ["+34 999 C E"; 2],
+    ["+39 06 0000 C1"; 2],
+    ["+31 20 000 C7"; 2],
+    ["+48 22 000 B 31"; 2],
+    ["+46 70 174 06 F"; 2],
+    ["+55 11 0000-C5"; 2],
+    ["+91 11 0000 C9"; 2],
+    ["+86 10 0000 C2"; 2],
+];
 
 /// Appends the number of a bank account in groups of four. Its bank doesn't exist.
 pub(super) fn iban(out: &mut String, draws: &mut Draws, country: Country) -> Found {

@@ -41,8 +41,6 @@ impl TextWriter {
             "town" => out.push_str(person.town.name),
             "more" => self.sentences(context, draws, out),
             "rows" => self.rows(context, draws, out),
-            "ip" => return Some(personal_data::ip_address(out, draws)),
-            "credential" => return Some(personal_data::credential(out, draws)),
             "street" => {
                 let mut own = Draws::of(version(context, number + 1), base);
                 self.list(context, &mut own, (base, 1), true, out);
@@ -62,6 +60,11 @@ impl TextWriter {
         out: &mut String,
     ) -> Option<Found> {
         let (base, number) = slot;
+        match base {
+            "ip" => return Some(personal_data::ip_address(out, draws)),
+            "credential" => return Some(personal_data::credential(out, draws)),
+            _ => {}
+        }
         let own = &mut Draws::of(version(context, number), base);
         if let Some(found) = identifier(base, context, own, out) {
             return found;
@@ -197,6 +200,18 @@ fn plain(
         || push_day(base, number, context, draws, out)
 }
 
+/// Slots of plain numbers: the text before, the least and the greatest number.
+const NUMBERS: [(&str, &str, usize, usize); 8] = [
+    ("n", "", 2, 9),
+    ("nn", "", 11, 98),
+    ("nnn", "", 102, 987),
+    ("invoice", "INV-", 100_000, 999_999),
+    ("contractno", "RC-", 10_000, 99_999),
+    ("ticket", "T-", 10_000, 99_999),
+    ("build", "#", 10_000, 99_999),
+    ("pr", "#", 100, 9_999),
+];
+
 /// Appends a number or an amount. Returns false for other slots.
 fn push_number(
     base: &str,
@@ -206,10 +221,11 @@ fn push_number(
     out: &mut String,
 ) -> bool {
     let town = context.person.town;
+    if let Some((_, before, least, most)) = NUMBERS.iter().find(|number| number.0 == base) {
+        let _ = write!(out, "{before}{}", draws.between(*least, *most));
+        return true;
+    }
     let _ = match base {
-        "n" => write!(out, "{}", draws.between(2, 9)),
-        "nn" => write!(out, "{}", draws.between(11, 98)),
-        "nnn" => write!(out, "{}", draws.between(102, 987)),
         "house" => write!(out, "{}", draws.skewed(180) + 1),
         "deg" => write!(out, "{}", draws.between(17, 19) + 3 * (number - 1)),
         "percent" => {
@@ -226,12 +242,7 @@ fn push_number(
 /// Appends a code. Returns false for other slots.
 fn push_code(base: &str, draws: &mut Draws, out: &mut String) -> bool {
     let _ = match base {
-        "invoice" => write!(out, "INV-{}", draws.between(100_000, 999_999)),
-        "contractno" => write!(out, "RC-{}", draws.between(10_000, 99_999)),
-        "ticket" => write!(out, "T-{}", draws.between(10_000, 99_999)),
         "tracking" => write!(out, "PK-{:09}", draws.below(1_000_000_000)),
-        "build" => write!(out, "#{}", draws.between(10_000, 99_999)),
-        "pr" => write!(out, "#{}", draws.between(100, 9_999)),
         "version" => {
             let (minor, patch) = (draws.skewed(40), draws.skewed(20));
             write!(out, "{}.{minor}.{patch}", draws.between(0, 6))
