@@ -25,6 +25,16 @@ struct GenerateReport {
     labels: u64,
 }
 
+impl GenerateReport {
+    /// Counts a file with `block`, of `bytes`.
+    fn add_file(&mut self, block: &Block, bytes: u64) {
+        self.files += 1;
+        self.grains += block.grains.len() as u64;
+        self.bytes += bytes;
+        self.labels += block.labels.len() as u64;
+    }
+}
+
 /// Writes the corpus one file at a time.
 pub fn run(context: &CommandContext, arguments: GenerateArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
@@ -65,11 +75,11 @@ fn write_files(
         let wanted = (arguments.grains - written.grains).min(arguments.file_grains.max(1)) as usize;
         let block = blocks.take(wanted)?;
         let path = arguments.out.join(file_name(arguments.kind, written.files));
-        written.bytes += write_file(&path, arguments.kind, &block)
-            .map_err(|error| Failure::writing(&path, &error))?;
-        written.files += 1;
-        written.grains += wanted as u64;
-        written.labels += block.labels.len() as u64;
+        let bytes = write_file(&path, arguments.kind, &block);
+        written.add_file(
+            &block,
+            bytes.map_err(|error| Failure::writing(&path, &error))?,
+        );
         if let Some(labels) = &mut labels {
             labels.write(&block.labels)?;
         }

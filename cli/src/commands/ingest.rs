@@ -23,7 +23,6 @@ pub async fn run(
         let options = options_of(context, &arguments)?;
         return changes::apply(context, arguments, options).await;
     }
-    let printer = context.printer(arguments.results);
     let sources = discover(&arguments.sources).await?;
     let mut lake = match arguments.encrypt {
         true => context.encrypted_lake().await?,
@@ -34,7 +33,7 @@ pub async fn run(
     let report = ingest(&mut lake, sources, &options, progress).await;
     drop(shown);
     let report = report.map_err(failure)?;
-    printer.record(&report)?;
+    context.printer(arguments.results).record(&report)?;
     if !context.common.quiet {
         print_skipped(&report, options.dry_run);
         print_rejected(&report, options.dry_run);

@@ -52,23 +52,27 @@ impl BlockGenerator {
         } else {
             1
         };
-        let object = self.write(person, fact.object);
-        let planted = self.text.take_planted();
-        self.text.plant(planted.clone());
-        let draft = self.belief(person, fact, object.clone());
-        let address = self.add(draft)?;
+        let mut last = self.first_version(person, fact)?;
         if versions == 1 && self.random.random_bool(0.03) {
-            self.verify(address);
+            self.verify(last.address);
         }
-        let mut last = FactVersion {
-            address,
-            object,
-            planted,
-        };
         for _ in 1..versions {
             last = self.changed_fact(person, fact, last)?;
         }
         Ok(())
+    }
+
+    /// Adds the first version of a fact.
+    fn first_version(&mut self, person: &Person, fact: &FactTemplate) -> Result<FactVersion> {
+        let object = self.write(person, fact.object);
+        let planted = self.text.take_planted();
+        self.text.plant(planted.clone());
+        let draft = self.belief(person, fact, object.clone());
+        Ok(FactVersion {
+            address: self.add(draft)?,
+            object,
+            planted,
+        })
     }
 
     /// Adds another version of a fact, after a message that mentions the change. Returns `last` if

@@ -172,10 +172,7 @@ impl BlockGenerator {
             .with(Field::SessionId, dialogue.session.clone())
             .with(Field::Role, if is_user { "user" } else { "assistant" })
             .with(Field::Content, content)
-            .with(
-                Field::Importance,
-                f64::from(self.random.random_range(1..=10)) / 10.0,
-            );
+            .with(Field::Importance, self.importance());
         if let Some(parent) = dialogue.parent {
             draft = draft.with(Field::ParentMessageId, parent.to_string());
         }
@@ -185,6 +182,11 @@ impl BlockGenerator {
         let address = self.add(draft)?;
         dialogue.parent = Some(address);
         Ok(address)
+    }
+
+    /// Returns the importance of a message, from 0.1 to 1.
+    fn importance(&mut self) -> f64 {
+        f64::from(self.random.random_range(1..=10)) / 10.0
     }
 
     fn with_response_metadata(
@@ -234,10 +236,7 @@ impl BlockGenerator {
         (tool, input): (&'static str, &[(&'static str, &'static str)]),
     ) -> Result {
         let call_id = format!("toolu_{:012x}", self.random.random_range(0..1u64 << 48));
-        let input: Vec<_> = input
-            .iter()
-            .map(|(name, template)| (*name, self.write(person, template).into()))
-            .collect();
+        let input = self.input_of(person, input);
         let draft = self
             .draft(GrainType::Action, person)
             .about(person)
@@ -248,6 +247,18 @@ impl BlockGenerator {
             .with(Field::Input, map(input));
         dialogue.call = Some((self.add(draft)?, call_id));
         Ok(())
+    }
+
+    /// Fills the templates of a tool's input.
+    fn input_of(
+        &mut self,
+        person: &Person,
+        input: &[(&'static str, &'static str)],
+    ) -> Vec<(&'static str, Value<'static>)> {
+        let filled = input.iter();
+        filled
+            .map(|(name, template)| (*name, self.write(person, template).into()))
+            .collect()
     }
 
     /// Adds the result of the last call, or its error.

@@ -124,16 +124,25 @@ impl Lake {
             let own = self.disclosed_copies(segment).await?.into_iter();
             copies.extend(own.filter(|copy| wanted(&copy.address)));
         }
-        if copies.is_empty() {
-            return Ok(copies);
+        if !copies.is_empty() {
+            let found = self.originals_in(&segments, &copies).await?;
+            copies.retain(|copy| found.contains(&copy.original));
         }
-        let mut found: HashSet<ContentAddress> = HashSet::new();
-        for segment in &segments {
+        Ok(copies)
+    }
+
+    /// Returns the originals of `copies` that are in `segments`.
+    async fn originals_in(
+        &self,
+        segments: &[Segment],
+        copies: &[DisclosedCopy],
+    ) -> Result<HashSet<ContentAddress>> {
+        let mut found = HashSet::new();
+        for segment in segments {
             let index = open_index(self.location(), segment).await?;
             let originals = copies.iter().map(|copy| copy.original);
             found.extend(originals.filter(|original| index.row_of(original).is_some()));
         }
-        copies.retain(|copy| found.contains(&copy.original));
-        Ok(copies)
+        Ok(found)
     }
 }

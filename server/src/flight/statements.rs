@@ -69,31 +69,37 @@ pub(super) async fn described(
     authority: &Authority,
     handle: &Handle,
 ) -> Result<Described, Status> {
-    let text = match handle.statement() {
-        Statement::Cal(_) => {
-            return Ok(Described {
-                columns: Arc::clone(&CAL_COLUMNS),
-                parameters: Schema::empty(),
-            });
+    match handle.statement() {
+        Statement::Cal(_) => Ok(Described {
+            columns: Arc::clone(&CAL_COLUMNS),
+            parameters: Schema::empty(),
+        }),
+        Statement::Sql(text) => {
+            let bound = handle.parameters()?;
+            in_slot(server, async {
+                let context = sql_context(server, authority).await?;
+                Ok(described_query(plan_query(&context, text).await?, bound.as_ref()).await?)
+            })
+            .await
         }
-        Statement::Sql(text) => text,
+    }
+}
+
+/// Describes a query with the values of its parameters, or with nulls.
+async fn described_query(
+    query: DataFrame,
+    bound: Option<&RecordBatch>,
+) -> Result<Described, DataFusionError> {
+    let parameters = Parameters::of(query.logical_plan())?;
+    let values = match bound {
+        None => parameters.nulls()?,
+        bound => parameters.bound(bound)?,
     };
-    let bound = handle.parameters()?;
-    in_slot(server, async {
-        let context = sql_context(server, authority).await?;
-        let query = plan_query(&context, text).await?;
-        let parameters = Parameters::of(query.logical_plan())?;
-        let values = match &bound {
-            None => parameters.nulls()?,
-            bound => parameters.bound(bound.as_ref())?,
-        };
-        let query = query.with_param_values(values)?;
-        Ok(Described {
-            columns: query.create_physical_plan().await?.schema(),
-            parameters: parameters.schema(),
-        })
+    let query = query.with_param_values(values)?;
+    Ok(Described {
+        columns: query.create_physical_plan().await?.schema(),
+        parameters: parameters.schema(),
     })
-    .await
 }
 
 /// Runs a statement and returns its rows while it runs.

@@ -169,13 +169,15 @@ impl Grant {
         {
             return Err(self.refusal(TYPE, &cause, NEW_GRANT));
         }
-        if act.grain_type == Some(GrainType::Action)
-            && act.tool.is_some()
-            && let Some(cause) = exceeded(&terms.tools, act.tool.as_ref(), "tools")
-        {
-            return Err(self.refusal(Field::ToolName.name(), &cause, NEW_GRANT));
+        self.check_tool(act, terms)
+    }
+
+    fn check_tool(&self, act: &DelegatedAct, terms: &Delegation) -> Result<(), GrainError> {
+        let is_call = act.grain_type == Some(GrainType::Action) && act.tool.is_some();
+        match exceeded(&terms.tools, act.tool.as_ref(), "tools").filter(|_| is_call) {
+            Some(cause) => Err(self.refusal(Field::ToolName.name(), &cause, NEW_GRANT)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Checks that authority isn't passed on more often than the delegation permits.
