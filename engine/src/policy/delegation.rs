@@ -61,9 +61,7 @@ impl Delegation {
             return None;
         }
         let owned = |field| grain.text(field).map(str::to_owned);
-        let text = |value: RawValue<'_>| value.as_text().map(str::to_owned);
-        let byte = |value: RawValue<'_>| value.as_int().and_then(|byte| u8::try_from(byte).ok());
-        let tools = match permitted(grain, Field::AuthorizedTools, text) {
+        let tools = match permitted(grain, Field::AuthorizedTools, text_of) {
             Permitted::Only(tools)
                 if tools.is_empty() && !is_hidden(grain, Field::AuthorizedTools) =>
             {
@@ -71,7 +69,7 @@ impl Delegation {
             }
             tools => tools,
         };
-        let namespaces = match permitted(grain, Field::AuthorizedNamespaces, text) {
+        let namespaces = match permitted(grain, Field::AuthorizedNamespaces, text_of) {
             Permitted::Only(names) if names.iter().any(|name| name == ANY) => Permitted::All,
             namespaces => namespaces,
         };
@@ -79,13 +77,21 @@ impl Delegation {
             delegator: owned(Field::Subject),
             delegatee: owned(Field::Object),
             namespaces,
-            types: permitted(grain, Field::AuthorizedTypes, byte),
+            types: permitted(grain, Field::AuthorizedTypes, byte_of),
             tools,
             depth: limit(grain, Field::DelegationDepth)
                 .map(|depth| u64::try_from(depth).unwrap_or_default()),
             expiry: limit(grain, Field::DelegationExpiry),
         })
     }
+}
+
+fn text_of(value: RawValue<'_>) -> Option<String> {
+    value.as_text().map(str::to_owned)
+}
+
+fn byte_of(value: RawValue<'_>) -> Option<u8> {
+    value.as_int().and_then(|byte| u8::try_from(byte).ok())
 }
 
 /// Returns true if `field` has a value that isn't shown.

@@ -307,20 +307,18 @@ impl LakeCheck<'_> {
             false => None,
         };
         self.start(move || {
-            let mut findings = Findings::default();
             let counted = match &sealed {
                 Some(file) => disclosed_rows(file).map(|copies| [0, copies]).ok(),
                 None => row_counts(&reader).ok(),
             };
+            let mut findings = Findings::default();
             // Rows that can't be read are found when they are checked.
-            let counted = counted.into_iter().flatten().zip(logged);
-            let names = ["supersede others", "are disclosed copies"];
-            for ((found, logged), name) in counted.zip(names) {
-                if let Some(logged) = logged.filter(|logged| *logged != found) {
-                    let cause = format!("{found} of its rows {name}, its log says {logged}");
-                    let found = problem(GRAINS, path.as_ref(), &cause, REMEDY_OF_FILES);
-                    findings.bad(found, limit);
-                }
+            for cause in counted
+                .iter()
+                .flat_map(|counted| differing(*counted, logged))
+            {
+                let found = problem(GRAINS, path.as_ref(), &cause, REMEDY_OF_FILES);
+                findings.bad(found, limit);
             }
             findings
         })
@@ -412,6 +410,17 @@ impl LakeCheck<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns how the numbers of rows that supersede others, and that are disclosed copies, differ from
+/// those in the log.
+fn differing(counted: [u64; 2], logged: [Option<u64>; 2]) -> impl Iterator<Item = String> {
+    let names = ["supersede others", "are disclosed copies"];
+    let pairs = counted.into_iter().zip(logged).zip(names);
+    pairs.filter_map(|((found, logged), name)| {
+        let logged = logged.filter(|logged| *logged != found)?;
+        Some(format!("{found} of its rows {name}, its log says {logged}"))
+    })
 }
 
 /// Counts the rows of an open segment that supersede others, and that are disclosed copies.

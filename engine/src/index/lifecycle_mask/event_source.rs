@@ -131,6 +131,20 @@ fn digest_of(table: &str, file: &str, known: &str) -> SourceDigest {
     digest
 }
 
+/// Opens the address indexes of those of `sources` that are segments.
+async fn open_indexes(
+    lake: &Lake,
+    sources: &[(bool, &EventSource)],
+) -> Result<Vec<(bool, Arc<AddressIndex>)>> {
+    let mut indexes = Vec::new();
+    for (is_new, source) in sources {
+        if let Some(segment) = &source.segment {
+            indexes.push((*is_new, address_index(lake, segment).await?));
+        }
+    }
+    Ok(indexes)
+}
+
 /// Calls `visit` with the supersession of each disclosed copy by its original, if both are in files
 /// of `sources`, at least one of them in a file for which `is_new` is true. Without copies, nothing
 /// is read.
@@ -144,14 +158,13 @@ pub(super) async fn each_copy_effect(
     mut visit: impl FnMut(ContentAddress, TimedEffect),
 ) -> Result<()> {
     let with_copies: Vec<&EventSource> = sources.iter().filter(|it| it.has_copies).collect();
-    let needs_all = with_copies.iter().any(|source| is_new(source));
-    let mut originals: Vec<(bool, Arc<AddressIndex>)> = Vec::new();
-    for source in sources.iter().filter(|_| !with_copies.is_empty()) {
-        let is_new = is_new(source);
-        if let Some(segment) = source.segment.as_ref().filter(|_| is_new || needs_all) {
-            originals.push((is_new, address_index(lake, segment).await?));
-        }
+    if with_copies.is_empty() {
+        return Ok(());
     }
+    let needs_all = with_copies.iter().any(|source| is_new(source));
+    let mut possible: Vec<_> = sources.iter().map(|it| (is_new(it), it)).collect();
+    possible.retain(|(is_new, _)| *is_new || needs_all);
+    let originals = open_indexes(lake, &possible).await?;
     for source in with_copies.iter().filter(|_| !originals.is_empty()) {
         let all = is_new(source);
         let Some(segment) = &source.segment else {

@@ -9,7 +9,7 @@ use gristmill_schemas::grain::{Field, GrainType};
 use gristmill_schemas::sign::did_without_fragment as bare;
 
 use super::{DelegatedAct, Delegation, Permitted};
-use crate::policy::{FactSource, HOPS};
+use crate::policy::{FactSource, GrainFacts, HOPS};
 
 /// A source of facts that also knows which grains are in force.
 pub trait DelegationSource: FactSource {
@@ -42,28 +42,19 @@ pub(crate) fn check_delegations(
         })
         .collect();
     while let Some(grant) = grants.pop() {
-        let Some(facts) = source.facts(&grant.address) else {
+        let Some((facts, terms)) = grant.used(source) else {
             continue;
         };
-        let Some(terms) = facts.delegation.as_deref() else {
-            continue;
-        };
-        // The delegator needs no delegation.
-        if is_same(&grant.holder, &terms.delegator) {
-            continue;
-        }
         if !source.is_in_force(&grant.address) {
             let cause = "it was superseded, contradicted, retracted or expired";
             return Err(grant.refusal(Field::DerivedFrom.name(), cause, NEW_GRANT));
         }
         grant.check(act, terms, now)?;
-        let above = facts.parents.iter();
-        let above = above.filter(|it| !facts.supersedes.contains(it) && seen.insert(**it));
-        grants.extend(above.map(|address| Grant {
-            address: *address,
-            holder: facts.author.clone(),
-            hops: grant.hops + 1,
-        }));
+        grants.extend(
+            grant
+                .above(facts)
+                .filter(|above| seen.insert(above.address)),
+        );
     }
     Ok(())
 }
@@ -120,6 +111,26 @@ struct Grant {
 }
 
 impl Grant {
+    /// Returns the facts and terms of the delegation; `None` if it is none, or its holder is the
+    /// delegator, who needs none.
+    fn used<'s>(&self, source: &'s impl FactSource) -> Option<(&'s GrainFacts, &'s Delegation)> {
+        let facts = source.facts(&self.address)?;
+        let terms = facts.delegation.as_deref()?;
+        (!is_same(&self.holder, &terms.delegator)).then_some((facts, terms))
+    }
+
+    /// Returns the delegations under which this one, whose facts are `facts`, may be granted.
+    fn above<'f>(&self, facts: &'f GrainFacts) -> impl Iterator<Item = Grant> + use<'f> {
+        let hops = self.hops + 1;
+        let parents = facts.parents.iter();
+        let parents = parents.filter(|parent| !facts.supersedes.contains(parent));
+        parents.map(move |address| Grant {
+            address: *address,
+            holder: facts.author.clone(),
+            hops,
+        })
+    }
+
     /// Returns the error of an act whose `field` the delegation doesn't permit.
     fn refusal(&self, field: &'static str, cause: &str, remedy: &str) -> GrainError {
         let message = format!(

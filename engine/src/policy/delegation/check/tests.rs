@@ -6,7 +6,6 @@ use gristmill_schemas::grain::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policy::GrainFacts;
 
 /// The time at which acts are checked.
 const NOW: i64 = 1_800_000_000_000;
