@@ -78,8 +78,8 @@ pub fn lookups(subjects: &[String], users: &[String]) -> Vec<String> {
 /// Texts that are searched for.
 pub const SEARCHES: [&str; 5] = [
     "appointment insurance",
-    "refund late queue",
+    "payment server",
     "hotel booking",
     "deadline",
-    "Erstattung Karte",
+    "translation document",
 ];

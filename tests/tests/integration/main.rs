@@ -41,7 +41,6 @@ mod http;
 mod interop;
 mod kept_vectors;
 mod kill;
-mod labels;
 mod lake_folder;
 mod lifecycle;
 mod maintenance;
