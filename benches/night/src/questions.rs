@@ -78,8 +78,8 @@ pub fn lookups(subjects: &[String], users: &[String]) -> Vec<String> {
 /// Texts that are searched for.
 pub const SEARCHES: [&str; 5] = [
     "appointment insurance",
-    "payment server",
+    "refund late queue",
     "hotel booking",
     "deadline",
-    "translation document",
+    "Erstattung Karte",
 ];

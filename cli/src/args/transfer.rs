@@ -150,6 +150,10 @@ pub struct GenerateArgs {
     /// Number of grains per file
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     pub file_grains: u64,
+    /// Write the personal data in the texts to a file, as JSON Lines: the grain's address, the kind
+    /// by the name that `scan` uses, and the value
+    #[arg(long, value_name = "FILE")]
+    pub labels: Option<PathBuf>,
     /// Overwrite existing files
     #[arg(long)]
     pub force: bool,

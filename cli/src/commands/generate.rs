@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use gristmill_connectors::generate::{BLOCK_GRAINS, Block, Corpus};
+use gristmill_connectors::generate::{BLOCK_GRAINS, Block, Corpus, Label};
 use gristmill_schemas::container::{
     ContainerOptions, ContainerWriter, FRAME_END, Manifest, write_frame,
 };
@@ -21,6 +21,18 @@ struct GenerateReport {
     files: u64,
     grains: u64,
     bytes: u64,
+    /// Identifiers of people in the texts.
+    labels: u64,
+}
+
+impl GenerateReport {
+    /// Counts a file with `block`, of `bytes`.
+    fn add_file(&mut self, block: &Block, bytes: u64) {
+        self.files += 1;
+        self.grains += block.grains.len() as u64;
+        self.bytes += bytes;
+        self.labels += block.labels.len() as u64;
+    }
 }
 
 /// Writes the corpus one file at a time.
@@ -54,14 +66,23 @@ fn write_files(
     mut blocks: BlockStream<'_>,
 ) -> Result<GenerateReport, Failure> {
     let mut written = GenerateReport::default();
+    let mut labels = arguments
+        .labels
+        .as_deref()
+        .map(LabelFile::create)
+        .transpose()?;
     while written.grains < arguments.grains {
         let wanted = (arguments.grains - written.grains).min(arguments.file_grains.max(1)) as usize;
         let block = blocks.take(wanted)?;
         let path = arguments.out.join(file_name(arguments.kind, written.files));
-        written.bytes += write_file(&path, arguments.kind, &block)
-            .map_err(|error| Failure::writing(&path, &error))?;
-        written.files += 1;
-        written.grains += wanted as u64;
+        let bytes = write_file(&path, arguments.kind, &block);
+        written.add_file(
+            &block,
+            bytes.map_err(|error| Failure::writing(&path, &error))?,
+        );
+        if let Some(labels) = &mut labels {
+            labels.write(&block.labels)?;
+        }
     }
     Ok(written)
 }
@@ -106,18 +127,48 @@ impl<'c> BlockStream<'c> {
                 .collect()
         });
         for block in blocks.map_err(|error| Failure::data(error.to_string()))? {
-            self.held.grains.extend(block.grains);
-            self.held.states.extend(block.states);
+            self.held.append(block);
         }
         self.next += count;
         Ok(())
     }
 }
 
+/// The labels of a corpus, as JSON Lines.
+struct LabelFile<'p> {
+    path: &'p Path,
+    out: BufWriter<File>,
+}
+
+impl<'p> LabelFile<'p> {
+    fn create(path: &'p Path) -> Result<Self, Failure> {
+        let out = File::create(path).map_err(|error| Failure::writing(path, &error))?;
+        let out = BufWriter::new(out);
+        Ok(LabelFile { path, out })
+    }
+
+    /// Appends labels.
+    fn write(&mut self, labels: &[Label]) -> Result<(), Failure> {
+        let mut lines = || -> std::io::Result<()> {
+            for label in labels {
+                let line = serde_json::json!({
+                    "content_address": label.address.to_string(),
+                    "kind": label.kind,
+                    "value": label.value,
+                });
+                writeln!(self.out, "{line}")?;
+            }
+            self.out.flush()
+        };
+        lines().map_err(|error| Failure::writing(self.path, &error))
+    }
+}
+
 /// Fails before anything is written if a file of the corpus already exists.
 fn refuse_existing(arguments: &GenerateArgs) -> Result<(), Failure> {
     let files = arguments.grains.div_ceil(arguments.file_grains.max(1));
-    let mut paths = (0..files).map(|number| arguments.out.join(file_name(arguments.kind, number)));
+    let corpus = (0..files).map(|number| arguments.out.join(file_name(arguments.kind, number)));
+    let mut paths = corpus.chain(arguments.labels.clone());
     match paths.find(|path| path.exists()) {
         Some(path) => Err(Failure::writing(
             &path,

@@ -13,6 +13,19 @@ pub struct Block {
     pub grains: Vec<EncodedGrain>,
     /// The index-layer states of the grains that aren't in their initial state.
     pub states: Vec<(ContentAddress, IndexState)>,
+    /// The personal data in texts of the grains, in their order.
+    pub labels: Vec<Label>,
+}
+
+/// An identifier of a person that the generator has written into a text of a grain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// The grain.
+    pub address: ContentAddress,
+    /// The kind, by the name that scans and SQL's `personal_data` use, such as `email`.
+    pub kind: &'static str,
+    /// The identifier as it is in the text.
+    pub value: String,
 }
 
 impl Block {
@@ -31,6 +44,21 @@ impl Block {
             .into_iter()
             .partition(names_later);
         self.states = kept;
-        Block { grains, states }
+        let (labels, kept) = std::mem::take(&mut self.labels)
+            .into_iter()
+            .partition(|label| later.contains(&label.address));
+        self.labels = kept;
+        Block {
+            grains,
+            states,
+            labels,
+        }
+    }
+
+    /// Adds the grains of `next` at the end.
+    pub fn append(&mut self, next: Block) {
+        self.grains.extend(next.grains);
+        self.states.extend(next.states);
+        self.labels.extend(next.labels);
     }
 }

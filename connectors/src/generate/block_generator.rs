@@ -3,13 +3,14 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::GrainType;
-use rand::RngExt;
+use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
-use super::block::Block;
+use super::block::{Block, Label};
+use super::draws::Draws;
 use super::grain_draft::GrainDraft;
 use super::people::{People, Person};
-use super::text::TextGenerator;
+use super::text::{TextContext, TextWriter};
 
 /// The time of the first block: 2025-01-01, in milliseconds since 1970.
 const EPOCH_MS: i64 = 1_735_689_600_000;
@@ -26,8 +27,12 @@ const MAX_PAUSE_S: i64 = 20;
 /// Generates the scenarios of a block.
 pub(super) struct BlockGenerator {
     people: People,
-    pub(super) text: TextGenerator,
+    pub(super) text: TextWriter,
     pub(super) random: ChaCha8Rng,
+    /// Choices in texts; begins anew with each scene.
+    draws: Draws,
+    /// Determines the values of the current scene's slots.
+    scene: u64,
     /// The current time, in milliseconds since 1970.
     pub(super) now_ms: i64,
     /// The number of the block.
@@ -39,8 +44,10 @@ impl BlockGenerator {
     pub(super) fn new(people: People, number: u64, random: ChaCha8Rng) -> Self {
         BlockGenerator {
             people,
-            text: TextGenerator::new(),
+            text: TextWriter::default(),
             random,
+            draws: Draws::new(0),
+            scene: 0,
             now_ms: EPOCH_MS + (number as i64 % BLOCKS_PER_CYCLE) * BLOCK_MS,
             number,
             block: Block::default(),
@@ -51,10 +58,11 @@ impl BlockGenerator {
     pub(super) fn generate(mut self, grains: usize) -> Result<Block, GrainError> {
         while self.block.grains.len() < grains {
             let person = self.people.sample(&mut self.random);
+            self.begin_scene();
             match self.random.random_range(0..100) {
-                0..45 => self.conversation(&person)?,
-                45..63 => self.belief(&person)?,
-                63..74 => self.sensor_series(&person)?,
+                0..50 => self.conversation(&person)?,
+                50..68 => self.beliefs(&person)?,
+                68..74 => self.sensor_series(&person)?,
                 74..82 => self.goal(&person)?,
                 82..88 => self.consent(&person)?,
                 88..93 => self.state_snapshot(&person)?,
@@ -70,6 +78,29 @@ impl BlockGenerator {
         items[self.random.random_range(0..items.len())]
     }
 
+    /// Begins a scene: slots get new values.
+    pub(super) fn begin_scene(&mut self) {
+        self.scene = self.random.next_u64();
+        self.draws = Draws::new(self.scene);
+        self.text.begin_scene();
+    }
+
+    /// Returns the text of a template.
+    pub(super) fn write(&mut self, person: &Person, template: &'static str) -> String {
+        let context = TextContext {
+            person,
+            now_ms: self.now_ms,
+            scene: self.scene,
+        };
+        self.text.text(&context, &mut self.draws, template)
+    }
+
+    /// Returns the text of one of `templates`, empty if there are none.
+    pub(super) fn write_one(&mut self, person: &Person, templates: &[&'static str]) -> String {
+        let template = self.draws.even(templates).unwrap_or_default();
+        self.write(person, template)
+    }
+
     /// Advances the time at random and begins a grain.
     pub(super) fn draft(&mut self, kind: GrainType, person: &Person) -> GrainDraft {
         self.now_ms += self.random.random_range(1..=MAX_PAUSE_S * 1_000);
@@ -81,6 +112,12 @@ impl BlockGenerator {
         let grain = draft.encode()?;
         let address = grain.address;
         self.block.grains.push(grain);
+        let planted = self.text.take_planted().into_iter();
+        self.block.labels.extend(planted.map(|data| Label {
+            address,
+            kind: data.kind,
+            value: data.value,
+        }));
         Ok(address)
     }
 }

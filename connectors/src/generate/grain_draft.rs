@@ -43,7 +43,9 @@ impl GrainDraft {
 }
 
 /// Returns a map value.
-pub(super) fn map<const N: usize>(entries: [(&'static str, Value<'static>); N]) -> Value<'static> {
+pub(super) fn map(
+    entries: impl IntoIterator<Item = (&'static str, Value<'static>)>,
+) -> Value<'static> {
     Value::Map(
         entries
             .into_iter()

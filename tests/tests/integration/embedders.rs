@@ -56,6 +56,7 @@ fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
     assert!(near[0]["score"].as_f64().unwrap() > 0.99, "{near:?}");
     let few = text
         .split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| word.len() > 3)
         .take(4)
         .collect::<Vec<_>>()
         .join(" ");

@@ -41,6 +41,7 @@ mod http;
 mod interop;
 mod kept_vectors;
 mod kill;
+mod labels;
 mod lake_folder;
 mod lifecycle;
 mod maintenance;

@@ -455,8 +455,8 @@ async fn vector_and_hybrid_searches_are_complete_or_refused() {
         );
         let words: Vec<&str> = text
             .split(' ')
-            .filter(|word| word.chars().all(char::is_alphanumeric))
-            .take(4)
+            .filter(|word| word.len() > 4 && word.chars().all(char::is_alphanumeric))
+            .take(8)
             .collect();
         let hybrid = format!(
             "SELECT content, score FROM hybrid_search('{}', 5)",
