@@ -37,9 +37,39 @@ const MERGE_SHARE: usize = 64;
 /// Bytes that each sort keeps at most.
 const MERGE_BYTES: usize = 10 << 20;
 
+/// Memory that a merge needs for each file of spilled rows: two batches of short rows, each counted
+/// twice.
+const MERGED_FILE_BYTES: usize = 512 << 10;
+
+/// Spilled files that are open in one merge at most.
+const MERGED_FILES: usize = 256;
+
 /// Returns the bytes of the pool that operators share.
 fn pool_bytes(memory: usize) -> usize {
     memory - memory / METADATA_SHARE
+}
+
+/// Returns the number of partitions of plans.
+fn partitions(threads: usize, memory: usize) -> usize {
+    threads.min(memory / PARTITION_BYTES).max(1)
+}
+
+/// Returns how many spilled files a sort merges at once; more are merged in several passes.
+///
+/// A merge takes memory for all its files and can't give it back. Without this limit, the sort of
+/// one side of a join may take the whole pool, and that of the other side can't begin.
+fn files_per_merge(threads: usize, memory: usize) -> usize {
+    // Sort-merge joins sort both sides of each partition, of which they have at least two.
+    let sorts = 2 * partitions(threads, memory).max(2);
+    (pool_bytes(memory) / sorts / MERGED_FILE_BYTES).clamp(2, MERGED_FILES)
+}
+
+/// Returns the number of threads of a session.
+fn threads(options: &SqlOptions) -> usize {
+    match options.threads {
+        0 => SessionConfig::new().target_partitions(),
+        threads => threads,
+    }
 }
 
 pub(super) fn session_config(options: &SqlOptions) -> SessionConfig {
@@ -50,16 +80,13 @@ pub(super) fn session_config(options: &SqlOptions) -> SessionConfig {
         // In PostgreSQL `a ->> 'b' = 'c'` compares the result of `->>`.
         .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
         .with_extension(Arc::new(options.files));
-    let threads = match options.threads {
-        0 => config.target_partitions(),
-        threads => threads,
-    };
+    let threads = threads(options);
     let Some(memory) = options.memory else {
         return config.with_target_partitions(threads);
     };
     let merge = (pool_bytes(memory) / MERGE_SHARE).min(MERGE_BYTES);
     let config = config
-        .with_target_partitions(threads.min(memory / PARTITION_BYTES).max(1))
+        .with_target_partitions(partitions(threads, memory))
         .with_sort_spill_reservation_bytes(merge);
     match memory < SMALL_MEMORY {
         true => config.with_batch_size(SMALL_BATCH_ROWS),
@@ -75,7 +102,11 @@ pub(super) fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
     let metadata_limit = options.memory.map_or(METADATA_CACHE_BYTES, |memory| {
         METADATA_CACHE_BYTES.min(memory / METADATA_SHARE)
     });
-    let spills = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(SealedSpillFactory));
+    let mut spills =
+        DiskManagerBuilder::default().with_temp_file_factory(Arc::new(SealedSpillFactory));
+    if let Some(memory) = options.memory {
+        spills.set_max_spill_merge_fan_in(files_per_merge(threads(options), memory));
+    }
     let mut runtime = RuntimeEnvBuilder::new()
         .with_metadata_cache_limit(metadata_limit)
         .with_disk_manager_builder(spills);
