@@ -6,6 +6,7 @@
 //! | [`http`] | How are SQL, CAL and searches answered over HTTP, and to whom? |
 //! | [`flight`] | How do programs that speak Arrow Flight SQL ask, and get columns? |
 //! | [`postgres`] | How do programs that speak PostgreSQL's protocol ask SQL? |
+//! | `connections` | How many connections are there, and how do they end? |
 //! | [`tls`] | Which certificate do the listeners show? |
 //! | [`mcp`] | Which tools does an agent get over the Model Context Protocol? |
 //!
@@ -29,6 +30,8 @@
     )
 )]
 
+#[cfg(feature = "http")]
+mod connections;
 #[cfg(feature = "flight")]
 pub mod flight;
 #[cfg(feature = "http")]

@@ -543,7 +543,7 @@ impl Faults {
                 "--format",
                 "json",
                 "--memory",
-                "64M",
+                "128M",
                 "--threads",
                 "2",
                 "--lake",

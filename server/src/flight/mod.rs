@@ -36,7 +36,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::http::{MAX_BODY, Server, TimedStream, serve_connections, timed_stream};
+use crate::connections::{TimedStream, serve_connections, timed_stream, until_ended};
+use crate::http::{MAX_BODY, Server};
 use crate::tls::Tls;
 use service::FlightSql;
 
@@ -66,7 +67,7 @@ pub async fn listen(
     serve_connections(listener, stop, |stream, stopped| {
         let (server, service, tls) = (Arc::clone(&server), service.clone(), tls.clone());
         async move {
-            if let Some(stream) = timed_stream(stream, tls, &server.options.limits).await {
+            if let Some(stream) = timed_stream(stream, tls, server.options.limits.time).await {
                 connection(service, stream, stopped).await;
             }
         }
@@ -82,22 +83,15 @@ pub async fn listen(
 async fn connection(
     service: FlightServiceServer<FlightSql>,
     stream: Pin<Box<TimedStream>>,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) {
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        _ = stopped.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection");
-    }
+    until_ended(connection, stopped, |connection| {
+        connection.graceful_shutdown();
+    })
+    .await;
 }

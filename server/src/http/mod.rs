@@ -2,7 +2,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | this one | How are connections accepted, and how does the server stop? |
+//! | this one | What do the listeners of a lake share, and how does HTTP begin and end? |
 //! | `endpoints` | What does each request answer? |
 //! | `tokens` | Who may ask, and what do they see? |
 //! | `admission` | Which query runs now, waits, or is turned away? |
@@ -33,13 +33,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
-use tokio_io_timeout::TimeoutStream;
-use tokio_rustls::TlsAcceptor;
 
+use crate::connections::{HEAD_TIME, TimedStream, serve_connections, timed_stream, until_ended};
 use crate::newest_lake::{NewestLake, SnapshotError};
 use crate::tls::Tls;
 use admission::Admission;
@@ -75,21 +73,6 @@ pub struct HttpOptions {
     pub audit_rows: u64,
 }
 
-/// Time that running answers have after a request to stop.
-const STOP_TIME: Duration = Duration::from_secs(30);
-
-/// Number of open connections of a listener; others wait until one ends.
-const MAX_CONNECTIONS: usize = 1_000;
-
-/// Time in which a client must send the head of a request.
-const HEAD_TIME: Duration = Duration::from_secs(10);
-
-/// Time for which a client may read nothing of an answer before its connection is closed.
-const STALL_TIME: Duration = Duration::from_secs(30);
-
-/// Time for which a connection without a request stays open, in addition to the time of a query.
-const IDLE_TIME: Duration = Duration::from_secs(90);
-
 /// A lake with what its listeners share: tokens, limits, slots of queries and figures.
 pub struct Server {
     lake: NewestLake,
@@ -114,8 +97,8 @@ pub async fn listen(
     serve_connections(listener, stop, |stream, stopped| {
         let (server, tls) = (Arc::clone(&server), tls.clone());
         async move {
-            let limits = server.options.limits.clone();
-            if let Some(stream) = timed_stream(stream, tls, &limits).await {
+            let query_time = server.options.limits.time;
+            if let Some(stream) = timed_stream(stream, tls, query_time).await {
                 connection(server, stream, stopped).await;
             }
         }
@@ -129,90 +112,11 @@ pub async fn listen(
     server.finish_entries().await;
 }
 
-/// Accepts connections until `stop` is ready, and waits for the end of those that are open then,
-/// for at most half a minute. The receiver changes when they are to end.
-pub(crate) async fn serve_connections<C: Future<Output = ()> + Send + 'static>(
-    listener: TcpListener,
-    stop: impl Future<Output = ()>,
-    connection: impl Fn(TcpStream, watch::Receiver<bool>) -> C,
-) {
-    let (stopping, stopped) = watch::channel(false);
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = JoinSet::new();
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let accepted = async {
-            // The semaphore is never closed.
-            let slot = Arc::clone(&slots).acquire_owned().await.ok();
-            Ok((listener.accept().await?.0, slot))
-        };
-        tokio::select! {
-            () = &mut stop => break,
-            accepted = accepted => match accepted {
-                Ok((stream, slot)) => {
-                    let served = connection(stream, stopped.clone());
-                    connections.spawn(async move {
-                        served.await;
-                        drop(slot);
-                    });
-                }
-                Err::<_, std::io::Error>(error) => {
-                    // For example too many open files: others may end meanwhile.
-                    tracing::warn!(%error, "can't accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
-        }
-    }
-    drop(listener);
-    let _ = stopping.send(true);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(STOP_TIME, ended).await.is_err() {
-        tracing::warn!("some answers weren't finished in time; their connections are closed");
-        connections.shutdown().await;
-    }
-}
-
-/// A connection whose reads and writes end after a time, with or without TLS.
-pub(crate) type TimedStream = TimeoutStream<Pin<Box<dyn ByteStream>>>;
-
-/// A stream of bytes in both directions.
-pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Send> ByteStream for S {}
-
-/// Negotiates TLS if there is a certificate; `None` if that fails or takes too long.
-pub(crate) async fn timed_stream(
-    stream: TcpStream,
-    tls: Option<TlsAcceptor>,
-    limits: &QueryLimits,
-) -> Option<Pin<Box<TimedStream>>> {
-    let _ = stream.set_nodelay(true);
-    let stream: Pin<Box<dyn ByteStream>> = match tls {
-        None => Box::pin(stream),
-        Some(tls) => match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
-            Ok(Ok(stream)) => Box::pin(stream),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "negotiation of TLS");
-                return None;
-            }
-            Err(_) => return None,
-        },
-    };
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(STALL_TIME));
-    // Nothing is read while an answer is waited for, so that an idle connection can be told from
-    // a busy one after the time of a query only.
-    stream.set_read_timeout(Some(limits.time + IDLE_TIME));
-    Some(Box::pin(stream))
-}
-
 /// Answers the requests of a connection until it ends, is idle or stops to read.
 async fn connection(
     server: Arc<Server>,
     stream: Pin<Box<TimedStream>>,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
@@ -222,17 +126,10 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        _ = stopped.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection");
-    }
+    until_ended(connection, stopped, |connection| {
+        connection.graceful_shutdown();
+    })
+    .await;
 }
 
 /// Answers a request and counts it.

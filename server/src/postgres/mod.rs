@@ -38,7 +38,8 @@ use pgwire::api::{ConnectionManager, RandomPidSecretKeyGenerator};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{Server, serve_connections};
+use crate::connections::serve_connections;
+use crate::http::Server;
 use crate::tls::Tls;
 
 /// What the connections of a listener share.
