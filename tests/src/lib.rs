@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`binary`], [`sandbox`] | the `gristmill` binary, and a temporary folder in which it runs |
 //! | [`grains`], [`fixture`], [`lake`] | small grains and containers, lakes from JSON files and from bytes |
-//! | [`certificate`] | a certificate of this machine |
+//! | [`test_server`], [`certificate`] | a server over a lake, and a certificate of this machine |
 //! | [`datasets`] | the recipe of the folder `datasets/` |
 //! | [`exchanges`] | invented exchanges with providers |
 //! | [`conformance`] | the runner of conformance files |
@@ -35,3 +35,4 @@ pub mod lake;
 pub mod paths;
 pub mod sandbox;
 pub mod sqllogic;
+pub mod test_server;

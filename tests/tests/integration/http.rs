@@ -4,24 +4,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use gristmill_queries::sql::{Confinement, SqlOptions};
-use gristmill_server::NewestLake;
-use gristmill_server::http::{HttpOptions, QueryLimits, Scope, Server, Tokens, listen, new_token};
+use gristmill_queries::sql::Confinement;
+use gristmill_server::http::{QueryLimits, Scope};
 use gristmill_server::tls::Tls;
 use gristmill_tests::certificate::make_certificate;
-use gristmill_tests::lake::TestLake;
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 use crate::namespaces;
-
-/// A running server with one token.
-struct TestServer {
-    address: SocketAddr,
-    token: Option<String>,
-    stop: Option<oneshot::Sender<()>>,
-    served: tokio::task::JoinHandle<()>,
-}
 
 /// Status and body of an answer, and whether the body is complete.
 struct Answer {
@@ -30,70 +20,18 @@ struct Answer {
     complete: bool,
 }
 
-fn limits() -> QueryLimits {
-    QueryLimits {
-        time: Duration::from_secs(60),
-        rows: 100_000,
-        memory: 64 << 20,
-        concurrent: 4,
-        queued: 16,
-    }
+/// Requests to a server with its token.
+trait Requests {
+    async fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer;
+    async fn raw(&self, request: String) -> Answer;
+    async fn post(&self, path: &str, body: &Value) -> Answer;
+    async fn sql(&self, query: &str) -> Answer;
+    async fn cal(&self, statement: &str) -> Answer;
+    /// Returns the rows of a query that must succeed.
+    async fn rows(&self, query: &str) -> Vec<Value>;
 }
 
-impl TestServer {
-    /// Starts a server over `lake`; without a confinement it has no tokens.
-    async fn start(
-        lake: &TestLake,
-        confinement: Option<Confinement>,
-        scopes: &[Scope],
-        limits: QueryLimits,
-    ) -> TestServer {
-        TestServer::start_with(lake, confinement, scopes, limits, None).await
-    }
-
-    async fn start_with(
-        lake: &TestLake,
-        confinement: Option<Confinement>,
-        scopes: &[Scope],
-        limits: QueryLimits,
-        tls: Option<Tls>,
-    ) -> TestServer {
-        let made = confinement.map(|confinement| {
-            new_token("test", &confinement, scopes.iter().copied().collect()).unwrap()
-        });
-        let options = HttpOptions {
-            tokens: made
-                .as_ref()
-                .map(|(_, table)| Tokens::parse(table).unwrap()),
-            allow_writes: true,
-            limits,
-            audit_rows: 50,
-        };
-        let newest = NewestLake::new(lake.lake.clone(), SqlOptions::default())
-            .await
-            .unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(async move {
-            let stopped = async { stopped.await.unwrap_or_default() };
-            let server = Server::new(newest, options).await.unwrap();
-            listen(server, listener, tls, stopped).await;
-        });
-        TestServer {
-            address,
-            token: made.map(|(token, _)| token),
-            stop: Some(stop),
-            served,
-        }
-    }
-
-    /// Stops the server and waits for its end.
-    async fn end(mut self) {
-        self.stop.take().unwrap().send(()).unwrap();
-        self.served.await.unwrap();
-    }
-
+impl Requests for TestServer {
     async fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let token = self.token.as_ref();
         let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
@@ -190,17 +128,17 @@ fn code(answer: &Answer) -> String {
     error["code"].as_str().unwrap_or("").to_owned()
 }
 
-fn own(user: Option<&str>) -> Option<Confinement> {
-    Some(Confinement {
-        namespace: Some("own".to_owned()),
-        user: user.map(str::to_owned),
+fn of_user(user: &str) -> Option<Confinement> {
+    own().map(|own| Confinement {
+        user: Some(user.to_owned()),
+        ..own
     })
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sql_cal_searches_and_pages_are_answered() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, None, &[], limits()).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
     let counted = server.rows("SELECT count(*) AS n FROM grains").await;
     assert_eq!(counted, [json!({ "n": 144 })]);
     let asked = json!({
@@ -230,7 +168,7 @@ async fn sql_cal_searches_and_pages_are_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_cannot_be_answered_have_status_code_and_remedy() {
     let lake = namespaces::lake(false).await;
-    let server = TestServer::start(&lake, None, &[], limits()).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
     let sql = |query: &str| ("/sql", json!({ "query": query }));
     for ((path, body), status, expected) in [
         (sql("SELECT nothing FROM grains"), 400, "QUERY"),
@@ -274,7 +212,7 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
         memory: 1 << 20,
         ..limits()
     };
-    let server = TestServer::start(&lake, None, &[], tight).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, tight).await;
     let endless = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
     let (slow, quick) = tokio::join!(server.sql(endless), server.sql("SELECT 1 AS a"));
     assert_eq!((slow.status, &*code(&slow)), (504, "TIME_LIMIT"));
@@ -300,7 +238,7 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_have_scopes_and_bulk_reads_are_audited() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, own(None), &[Scope::Read], limits()).await;
+    let server = TestServer::start(Protocol::Http, &lake, own(), limits()).await;
     let add = "ADD belief SET subject = \"a\" SET relation = \"mg:knows\" SET object = \"b\" \
                REASON \"r\"";
     assert_eq!(code(&server.cal(add).await), "CAL-E044");
@@ -310,7 +248,15 @@ async fn tokens_have_scopes_and_bulk_reads_are_audited() {
     assert_eq!((anonymous.status, &*code(&anonymous)), (401, "TOKEN"));
     server.end().await;
 
-    let server = TestServer::start(&lake, own(None), &[Scope::Read, Scope::Append], limits()).await;
+    let server = TestServer::start_with(
+        Protocol::Http,
+        &lake,
+        own(),
+        &[Scope::Read, Scope::Append],
+        limits(),
+        None,
+    )
+    .await;
     let added = server.cal(add).await;
     assert_eq!(added.status, 200, "{}", added.body);
     let found = server
@@ -320,7 +266,7 @@ async fn tokens_have_scopes_and_bulk_reads_are_audited() {
     server.end().await;
 
     let whole = Some(Confinement::default());
-    let server = TestServer::start(&lake, whole, &[Scope::Read], limits()).await;
+    let server = TestServer::start(Protocol::Http, &lake, whole, limits()).await;
     assert!(
         server
             .rows("SELECT content_address FROM grains")
@@ -436,9 +382,8 @@ fn comparable(answer: &Answer) -> (u16, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_gets_the_answers_of_a_lake_with_its_namespace_only() {
     let (alone, shared) = (namespaces::lake(false).await, namespaces::lake(true).await);
-    let read = [Scope::Read];
-    let expected = TestServer::start(&alone, own(None), &read, limits()).await;
-    let found = TestServer::start(&shared, own(None), &read, limits()).await;
+    let expected = TestServer::start(Protocol::Http, &alone, own(), limits()).await;
+    let found = TestServer::start(Protocol::Http, &shared, own(), limits()).await;
     let generated = TABLES
         .iter()
         .flat_map(|table| QUERIES.map(|query| query.replace("TABLE", table)));
@@ -483,7 +428,6 @@ async fn a_token_gets_the_answers_of_a_lake_with_its_namespace_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_gets_the_cal_answers_of_a_lake_with_its_namespace_only() {
     let (alone, shared) = (namespaces::lake(false).await, namespaces::lake(true).await);
-    let read = [Scope::Read];
     let (mine, foreign) = (
         namespaces::grains_of("own", 12),
         namespaces::grains_of("foreign", 60),
@@ -491,8 +435,8 @@ async fn a_token_gets_the_cal_answers_of_a_lake_with_its_namespace_only() {
     let targets: Vec<String> = [&mine[0], &mine[3], &foreign[0], &foreign[3]]
         .map(|text| namespaces::address(text))
         .to_vec();
-    let expected = TestServer::start(&alone, own(None), &read, limits()).await;
-    let found = TestServer::start(&shared, own(None), &read, limits()).await;
+    let expected = TestServer::start(Protocol::Http, &alone, own(), limits()).await;
+    let found = TestServer::start(Protocol::Http, &shared, own(), limits()).await;
     for statement in namespaces::statements(&targets) {
         let without_duration = |answer: Answer| {
             let mut body: Value = serde_json::from_str(&answer.body).unwrap();
@@ -512,7 +456,7 @@ async fn a_token_gets_the_cal_answers_of_a_lake_with_its_namespace_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_a_user_sees_this_user_only() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, own(Some("u-1")), &[Scope::Read], limits()).await;
+    let server = TestServer::start(Protocol::Http, &lake, of_user("u-1"), limits()).await;
     let users = server
         .rows("SELECT DISTINCT user_id, namespace FROM grains")
         .await;
@@ -541,7 +485,7 @@ async fn a_token_of_a_user_sees_this_user_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_answer_is_finished_when_the_server_stops() {
     let lake = namespaces::lake(false).await;
-    let server = TestServer::start(&lake, None, &[], limits()).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
     let query = "SELECT value FROM range(0, 90000)";
     let address = server.address;
     let asked = tokio::task::spawn_blocking(move || {
@@ -581,7 +525,7 @@ async fn clients_that_do_not_read_hold_no_slot_and_are_audited() {
         queued: 0,
         ..limits()
     };
-    let server = TestServer::start(&lake, None, &[], tight).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, tight).await;
     let mut silent = [(); 2].map(|()| ask_without_reading(server.address));
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(code(&server.sql("SELECT 1 AS a").await), "BUSY");
@@ -606,7 +550,7 @@ async fn clients_that_do_not_read_hold_no_slot_and_are_audited() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_does_not_arrive_is_refused() {
     let lake = namespaces::lake(false).await;
-    let server = TestServer::start(&lake, None, &[], limits()).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
     let head = "POST /sql HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: \
                 application/json\r\nContent-Length: 100\r\n\r\n{";
     let answer = server.raw(head.to_owned()).await;
@@ -623,7 +567,8 @@ async fn requests_are_encrypted_with_the_certificate() {
     let chain = std::fs::read(&files.certificate).unwrap();
     let tls = Tls::from_pem(&chain, &std::fs::read(&files.key).unwrap()).unwrap();
     let lake = namespaces::lake(false).await;
-    let server = TestServer::start_with(&lake, None, &[], limits(), Some(tls)).await;
+    let server =
+        TestServer::start_with(Protocol::Http, &lake, None, &[], limits(), Some(tls)).await;
     let plain = server.request("GET", "/healthz", "", "").await;
     assert_eq!(plain.status, 0, "{}", plain.body);
     let mut client = std::process::Command::new("curl");

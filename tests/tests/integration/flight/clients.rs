@@ -4,8 +4,8 @@ use gristmill_server::http::Scope;
 use gristmill_server::tls::Tls;
 use gristmill_tests::certificate::make_certificate;
 
-use super::server::{TestServer, limits, own};
 use crate::namespaces;
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
 
 /// Asks with the drivers that are installed.
 const PYTHON: &str = r#"
@@ -91,7 +91,7 @@ async fn run_python(server: &TestServer, scheme: &str, root: Option<&std::path::
 #[tokio::test(flavor = "multi_thread")]
 async fn python_drivers_ask_and_inspect() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, own(), limits()).await;
+    let server = TestServer::start(Protocol::Flight, &lake, own(), limits()).await;
     run_python(&server, "grpc", None).await;
     server.end().await;
 }
@@ -106,7 +106,8 @@ async fn calls_are_encrypted_with_the_certificate() {
     let tls = Tls::from_pem(&chain, &std::fs::read(&files.key).unwrap()).unwrap();
     let lake = namespaces::lake(true).await;
     let scopes = [Scope::Read];
-    let server = TestServer::start_with(&lake, own(), limits(), &scopes, Some(tls)).await;
+    let server =
+        TestServer::start_with(Protocol::Flight, &lake, own(), &scopes, limits(), Some(tls)).await;
     run_python(&server, "grpc+tls", Some(&files.certificate)).await;
     // A client that doesn't encrypt gets no answer.
     let plain = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address));

@@ -12,7 +12,9 @@ use gristmill_server::http::QueryLimits;
 use gristmill_tests::lake::TestLake;
 use tonic::Code;
 
-use super::server::{TestServer, client_of, limits, rows_of};
+use gristmill_tests::test_server::{Protocol, TestServer, limits};
+
+use super::client::{client_of, connected, rows_of, status_of};
 use crate::namespaces;
 
 const ENDLESS: &str = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
@@ -20,8 +22,8 @@ const ENDLESS: &str = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.val
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_have_status_message_and_remedy() {
     let lake = namespaces::lake(false).await;
-    let server = TestServer::start(&lake, None, limits()).await;
-    let mut client = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, limits()).await;
+    let mut client = connected(&server).await;
     for (query, message) in [
         ("SELEC 1", "SELEC"),
         ("SELECT * FROM graims", "grains"),
@@ -54,8 +56,8 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
         memory: 1 << 20,
         ..limits()
     };
-    let server = TestServer::start(&lake, None, tight).await;
-    let (mut one, mut other) = (server.client().await, server.client().await);
+    let server = TestServer::start(Protocol::Flight, &lake, None, tight).await;
+    let (mut one, mut other) = (connected(&server).await, connected(&server).await);
     let (slow, quick) = tokio::join!(rows_of(&mut one, ENDLESS), rows_of(&mut other, "SELECT 1"));
     assert_eq!(slow.unwrap_err().code(), Code::DeadlineExceeded);
     assert_eq!(quick.unwrap().len(), 1);
@@ -83,18 +85,18 @@ async fn a_client_that_reads_no_more_or_goes_away_gives_its_slot_back() {
         concurrent: 1,
         ..limits()
     };
-    let server = TestServer::start(&lake, None, tight).await;
-    let mut silent = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, tight).await;
+    let mut silent = connected(&server).await;
     let wide = "SELECT repeat('x', 1000) FROM range(0, 10000000)";
     let info = silent.execute(wide.to_owned(), None).await.unwrap();
     let ticket = info.endpoint[0].ticket.clone().unwrap();
     let mut unread = silent.do_get(ticket.clone()).await.unwrap();
     assert!(unread.next().await.unwrap().is_ok());
-    let mut client = server.client().await;
+    let mut client = connected(&server).await;
     assert_eq!(rows_eventually(&mut client).await, 1);
     // What was sent before the end of the time is read, and the end is an error.
     let rest: Result<Vec<_>, _> = unread.try_collect().await;
-    let error = super::server::status_of(rest.unwrap_err());
+    let error = status_of(rest.unwrap_err());
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
 
     let started = Instant::now();
@@ -124,7 +126,7 @@ async fn rows_eventually(client: &mut super::Client) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_bytes_end_their_own_call_only() {
     let lake = namespaces::lake(false).await;
-    let server = TestServer::start(&lake, None, limits()).await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, limits()).await;
     let address = server.address;
     for bytes in [
         &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
@@ -134,7 +136,7 @@ async fn hostile_bytes_end_their_own_call_only() {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(bytes).unwrap();
     }
-    let client = server.client().await;
+    let client = connected(&server).await;
     let mut plain = client.into_inner();
     for command in [vec![], vec![0xff; 40], b"SELECT 1".to_vec()] {
         let asked = plain
@@ -152,7 +154,7 @@ async fn hostile_bytes_end_their_own_call_only() {
         Code::InvalidArgument
     );
     let long = format!("SELECT '{}'", "x".repeat(2 << 20));
-    let mut client = server.client().await;
+    let mut client = connected(&server).await;
     let error = rows_of(&mut client, &long).await.unwrap_err();
     assert_eq!(error.code(), Code::OutOfRange, "{error}");
     assert_eq!(rows_of(&mut client, "SELECT 1").await.unwrap().len(), 1);
@@ -174,8 +176,8 @@ fn prost_bytes(message: &impl ProstMessageExt) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_answer_is_finished_when_the_server_stops() {
     let lake = namespaces::lake(false).await;
-    let server = TestServer::start(&lake, None, limits()).await;
-    let mut client = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, limits()).await;
+    let mut client = connected(&server).await;
     let many = "SELECT value, repeat('x', 200) FROM range(0, 90000)".to_owned();
     let info = client.execute(many, None).await.unwrap();
     let ticket = info.endpoint[0].ticket.clone().unwrap();

@@ -7,9 +7,9 @@ use gristmill_queries::sql::Confinement;
 use gristmill_server::http::Scope;
 use tonic::{Code, Status};
 
-use super::server::{
-    Client, TestServer, client_of, collected, count, limits, own, rows_of, status_of,
-};
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
+
+use super::client::{Client, client_of, collected, connected, count, rows_of, status_of};
 use crate::{http, namespaces};
 
 /// Returns the rows of an answer as text, or its error.
@@ -22,10 +22,10 @@ async fn answer(client: &mut Client, query: &str) -> Result<String, Status> {
 async fn a_token_gets_the_answers_of_a_lake_with_its_namespace_only() {
     let (alone, shared) = (namespaces::lake(false).await, namespaces::lake(true).await);
     let (expected, found) = (
-        TestServer::start(&alone, own(), limits()).await,
-        TestServer::start(&shared, own(), limits()).await,
+        TestServer::start(Protocol::Flight, &alone, own(), limits()).await,
+        TestServer::start(Protocol::Flight, &shared, own(), limits()).await,
     );
-    let (mut alone, mut shared) = (expected.client().await, found.client().await);
+    let (mut alone, mut shared) = (connected(&expected).await, connected(&found).await);
     let generated = http::TABLES
         .iter()
         .flat_map(|table| http::QUERIES.map(|query| query.replace("TABLE", table)));
@@ -54,9 +54,16 @@ async fn a_token_gets_the_answers_of_a_lake_with_its_namespace_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_of_another_token_shows_nothing_of_its_namespace() {
     let lake = namespaces::lake(true).await;
-    let whole = TestServer::start(&lake, Some(Confinement::default()), limits()).await;
-    let confined = TestServer::start(&lake, own(), limits()).await;
-    let (mut whole_client, mut confined_client) = (whole.client().await, confined.client().await);
+    let whole = TestServer::start(
+        Protocol::Flight,
+        &lake,
+        Some(Confinement::default()),
+        limits(),
+    )
+    .await;
+    let confined = TestServer::start(Protocol::Flight, &lake, own(), limits()).await;
+    let (mut whole_client, mut confined_client) =
+        (connected(&whole).await, connected(&confined).await);
     let query = "SELECT namespace, count(*) AS n FROM grains GROUP BY namespace";
     let info = whole_client.execute(query.to_owned(), None).await.unwrap();
     assert_eq!(count(&mut whole_client, info.clone()).await, 2);
@@ -70,7 +77,13 @@ async fn a_handle_of_another_token_shows_nothing_of_its_namespace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_needs_a_token_and_bulk_reads_are_audited() {
     let mut lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, Some(Confinement::default()), limits()).await;
+    let server = TestServer::start(
+        Protocol::Flight,
+        &lake,
+        Some(Confinement::default()),
+        limits(),
+    )
+    .await;
     for token in [None, Some(""), Some("gm_"), Some("x'; --")] {
         let mut stranger = client_of(server.address, token).await;
         let refused = rows_of(&mut stranger, "SELECT 1").await.unwrap_err();
@@ -106,7 +119,7 @@ async fn every_call_needs_a_token_and_bulk_reads_are_audited() {
     let mut stranger = client_of(server.address, None).await;
     assert!(stranger.handshake("anyone", "gm_").await.is_err());
     // Rows are recorded, although the client reads the first ones only.
-    let mut client: FlightSqlServiceClient<_> = server.client().await;
+    let mut client: FlightSqlServiceClient<_> = connected(&server).await;
     let info = client
         .execute(format!("{all} ORDER BY 1"), None)
         .await
@@ -124,8 +137,9 @@ async fn every_call_needs_a_token_and_bulk_reads_are_audited() {
 async fn a_token_without_the_scope_read_asks_nothing() {
     let lake = namespaces::lake(false).await;
     let scopes = [Scope::Govern];
-    let server = TestServer::start_with(&lake, own(), limits(), &scopes, None).await;
-    let mut client = server.client().await;
+    let server =
+        TestServer::start_with(Protocol::Flight, &lake, own(), &scopes, limits(), None).await;
+    let mut client = connected(&server).await;
     let refused = rows_of(&mut client, "SELECT 1").await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     server.end().await;

@@ -1,10 +1,10 @@
 //! `gristmill serve --flight`: answers, types, parameters, errors, limits, tokens, and the isolation
 //! of namespaces, with Arrow's own client and the drivers of ADBC.
 
+mod client;
 mod clients;
 mod failures;
 mod isolation;
-mod server;
 
 use std::sync::Arc;
 
@@ -14,9 +14,10 @@ use arrow_flight::sql::{CommandGetDbSchemas, CommandGetTables, SqlInfo};
 use futures::TryStreamExt;
 use gristmill_queries::sql::{ParamValues, SqlOptions, lake_context, query};
 use gristmill_tests::lake::TestLake;
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
 
 use crate::namespaces;
-use server::{Client, TestServer, limits, own, rows_of};
+use client::{Client, collected, connected, count, rows_of};
 
 /// Queries whose answers have every type.
 const VALUES: [&str; 27] = [
@@ -65,8 +66,8 @@ async fn expected(lake: &TestLake, text: &str) -> Vec<RecordBatch> {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_are_those_of_sql() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, None, limits()).await;
-    let mut client = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, limits()).await;
+    let mut client = connected(&server).await;
     for query in [
         "SELECT type, count(*) FROM current GROUP BY type ORDER BY type",
         "SELECT content_address, object, confidence FROM beliefs ORDER BY content_address",
@@ -93,8 +94,8 @@ async fn answers_are_those_of_sql() {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_of_all_types_arrive_as_they_are() {
     let lake = TestLake::new().await;
-    let server = TestServer::start(&lake, None, limits()).await;
-    let mut client = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, limits()).await;
+    let mut client = connected(&server).await;
     for value in VALUES {
         let text = format!("SELECT {value} AS v");
         let found = rows_of(&mut client, &text).await.unwrap();
@@ -150,8 +151,8 @@ async fn count_with(client: &mut Client, query: &str, bound: RecordBatch) -> Res
 #[tokio::test(flavor = "multi_thread")]
 async fn prepared_statements_take_parameters() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, None, limits()).await;
-    let mut client = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, limits()).await;
+    let mut client = connected(&server).await;
     let by_subject = "SELECT * FROM beliefs WHERE subject = $1 AND namespace = $2 LIMIT $3";
     let prepared = client.prepare(by_subject.to_owned(), None).await.unwrap();
     let schema = prepared.parameter_schema().unwrap();
@@ -220,8 +221,8 @@ async fn prepared_statements_take_parameters() {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_of_cal_answer_with_their_response() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, own(), limits()).await;
-    let mut client = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, own(), limits()).await;
+    let mut client = connected(&server).await;
     let statement = "CAL RECALL beliefs WHERE subject = \"bob\" | COUNT";
     let found = rows_of(&mut client, statement).await.unwrap();
     let response = found[0].column(0).as_string::<i32>().value(0);
@@ -240,8 +241,8 @@ async fn statements_of_cal_answer_with_their_response() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_catalog_has_what_the_session_can_query_and_nothing_else() {
     let lake = namespaces::lake(true).await;
-    let server = TestServer::start(&lake, own(), limits()).await;
-    let mut client = server.client().await;
+    let server = TestServer::start(Protocol::Flight, &lake, own(), limits()).await;
+    let mut client = connected(&server).await;
     let all = CommandGetTables {
         include_schema: true,
         ..CommandGetTables::default()
@@ -269,7 +270,7 @@ async fn the_catalog_has_what_the_session_can_query_and_nothing_else() {
             })
             .collect()
     };
-    let found = server::collected(&mut client, all).await.unwrap();
+    let found = collected(&mut client, all).await.unwrap();
     assert!(
         found[0].num_columns() == 5,
         "with the columns of each table"
@@ -281,30 +282,26 @@ async fn the_catalog_has_what_the_session_can_query_and_nothing_else() {
     for name in ["audit", "rejects", "tables"] {
         assert!(!all.iter().any(|found| found == name), "{name}: {all:?}");
     }
-    let views = names(
-        server::collected(&mut client, views.unwrap())
-            .await
-            .unwrap(),
-    );
+    let views = names(collected(&mut client, views.unwrap()).await.unwrap());
     assert!(views.contains(&"beliefs".to_owned()) && !views.contains(&"grains".to_owned()));
     let catalogs = client.get_catalogs().await.unwrap();
-    assert_eq!(server::count(&mut client, catalogs).await, 1);
+    assert_eq!(count(&mut client, catalogs).await, 1);
     let schemas = client
         .get_db_schemas(CommandGetDbSchemas::default())
         .await
         .unwrap();
-    assert!(server::count(&mut client, schemas).await >= 1);
+    assert!(count(&mut client, schemas).await >= 1);
     let types = client.get_table_types().await.unwrap();
-    assert_eq!(server::count(&mut client, types).await, 2);
+    assert_eq!(count(&mut client, types).await, 2);
     let some = vec![
         SqlInfo::FlightSqlServerName,
         SqlInfo::FlightSqlServerReadOnly,
     ];
     let info = client.get_sql_info(some).await.unwrap();
-    assert_eq!(server::count(&mut client, info).await, 2);
+    assert_eq!(count(&mut client, info).await, 2);
     let keys = client.get_primary_keys(Default::default()).await.unwrap();
-    assert_eq!(server::count(&mut client, keys).await, 0);
+    assert_eq!(count(&mut client, keys).await, 0);
     let types = client.get_xdbc_type_info(Default::default()).await.unwrap();
-    assert!(server::count(&mut client, types).await > 10);
+    assert!(count(&mut client, types).await > 10);
     server.end().await;
 }

@@ -1,0 +1,234 @@
+//! Limits, cancelled queries, clients that don't read, wrong tokens and hostile bytes.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, pin_mut};
+use gristmill_queries::sql::Confinement;
+use gristmill_server::http::QueryLimits;
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
+use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
+
+use super::session::{Sessions, query_message, startup, texts, value};
+use crate::namespaces;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_beyond_its_limits_fails_with_its_own_error() {
+    let lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(2),
+        rows: 20_000,
+        memory: 1 << 20,
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Postgres, &lake, None, tight).await;
+    let (one, other) = (server.connect().await, server.connect().await);
+    let endless = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
+    let (slow, quick) = tokio::join!(texts(&one, endless), texts(&other, "SELECT 1"));
+    assert_eq!((slow, quick.unwrap().len()), (Err("57014".to_owned()), 1));
+    let many = "SELECT value FROM range(0, 1000000)";
+    assert_eq!(texts(&one, many).await, Err("54000".to_owned()));
+    let rows = one.query_raw(many, Vec::<String>::new()).await.unwrap();
+    pin_mut!(rows);
+    let mut last = None;
+    while let Some(row) = rows.next().await {
+        last = Some(row);
+    }
+    let last = last.unwrap().unwrap_err();
+    assert_eq!(
+        last.code().map(SqlState::code),
+        Some("54000"),
+        "never looks complete"
+    );
+    let large = "SELECT count(*) FROM (SELECT DISTINCT repeat(CAST(value AS VARCHAR), 50) FROM \
+                 range(0, 20000000))";
+    let large = texts(&one, large).await.unwrap_err();
+    assert!(["53200", "57014"].contains(&&*large), "{large}");
+    assert_eq!(value(&one, "SELECT 1").await, "1");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_request_stops_the_query_and_no_other() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let (one, other) = (server.connect().await, server.connect().await);
+    one.cancel_token().cancel_query(NoTls).await.unwrap();
+    let endless = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
+    let cancel = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        one.cancel_token().cancel_query(NoTls).await.unwrap();
+    };
+    let started = Instant::now();
+    let long = "SELECT count(*) FROM range(1, 60000000) a WHERE a.value % 7 = 8";
+    let (stopped, finished, ()) = tokio::join!(texts(&one, endless), texts(&other, long), cancel);
+    assert_eq!(stopped, Err("57014".to_owned()));
+    assert!(started.elapsed() < Duration::from_secs(50));
+    assert_eq!(finished.unwrap().len(), 1);
+    assert_eq!(value(&one, "SELECT 1").await, "1", "the session goes on");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_reads_no_more_gives_its_slot_back() {
+    let lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(3),
+        rows: 100_000_000,
+        concurrent: 1,
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Postgres, &lake, None, tight).await;
+    let mut silent = TcpStream::connect(server.address).unwrap();
+    silent.write_all(&startup(b"user\0a\0")).unwrap();
+    let wide = "SELECT repeat('x', 1000) FROM range(0, 10000000)";
+    silent.write_all(&query_message(wide)).unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let client = server.connect().await;
+    let found = loop {
+        match texts(&client, "SELECT 1").await {
+            Ok(found) => break found,
+            // No slot in time, or one shortly before the end of the query's time.
+            Err(state) => assert!(["53300", "57014"].contains(&&*state), "{state}"),
+        }
+    };
+    assert_eq!(found.len(), 1);
+    drop(silent);
+    // The same for a client that asks for a part of the rows, and for nothing else.
+    let mut lazy = server.connect().await;
+    let transaction = lazy.transaction().await.unwrap();
+    let portal = transaction
+        .bind("SELECT value FROM range(0, 1000000)", &[])
+        .await
+        .unwrap();
+    assert_eq!(transaction.query_portal(&portal, 5).await.unwrap().len(), 5);
+    let found = loop {
+        match texts(&client, "SELECT 1").await {
+            Ok(found) => break found,
+            // No slot in time, or one shortly before the end of the query's time.
+            Err(state) => assert!(["53300", "57014"].contains(&&*state), "{state}"),
+        }
+    };
+    assert_eq!(found.len(), 1);
+    let error = transaction.query_portal(&portal, 5).await.unwrap_err();
+    assert_eq!(error.code().map(SqlState::code), Some("34000"));
+    drop(transaction);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_valid_token_begins_a_session_and_bulk_reads_are_audited() {
+    let mut lake = namespaces::lake(true).await;
+    let server = TestServer::start(
+        Protocol::Postgres,
+        &lake,
+        Some(Confinement::default()),
+        limits(),
+    )
+    .await;
+    for password in ["", "gm_", "x'; --"] {
+        let refused = server.connect_with(password).await.err().unwrap();
+        let state = refused.code().map(SqlState::code);
+        assert!(state == Some("28P01") || password.is_empty(), "{refused:?}");
+    }
+    let client = server.connect().await;
+    let all = client
+        .query("SELECT content_address FROM grains", &[])
+        .await
+        .unwrap();
+    assert!(all.len() > 100);
+    // Rows are recorded, although the client doesn't ask for the last one.
+    let mut part = server.connect().await;
+    let transaction = part.transaction().await.unwrap();
+    let portal = transaction
+        .bind("SELECT content_address AS a FROM grains", &[])
+        .await
+        .unwrap();
+    transaction.query_portal(&portal, 100).await.unwrap();
+    transaction.commit().await.unwrap();
+    server.end().await;
+    lake.lake.refresh().await.unwrap();
+    let query = "SELECT count(*) FROM audit WHERE action = 'bulk_read'";
+    assert_eq!(lake.value(query).await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_answer_is_finished_when_the_server_stops() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let (idle, client) = (server.connect().await, server.connect().await);
+    let asked = tokio::spawn(async move {
+        let rows = client.query_raw("SELECT value FROM range(0, 90000)", Vec::<String>::new());
+        let rows = rows.await.unwrap();
+        pin_mut!(rows);
+        let mut count = 0;
+        while let Some(row) = rows.next().await {
+            row.unwrap();
+            count += 1;
+            if count == 10 {
+                tokio::time::sleep(Duration::from_millis(400)).await;
+            }
+        }
+        count
+    });
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let started = Instant::now();
+    server.end().await;
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "idle sessions don't hold the server up"
+    );
+    assert_eq!(asked.await.unwrap(), 90_000);
+    let state = texts(&idle, "SELECT 1").await.unwrap_err();
+    assert!(["57P01", "closed"].contains(&&*state), "{state}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_bytes_end_their_own_connection_only() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, own(), limits()).await;
+    let client = server.connect().await;
+    let mut hostile = vec![
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        vec![0; 64],
+        vec![0xff; 64],
+        startup(&[b'a'; 9_000]),
+        [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f].repeat(20),
+        [startup(b"user\0a\0"), query_message("SELECT 1")].concat(),
+        [
+            startup(b"user\0a\0"),
+            b"p\x7f\xff\xff\xff".to_vec(),
+            vec![b'a'; 1 << 20],
+        ]
+        .concat(),
+        [
+            startup(b"user\0a\0"),
+            b"Q\x3f\xff\xff\xf0".to_vec(),
+            vec![b'a'; 1 << 20],
+        ]
+        .concat(),
+        [startup(b"user\0a\0"), b"p\0\0\0\x04".to_vec()].concat(),
+        [startup(b"user\0a\0"), b"B\0\0\0\0".to_vec()].concat(),
+    ];
+    let mut seed = 7u64;
+    for length in 0..60 {
+        let mut bytes = startup(b"user\0a\0");
+        for _ in 0..length {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            bytes.push((seed >> 33) as u8);
+        }
+        hostile.push(bytes);
+    }
+    for bytes in hostile {
+        let answer = server.raw(bytes.clone()).await;
+        let text = String::from_utf8_lossy(&answer);
+        assert!(!text.contains("own") && !text.contains("SELECT"), "{text}");
+    }
+    assert_eq!(value(&client, "SELECT 1").await, "1");
+    let long = format!("SELECT '{}'", "x".repeat(2 << 20));
+    assert!(texts(&client, &long).await.is_err());
+    assert_eq!(value(&server.connect().await, "SELECT 1").await, "1");
+    server.end().await;
+}

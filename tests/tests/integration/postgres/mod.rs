@@ -1,0 +1,218 @@
+//! `gristmill serve --postgres`: answers, parameters, errors and statements about the session, with
+//! the driver `tokio-postgres`.
+
+mod clients;
+mod failures;
+mod isolation;
+mod session;
+mod values;
+
+use gristmill_tests::test_server::{Protocol, TestServer, limits};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::namespaces;
+use session::{Sessions, texts, value};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_those_of_sql() {
+    let lake = namespaces::lake(true).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let client = server.connect().await;
+    for query in [
+        "SELECT type, count(*) FROM current GROUP BY type ORDER BY type",
+        "SELECT content_address, object, confidence FROM beliefs ORDER BY content_address",
+        "SELECT count(*), count(DISTINCT namespace) FROM grains",
+        "SELECT subject, relation, object FROM triples ORDER BY subject, object",
+        "SELECT namespace, max(content_address) FROM grains GROUP BY namespace ORDER BY namespace",
+    ] {
+        let expected = lake.rows(query).await;
+        let found = texts(&client, query).await.unwrap();
+        let found: Vec<Vec<String>> = found
+            .into_iter()
+            .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
+            .collect();
+        assert_eq!(found, expected, "{query}");
+        let typed = client.query(query, &[]).await.unwrap();
+        assert_eq!(typed.len(), expected.len(), "{query}");
+    }
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_statements_take_parameters() {
+    let lake = namespaces::lake(true).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let client = server.connect().await;
+    let by_subject = "SELECT object FROM beliefs WHERE subject = $1 AND confidence > $2 LIMIT $3";
+    let prepared = client.prepare(by_subject).await.unwrap();
+    assert_eq!(prepared.params()[0], Type::TEXT);
+    assert_eq!(prepared.columns()[0].name(), "object");
+    for subject in ["alice", "bob", "nobody"] {
+        let count = format!("SELECT count(*) FROM beliefs WHERE subject = '{subject}'");
+        let expected: usize = lake.value(&count).await.parse().unwrap();
+        let confidence: &(dyn ToSql + Sync) = match prepared.params()[1] {
+            Type::FLOAT4 => &0.0f32,
+            _ => &0.0f64,
+        };
+        let found = client
+            .query(&prepared, &[&subject, confidence, &1000i64])
+            .await;
+        assert_eq!(found.unwrap().len(), expected, "{subject}");
+    }
+    let typed: [(Type, Box<dyn ToSql + Sync>, &str); 9] = [
+        (Type::BOOL, Box::new(true), "true"),
+        (Type::INT2, Box::new(3i16), "3"),
+        (Type::INT4, Box::new(4i32), "4"),
+        (Type::INT8, Box::new(5i64), "5"),
+        (Type::FLOAT8, Box::new(1.5f64), "1.5"),
+        (Type::TEXT, Box::new("tea"), "tea"),
+        (
+            Type::DATE,
+            Box::new(chrono::NaiveDate::from_ymd_opt(2027, 1, 31).unwrap()),
+            "2027-01-31",
+        ),
+        (
+            Type::TIMESTAMPTZ,
+            Box::new(chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap()),
+            "2027-01-15T08:00:00Z",
+        ),
+        (Type::TEXT, Box::new(None::<String>), "NULL"),
+    ];
+    for (kind, parameter, expected) in &typed {
+        let query = "SELECT coalesce(CAST($1 AS VARCHAR), 'NULL')";
+        let prepared = client
+            .prepare_typed(query, std::slice::from_ref(kind))
+            .await
+            .unwrap();
+        let row = client.query_one(&prepared, &[&**parameter]).await.unwrap();
+        assert_eq!(row.get::<_, &str>(0), *expected, "{kind}");
+    }
+    let identity = client
+        .prepare_typed("SELECT $1 AS a", &[Type::INT4])
+        .await
+        .unwrap();
+    assert_eq!(*identity.columns()[0].type_(), Type::INT4);
+    assert_eq!(
+        client
+            .query_one(&identity, &[&9i32])
+            .await
+            .unwrap()
+            .get::<_, i32>(0),
+        9
+    );
+    let injected = client
+        .query(&prepared, &[&"' OR true --", &0.0f64, &1000i64])
+        .await;
+    assert!(injected.is_err() || injected.unwrap().is_empty());
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_have_state_message_and_hint_and_the_session_goes_on() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let client = server.connect().await;
+    for (query, state) in [
+        ("SELEC 1", "42601"),
+        ("SELECT nothing FROM grains", "42703"),
+        ("SELECT * FROM graims", "42P01"),
+        ("DROP TABLE grains", "25006"),
+        ("CREATE TABLE x AS SELECT 1", "25006"),
+        ("INSERT INTO grains SELECT * FROM grains", "25006"),
+        (
+            "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
+            "42501",
+        ),
+        ("COPY grains TO '/tmp/x.csv'", "42501"),
+        ("SELECT * FROM mg_file('/etc/passwd')", "42501"),
+        ("PREPARE a AS SELECT 1", "0A000"),
+        ("SELECT CAST('x' AS INT)", "22000"),
+        ("SELECT $1", "42000"),
+        ("SET datafusion.execution.batch_size = 1", "0A000"),
+    ] {
+        assert_eq!(
+            texts(&client, query).await,
+            Err(state.to_owned()),
+            "{query}"
+        );
+        assert!(client.query(query, &[]).await.is_err(), "{query}");
+    }
+    let error = client
+        .simple_query("SELECT * FROM graims")
+        .await
+        .unwrap_err();
+    let error = error.as_db_error().unwrap();
+    assert!(error.message().contains("did you mean"), "{error:?}");
+    assert_eq!(error.hint(), Some("Change the query."));
+    assert_eq!(value(&client, "SELECT 1").await, "1");
+    let both = texts(&client, "SELECT 1; SELECT nothing; SELECT 2").await;
+    assert_eq!(both, Err("42703".to_owned()), "none or all");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_about_the_session_change_nothing() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let mut client = server.connect().await;
+    let several = "BEGIN; SET extra_float_digits = 3; SELECT 1 AS a; SELECT 2 AS b; COMMIT";
+    let found = texts(&client, several).await.unwrap();
+    assert_eq!(found, [[Some("1".to_owned())], [Some("2".to_owned())]]);
+    assert_eq!(
+        value(&client, "SHOW standard_conforming_strings").await,
+        "on"
+    );
+    assert_eq!(
+        value(&client, "SHOW transaction isolation level").await,
+        "repeatable read"
+    );
+    assert_eq!(texts(&client, "").await, Ok(Vec::new()));
+    assert_eq!(texts(&client, ";;").await, Ok(Vec::new()));
+    client
+        .batch_execute("DISCARD ALL; RESET ALL; DEALLOCATE ALL")
+        .await
+        .unwrap();
+    let transaction = client.transaction().await.unwrap();
+    assert!(transaction.simple_query("SELECT nothing").await.is_err());
+    for error in [
+        transaction.simple_query("SELECT 1").await.unwrap_err(),
+        transaction.query("SELECT 1", &[]).await.unwrap_err(),
+    ] {
+        assert_eq!(error.code().map(SqlState::code), Some("25P02"), "{error}");
+    }
+    transaction.rollback().await.unwrap();
+    assert_eq!(value(&client, "SELECT 1").await, "1");
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT value FROM range(0, 10) ORDER BY value", &[]);
+    let portal = portal.await.unwrap();
+    for expected in [4, 4, 2, 0] {
+        let rows = transaction.query_portal(&portal, 4).await.unwrap();
+        assert_eq!(rows.len(), expected);
+    }
+    transaction.commit().await.unwrap();
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_holds_a_limited_number_of_statements() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let client = server.connect().await;
+    let mut held = Vec::new();
+    let refused = loop {
+        match client.prepare("SELECT 1").await {
+            Ok(statement) => held.push(statement),
+            Err(error) => break error,
+        }
+        assert!(held.len() <= 1_000);
+    };
+    assert_eq!(
+        refused.code().map(SqlState::code),
+        Some("53400"),
+        "{refused}"
+    );
+    drop(held);
+    client.prepare("SELECT 1").await.unwrap();
+    server.end().await;
+}

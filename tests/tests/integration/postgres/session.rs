@@ -1,0 +1,99 @@
+//! Sessions with a server, and messages of the protocol by hand.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use gristmill_tests::test_server::TestServer;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// Sessions with a server.
+pub(super) trait Sessions {
+    async fn connect_with(&self, password: &str) -> Result<Client, tokio_postgres::Error>;
+    /// Begins a session with the server's token.
+    async fn connect(&self) -> Client;
+    /// Sends bytes and returns what the server answers until it closes the connection.
+    async fn raw(&self, bytes: Vec<u8>) -> Vec<u8>;
+}
+
+impl Sessions for TestServer {
+    async fn connect_with(&self, password: &str) -> Result<Client, tokio_postgres::Error> {
+        let (client, connection) = tokio_postgres::Config::new()
+            .host("127.0.0.1")
+            .port(self.address.port())
+            .user("anyone")
+            .dbname("lake")
+            .password(password)
+            .connect(NoTls)
+            .await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn connect(&self) -> Client {
+        let password = self.token.as_deref().unwrap_or("none");
+        self.connect_with(password).await.unwrap()
+    }
+
+    async fn raw(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let address = self.address;
+        let answered = tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(20)))
+                .unwrap();
+            let _ = stream.write_all(&bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            answer
+        });
+        answered.await.unwrap()
+    }
+}
+
+/// Returns the rows of a query in texts, or its SQLSTATE.
+pub(super) async fn texts(
+    client: &Client,
+    query: &str,
+) -> Result<Vec<Vec<Option<String>>>, String> {
+    let messages = client.simple_query(query).await.map_err(|error| {
+        let code = error.code().map(SqlState::code);
+        code.unwrap_or("closed").to_owned()
+    })?;
+    let rows = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    Ok(rows
+        .map(|row| {
+            (0..row.len())
+                .map(|at| row.get(at).map(str::to_owned))
+                .collect()
+        })
+        .collect())
+}
+
+/// Returns the first value of a query.
+pub(super) async fn value(client: &Client, query: &str) -> String {
+    let rows = texts(client, query).await.unwrap();
+    rows[0][0].clone().unwrap_or_else(|| "NULL".to_owned())
+}
+
+pub(super) fn startup(parameters: &[u8]) -> Vec<u8> {
+    let mut message = vec![0, 3, 0, 0];
+    message.extend(parameters);
+    message.push(0);
+    let mut framed = (message.len() as u32 + 4).to_be_bytes().to_vec();
+    framed.extend(message);
+    framed
+}
+
+pub(super) fn query_message(text: &str) -> Vec<u8> {
+    let mut framed = vec![b'Q'];
+    framed.extend((text.len() as u32 + 5).to_be_bytes());
+    framed.extend(text.as_bytes());
+    framed.push(0);
+    framed
+}
