@@ -75,8 +75,8 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "SQL: what do agents believe about a person now?",
-        "Facts change. `current` has the newest version of each, `beliefs` all of them.\nAda moved \
-         from Cork to Galway: only the new address is current.",
+        "Facts change. `current` has the newest version of each, `beliefs` all of them.\nAda's \
+         deliveries went to an address in Cork first: only the one in Galway is current.",
         &[
             "sql",
             "SELECT relation, object, confidence FROM current WHERE subject = 'Ada Brennan' ORDER \
@@ -164,6 +164,12 @@ const STEPS: &[DemoStep] = &[
             "--html",
             "OUT/ada.html",
         ],
+    ),
+    step(
+        "List the litigation holds",
+        "What is under a hold can't be erased or superseded until the hold is lifted.\nTheo disputes \
+         an invoice, so an erasure of his data would keep this grain and say why.",
+        &["hold", "list"],
     ),
     step(
         "Generate a signing key",

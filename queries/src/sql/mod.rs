@@ -20,7 +20,7 @@
 //! | `index_pruning` | Which rows of each segment can match, according to the sidecars? |
 //! | `index_only_scan` | Which scans are answered from sidecars without reading a segment? |
 //! | `leaf_scan` | Which scans hide from the optimizer what they read? |
-//! | `reference` | What do the tables, columns and functions mean? |
+//! | `reference`, `describe` | What do the tables, columns and functions mean? |
 //! | `point_lookup` | How are rows read whose positions are known? |
 //! | `page_index_reader` | How does a row selection read only the pages that contain its rows? |
 //! | `indexed_file_source` | How does EXPLAIN show which sidecars were used? |
@@ -69,6 +69,7 @@ mod confined;
 mod conversation_views;
 mod cost_functions;
 mod deferred_table;
+mod describe;
 mod error_message;
 mod file_functions;
 mod filtered_search;

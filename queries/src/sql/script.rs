@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
 use super::allowlist::{FileAccess, StatementScope, check_plan};
+use super::describe::{described_table, with_descriptions};
 use super::error_message::with_suggestions;
 use super::external;
 
@@ -27,7 +28,7 @@ pub fn statements(text: &str) -> Result<Vec<Statement>> {
 }
 
 /// Runs one statement, if it only reads or the session's [`FileAccess`] allows it; rows are
-/// streamed.
+/// streamed. DESCRIBE also tells what the columns mean.
 ///
 /// # Errors
 /// A [`StatementError`](super::StatementError) for a refused statement, or an error of planning.
@@ -42,12 +43,14 @@ pub async fn execute(
         .config()
         .get_extension::<FileAccess>();
     let scope = StatementScope::Statements(files.map(|files| *files).unwrap_or_default());
+    let described = described_table(&statement);
     let plan = checked_plan(context, statement, scope).await?;
-    context
-        .execute_logical_plan(plan)
-        .await?
-        .execute_stream()
-        .await
+    let answer = context.execute_logical_plan(plan).await?;
+    let rows = answer.execute_stream().await?;
+    Ok(match described {
+        Some(table) => with_descriptions(rows, table),
+        None => rows,
+    })
 }
 
 /// Plans the single query in `text`, whose placeholders (`$name` or `$1`) have the values of

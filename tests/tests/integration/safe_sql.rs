@@ -337,6 +337,27 @@ fn a_failing_statement_names_the_cause_and_suggests_a_correction() {
 }
 
 #[test]
+fn describe_tells_what_a_column_means() {
+    let folder = SqlFolder::with_lake();
+    for query in [
+        "DESCRIBE tool_calls",
+        "DESCRIBE \"tool_calls\"",
+        "DESCRIBE public.TOOL_CALLS",
+    ] {
+        let (code, out, err) = folder.run(&["sql", "--format", "jsonl", query]);
+        assert_eq!(code, 0, "{query}: {err}");
+        let rows = out.lines().map(|line| serde_json::from_str(line).unwrap());
+        let rows: Vec<serde_json::Value> = rows.collect();
+        assert!(rows.iter().any(|row| row["column_name"] == "latency_ms"));
+        for row in &rows {
+            assert!(row["description"].is_string(), "{query}: {row}");
+        }
+    }
+    let (code, _, err) = folder.run(&["sql", "DESCRIBE tool_cals"]);
+    assert!(code != 0 && err.contains("tool_calls"), "{err}");
+}
+
+#[test]
 fn the_list_of_tables_is_sorted() {
     let folder = SqlFolder::with_lake();
     let (_, out, _) = folder.run(&["sql", "--format", "jsonl", "SHOW TABLES"]);
