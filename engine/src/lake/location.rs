@@ -4,7 +4,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use gristmill_connectors::storage::{file_url, has_scheme, resolve_uri};
+use gristmill_connectors::storage::{StoreLocation, file_url, has_scheme, resolve_uri};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
@@ -57,18 +57,22 @@ impl LakeLocation {
     }
 
     fn remote(uri: &str) -> Result<LakeLocation> {
-        let location = resolve_uri(uri.trim_end_matches('/'))?;
-        let store = Arc::new(PrefixStore::new(
-            Arc::clone(&location.store),
-            location.path.clone(),
-        ));
-        Ok(LakeLocation {
-            url: location.url,
-            store,
-            root: Some(location.store),
-            prefix: location.path,
+        resolve_uri(uri.trim_end_matches('/'))
+            .map(Self::in_store)
+            .map_err(Into::into)
+    }
+
+    /// Returns the location of a lake in an object store that the caller has made, whatever the
+    /// scheme of its URL.
+    pub fn in_store(location: StoreLocation) -> LakeLocation {
+        let StoreLocation { store, path, url } = location;
+        LakeLocation {
+            url,
+            store: Arc::new(PrefixStore::new(Arc::clone(&store), path.clone())),
+            root: Some(store),
+            prefix: path,
             folder: None,
-        })
+        }
     }
 
     /// Returns the URL of the table folder `name`.

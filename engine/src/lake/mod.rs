@@ -163,29 +163,38 @@ impl Lake {
     /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it has a later
     /// format.
     pub async fn open(uri: &str) -> Result<Lake> {
-        let (location, heads, grains) = Self::open_grains(uri).await?;
+        Self::open_at(Self::existing_location(uri)?).await
+    }
+
+    /// Opens the lake at `location`, such as a store that the caller has made.
+    ///
+    /// # Errors
+    /// As [`Lake::open`].
+    pub async fn open_at(location: LakeLocation) -> Result<Lake> {
+        let (heads, grains) = Self::open_grains(&location).await?;
         Self::with_grains(location, grains, heads).await
     }
 
-    /// Opens the table `grains` of the lake at `uri`, and reads the heads.
-    async fn open_grains(uri: &str) -> Result<(LakeLocation, Option<Heads>, Table)> {
-        let absent = || EngineError::NoLake(uri.to_owned());
-        if !gristmill_connectors::storage::has_scheme(uri)
-            && !std::path::Path::new(uri).join(GRAINS).is_dir()
-        {
-            return Err(absent());
+    /// Returns the location `uri`, without creating a folder.
+    fn existing_location(uri: &str) -> Result<LakeLocation> {
+        let is_absent = !gristmill_connectors::storage::has_scheme(uri)
+            && !std::path::Path::new(uri).join(GRAINS).is_dir();
+        match is_absent {
+            true => Err(EngineError::NoLake(uri.to_owned())),
+            false => LakeLocation::new(uri),
         }
-        let location = LakeLocation::new(uri)?;
+    }
+
+    /// Opens the table `grains` of the lake at `location`, and reads the heads.
+    async fn open_grains(location: &LakeLocation) -> Result<(Option<Heads>, Table)> {
         // Read before the tables: a commit in between makes the tables newer than the heads, which
         // is sound.
-        let heads = Heads::load(&location).await?;
-        let grains = match Table::open(&location, GRAINS).await? {
-            Some(grains) => grains,
-            None => {
-                return Err(table_lost(&location, GRAINS, heads.as_ref()).unwrap_or_else(absent));
-            }
-        };
-        Ok((location, heads, grains))
+        let heads = Heads::load(location).await?;
+        match Table::open(location, GRAINS).await? {
+            Some(grains) => Ok((heads, grains)),
+            None => Err(table_lost(location, GRAINS, heads.as_ref())
+                .unwrap_or_else(|| EngineError::NoLake(location.name()))),
+        }
     }
 
     /// Opens the lake at `uri` without comparing it with `heads.json`, for commands that inspect
@@ -194,13 +203,8 @@ impl Lake {
     /// # Errors
     /// As [`Lake::open`], except [`EngineError::Damaged`].
     pub async fn open_unchecked(uri: &str) -> Result<Lake> {
+        let location = Self::existing_location(uri)?;
         let absent = || EngineError::NoLake(uri.to_owned());
-        if !gristmill_connectors::storage::has_scheme(uri)
-            && !std::path::Path::new(uri).join(GRAINS).is_dir()
-        {
-            return Err(absent());
-        }
-        let location = LakeLocation::new(uri)?;
         let grains = Table::open(&location, GRAINS).await?.ok_or_else(absent)?;
         // Damaged heads are reported by the command that checks them.
         let heads = Heads::load(&location).await.ok().flatten();
@@ -215,7 +219,14 @@ impl Lake {
     /// As [`Lake::open`], except [`EngineError::NoLake`]; [`EngineError::NotALake`] if something
     /// else is there.
     pub async fn open_or_create(uri: &str) -> Result<Lake> {
-        let location = LakeLocation::new(uri)?;
+        Self::open_or_create_at(LakeLocation::new(uri)?).await
+    }
+
+    /// Opens the lake at `location`, and creates it if there is none.
+    ///
+    /// # Errors
+    /// As [`Lake::open_or_create`].
+    pub async fn open_or_create_at(location: LakeLocation) -> Result<Lake> {
         // Read before the tables: a commit in between makes the tables newer than the heads, which
         // is sound.
         let heads = Heads::load(&location).await?;
