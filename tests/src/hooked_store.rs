@@ -25,10 +25,12 @@ pub enum Failing {
     After,
 }
 
-/// Which requests fail: every `n`-th.
+/// Which requests fail.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
-    /// Every how many requests one fails.
+    /// The number of the first request that fails, from 1 on.
+    pub first: u64,
+    /// After how many further requests another fails.
     pub every: u64,
     /// Whether the store carries it out.
     pub when: Failing,
@@ -48,7 +50,8 @@ impl Hook {
         calls.push(format!("{kind} {path}"));
         let number = calls.len() as u64;
         let faults = self.faults?;
-        (number % faults.every == 0).then_some(faults.when)
+        let since = number.checked_sub(faults.first)?;
+        (since % faults.every == 0).then_some(faults.when)
     }
 
     /// Runs `request`, or fails in its place or after it.
@@ -111,9 +114,9 @@ impl Bucket {
         }
     }
 
-    /// Returns the store itself.
-    pub fn store(&self) -> Arc<InMemory> {
-        Arc::clone(&self.0)
+    /// Returns a bucket with the same objects, which changes independently.
+    pub fn fork(&self) -> Bucket {
+        Bucket(Arc::new(self.0.fork()))
     }
 }
 
@@ -124,7 +127,7 @@ impl BucketClient {
     /// Never: the URL is valid.
     pub fn lake(&self) -> LakeLocation {
         let hooked = HookedStore {
-            store: self.bucket.store(),
+            store: Arc::clone(&self.bucket.0),
             hook: Arc::clone(&self.hook),
         };
         LakeLocation::in_store(StoreLocation {

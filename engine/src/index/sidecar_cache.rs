@@ -18,6 +18,7 @@ use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::partial_index::PartialTextIndex;
 use super::reindex::build_again;
 use super::row_metadata::{ROW_BYTES, RowMetadata};
+use super::subject_filter::{LoadedSubjects, SubjectFilters};
 use super::vectors::VectorIndex;
 use super::word_filter::WordFilter;
 use crate::error::{Context, EngineError};
@@ -65,6 +66,7 @@ pub struct SidecarCache {
     lake_text: Cached<LakeTextIndex>,
     /// The same for the segments whose index is usable.
     partial_text: Cached<PartialTextIndex>,
+    subjects: LoadedSubjects,
 }
 
 /// A value that was computed from the sidecars of some segments.
@@ -100,9 +102,10 @@ impl SegmentSidecars {
 }
 
 impl SegmentCache for SidecarCache {
-    fn retain(&self, live: &[Segment]) {
-        let live: HashSet<&SegmentId> = live.iter().map(|segment| &segment.id).collect();
+    fn retain(&self, segments: &[Segment]) {
+        let live: HashSet<&SegmentId> = segments.iter().map(|segment| &segment.id).collect();
         self.lock().retain(|id, _| live.contains(id));
+        self.subjects.retain(segments);
     }
 }
 
@@ -215,6 +218,15 @@ impl SidecarCache {
             .get_or_init(|| open(location, segment, &entry))
             .await
             .clone()
+    }
+
+    /// Returns the subject filters of the lake at `location`, which may lack segments. `None` if the
+    /// lake is in a folder: opening its sidecars makes no requests.
+    pub async fn subjects(&self, location: &LakeLocation) -> Option<Arc<SubjectFilters>> {
+        match location.is_remote() {
+            true => self.subjects.get(location).await,
+            false => None,
+        }
     }
 
     /// Returns the full-text index of `segment`. Returns `None` if there is no usable one, and logs

@@ -11,6 +11,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
 use url::Url;
 
+use super::read_ahead::ReadAheadStore;
 use crate::error::{Context, Result};
 
 /// The folder or prefix of a lake.
@@ -66,6 +67,7 @@ impl LakeLocation {
     /// scheme of its URL.
     pub fn in_store(location: StoreLocation) -> LakeLocation {
         let StoreLocation { store, path, url } = location;
+        let store: Arc<dyn ObjectStore> = Arc::new(ReadAheadStore::over(store));
         LakeLocation {
             url,
             store: Arc::new(PrefixStore::new(Arc::clone(&store), path.clone())),
@@ -96,6 +98,11 @@ impl LakeLocation {
             .parts()
             .chain(Path::from(name).parts())
             .collect()
+    }
+
+    /// Returns true if the lake is in an object store, where each access is a request.
+    pub fn is_remote(&self) -> bool {
+        self.folder.is_none()
     }
 
     /// Returns the path or URI of the lake for messages.

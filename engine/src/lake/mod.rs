@@ -16,6 +16,8 @@
 //! | `empty_location` | may a new lake be created at a location? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
 //! | `commit_cache` | how is each commit of a log read only once? |
+//! | `conditional_put` | how do several writers replace a small file in an object store? |
+//! | `read_ahead` | how is the end of a Parquet file one request? |
 //! | `heads` | which version does each table have at least? |
 //! | `log` | which files does a table's log consist of? |
 //! | `open_checks` | has a lake that is opened lost anything? |
@@ -49,6 +51,7 @@ mod audit_check;
 mod cells;
 mod commit;
 mod commit_cache;
+mod conditional_put;
 mod disclosure;
 mod edit;
 mod empty_location;
@@ -64,6 +67,7 @@ mod open_checks;
 mod open_for_queries;
 mod open_table;
 mod purge;
+mod read_ahead;
 mod records;
 mod rejects;
 mod row_versions;
@@ -86,6 +90,7 @@ pub use audit::AUDIT;
 pub use audit_check::AuditVerdict;
 pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};
 pub(crate) use commit::SEALED;
+pub(crate) use conditional_put::{read_with_version, replace_unchanged};
 pub(crate) use disclosure::{DisclosedCopy, disclosed_rows, disclosed_rows_in};
 pub(crate) use edit::{drop_rows, edit_file};
 pub use encryption::{ENCRYPTION, is_sealed_file};
