@@ -1,7 +1,7 @@
 //! The location of a lake, and its files outside the transaction logs.
 
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::TryStreamExt;
 use gristmill_connectors::storage::{StoreLocation, file_url, has_scheme, resolve_uri};
@@ -11,6 +11,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
 use url::Url;
 
+use super::local_cache::LocalCache;
 use super::read_ahead::ReadAheadStore;
 use crate::error::{Context, Result};
 
@@ -25,6 +26,8 @@ pub struct LakeLocation {
     /// The path of the lake in that store.
     prefix: Path,
     folder: Option<PathBuf>,
+    /// The cache of sidecars on the local disk; clones share it.
+    pub(super) cache: Arc<OnceLock<Arc<LocalCache>>>,
 }
 
 impl LakeLocation {
@@ -54,6 +57,7 @@ impl LakeLocation {
             root: None,
             prefix: Path::default(),
             folder: Some(folder),
+            cache: Arc::default(),
         })
     }
 
@@ -74,6 +78,7 @@ impl LakeLocation {
             root: Some(store),
             prefix: path,
             folder: None,
+            cache: Arc::default(),
         }
     }
 
@@ -233,6 +238,7 @@ impl LakeLocation {
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn delete(&self, path: &Path) -> Result<()> {
+        self.forget_cached(path);
         match self.store.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             failed => failed.file("can't delete", path),

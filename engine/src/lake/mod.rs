@@ -32,6 +32,7 @@
 //! | `lake_file`, `cells` | how are rows and cells of a file read, encrypted or not? |
 //! | `scan` | what are all rows of `grains`? |
 //! | `sidecar` | how are segments and sidecars opened and published? |
+//! | `local_cache`, `cached_files` | which sidecars are on the local disk? |
 //! | `segment_cache` | what do clones of a handle cache together? |
 //! | `records`, `edit` | how are files of the small tables written, read and rewritten? |
 //! | `rejects` | what does a row for refused input contain? |
@@ -48,6 +49,7 @@ mod accept;
 mod address_catalog;
 mod audit;
 mod audit_check;
+mod cached_files;
 mod cells;
 mod commit;
 mod commit_cache;
@@ -61,6 +63,7 @@ mod known_addresses;
 mod lake_file;
 mod ledger;
 mod lifecycle;
+mod local_cache;
 mod location;
 mod log;
 mod open_checks;
@@ -101,6 +104,7 @@ pub use ledger::{Ledger, LedgerEntry, ReadPosition, transaction_name};
 pub(crate) use lifecycle::{
     EVENT_COLUMNS, events_of, row_links, row_supersessions, superseding_rows_in, supersessions_in,
 };
+pub use local_cache::{DEFAULT_CACHE_BYTES, LocalCache};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
 pub(crate) use log::{LogFile, hint_path};
@@ -116,7 +120,7 @@ pub use row_versions::RowVersions;
 pub use scan::RowStream;
 pub(crate) use segment_cache::SegmentCache;
 pub use sidecar::{Segment, open_sidecar};
-pub(crate) use sidecar::{open_bound_sidecar, publish_sidecars};
+pub(crate) use sidecar::{open_bound_sidecar, open_cached_sidecar, publish_sidecars};
 pub use table::{Change, DataFile, Table};
 pub use tombstones::ERASED;
 pub(crate) use tombstones::{ADOPTED, ErasedRow};

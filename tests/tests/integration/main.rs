@@ -48,6 +48,7 @@ mod mcp;
 mod memory_limit;
 mod migrate;
 mod namespaces;
+mod object_cache;
 mod object_costs;
 mod object_store;
 #[cfg(unix)]
