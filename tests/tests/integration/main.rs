@@ -50,6 +50,7 @@ mod migrate;
 mod namespaces;
 mod object_cache;
 mod object_costs;
+mod object_faults;
 mod object_store;
 #[cfg(unix)]
 mod outputs;
