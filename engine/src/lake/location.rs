@@ -11,6 +11,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
 use url::Url;
 
+use super::heads::HEADS;
 use super::local_cache::LocalCache;
 use super::read_ahead::ReadAheadStore;
 use crate::error::{Context, Result};
@@ -242,6 +243,26 @@ impl LakeLocation {
         match self.store.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             failed => failed.file("can't delete", path),
+        }
+    }
+
+    /// Returns true if the lake is in a store that states versions of its objects, so that it may
+    /// keep those of changed and deleted ones: a bucket of S3 or a container of Azure with
+    /// versioning, and every bucket of Google Cloud, whose generations don't tell.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn states_versions(&self) -> Result<bool> {
+        if !self.is_remote() {
+            return Ok(false);
+        }
+        match self.store.head(&Path::from(HEADS)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            found => {
+                let version = found.file("can't inspect", HEADS)?.version;
+                // Objects that S3 stored while versioning was off or suspended.
+                Ok(version.is_some_and(|version| version != "null"))
+            }
         }
     }
 

@@ -51,6 +51,7 @@ mod namespaces;
 mod object_cache;
 mod object_costs;
 mod object_faults;
+mod object_server;
 mod object_store;
 #[cfg(unix)]
 mod outputs;
