@@ -146,9 +146,9 @@ impl Table {
         Ok(committed.version())
     }
 
-    /// Writes a checkpoint of this version if it is due in an object store, where whoever opens the
-    /// table reads each commit after the newest checkpoint with a request. Nothing depends on it,
-    /// so a failure is a warning.
+    /// Writes a checkpoint of this version if it is due in an object store, where opening the table
+    /// takes a request for each commit after the newest checkpoint. Nothing depends on it, so a
+    /// failure is a warning.
     async fn write_early_checkpoint(&self) -> Result<()> {
         let commits = self.version() + 1;
         let is_due = commits.is_multiple_of(REMOTE_CHECKPOINT_INTERVAL)
@@ -159,7 +159,7 @@ impl Table {
         }
         if let Err(error) = read_log(create_checkpoint(self.delta(), None)).await {
             let table = self.name();
-            tracing::warn!(table, %error, "a checkpoint can't be written; readers read the commits");
+            tracing::warn!(table, %error, "no checkpoint was written; readers read the commits");
         }
         Ok(())
     }

@@ -404,8 +404,9 @@ impl LifecycleSnapshot {
         Ok(Some(unchanged.chain(changed).collect()))
     }
 
-    /// Returns the lifecycles of those of `addresses` that have any event, for which the snapshot
-    /// must be ([`LifecycleSnapshot::of_addresses`]). With a mask of every segment, this takes a binary search in each; otherwise all events are read.
+    /// Returns the lifecycles of those of `addresses` that have any event. The snapshot must be one
+    /// for them ([`LifecycleSnapshot::of_addresses`]). With a mask of every segment that it opened,
+    /// this takes a binary search in each; otherwise all events are read.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a file can't be read.
