@@ -93,6 +93,14 @@ pub struct CommonArgs {
     /// Approximate memory limit, such as 512M or 2G, at least 128M [default: 1G]
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
     pub memory: Option<size::MemoryLimit>,
+    /// Folder in which sidecars of a lake in an object store are kept, instead of fetching them for
+    /// each command [default: none]
+    #[arg(long, global = true, env = "GRISTMILL_CACHE", value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Size of that folder, such as 500M or 20G; the least recently used files are removed beyond
+    /// it [default: 10G]
+    #[arg(long, global = true, env = "GRISTMILL_CACHE_SIZE", value_name = "SIZE")]
+    pub cache_size: Option<size::Size>,
     /// Profile of the configuration: the tables [profile.NAME] of gristmill.toml
     #[arg(long, global = true, env = "GRISTMILL_PROFILE", value_name = "NAME")]
     pub profile: Option<String>,

@@ -26,6 +26,7 @@ mod json_lines;
 mod log;
 mod output;
 mod progress;
+mod requests;
 mod shell;
 mod table;
 

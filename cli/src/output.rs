@@ -18,6 +18,7 @@ use crate::args::{OutputFormat, ResultArgs};
 use crate::cell_text::{binary_as_hex, csv_batch};
 use crate::exit::Failure;
 use crate::human_readable::human_readable;
+use crate::requests::RequestsBefore;
 use crate::table::{self, TableLayout};
 
 /// Prints results in the selected format.
@@ -30,19 +31,25 @@ pub struct Printer {
     records: bool,
     /// Number of lines after which a result for people is cut.
     most_lines: Option<usize>,
+    /// True if `--format json` or `jsonl` was given.
+    is_json_requested: bool,
+    requests_before: RequestsBefore,
 }
 
 impl Printer {
     /// Selects the format: a command's own flag, then the flag before the command, then the default
     /// for the kind of output.
-    pub fn new(own: ResultArgs, general: ResultArgs) -> Printer {
+    pub fn new(own: ResultArgs, general: ResultArgs, requests_before: RequestsBefore) -> Printer {
         let fitting = if io::stdout().is_terminal() {
             OutputFormat::Table
         } else {
             OutputFormat::Jsonl
         };
-        let format = own.format.or(general.format).unwrap_or(fitting);
+        let given = own.format.or(general.format);
+        let format = given.unwrap_or(fitting);
         Printer {
+            is_json_requested: matches!(given, Some(OutputFormat::Json | OutputFormat::Jsonl)),
+            requests_before,
             format,
             csv_safe: own.csv_safe || general.csv_safe,
             records: own.records || general.records,
@@ -75,10 +82,22 @@ impl Printer {
         matches!(self.format, OutputFormat::Json | OutputFormat::Jsonl)
     }
 
-    /// Prints one result.
+    /// Prints the requests of the command to object stores, whose result isn't a report, as a line
+    /// on standard error if JSON was requested.
+    pub fn print_requests(&self) {
+        if self.is_json_requested {
+            self.requests_before.print();
+        }
+    }
+
+    /// Prints one result. In JSON it gets the requests of the command to object stores, if there
+    /// were any.
     pub fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
-        let value = serde_json::to_value(record)
+        let mut value = serde_json::to_value(record)
             .map_err(|error| Failure::environment("can't print the result", &error))?;
+        if self.is_json() {
+            self.requests_before.add_to(&mut value);
+        }
         let text = match self.format {
             OutputFormat::Table | OutputFormat::Text => {
                 let text = escape_control(&human_readable(&value)).into_owned();
@@ -110,7 +129,9 @@ impl Printer {
                 return self.value_rows(&values);
             }
         };
-        write_stdout(|out| out.write_all(text.as_bytes()))
+        write_stdout(|out| out.write_all(text.as_bytes()))?;
+        self.print_requests();
+        Ok(())
     }
 
     /// Prints one row per value; `values` must not be empty.

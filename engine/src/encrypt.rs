@@ -17,7 +17,7 @@ use gristmill_schemas::columns::{SystemColumn, grains_schema};
 use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
-use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder};
+use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder, refresh_subjects};
 use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
 use crate::lake::{
     Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, disclosed_rows_in, is_sealed_file,
@@ -321,6 +321,7 @@ async fn finish(
     started: Instant,
     mut report: SealReport,
 ) -> Result<SealReport> {
+    refresh_subjects(lake).await?;
     report.removed = lake.purge(exclusive).await?;
     report.version = lake.grains.version();
     let details = serde_json::json!({

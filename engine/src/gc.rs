@@ -102,6 +102,7 @@ pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcR
         report.files = names.collect();
     } else {
         remove(lake, &garbage).await?;
+        lake.location().retain_cached(&lake.segments()?)?;
         record(lake, &report).await?;
     }
     report.seconds = started.elapsed().as_secs_f64();

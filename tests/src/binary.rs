@@ -67,7 +67,13 @@ pub fn path() -> &'static PathBuf {
 /// As [`path`].
 pub fn gristmill() -> assert_cmd::Command {
     let mut command = assert_cmd::Command::new(path());
-    for variable in ["GRISTMILL_LAKE", "GRISTMILL_THREADS", "GRISTMILL_MEMORY"] {
+    for variable in [
+        "GRISTMILL_LAKE",
+        "GRISTMILL_THREADS",
+        "GRISTMILL_MEMORY",
+        "GRISTMILL_CACHE",
+        "GRISTMILL_CACHE_SIZE",
+    ] {
         command.env_remove(variable);
     }
     command

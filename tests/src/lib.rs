@@ -11,6 +11,7 @@
 //! | [`sqllogic`] | SQL files with expected answers |
 //! | [`damage`], [`bitflips`], [`answers`] | damaged lakes, and whether `verify` or an answer shows it |
 //! | [`faults`], [`kill`] | commands that are killed, or run out of disk or memory |
+//! | [`hooked_store`] | a bucket in memory whose requests are counted, or fail |
 //! | [`exact`] | counts and pages compared with a pass over every grain |
 //! | [`doc_pages`] | blocks and commands of the documentation |
 //! | [`generated_page`] | parts of `docs/` that tests generate |
@@ -30,6 +31,7 @@ pub mod faults;
 pub mod fixture;
 pub mod generated_page;
 pub mod grains;
+pub mod hooked_store;
 pub mod kill;
 pub mod lake;
 pub mod paths;

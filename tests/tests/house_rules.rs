@@ -118,6 +118,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
                 "diagnostic",
                 "human_readable",
                 "json_lines",
+                "requests",
                 "table",
             ],
             &["log", "progress"],

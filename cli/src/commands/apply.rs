@@ -35,9 +35,13 @@ pub async fn run(
     };
     let report = apply(&mut lake, &mut *lines, &options, &mut answer).await?;
     answers.finish()?;
+    let printer = context.printer(arguments.results);
     if arguments.out.is_some() {
-        context.printer(arguments.results).record(&report)?;
-    } else if !context.common.quiet {
+        printer.record(&report)?;
+        return outcome(&report);
+    }
+    printer.print_requests();
+    if !context.common.quiet {
         eprintln!(
             "{} operations: {} done, {} denied, {} failed",
             report.operations, report.done, report.denied, report.failed

@@ -40,6 +40,7 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
             if running.all(&text, &bindings, options, printing).await? == Last::Definition {
                 eprintln!("{TEMPLATE_HINT}");
             }
+            printer.print_requests();
             Ok(CommandOutcome::Done)
         }
         None => running.shell(&bindings, options, printing).await,

@@ -41,8 +41,9 @@ pub async fn export(
     };
     gate.record_end(&lake, &report.as_export()).await?;
     // Changes and result must not be mixed on standard output.
-    if !to_stdout {
-        printer.record(&report)?;
+    match to_stdout {
+        true => printer.print_requests(),
+        false => printer.record(&report)?,
     }
     Ok(CommandOutcome::Done)
 }

@@ -50,8 +50,9 @@ pub async fn run(
     };
     gate.record_end(&lake, &report).await?;
     // Grains and result must not be mixed on standard output.
-    if !to_stdout {
-        printer.record(&report)?;
+    match to_stdout {
+        true => printer.print_requests(),
+        false => printer.record(&report)?,
     }
     if !context.common.quiet {
         warn_of_state(&report);

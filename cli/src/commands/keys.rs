@@ -6,12 +6,13 @@ use std::sync::Arc;
 use gristmill_engine::encrypt::{encrypt, rotate};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::keys::{FileKeys, Keyring, TrustStore, read_key_file};
-use gristmill_engine::lake::Lake;
+use gristmill_engine::lake::{DEFAULT_CACHE_BYTES, Lake, LocalCache};
 use gristmill_schemas::sign::KeyResolver;
 
 use super::CommandContext;
 use super::subject_selector::refuse_blank;
 use crate::args::governance::{KeyCommand, KeyringArgs};
+use crate::args::size::Size;
 use crate::configuration::settings::configuration_folder;
 use crate::exit::{CommandOutcome, Failure};
 
@@ -33,6 +34,7 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
         }
         KeyCommand::Encrypt { exclusive, results } => {
             let lake = context.with_operator(Lake::open(context.lake()).await?);
+            context.use_cache(&lake)?;
             let mut lake = context.enable_encryption(lake).await?;
             context
                 .printer(results)
@@ -123,6 +125,18 @@ impl CommandContext {
         }
     }
 
+    /// Lets a lake in an object store use the cache of `--cache`.
+    fn use_cache(&self, lake: &Lake) -> Result<(), Failure> {
+        let folder = self.common.cache.as_ref();
+        if let Some(folder) = folder.filter(|_| lake.location().is_remote()) {
+            let size = self.common.cache_size;
+            let limit = size.map_or(DEFAULT_CACHE_BYTES, |Size(bytes)| bytes);
+            let cache = LocalCache::open(folder, limit)?;
+            lake.location().use_cache(Arc::new(cache));
+        }
+        Ok(())
+    }
+
     /// Opens the lake, or creates it.
     pub async fn open_or_create_lake(&self) -> Result<Lake, Failure> {
         self.unlock(Lake::open_or_create(self.lake()).await?)
@@ -131,6 +145,7 @@ impl CommandContext {
     /// Opens or creates the lake and enables encryption.
     pub async fn encrypted_lake(&self) -> Result<Lake, Failure> {
         let lake = self.with_operator(Lake::open_or_create(self.lake()).await?);
+        self.use_cache(&lake)?;
         self.enable_encryption(lake).await
     }
 
@@ -159,6 +174,7 @@ impl CommandContext {
     /// keys fail, others work.
     pub fn unlock(&self, lake: Lake) -> Result<Lake, Failure> {
         let mut lake = self.with_operator(lake);
+        self.use_cache(&lake)?;
         let keys = &self.common.keys;
         if keys.leave_out_sealed {
             lake.skip_sealed();

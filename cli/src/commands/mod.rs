@@ -55,6 +55,7 @@ use crate::args::{Arguments, Command, CommonArgs, OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::Printer;
 use crate::progress::{ProgressDisplay, ProgressSnapshot, stop_on_interrupt};
+use crate::requests::RequestsBefore;
 
 /// Memory of a thread that holds a row group, in bytes: its payload of at most 64 MiB, and the rows
 /// that are decoded from it.
@@ -67,7 +68,11 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         results,
         command,
     } = arguments;
-    let context = CommandContext { common, results };
+    let context = CommandContext {
+        common,
+        results,
+        requests_before: RequestsBefore::now(),
+    };
     context.limit_shared_pool();
     match command {
         Command::Demo(arguments) => demo::run(&context, arguments).await,
@@ -131,12 +136,13 @@ fn run_boxed(
 pub struct CommandContext {
     pub common: CommonArgs,
     results: ResultArgs,
+    requests_before: RequestsBefore,
 }
 
 impl CommandContext {
     /// Returns the printer of a command with its own format flags.
     pub fn printer(&self, own: ResultArgs) -> Printer {
-        Printer::new(own, self.results)
+        Printer::new(own, self.results, self.requests_before)
     }
 
     /// Refuses formats other than JSON where standard output gets JSON Lines, rather than ignoring

@@ -13,8 +13,8 @@ use gristmill_queries::render::escape_control;
 
 use super::CommandContext;
 use super::sql::{self, options};
-use crate::args::OutputFormat;
 use crate::args::query::{FailOn, ScanArgs, ScanFormat};
+use crate::args::{OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::human_readable::with_separators;
 use crate::log::note;
@@ -50,6 +50,8 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     if !context.common.quiet {
         print_summary(&summary);
     }
+    // Findings have a format of their own, which isn't that of a printer.
+    context.printer(ResultArgs::default()).print_requests();
     Ok(outcome(&summary, arguments.fail_on.into()))
 }
 

@@ -37,6 +37,7 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
         (None, None) => text_of_stdin()?,
     };
     run_text(&session, printer, &text).await?;
+    printer.print_requests();
     Ok(CommandOutcome::Done)
 }
 

@@ -40,6 +40,12 @@ pub(super) const KEY_REMINDER: &str = " Copies of the keyring and of the file of
                                        addresses and blind tokens stay until the next compaction \
                                        of their segments.";
 
+/// Additional reminder if the lake is in a store that states versions of its objects.
+pub(super) const VERSIONS_REMINDER: &str = " The object store states versions of its objects: \
+                                            earlier versions of changed and deleted objects may \
+                                            still exist there. They could not be searched and \
+                                            must be removed with the means of the store.";
+
 /// The content of a certificate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {

@@ -14,6 +14,7 @@
 //! | `partial_index` | full text of a lake of which some segments have no usable index |
 //! | `sidecar_status` | which sidecars exist, and are they intact and of these rows? |
 //! | `row_metadata` | small columns of each row, in memory |
+//! | `subject_filter` | which segments of a lake in an object store don't have a subject? |
 //! | `sidecar_compare` | is a sidecar equal to one rebuilt from the rows? |
 //! | `reindex` | rebuilding missing or damaged sidecars |
 //!
@@ -31,6 +32,7 @@ mod segment_builder;
 mod sidecar_cache;
 mod sidecar_compare;
 mod sidecar_status;
+mod subject_filter;
 pub mod vectors;
 mod watchlist;
 pub mod word_filter;
@@ -47,4 +49,6 @@ pub use sidecar_cache::SidecarCache;
 pub(crate) use sidecar_compare::differing_sidecars;
 pub(crate) use sidecar_status::{CheckedSidecar, states_of, vector_files};
 pub use sidecar_status::{SidecarCondition, SidecarState, sidecar_states};
+pub use subject_filter::SubjectFilters;
+pub(crate) use subject_filter::refresh_subjects;
 pub(crate) use watchlist::Watchlist;

@@ -11,6 +11,7 @@ use super::fulltext::SegmentTextIndex;
 use super::hexastore::Hexastore;
 use super::lifecycle_mask::refresh_masks;
 use super::sidecar_cache::SidecarCache;
+use super::subject_filter::refresh_subjects;
 use super::word_filter::WordFilter;
 use crate::error::{Context, Result};
 use crate::keys::{ErasedRows, LakeKeys};
@@ -55,6 +56,7 @@ pub async fn reindex(lake: &Lake, kinds: IndexKinds, all: bool) -> Result<Reinde
     // Masks need the address indexes of all segments.
     let masks = refresh_masks(lake, all).await?;
     report.bytes += masks.bytes;
+    refresh_subjects(lake).await?;
     rebuilt.extend(&masks.segments);
     let of_rebuilt = segments
         .iter()

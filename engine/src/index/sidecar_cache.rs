@@ -18,10 +18,11 @@ use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::partial_index::PartialTextIndex;
 use super::reindex::build_again;
 use super::row_metadata::{ROW_BYTES, RowMetadata};
+use super::subject_filter::{LoadedSubjects, SubjectFilters};
 use super::vectors::VectorIndex;
 use super::word_filter::WordFilter;
 use crate::error::{Context, EngineError};
-use crate::lake::{Lake, LakeLocation, Segment, SegmentCache, open_bound_sidecar};
+use crate::lake::{Lake, LakeLocation, Segment, SegmentCache, open_cached_sidecar};
 use crate::segment::{AddressIndex, SegmentId, Sidecar, SidecarBinding};
 
 impl Sidecar for Hexastore {
@@ -65,6 +66,7 @@ pub struct SidecarCache {
     lake_text: Cached<LakeTextIndex>,
     /// The same for the segments whose index is usable.
     partial_text: Cached<PartialTextIndex>,
+    subjects: LoadedSubjects,
 }
 
 /// A value that was computed from the sidecars of some segments.
@@ -100,9 +102,10 @@ impl SegmentSidecars {
 }
 
 impl SegmentCache for SidecarCache {
-    fn retain(&self, live: &[Segment]) {
-        let live: HashSet<&SegmentId> = live.iter().map(|segment| &segment.id).collect();
+    fn retain(&self, segments: &[Segment]) {
+        let live: HashSet<&SegmentId> = segments.iter().map(|segment| &segment.id).collect();
         self.lock().retain(|id, _| live.contains(id));
+        self.subjects.retain(segments);
     }
 }
 
@@ -215,6 +218,15 @@ impl SidecarCache {
             .get_or_init(|| open(location, segment, &entry))
             .await
             .clone()
+    }
+
+    /// Returns the subject filters of the lake at `location`, which may lack segments. `None` if the
+    /// lake is in a folder: opening its sidecars makes no requests.
+    pub async fn subjects(&self, location: &LakeLocation) -> Option<Arc<SubjectFilters>> {
+        match location.is_remote() {
+            true => self.subjects.get(location).await,
+            false => None,
+        }
     }
 
     /// Returns the full-text index of `segment`. Returns `None` if there is no usable one, and logs
@@ -353,23 +365,25 @@ impl SidecarCache {
         if let Some(index) = opened.get(name) {
             return Ok(Arc::clone(index));
         }
-        let bytes = location.read(&segment.id.sidecar(name)).await?;
         let unusable = |reason: String| {
             EngineError::Vectors(format!("those of {}: {reason}", segment.id.as_str()))
         };
         let binding = entry.binding(location, segment).await;
         let binding =
             binding.ok_or_else(|| unusable("the segment's data file can't be read".to_owned()))?;
-        let content = binding
-            .unwrap(bytes)
-            .map_err(|reason| unusable(reason.to_string()))?;
-        let index = tokio::task::spawn_blocking(|| VectorIndex::open(content))
-            .await
-            .file("can't open", name)?;
-        let index = index.map_err(|damage| unusable(damage.to_string()))?;
-        if index.segment_rows() != segment.file.rows {
-            return Err(unusable("they are of another segment".to_owned()));
-        }
+        let path = segment.id.sidecar(name);
+        let cached = match location.cached(&path) {
+            Some(bytes) => open_vectors(bytes, segment, &binding).await.ok(),
+            None => None,
+        };
+        let index = match cached {
+            Some(index) => index,
+            None => {
+                let bytes = location.read_cached(&path).await?;
+                let opened = open_vectors(bytes, segment, &binding).await;
+                opened.map_err(|reason| unusable(reason.to_string()))?
+            }
+        };
         let index = Arc::new(index);
         entry.used.store(true, Ordering::Release);
         opened.insert(name.to_owned(), Arc::clone(&index));
@@ -409,13 +423,27 @@ impl SidecarCache {
     }
 }
 
+/// Opens the vectors of `segment` in `bytes`.
+async fn open_vectors(
+    bytes: SourceBytes,
+    segment: &Segment,
+    binding: &SidecarBinding,
+) -> Result<VectorIndex, Box<dyn Error + Send + Sync>> {
+    let content = binding.unwrap(bytes)?;
+    let index = tokio::task::spawn_blocking(|| VectorIndex::open(content)).await??;
+    match index.segment_rows() == segment.file.rows {
+        true => Ok(index),
+        false => Err("they are of another segment".into()),
+    }
+}
+
 async fn open<S: Sidecar>(
     location: &LakeLocation,
     segment: &Segment,
     entry: &SegmentSidecars,
 ) -> Option<Arc<S>> {
     let opened = match entry.binding(location, segment).await {
-        Some(binding) => open_bound_sidecar::<S>(location, segment, &binding).await,
+        Some(binding) => open_cached_sidecar::<S>(location, segment, &binding).await,
         None => Err("the segment's data file can't be read".into()),
     };
     match opened {

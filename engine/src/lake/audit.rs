@@ -155,9 +155,11 @@ impl Lake {
         Ok(entry)
     }
 
+    /// Returns the number and the hash of the last entry. Each commit appends entries that follow
+    /// those before it, so the file of the newest commit has it.
     async fn last_entry(&self) -> Result<Option<(i64, String)>> {
         let mut last: Option<(i64, String)> = None;
-        for batch in self.audit.read_columns(&["sequence", "hash"]).await? {
+        for batch in self.audit.read_newest(&["sequence", "hash"]).await? {
             let (sequences, hashes) = (
                 batch.column(0).as_primitive::<Int64Type>(),
                 batch.column(1).as_string::<i32>(),

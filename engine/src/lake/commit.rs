@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use chrono::Utc;
 use deltalake::DeltaTableError;
+use deltalake::checkpoints::create_checkpoint;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, TransactionError};
 use deltalake::kernel::{Action, Add, LogicalFileView, Remove, Transaction};
 use deltalake::protocol::{DeltaOperation, SaveMode};
@@ -21,7 +22,7 @@ use serde_json::Value;
 use super::heads::{CheckpointHead, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
 use super::row_versions::RowVersions;
-use super::table::{Change, DataFile, Table, delta_error};
+use super::table::{CHECKPOINT_INTERVAL, Change, DataFile, Table, delta_error, read_log};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::segment::CreationSeconds;
@@ -46,6 +47,13 @@ const VERSIONS_TAG: &str = "gristmill.rowVersions";
 
 /// The key of a commit's information with digests of the commits before it, by their versions.
 pub(crate) const SEALED: &str = "gristmill.sealed";
+
+/// The number of commits between two checkpoints of a table in an object store that has few files.
+const REMOTE_CHECKPOINT_INTERVAL: u64 = 4;
+
+/// The number of files above which a table in an object store has no more checkpoints than others:
+/// each lists all of them.
+const REMOTE_CHECKPOINT_FILES: usize = 1_000;
 
 /// How many earlier commits a commit contains the digests of. More than one, because concurrent
 /// writers don't see each other's commits.
@@ -131,8 +139,29 @@ impl Table {
             .await
             .map_err(|error| commit_error(self.name(), error))?;
         self.refresh().await?;
+        if self.location().is_remote() {
+            self.write_early_checkpoint().await?;
+        }
         self.record_head(committed.version()).await?;
         Ok(committed.version())
+    }
+
+    /// Writes a checkpoint of this version if it is due in an object store, where opening the table
+    /// takes a request for each commit after the newest checkpoint. Nothing depends on it, so a
+    /// failure is a warning.
+    async fn write_early_checkpoint(&self) -> Result<()> {
+        let commits = self.version() + 1;
+        let is_due = commits.is_multiple_of(REMOTE_CHECKPOINT_INTERVAL)
+            // The library has written that one.
+            && !commits.is_multiple_of(CHECKPOINT_INTERVAL);
+        if !is_due || self.files()?.len() > REMOTE_CHECKPOINT_FILES {
+            return Ok(());
+        }
+        if let Err(error) = read_log(create_checkpoint(self.delta(), None)).await {
+            let table = self.name();
+            tracing::warn!(table, %error, "no checkpoint was written; readers read the commits");
+        }
+        Ok(())
     }
 
     /// Returns the digests of the newest commits that this handle sees, for the next commit to

@@ -139,21 +139,24 @@ impl CommitCachingStore {
 
 /// Returns true if `options` ask for all of an object, whatever its version.
 fn is_plain(options: &GetOptions) -> bool {
+    !has_condition(options) && options.range.is_none() && !options.head
+}
+
+/// Returns true if the answer to `options` depends on the version of the object.
+pub(super) fn has_condition(options: &GetOptions) -> bool {
     let GetOptions {
         if_match,
         if_none_match,
         if_modified_since,
         if_unmodified_since,
-        range,
         version,
-        head,
         ..
     } = options;
-    let has_condition = if_match.is_some()
+    if_match.is_some()
         || if_none_match.is_some()
         || if_modified_since.is_some()
-        || if_unmodified_since.is_some();
-    !has_condition && range.is_none() && version.is_none() && !head
+        || if_unmodified_since.is_some()
+        || version.is_some()
 }
 
 #[async_trait::async_trait]

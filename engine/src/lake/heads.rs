@@ -12,9 +12,10 @@
 use std::collections::BTreeMap;
 
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
+use object_store::{ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 
+use super::conditional_put::{read_with_version, replace_unchanged};
 use super::location::LakeLocation;
 use super::table::DataFile;
 use crate::error::{Context, EngineError, Result};
@@ -236,11 +237,13 @@ impl Heads {
     async fn update_object(location: &LakeLocation, change: impl Fn(&mut Heads)) -> Result<()> {
         let path = Path::from(HEADS);
         for _ in 0..ATTEMPTS {
-            let (found, mode) = read_object(location, &path).await?;
+            let (found, mode) = read_with_version(location, &path).await?;
+            let found = found.map(|bytes| Heads::parse(&bytes, location));
+            let found = found.transpose()?;
             let Some(bytes) = changed(found.as_ref(), &change)? else {
                 return Ok(());
             };
-            if replace_object(location, &path, bytes, mode).await? {
+            if replace_unchanged(location, &path, bytes, mode).await? {
                 return Ok(());
             }
         }
@@ -265,46 +268,6 @@ fn lock(location: &LakeLocation) -> Result<std::fs::File> {
         locked => locked.file("can't lock", path.display())?,
     }
     Ok(file)
-}
-
-/// Reads the heads at `path`. Returns also how they are replaced if nobody changes them meanwhile.
-async fn read_object(location: &LakeLocation, path: &Path) -> Result<(Option<Heads>, PutMode)> {
-    let found = match location.store().get(path).await {
-        Err(object_store::Error::NotFound { .. }) => return Ok((None, PutMode::Create)),
-        found => found.file("can't read", path)?,
-    };
-    let version = UpdateVersion {
-        e_tag: found.meta.e_tag.clone(),
-        version: found.meta.version.clone(),
-    };
-    let bytes = found.bytes().await.file("can't read", path)?;
-    Ok((
-        Some(Heads::parse(&bytes, location)?),
-        PutMode::Update(version),
-    ))
-}
-
-/// Writes the heads at `path`. Returns false if another writer changed them meanwhile.
-async fn replace_object(
-    location: &LakeLocation,
-    path: &Path,
-    bytes: Vec<u8>,
-    mode: PutMode,
-) -> Result<bool> {
-    let (store, payload) = (location.store(), PutPayload::from(bytes));
-    let put = store
-        .put_opts(path, payload.clone(), PutOptions::from(mode))
-        .await;
-    let put = match put {
-        Err(
-            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
-        ) => return Ok(false),
-        // A store without conditional puts: the last of two concurrent writers wins, and the next
-        // commit corrects it.
-        Err(object_store::Error::NotImplemented { .. }) => store.put(path, payload).await,
-        put => put,
-    };
-    put.map(|_| true).file("can't write", path)
 }
 
 /// Returns the bytes of the result of `change` on `found`, or `None` if it changes nothing.

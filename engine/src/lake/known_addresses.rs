@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::SystemColumn;
 
-use super::sidecar::open_sidecar;
+use super::sidecar::open_cached_sidecar;
 use super::{Lake, LakeLocation, Segment, read_file};
 use crate::error::{Context, Result};
 use crate::keys::TombstoneSet;
@@ -113,7 +113,11 @@ impl KnownAddresses {
 
 /// Opens the address index of `segment`, or rebuilds it in memory.
 pub(super) async fn open_index(location: &LakeLocation, segment: &Segment) -> Result<AddressIndex> {
-    match open_sidecar(location, segment).await {
+    let opened = match segment.binding(location).await {
+        Ok(binding) => open_cached_sidecar(location, segment, &binding).await,
+        Err(error) => Err(error.into()),
+    };
+    match opened {
         Ok(index) => return Ok(index),
         Err(reason) => tracing::warn!(
             segment = segment.id.as_str(),

@@ -1,16 +1,19 @@
 //! The location of a lake, and its files outside the transaction logs.
 
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::TryStreamExt;
-use gristmill_connectors::storage::{file_url, has_scheme, resolve_uri};
+use gristmill_connectors::storage::{StoreLocation, file_url, has_scheme, resolve_uri};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
 use url::Url;
 
+use super::heads::HEADS;
+use super::local_cache::LocalCache;
+use super::read_ahead::ReadAheadStore;
 use crate::error::{Context, Result};
 
 /// The folder or prefix of a lake.
@@ -24,6 +27,8 @@ pub struct LakeLocation {
     /// The path of the lake in that store.
     prefix: Path,
     folder: Option<PathBuf>,
+    /// The cache of sidecars on the local disk; clones share it.
+    pub(super) cache: Arc<OnceLock<Arc<LocalCache>>>,
 }
 
 impl LakeLocation {
@@ -53,22 +58,29 @@ impl LakeLocation {
             root: None,
             prefix: Path::default(),
             folder: Some(folder),
+            cache: Arc::default(),
         })
     }
 
     fn remote(uri: &str) -> Result<LakeLocation> {
-        let location = resolve_uri(uri.trim_end_matches('/'))?;
-        let store = Arc::new(PrefixStore::new(
-            Arc::clone(&location.store),
-            location.path.clone(),
-        ));
-        Ok(LakeLocation {
-            url: location.url,
-            store,
-            root: Some(location.store),
-            prefix: location.path,
+        resolve_uri(uri.trim_end_matches('/'))
+            .map(Self::in_store)
+            .map_err(Into::into)
+    }
+
+    /// Returns the location of a lake in an object store that the caller has made, whatever the
+    /// scheme of its URL.
+    pub fn in_store(location: StoreLocation) -> LakeLocation {
+        let StoreLocation { store, path, url } = location;
+        let store: Arc<dyn ObjectStore> = Arc::new(ReadAheadStore::over(store));
+        LakeLocation {
+            url,
+            store: Arc::new(PrefixStore::new(Arc::clone(&store), path.clone())),
+            root: Some(store),
+            prefix: path,
             folder: None,
-        })
+            cache: Arc::default(),
+        }
     }
 
     /// Returns the URL of the table folder `name`.
@@ -92,6 +104,11 @@ impl LakeLocation {
             .parts()
             .chain(Path::from(name).parts())
             .collect()
+    }
+
+    /// Returns true if the lake is in an object store, where each access is a request.
+    pub fn is_remote(&self) -> bool {
+        self.folder.is_none()
     }
 
     /// Returns the path or URI of the lake for messages.
@@ -222,9 +239,30 @@ impl LakeLocation {
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn delete(&self, path: &Path) -> Result<()> {
+        self.forget_cached(path);
         match self.store.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             failed => failed.file("can't delete", path),
+        }
+    }
+
+    /// Returns true if the lake is in a store that states versions of its objects, so that it may
+    /// keep those of changed and deleted ones: a bucket of S3 or a container of Azure with
+    /// versioning, and every bucket of Google Cloud, whose generations don't tell.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn states_versions(&self) -> Result<bool> {
+        if !self.is_remote() {
+            return Ok(false);
+        }
+        match self.store.head(&Path::from(HEADS)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            found => {
+                let version = found.file("can't inspect", HEADS)?.version;
+                // Objects that S3 stored while versioning was off or suspended.
+                Ok(version.is_some_and(|version| version != "null"))
+            }
         }
     }
 

@@ -16,6 +16,8 @@
 //! | `empty_location` | may a new lake be created at a location? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
 //! | `commit_cache` | how is each commit of a log read only once? |
+//! | `conditional_put` | how do several writers replace a small file in an object store? |
+//! | `read_ahead` | how is the end of a Parquet file one request? |
 //! | `heads` | which version does each table have at least? |
 //! | `log` | which files does a table's log consist of? |
 //! | `open_checks` | has a lake that is opened lost anything? |
@@ -30,6 +32,7 @@
 //! | `lake_file`, `cells` | how are rows and cells of a file read, encrypted or not? |
 //! | `scan` | what are all rows of `grains`? |
 //! | `sidecar` | how are segments and sidecars opened and published? |
+//! | `local_cache`, `cached_files` | which sidecars are on the local disk? |
 //! | `segment_cache` | what do clones of a handle cache together? |
 //! | `records`, `edit` | how are files of the small tables written, read and rewritten? |
 //! | `rejects` | what does a row for refused input contain? |
@@ -46,9 +49,11 @@ mod accept;
 mod address_catalog;
 mod audit;
 mod audit_check;
+mod cached_files;
 mod cells;
 mod commit;
 mod commit_cache;
+mod conditional_put;
 mod disclosure;
 mod edit;
 mod empty_location;
@@ -58,12 +63,14 @@ mod known_addresses;
 mod lake_file;
 mod ledger;
 mod lifecycle;
+mod local_cache;
 mod location;
 mod log;
 mod open_checks;
 mod open_for_queries;
 mod open_table;
 mod purge;
+mod read_ahead;
 mod records;
 mod rejects;
 mod row_versions;
@@ -86,6 +93,7 @@ pub use audit::AUDIT;
 pub use audit_check::AuditVerdict;
 pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};
 pub(crate) use commit::SEALED;
+pub(crate) use conditional_put::{read_with_version, replace_unchanged};
 pub(crate) use disclosure::{DisclosedCopy, disclosed_rows, disclosed_rows_in};
 pub(crate) use edit::{drop_rows, edit_file};
 pub use encryption::{ENCRYPTION, is_sealed_file};
@@ -96,6 +104,7 @@ pub use ledger::{Ledger, LedgerEntry, ReadPosition, transaction_name};
 pub(crate) use lifecycle::{
     EVENT_COLUMNS, events_of, row_links, row_supersessions, superseding_rows_in, supersessions_in,
 };
+pub use local_cache::{DEFAULT_CACHE_BYTES, LocalCache};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
 pub(crate) use log::{LogFile, hint_path};
@@ -111,7 +120,7 @@ pub use row_versions::RowVersions;
 pub use scan::RowStream;
 pub(crate) use segment_cache::SegmentCache;
 pub use sidecar::{Segment, open_sidecar};
-pub(crate) use sidecar::{open_bound_sidecar, publish_sidecars};
+pub(crate) use sidecar::{open_bound_sidecar, open_cached_sidecar, publish_sidecars};
 pub use table::{Change, DataFile, Table};
 pub use tombstones::ERASED;
 pub(crate) use tombstones::{ADOPTED, ErasedRow};
@@ -163,29 +172,38 @@ impl Lake {
     /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it has a later
     /// format.
     pub async fn open(uri: &str) -> Result<Lake> {
-        let (location, heads, grains) = Self::open_grains(uri).await?;
+        Self::open_at(Self::existing_location(uri)?).await
+    }
+
+    /// Opens the lake at `location`, such as a store that the caller has made.
+    ///
+    /// # Errors
+    /// As [`Lake::open`].
+    pub async fn open_at(location: LakeLocation) -> Result<Lake> {
+        let (heads, grains) = Self::open_grains(&location).await?;
         Self::with_grains(location, grains, heads).await
     }
 
-    /// Opens the table `grains` of the lake at `uri`, and reads the heads.
-    async fn open_grains(uri: &str) -> Result<(LakeLocation, Option<Heads>, Table)> {
-        let absent = || EngineError::NoLake(uri.to_owned());
-        if !gristmill_connectors::storage::has_scheme(uri)
-            && !std::path::Path::new(uri).join(GRAINS).is_dir()
-        {
-            return Err(absent());
+    /// Returns the location `uri`, without creating a folder.
+    fn existing_location(uri: &str) -> Result<LakeLocation> {
+        let is_absent = !gristmill_connectors::storage::has_scheme(uri)
+            && !std::path::Path::new(uri).join(GRAINS).is_dir();
+        match is_absent {
+            true => Err(EngineError::NoLake(uri.to_owned())),
+            false => LakeLocation::new(uri),
         }
-        let location = LakeLocation::new(uri)?;
+    }
+
+    /// Opens the table `grains` of the lake at `location`, and reads the heads.
+    async fn open_grains(location: &LakeLocation) -> Result<(Option<Heads>, Table)> {
         // Read before the tables: a commit in between makes the tables newer than the heads, which
         // is sound.
-        let heads = Heads::load(&location).await?;
-        let grains = match Table::open(&location, GRAINS).await? {
-            Some(grains) => grains,
-            None => {
-                return Err(table_lost(&location, GRAINS, heads.as_ref()).unwrap_or_else(absent));
-            }
-        };
-        Ok((location, heads, grains))
+        let heads = Heads::load(location).await?;
+        match Table::open(location, GRAINS).await? {
+            Some(grains) => Ok((heads, grains)),
+            None => Err(table_lost(location, GRAINS, heads.as_ref())
+                .unwrap_or_else(|| EngineError::NoLake(location.name()))),
+        }
     }
 
     /// Opens the lake at `uri` without comparing it with `heads.json`, for commands that inspect
@@ -194,13 +212,8 @@ impl Lake {
     /// # Errors
     /// As [`Lake::open`], except [`EngineError::Damaged`].
     pub async fn open_unchecked(uri: &str) -> Result<Lake> {
+        let location = Self::existing_location(uri)?;
         let absent = || EngineError::NoLake(uri.to_owned());
-        if !gristmill_connectors::storage::has_scheme(uri)
-            && !std::path::Path::new(uri).join(GRAINS).is_dir()
-        {
-            return Err(absent());
-        }
-        let location = LakeLocation::new(uri)?;
         let grains = Table::open(&location, GRAINS).await?.ok_or_else(absent)?;
         // Damaged heads are reported by the command that checks them.
         let heads = Heads::load(&location).await.ok().flatten();
@@ -215,7 +228,14 @@ impl Lake {
     /// As [`Lake::open`], except [`EngineError::NoLake`]; [`EngineError::NotALake`] if something
     /// else is there.
     pub async fn open_or_create(uri: &str) -> Result<Lake> {
-        let location = LakeLocation::new(uri)?;
+        Self::open_or_create_at(LakeLocation::new(uri)?).await
+    }
+
+    /// Opens the lake at `location`, and creates it if there is none.
+    ///
+    /// # Errors
+    /// As [`Lake::open_or_create`].
+    pub async fn open_or_create_at(location: LakeLocation) -> Result<Lake> {
         // Read before the tables: a commit in between makes the tables newer than the heads, which
         // is sound.
         let heads = Heads::load(&location).await?;

@@ -7,7 +7,7 @@ use gristmill_schemas::columns::{REJECTS, SOURCES, STATE, state_schema};
 
 use super::heads::Heads;
 use super::open_table::{open_table, table_lost};
-use super::{AUDIT, ERASED, Lake, Table, encryption, open_checks};
+use super::{AUDIT, ERASED, Lake, LakeLocation, Table, encryption, open_checks};
 use crate::error::{EngineError, Result};
 
 impl Lake {
@@ -18,7 +18,15 @@ impl Lake {
     /// # Errors
     /// As [`Lake::open`].
     pub async fn open_for_queries(uri: &str) -> Result<Lake> {
-        let (location, heads, grains) = Lake::open_grains(uri).await?;
+        Self::open_for_queries_at(Self::existing_location(uri)?).await
+    }
+
+    /// Opens the lake at `location` for queries.
+    ///
+    /// # Errors
+    /// As [`Lake::open`].
+    pub async fn open_for_queries_at(location: LakeLocation) -> Result<Lake> {
+        let (heads, grains) = Self::open_grains(&location).await?;
         // Tables of a lake that was just created may be missing: they are created.
         if heads.is_none() || grains.version() == 0 {
             return Self::with_grains(location, grains, heads).await;

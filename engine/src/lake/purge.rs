@@ -118,6 +118,7 @@ impl Lake {
         }
         self.purge_sidecars(sidecars, &retired, exclusive, &mut purged)
             .await?;
+        self.location().retain_cached(&self.segments()?)?;
         for file in self.location().list(SCRATCH).await? {
             if exclusive || is_old(&file) {
                 purged.remove(self.location(), &file).await?;

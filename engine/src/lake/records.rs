@@ -10,6 +10,7 @@ use parquet::errors::ParquetError;
 use super::Lake;
 use super::location::LakeLocation;
 use super::open_checks::REMEDY_OF_FILES;
+use super::row_versions::RowVersions;
 use super::table::{DataFile, Table};
 use crate::decoder_panic::caught;
 use crate::error::{Context, EngineError, Result};
@@ -78,6 +79,29 @@ impl Table {
         let mut batches = Vec::new();
         self.each_batch(columns, |batch| batches.push(batch))
             .await?;
+        Ok(batches)
+    }
+
+    /// Reads the files with the rows of the newest commit that added some, with just `columns`: one
+    /// file, or all if the log doesn't state for each when its rows were added.
+    ///
+    /// # Errors
+    /// As [`Table::read_columns`].
+    pub(crate) async fn read_newest(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+        let mut files = self.files()?;
+        let versions: Option<Vec<u64>> = files
+            .iter()
+            .map(|file| file.versions.as_ref().map(RowVersions::newest))
+            .collect();
+        if let Some(newest) = versions.and_then(|versions| versions.into_iter().max()) {
+            files.retain(|file| file.versions.as_ref().map(RowVersions::newest) == Some(newest));
+        }
+        let mut batches = Vec::new();
+        for file in files {
+            let path = self.path_of(&file.name);
+            let bytes = self.location().read(&path).await?;
+            batches.extend(read_file(bytes, columns).file("can't read", path.to_string())?);
+        }
         Ok(batches)
     }
 

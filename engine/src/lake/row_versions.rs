@@ -79,6 +79,12 @@ impl RowVersions {
         entry.is_none_or(|entry| entry.version > version)
     }
 
+    /// Returns the version at which the newest rows were added, at most.
+    pub fn newest(&self) -> u64 {
+        let versions = self.entries.iter().map(|entry| entry.version);
+        versions.max().unwrap_or_default()
+    }
+
     /// Returns true if any row may have been added after `version`.
     pub fn any_after(&self, version: u64) -> bool {
         self.entries.iter().any(|entry| entry.version > version)

@@ -124,7 +124,40 @@ pub(crate) async fn open_bound_sidecar<S: Sidecar>(
     segment: &Segment,
     binding: &SidecarBinding,
 ) -> Result<S, Box<dyn Error + Send + Sync>> {
-    let content = binding.unwrap(location.read(&segment.id.sidecar(S::FILE)).await?)?;
+    let bytes = location.read(&segment.id.sidecar(S::FILE)).await?;
+    check_sidecar(bytes, segment, binding).await
+}
+
+/// Opens the sidecar of a segment whose `binding` has been read already, from the local cache if
+/// it is there. A copy that can't be used, because it is damaged or the sidecar was rebuilt, is
+/// replaced by what the store has.
+///
+/// # Errors
+/// As [`open_sidecar`].
+pub(crate) async fn open_cached_sidecar<S: Sidecar>(
+    location: &LakeLocation,
+    segment: &Segment,
+    binding: &SidecarBinding,
+) -> Result<S, Box<dyn Error + Send + Sync>> {
+    let path = segment.id.sidecar(S::FILE);
+    if let Some(bytes) = location.cached(&path) {
+        match check_sidecar(bytes, segment, binding).await {
+            Ok(sidecar) => return Ok(sidecar),
+            Err(reason) => tracing::debug!(%path, %reason, "the cached copy can't be used"),
+        }
+    }
+    let bytes = location.read_cached(&path).await?;
+    let opened = check_sidecar(bytes, segment, binding).await;
+    opened.inspect_err(|_| location.forget_cached(&path))
+}
+
+/// Opens the sidecar of `segment` in `bytes`.
+async fn check_sidecar<S: Sidecar>(
+    bytes: SourceBytes,
+    segment: &Segment,
+    binding: &SidecarBinding,
+) -> Result<S, Box<dyn Error + Send + Sync>> {
+    let content = binding.unwrap(bytes)?;
     let sidecar = tokio::task::spawn_blocking(|| S::check(content)).await??;
     match sidecar.segment_rows() == segment.file.rows {
         true => Ok(sidecar),

@@ -123,7 +123,10 @@ const STATISTICS_COLUMNS: &str = "delta.dataSkippingStatsColumns";
 pub(super) const FORMAT_VERSION_KEY: &str = "gristmill.formatVersion";
 
 /// The table property with the number of commits between two checkpoints of the log.
-const CHECKPOINT_INTERVAL: (&str, &str) = ("delta.checkpointInterval", "20");
+const CHECKPOINT_INTERVAL_KEY: &str = "delta.checkpointInterval";
+
+/// The number of commits between two checkpoints of the log.
+pub(super) const CHECKPOINT_INTERVAL: u64 = 20;
 
 impl Table {
     /// Opens the table `name`, or returns `None` if the lake has none.
@@ -193,8 +196,8 @@ impl Table {
                 ),
                 (STATISTICS_COLUMNS.to_owned(), Some(statistics.to_owned())),
                 (
-                    CHECKPOINT_INTERVAL.0.to_owned(),
-                    Some(CHECKPOINT_INTERVAL.1.to_owned()),
+                    CHECKPOINT_INTERVAL_KEY.to_owned(),
+                    Some(CHECKPOINT_INTERVAL.to_string()),
                 ),
             ])
             .with_raise_if_key_not_exists(false)

@@ -98,10 +98,20 @@ pub(super) async fn candidate_rows(
 ) -> Vec<CandidateRows> {
     let lookups = IndexLookups::of(conditions);
     let by_words = candidate_rows_by_words(sidecars, location, segments, conditions).await;
+    let subjects = lookups.subjects();
+    let filters = match subjects.is_empty() {
+        true => None,
+        false => sidecars.subjects(location).await,
+    };
     let pruned: Vec<_> = segments
         .iter()
         .zip(by_words)
         .map(|(segment, rows)| {
+            let filters = filters.as_ref();
+            let rows = match filters.is_some_and(|it| it.excludes(segment, &subjects)) {
+                true => CandidateRows::Listed(Vec::new()),
+                false => rows,
+            };
             candidate_rows_of_segment(sidecars, location, segment, &lookups, rows)
         })
         .collect();
@@ -171,6 +181,13 @@ impl IndexLookups {
                 .collect()
         });
         IndexLookups { triples, addresses }
+    }
+
+    /// Returns the subjects that rows may have; none if they may have any.
+    fn subjects(&self) -> Vec<&str> {
+        let triples = self.triples.iter().flatten();
+        let subjects = triples.map(|[subject, _, _]| subject.as_deref());
+        subjects.collect::<Option<Vec<&str>>>().unwrap_or_default()
     }
 }
 

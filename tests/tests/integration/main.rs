@@ -49,6 +49,10 @@ mod mcp;
 mod memory_limit;
 mod migrate;
 mod namespaces;
+mod object_cache;
+mod object_costs;
+mod object_faults;
+mod object_server;
 mod object_store;
 #[cfg(unix)]
 mod outputs;

@@ -9,7 +9,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use super::{Run, table_rows, table_versions};
 use crate::erase::certificate::{
     Certificate, ErasureScope, FORMAT, KEY_REMINDER, Proofs, Pseudonyms, REMINDER, TableVersions,
-    leaves, tree,
+    VERSIONS_REMINDER, leaves, tree,
 };
 use crate::erase::journal::{Journal, keyed_hash};
 use crate::erase::request::Person;
@@ -35,7 +35,10 @@ impl Run<'_> {
         let erased = self.journal.addresses();
         let leaves = leaves(&erased, &self.key);
         let scope = self.scope(removed)?;
-        let certificate = self.certificate(survey, scope, proofs, &leaves, now)?;
+        let mut certificate = self.certificate(survey, scope, proofs, &leaves, now)?;
+        if self.lake.location().states_versions().await? {
+            certificate.reminder.push_str(VERSIONS_REMINDER);
+        }
         let key = self
             .options
             .keyring

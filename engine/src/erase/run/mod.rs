@@ -41,7 +41,7 @@ use super::reason::{Exemption, NOT_SELECTED};
 use super::request::SubjectRequest;
 use super::survey::{ScannedSegments, Survey};
 use crate::error::{Context, EngineError, Result};
-use crate::index::refresh_masks;
+use crate::index::{refresh_masks, refresh_subjects};
 use crate::keys::{Keyring, Secret};
 use crate::lake::{DataFile, Lake, Purged};
 
@@ -363,6 +363,7 @@ impl Run<'_> {
                 let patterns = self.compile_patterns(&survey);
                 // Masks of before may contain the addresses of erased grains.
                 refresh_masks(self.lake, false).await?;
+                refresh_subjects(self.lake).await?;
                 let removed = self.lake.purge(self.options.exclusive).await?;
                 let patterns = patterns.await.file("can't make", "a proof")??;
                 return Ok(SettledLake {

@@ -31,7 +31,7 @@ pub(in crate::index) struct EventSource {
     /// The segment, for a file of `grains`.
     segment: Option<Segment>,
     /// True if rows of the segment may be disclosed copies.
-    has_copies: bool,
+    pub(super) has_copies: bool,
 }
 
 impl EventSource {

@@ -1,12 +1,17 @@
 //! Builds lifecycle masks that are missing, stale or outdated, and compares masks with the fold.
 
+use std::collections::HashSet;
+
+use object_store::path::Path;
+
 use super::event_source::EventSource;
 use super::fold::{fold_group, groups};
 use super::snapshot::{LifecycleSnapshot, forget};
 use super::{LIFECYCLE_FILE, MaskEntry, build};
 use crate::error::Result;
+use crate::index::refresh_subjects;
 use crate::lake::{Lake, Segment, publish_sidecars};
-use crate::segment::{SegmentId, SidecarFile};
+use crate::segment::{SIDECARS, SegmentId, SidecarFile};
 
 /// Number of grains and of files in the tail above which masks are written anew.
 const LONG_TAIL_GRAINS: usize = 20_000;
@@ -30,36 +35,63 @@ pub struct MaskRefresh {
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if a file can't be read or written.
 pub async fn refresh_masks(lake: &Lake, all: bool) -> Result<MaskRefresh> {
-    let mut written = MaskRefresh::default();
     if lake.is_encrypted() {
-        return Ok(written);
+        return Ok(MaskRefresh::default());
     }
     let sources = EventSource::all(lake).await?;
     let snapshot = match all {
         true => LifecycleSnapshot::default(),
         false => LifecycleSnapshot::load(lake, &sources).await?,
     };
+    refresh_from(lake, &sources, &snapshot, lake.segments()?).await
+}
+
+/// Writes the masks of `segments` that `snapshot` lacks, and all of them if there are many events
+/// that the masks don't contain.
+async fn refresh_from(
+    lake: &Lake,
+    sources: &[EventSource],
+    snapshot: &LifecycleSnapshot,
+    segments: Vec<Segment>,
+) -> Result<MaskRefresh> {
+    let mut written = MaskRefresh::default();
     let is_long =
         snapshot.tail_grains() > LONG_TAIL_GRAINS || snapshot.tail_files > LONG_TAIL_FILES;
-    let (masked, without): (Vec<Segment>, Vec<Segment>) = lake
-        .segments()?
+    let (masked, without): (Vec<Segment>, Vec<Segment>) = segments
         .into_iter()
         .partition(|segment| snapshot.has_mask(&segment.id));
     for segment in masked.iter().filter(|_| is_long) {
         if let Some(entries) = snapshot.entries(lake, segment).await? {
-            written.publish(lake, &sources, segment, entries).await?;
+            written.publish(lake, sources, segment, entries).await?;
         }
     }
     for group in groups(without) {
-        let folded = fold_group(lake, &sources, &group).await?;
+        let folded = fold_group(lake, sources, &group).await?;
         for (segment, entries) in group.iter().zip(folded) {
-            written.publish(lake, &sources, segment, entries).await?;
+            written.publish(lake, sources, segment, entries).await?;
         }
     }
     if !written.segments.is_empty() {
         forget(lake).await;
     }
     Ok(written)
+}
+
+/// Writes the masks of segments that have none, in a lake in an object store, after a job that
+/// removed no file: the other masks aren't stale. A listing shows which they are, so that the masks
+/// of all segments aren't opened; after every [`LONG_TAIL_FILES`] files with events they are.
+async fn add_masks(lake: &Lake) -> Result<MaskRefresh> {
+    let sources = EventSource::all(lake).await?;
+    let with_events = sources.iter().filter(|source| source.has_events).count();
+    if lake.is_encrypted() || with_events % LONG_TAIL_FILES == LONG_TAIL_FILES - 1 {
+        return refresh_masks(lake, false).await;
+    }
+    let listed = lake.location().list(SIDECARS).await?;
+    let known: HashSet<Path> = listed.into_iter().map(|file| file.location).collect();
+    let mut segments = lake.segments()?;
+    segments.retain(|segment| !known.contains(&segment.id.sidecar(LIFECYCLE_FILE)));
+    let none = LifecycleSnapshot::default();
+    refresh_from(lake, &sources, &none, segments).await
 }
 
 impl MaskRefresh {
@@ -80,10 +112,18 @@ impl MaskRefresh {
     }
 }
 
-/// Builds the masks after a job has committed. The job doesn't depend on them, so a failure is a
-/// warning: queries read the events instead.
+/// Refreshes the subject filter, and builds the masks, after a job has committed. The job doesn't
+/// depend on them, so a failure is a warning: queries read the events instead.
 pub(crate) async fn refresh_after(lake: &Lake, job: &str) {
-    if let Err(error) = refresh_masks(lake, false).await {
+    if let Err(error) = refresh_subjects(lake).await {
+        tracing::warn!(job, %error, "the subject filter can't be written; queries by subject make \
+                                     more requests");
+    }
+    let refreshed = match lake.location().is_remote() && job == "ingest" {
+        true => add_masks(lake).await,
+        false => refresh_masks(lake, false).await,
+    };
+    if let Err(error) = refreshed {
         tracing::warn!(
             job,
             %error,

@@ -28,6 +28,10 @@ const MAX_TAIL: usize = 200_000;
 pub struct LifecycleSnapshot {
     /// The files with events at this version, ascending.
     live: Vec<SourceDigest>,
+    /// True if no file has events: no mask was opened, and none is needed.
+    is_eventless: bool,
+    /// The segments whose masks were opened, if there is a usable one.
+    opened: HashSet<SegmentId>,
     /// The usable masks.
     masks: HashMap<SegmentId, Arc<LifecycleMask>>,
     /// The effects that some mask doesn't contain.
@@ -82,7 +86,7 @@ impl SegmentCache for SnapshotCache {
         // A holder of the lock is replacing the snapshot anyway.
         if let Ok(mut cached) = self.0.try_lock()
             && let Some(snapshot) = &*cached
-            && snapshot.masks.keys().any(|id| !live.contains(id))
+            && snapshot.opened.iter().any(|id| !live.contains(id))
         {
             *cached = None;
         }
@@ -113,32 +117,121 @@ impl LifecycleSnapshot {
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a file with events can't be read.
     pub async fn of(lake: &Lake) -> Result<Arc<LifecycleSnapshot>> {
+        let all = lake.segments()?;
+        Self::cached(lake, |_| Ok(all.clone())).await
+    }
+
+    /// Returns a snapshot for the rows of `segments`. In a lake in an object store it has the masks
+    /// of these segments and of those of earlier calls only.
+    ///
+    /// # Errors
+    /// As [`LifecycleSnapshot::of`].
+    pub async fn of_segments(lake: &Lake, segments: &[Segment]) -> Result<Arc<LifecycleSnapshot>> {
+        if !lake.location().is_remote() {
+            return Self::of(lake).await;
+        }
+        let wanted: HashSet<&SegmentId> = segments.iter().map(|segment| &segment.id).collect();
+        let with_known = |known: &LifecycleSnapshot| {
+            let mut all = lake.segments()?;
+            all.retain(|it| wanted.contains(&it.id) || known.opened.contains(&it.id));
+            Ok(all)
+        };
+        Self::cached(lake, with_known).await
+    }
+
+    /// Returns a snapshot that has the lifecycles of `addresses`. If the segments of earlier queries
+    /// contain all of these grains, their masks suffice: a grain is in one segment.
+    ///
+    /// # Errors
+    /// As [`LifecycleSnapshot::of`].
+    pub async fn of_addresses(
+        lake: &Lake,
+        addresses: &[ContentAddress],
+    ) -> Result<Arc<LifecycleSnapshot>> {
+        if !lake.location().is_remote() {
+            return Self::of(lake).await;
+        }
+        let known = Self::of_segments(lake, &[]).await?;
+        let has_all = known.is_eventless
+            || known.opened.len() == lake.segments()?.len()
+            || known.has_rows_of(lake, addresses).await?;
+        match has_all {
+            true => Ok(known),
+            false => Self::of(lake).await,
+        }
+    }
+
+    /// Returns true if each of `addresses` is in a segment whose mask was opened.
+    async fn has_rows_of(&self, lake: &Lake, addresses: &[ContentAddress]) -> Result<bool> {
+        let mut missing: Vec<&ContentAddress> = addresses.iter().collect();
+        for segment in lake.segments()? {
+            if self.opened.contains(&segment.id) && !missing.is_empty() {
+                let index = address_index(lake, &segment).await?;
+                missing.retain(|address| index.row_of(address).is_none());
+            }
+        }
+        Ok(missing.is_empty())
+    }
+
+    /// Returns the snapshot of the last call if it is of this version of the lake and has opened
+    /// the segments that `wanted` returns for it, and otherwise one that has.
+    async fn cached(
+        lake: &Lake,
+        wanted: impl Fn(&LifecycleSnapshot) -> Result<Vec<Segment>>,
+    ) -> Result<Arc<LifecycleSnapshot>> {
         let sources = EventSource::all(lake).await?;
         let cache = lake.segment_cache::<SnapshotCache>();
         let mut cached = cache.0.lock().await;
-        if let Some(snapshot) = &*cached
-            && snapshot
-                .live
+        let digests = || sources.iter().map(|source| &source.digest);
+        let known = cached
+            .clone()
+            .filter(|snapshot| snapshot.live.iter().eq(digests()))
+            .unwrap_or_default();
+        let is_eventless = lake.location().is_remote()
+            && !sources
                 .iter()
-                .eq(sources.iter().map(|source| &source.digest))
-        {
-            return Ok(Arc::clone(snapshot));
+                .any(|source| source.has_events || source.has_copies);
+        let segments = wanted(&known)?;
+        let has_all = |known: &LifecycleSnapshot| {
+            let mut ids = segments.iter().map(|segment| &segment.id);
+            ids.all(|id| known.opened.contains(id))
+        };
+        if known.is_eventless || (known.live.len() == sources.len() && has_all(&known)) {
+            return Ok(known);
         }
-        let snapshot = Arc::new(LifecycleSnapshot::load(lake, &sources).await?);
+        let snapshot = match is_eventless {
+            true => LifecycleSnapshot {
+                live: digests().copied().collect(),
+                is_eventless,
+                ..LifecycleSnapshot::default()
+            },
+            false => Self::load_segments(lake, &sources, segments).await?,
+        };
+        let snapshot = Arc::new(snapshot);
         *cached = Some(Arc::clone(&snapshot));
         Ok(snapshot)
     }
 
     /// Opens the masks of `lake`, whose files with events are `sources`, and reads their tail.
     pub(super) async fn load(lake: &Lake, sources: &[EventSource]) -> Result<LifecycleSnapshot> {
+        Self::load_segments(lake, sources, lake.segments()?).await
+    }
+
+    /// Opens the masks of `segments` and reads their tail. An encrypted lake has none.
+    async fn load_segments(
+        lake: &Lake,
+        sources: &[EventSource],
+        segments: Vec<Segment>,
+    ) -> Result<LifecycleSnapshot> {
         let mut snapshot = LifecycleSnapshot {
             live: sources.iter().map(|source| source.digest).collect(),
+            opened: segments.iter().map(|segment| segment.id.clone()).collect(),
             ..LifecycleSnapshot::default()
         };
         if lake.is_encrypted() {
             return Ok(snapshot);
         }
-        let (segments, sidecars) = (lake.segments()?, SidecarCache::of(lake));
+        let sidecars = SidecarCache::of(lake);
         let opened: Vec<_> = segments
             .iter()
             .map(|segment| open_mask(lake.location(), segment))
@@ -210,6 +303,12 @@ impl LifecycleSnapshot {
         segments: &[Segment],
         hidden: HiddenRows,
     ) -> Result<HiddenSelection> {
+        if self.is_eventless {
+            return Ok(HiddenSelection {
+                rows: vec![Arc::default(); segments.len()],
+                ..HiddenSelection::default()
+            });
+        }
         let mut rows = self.known_rows(segments, hidden);
         let mut without = Vec::new();
         for segment in segments {
@@ -305,8 +404,9 @@ impl LifecycleSnapshot {
         Ok(Some(unchanged.chain(changed).collect()))
     }
 
-    /// Returns the lifecycles of those of `addresses` that have any event. With a mask of every
-    /// segment, this takes a binary search in each; otherwise all events are read.
+    /// Returns the lifecycles of those of `addresses` that have any event. The snapshot must be one
+    /// for them ([`LifecycleSnapshot::of_addresses`]). With a mask of every segment that it opened,
+    /// this takes a binary search in each; otherwise all events are read.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a file can't be read.
@@ -315,8 +415,10 @@ impl LifecycleSnapshot {
         lake: &Lake,
         addresses: &[ContentAddress],
     ) -> Result<BTreeMap<ContentAddress, LifecycleState>> {
-        let segments = lake.segments()?;
-        if segments.iter().any(|segment| !self.has_mask(&segment.id)) {
+        if self.is_eventless {
+            return Ok(BTreeMap::new());
+        }
+        if self.opened.iter().any(|segment| !self.has_mask(segment)) {
             let wanted: HashSet<&ContentAddress> = addresses.iter().collect();
             return lake.lifecycles(|address| wanted.contains(address)).await;
         }

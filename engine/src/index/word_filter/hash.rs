@@ -107,7 +107,7 @@ pub(in crate::index) fn hash_of_letter(letter: char) -> u64 {
 }
 
 /// Returns the bits of a word in a filter of `words` words.
-pub(super) fn bits(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
+pub(in crate::index) fn bits(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
     let stride = hash.rotate_left(32) | 1;
     let count = (words as u128) << 6;
     (0..PROBES).map(move |probe| {

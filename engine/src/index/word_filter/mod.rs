@@ -43,7 +43,7 @@ use std::error::Error;
 
 use gristmill_connectors::source::SourceBytes;
 
-use hash::bits;
+pub(super) use hash::bits;
 pub(crate) use hash::each_word;
 pub(super) use hash::{hash_of_letter, hash_of_number, hash_of_tail};
 pub use word_set::WordSet;

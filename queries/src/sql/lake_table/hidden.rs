@@ -83,13 +83,18 @@ impl LakeTable {
         Some(table)
     }
 
-    /// Opens the lifecycle masks, unless this has been done.
+    /// Opens the lifecycle masks, unless this has been done. Those of a lake in an object store are
+    /// opened when a query selects rows of their segments.
     ///
     /// # Errors
     /// [`DataFusionError::External`](datafusion::error::DataFusionError::External) if newer events
     /// can't be read.
     pub(crate) async fn open_masks(&self) -> Result<()> {
-        if let Some(lake) = &self.lake {
+        if let Some(lake) = self
+            .lake
+            .as_ref()
+            .filter(|lake| !lake.location().is_remote())
+        {
             LifecycleSnapshot::of(lake).await.map_err(external)?;
         }
         Ok(())
@@ -108,8 +113,11 @@ impl LakeTable {
         let Some(lake) = &self.lake else {
             return Ok(None);
         };
-        let snapshot = LifecycleSnapshot::of(lake).await.map_err(external)?;
-        let found = snapshot.lifecycles(lake, addresses).await;
+        let snapshot = LifecycleSnapshot::of_addresses(lake, addresses).await;
+        let found = snapshot
+            .map_err(external)?
+            .lifecycles(lake, addresses)
+            .await;
         found.map(Some).map_err(external)
     }
 
@@ -134,7 +142,9 @@ impl LakeTable {
             .collect();
         let read = segments(&read)
             .ok_or_else(|| internal_datafusion_err!("a file of `grains` isn't a segment"))?;
-        let snapshot = LifecycleSnapshot::of(lake).await.map_err(external)?;
+        let snapshot = LifecycleSnapshot::of_segments(lake, &read)
+            .await
+            .map_err(external)?;
         let found = snapshot
             .hidden_rows(lake, &read, hidden)
             .await

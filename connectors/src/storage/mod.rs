@@ -2,16 +2,37 @@
 //!
 //! Credentials and endpoints come from environment variables with the names that the stores' own
 //! tools use (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `requests` | how many requests were made, and how many bytes did they move? |
+//! | `counting` | how are they counted? |
+
+#[cfg(feature = "object-store")]
+mod counting;
+mod requests;
 
 use std::path::Path as FilePath;
-#[cfg(feature = "object-store")]
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 #[cfg(feature = "object-store")]
 use object_store::{ObjectStore, path::Path};
 use url::Url;
 
 use crate::ConnectorError;
+
+#[cfg(feature = "object-store")]
+pub use counting::CountingStore;
+pub use requests::{RequestCounters, RequestCounts};
+
+/// The counters of all stores of this process that [`resolve_uri`] makes.
+static REQUESTS: LazyLock<Arc<RequestCounters>> = LazyLock::new(Arc::default);
+
+/// Returns the requests of this process to the stores of [`resolve_uri`]. The files of this machine
+/// aren't among them.
+pub fn requests() -> RequestCounts {
+    REQUESTS.counts()
+}
 
 /// An object store and a path in it.
 #[cfg(feature = "object-store")]
@@ -25,7 +46,8 @@ pub struct StoreLocation {
     pub url: Url,
 }
 
-/// Resolves `uri`, which has a scheme, to an object store and a path.
+/// Resolves `uri`, which has a scheme, to an object store and a path. Its requests are counted by
+/// [`requests`], unless it is a folder of this machine.
 ///
 /// # Errors
 /// [`ConnectorError::Uri`] if no store serves the scheme or the configuration is incomplete.
@@ -39,11 +61,11 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
     let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
     let (store, path) =
         object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
-    Ok(StoreLocation {
-        store: store.into(),
-        path,
-        url,
-    })
+    let store: Arc<dyn ObjectStore> = match url.scheme() {
+        "file" => store.into(),
+        _ => Arc::new(CountingStore::new(store.into(), Arc::clone(&REQUESTS))),
+    };
+    Ok(StoreLocation { store, path, url })
 }
 
 /// Returns true if `text` is a URI with a scheme rather than a path. A single letter isn't a

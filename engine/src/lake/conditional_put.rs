@@ -1,0 +1,56 @@
+//! Small files that several writers replace in an object store, none of which overwrites what it
+//! hasn't read.
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
+
+use super::LakeLocation;
+use crate::error::{Context, Result};
+
+/// Reads the file `path`, or returns `None` if it is missing. Returns also how it is replaced if
+/// nobody changes it meanwhile.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File).
+pub(crate) async fn read_with_version(
+    location: &LakeLocation,
+    path: &Path,
+) -> Result<(Option<Bytes>, PutMode)> {
+    let found = match location.store().get(path).await {
+        Err(object_store::Error::NotFound { .. }) => return Ok((None, PutMode::Create)),
+        found => found.file("can't read", path)?,
+    };
+    let version = UpdateVersion {
+        e_tag: found.meta.e_tag.clone(),
+        version: found.meta.version.clone(),
+    };
+    let bytes = found.bytes().await.file("can't read", path)?;
+    Ok((Some(bytes), PutMode::Update(version)))
+}
+
+/// Writes the file `path`. Returns false if another writer changed it meanwhile.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File).
+pub(crate) async fn replace_unchanged(
+    location: &LakeLocation,
+    path: &Path,
+    bytes: Vec<u8>,
+    mode: PutMode,
+) -> Result<bool> {
+    let (store, payload) = (location.store(), PutPayload::from(bytes));
+    let put = store
+        .put_opts(path, payload.clone(), PutOptions::from(mode))
+        .await;
+    let put = match put {
+        Err(
+            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
+        ) => return Ok(false),
+        // A store without conditional puts: the last of two concurrent writers wins, and the next
+        // commit corrects it.
+        Err(object_store::Error::NotImplemented { .. }) => store.put(path, payload).await,
+        put => put,
+    };
+    put.map(|_| true).file("can't write", path)
+}

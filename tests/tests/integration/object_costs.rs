@@ -1,0 +1,167 @@
+//! How many requests the commands make on a lake of 100 segments in an object store, each in a
+//! process that has nothing cached. The store is in memory; requests are counted as for any other.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use gristmill_connectors::source::discover;
+use gristmill_connectors::storage::RequestCounts;
+use gristmill_engine::apply::{ApplyOptions, apply};
+use gristmill_engine::compact::{CompactOptions, compact};
+use gristmill_engine::ingest::{IngestOptions, ingest};
+use gristmill_engine::lake::Lake;
+use gristmill_engine::progress::WorkProgress;
+use gristmill_engine::verify::{VerifyOptions, VerifyScope, verify_lake};
+use gristmill_queries::cal::{Bindings, Options};
+use gristmill_queries::exec::{Executor, Session};
+use gristmill_queries::sql::{
+    SearchFilter, SearchMode, SearchRequest, SqlOptions, lake_context, search,
+};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_tests::grains::{belief, frames};
+use gristmill_tests::hooked_store::{Bucket, BucketClient};
+
+/// Grains of each segment.
+const GRAINS: usize = 50;
+
+/// Ingests `GRAINS` grains that no other night has.
+async fn ingest_night(client: &BucketClient, night: usize) {
+    let mut lake = Lake::open_or_create_at(client.lake()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = night * GRAINS + 1..=(night + 1) * GRAINS;
+    let blobs: Vec<_> = numbers.map(belief).collect();
+    let path = folder.path().join("grains.mgs");
+    std::fs::write(&path, frames(&blobs)).unwrap();
+    let sources = discover(&[path.display().to_string()]).await.unwrap();
+    let options = IngestOptions::default();
+    ingest(&mut lake, sources, &options, Arc::default())
+        .await
+        .unwrap();
+}
+
+async fn bucket_of(nights: usize) -> Bucket {
+    let bucket = Bucket::default();
+    for night in 0..nights {
+        ingest_night(&bucket.client(), night).await;
+    }
+    bucket
+}
+
+fn shown(client: &BucketClient, work: &str) -> RequestCounts {
+    if std::env::var_os("GRISTMILL_SHOW_REQUESTS").is_some() {
+        client.calls().iter().for_each(|call| eprintln!("  {call}"));
+    }
+    let counts = client.counts();
+    eprintln!("{work}: {} requests, {counts:?}", counts.total());
+    counts
+}
+
+async fn recall(bucket: &Bucket, subject: &str) -> RequestCounts {
+    let client = bucket.client();
+    let lake = Lake::open_for_queries_at(client.lake()).await.unwrap();
+    shown(&client, "open for queries");
+    let context = lake_context(&lake, &SqlOptions::default()).await.unwrap();
+    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let statement = format!("RECALL beliefs WHERE subject = \"{subject}\"");
+    let options = Options::default();
+    let answered = executor
+        .run_text(statement.as_bytes(), &Bindings::new(), options)
+        .await
+        .unwrap();
+    assert_eq!(answered.answer.results.len(), 1, "{subject}");
+    shown(&client, "RECALL by subject")
+}
+
+async fn sql_count(bucket: &Bucket) -> RequestCounts {
+    let client = bucket.client();
+    let lake = Lake::open_for_queries_at(client.lake()).await.unwrap();
+    let context = lake_context(&lake, &SqlOptions::default()).await.unwrap();
+    let counted = context.sql("SELECT count(*) FROM grains").await.unwrap();
+    counted.collect().await.unwrap();
+    shown(&client, "SQL count")
+}
+
+async fn search_text(bucket: &Bucket) -> RequestCounts {
+    let client = bucket.client();
+    let lake = Lake::open_for_queries_at(client.lake()).await.unwrap();
+    let context = lake_context(&lake, &SqlOptions::default()).await.unwrap();
+    let request = SearchRequest {
+        text: "4321",
+        limit: 10,
+        mode: SearchMode::Text,
+        filter: &SearchFilter::default(),
+    };
+    search(&context, &lake, request).await.unwrap();
+    shown(&client, "search")
+}
+
+async fn ingest_one(bucket: &Bucket, night: usize) -> RequestCounts {
+    let client = bucket.client();
+    ingest_night(&client, night).await;
+    shown(&client, "ingest")
+}
+
+async fn verify_all(bucket: &Bucket) -> RequestCounts {
+    let client = bucket.client();
+    let lake = Lake::open_at(client.lake()).await.unwrap();
+    let (scope, options) = (VerifyScope::default(), VerifyOptions::default());
+    verify_lake(&lake, scope, &options, Arc::default())
+        .await
+        .unwrap();
+    shown(&client, "verify")
+}
+
+async fn compact_all(bucket: &Bucket) -> RequestCounts {
+    let client = bucket.client();
+    let mut lake = Lake::open_at(client.lake()).await.unwrap();
+    let options = CompactOptions::default();
+    compact(&mut lake, &options, Arc::new(WorkProgress::default()))
+        .await
+        .unwrap();
+    shown(&client, "compact")
+}
+
+/// Supersedes the grain `number` by another.
+async fn supersede(bucket: &Bucket, number: usize) {
+    let old = ContentAddress::of(&belief(number));
+    let line = format!(
+        r#"{{"op":"supersede","address":"{old}","grain":{{"type":"belief","subject":"subject {number}","relation":"is","object":"gone","confidence":0.5,"created_at":{number}}}}}"#
+    );
+    let client = bucket.client();
+    let mut lake = Lake::open_at(client.lake()).await.unwrap();
+    let (mut text, options) = (Cursor::new(line), ApplyOptions::default());
+    let report = apply(&mut lake, &mut text, &options, &mut |_| Ok(())).await;
+    assert_eq!(report.unwrap().done, 1);
+    shown(&client, "apply");
+}
+
+/// Requests of a RECALL by subject that has nothing cached, at most: `heads.json`,
+/// `encryption.json`, the logs of two tables (hint, listing, checkpoint, up to three commits), the
+/// subject filter, and lifecycle, hexastore, addresses and rows of one segment or two.
+const RECALL_REQUESTS: u64 = 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recall_by_subject_makes_few_requests_whatever_the_number_of_segments() {
+    let bucket = bucket_of(100).await;
+    sql_count(&bucket).await;
+    search_text(&bucket).await;
+    verify_all(&bucket).await;
+    // The log has none to three commits after its checkpoint.
+    for night in 100..104 {
+        ingest_one(&bucket, night).await;
+        for number in [night, night * GRAINS + 1] {
+            let counts = recall(&bucket, &format!("subject {number}")).await;
+            assert!(
+                counts.total() <= RECALL_REQUESTS,
+                "night {night}: {counts:?}"
+            );
+        }
+    }
+    supersede(&bucket, 4_321).await;
+    for number in [4_321, 99] {
+        let counts = recall(&bucket, &format!("subject {number}")).await;
+        assert!(counts.total() <= RECALL_REQUESTS, "with events: {counts:?}");
+    }
+    compact_all(&bucket).await;
+    recall(&bucket, "subject 4321").await;
+}
