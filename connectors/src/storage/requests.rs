@@ -62,6 +62,7 @@ impl RequestCounts {
 }
 
 /// A kind of request.
+#[cfg(feature = "object-store")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestKind {
     /// [`RequestCounts::get`].
@@ -83,12 +84,13 @@ pub(super) enum RequestKind {
 /// Running counts that several stores and threads share.
 #[derive(Debug, Default)]
 pub struct RequestCounters {
-    /// In the order of [`RequestKind`].
+    /// In the order of the kinds.
     requests: [AtomicU64; 7],
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
 }
 
+#[cfg(feature = "object-store")]
 impl RequestCounters {
     /// Counts a request.
     pub(super) fn count(&self, kind: RequestKind) {
@@ -105,7 +107,9 @@ impl RequestCounters {
         self.bytes_written
             .fetch_add(bytes as u64, Ordering::Relaxed);
     }
+}
 
+impl RequestCounters {
     /// Returns what was counted so far.
     pub fn counts(&self) -> RequestCounts {
         let [get, head, put, multipart, list, delete, copy] = self
