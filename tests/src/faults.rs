@@ -555,6 +555,8 @@ impl Faults {
                 "GRISTMILL_PASSPHRASE",
                 if changed { NEW_PASSPHRASE } else { PASSPHRASE },
             )
+            // Without memory, printing a backtrace waits for ever: see docs/reliability.md.
+            .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .current_dir(place);
     }
