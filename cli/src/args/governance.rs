@@ -16,6 +16,12 @@ pub struct SubjectSelector {
     /// Name or other identifier of a person, as it occurs in subjects, objects and texts
     #[arg(long, value_name = "NAME", help_heading = "Data subjects")]
     pub subject: Vec<String>,
+    /// E-mail address of a person
+    #[arg(long, value_name = "ADDRESS", help_heading = "Data subjects")]
+    pub email: Vec<String>,
+    /// Telephone number of a person, in any notation
+    #[arg(long, value_name = "NUMBER", help_heading = "Data subjects")]
+    pub phone: Vec<String>,
     /// DID of a person
     #[arg(long, value_name = "DID", help_heading = "Data subjects")]
     pub did: Vec<String>,
@@ -71,6 +77,19 @@ pub struct SubjectSelector {
     /// Approval that was given, for grains whose retention policy requires it before deletion
     #[arg(long, value_name = "WHAT", help_heading = "Extent of the selection")]
     pub approve: Vec<String>,
+}
+
+impl SubjectSelector {
+    /// Returns the flags that identify a person, except by a session, and their values.
+    pub fn identifiers(&self) -> [(&'static str, &[String]); 5] {
+        [
+            ("--user", &self.user),
+            ("--subject", &self.subject),
+            ("--email", &self.email),
+            ("--phone", &self.phone),
+            ("--did", &self.did),
+        ]
+    }
 }
 
 /// Location of the keys.

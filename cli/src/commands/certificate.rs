@@ -10,6 +10,7 @@ use super::keys::keyring;
 use crate::args::ResultArgs;
 use crate::args::governance::{CertificateCommand, ProveInclusionArgs, VerifyCertificateArgs};
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 use crate::output::write_file;
 
 /// Verifies or shows a certificate, or creates an inclusion proof.
@@ -73,6 +74,12 @@ fn verify_certificate(
         &proofs,
     );
     context.printer(arguments.results).record(&found)?;
+    if found.valid && arguments.signer.is_none() {
+        note(
+            "whoever has a key can sign a certificate: compare `signer` with the operator's, or \
+             name it with --signer",
+        );
+    }
     Ok(CommandOutcome::done_if(found.valid))
 }
 

@@ -14,6 +14,7 @@ use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::JsonLinesWriter;
+use crate::log::note;
 use crate::output::{begin_file, finish_file};
 
 /// Writes all data about the data subjects, as JSON Lines and as a page.
@@ -64,11 +65,29 @@ pub async fn run(
     if let Some(page) = page {
         page.finish()?;
     }
+    explain(&plan, count);
     if !to_stdout {
         let printer = context.printer(arguments.results);
         printer.record(&summary_of(&plan, count))?;
     }
     Ok(CommandOutcome::Done)
+}
+
+/// Tells what the numbers alone don't: that nothing was found, or that an erasure with the same
+/// options would leave some of what is disclosed.
+fn explain(plan: &ErasurePlan, disclosed: u64) {
+    let selected = plan.selected.grains + plan.selected.rejects;
+    if disclosed == 0 {
+        note(
+            "the lake has nothing about these people; `gristmill sql` shows which ids and subjects \
+             it has",
+        );
+    } else if disclosed > selected {
+        note(format_args!(
+            "{disclosed} items are disclosed, of which `erase` with the same options would select \
+             {selected}: the others only mention the people, or may not be erased"
+        ));
+    }
 }
 
 /// Creates the file at `path`.
@@ -109,13 +128,9 @@ impl<'p> PageFile<'p> {
 
 /// Returns the identifiers in the arguments, for the title of the page.
 fn names_in(selector: &SubjectSelector) -> Vec<String> {
-    let named = [
-        &selector.user,
-        &selector.subject,
-        &selector.did,
-        &selector.session,
-    ];
-    let named: Vec<String> = named.into_iter().flatten().cloned().collect();
+    let identifiers = selector.identifiers().into_iter();
+    let named = identifiers.flat_map(|(_, values)| values);
+    let named: Vec<String> = named.chain(&selector.session).cloned().collect();
     match named.is_empty() {
         true => vec!["the people of the request".to_owned()],
         false => named,

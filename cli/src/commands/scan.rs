@@ -254,6 +254,9 @@ fn print_summary(summary: &ScanSummary) {
         with_separators(summary.scope.grains),
         summary.seconds
     );
+    if summary.findings > summary.scope.grains {
+        note("a grain has a finding for each rule that it violates");
+    }
     for (id, count) in &summary.rules {
         if let Some(first) = &count.first_failure {
             note(format_args!(

@@ -51,20 +51,14 @@ pub fn request_of(selector: &SubjectSelector) -> Result<SubjectRequest, Failure>
 
 /// Returns the one person that the identifier flags describe; `None` without such flags.
 fn person_of(selector: &SubjectSelector) -> Result<Option<Person>, Failure> {
-    for (option, values) in [
-        ("--user", &selector.user),
-        ("--subject", &selector.subject),
-        ("--did", &selector.did),
-        ("--session", &selector.session),
-    ] {
+    let identifiers = selector.identifiers();
+    for (option, values) in identifiers {
         refuse_blank(option, values)?;
     }
-    let identifiers = [&selector.user, &selector.subject, &selector.did]
-        .into_iter()
-        .flatten()
-        .cloned();
+    refuse_blank("--session", &selector.session)?;
+    let identifiers = identifiers.into_iter().flat_map(|(_, values)| values);
     let person = Person {
-        identifiers: identifiers.collect(),
+        identifiers: identifiers.cloned().collect(),
         sessions: selector.session.iter().cloned().collect(),
     };
     Ok((person != Person::default()).then_some(person))

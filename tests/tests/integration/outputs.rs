@@ -396,6 +396,39 @@ fn an_unsupported_format_is_refused_and_nothing_is_written() {
 }
 
 #[test]
+fn a_report_of_a_person_says_what_its_numbers_leave_open() {
+    let folder = OutputFolder::with_events(20);
+    let (code, out, err) = folder.run(&["report-subject", "--email", "nobody@example.org"]);
+    assert_eq!((code, &*out), (0, ""), "{err}");
+    assert!(err.contains("nothing about these people"), "{err}");
+    for flag in ["--user", "--subject"] {
+        let (_, found, err) = folder.run(&["report-subject", flag, "u-1"]);
+        assert!(!found.is_empty(), "{flag}: {err}");
+        assert!(!err.contains("nothing about"), "{flag}: {err}");
+    }
+}
+
+#[test]
+fn a_certificate_of_any_signer_comes_with_a_note() {
+    let folder = OutputFolder::with_events(20);
+    let ring = ["--keyring", "ring.json"];
+    let run = |words: &[&str]| {
+        let (code, out, err) = folder.run(words);
+        assert_eq!(code, 0, "{words:?}: {err}");
+        (out, err)
+    };
+    run(&[&["keys"][..], &ring, &["generate", "erasure"]].concat());
+    let certified = ["--execute", "--exclusive", "--certificate", "c.cose"];
+    run(&[&["erase", "--user", "u-1"][..], &ring, &certified].concat());
+    let (out, err) = run(&["certificate", "verify", "c.cose", "--format", "json"]);
+    assert!(err.contains("--signer"), "{err}");
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let signer = found["signer"].as_str().unwrap();
+    let (_, err) = run(&["certificate", "verify", "c.cose", "--signer", signer]);
+    assert!(!err.contains("--signer"), "{err}");
+}
+
+#[test]
 fn an_empty_identifier_is_refused() {
     let folder = OutputFolder::with_events(20);
     assert_eq!(
@@ -404,7 +437,14 @@ fn an_empty_identifier_is_refused() {
             .0,
         0
     );
-    for option in ["--user", "--subject", "--did", "--session"] {
+    for option in [
+        "--user",
+        "--subject",
+        "--email",
+        "--phone",
+        "--did",
+        "--session",
+    ] {
         for nobody in ["", " ", "\u{a0}\t", "\u{200b}"] {
             for words in [
                 &["erase", "--keyring", "ring.json", "--execute"][..],
