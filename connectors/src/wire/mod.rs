@@ -74,7 +74,8 @@
 //!   for a body of another dialect.
 //! * Writing is deterministic. Stored residuals are differences from what an adapter writes, so a
 //!   change to that output is a change of format.
-//! * Only the module of a provider contains the field names of that provider.
+//! * Apart from the tables of [`provider_detection`], [`standalone_body`] and `registry/detect.rs`,
+//!   only the module of a provider contains its field names.
 //!
 //! # Adding a provider
 //!
@@ -90,10 +91,12 @@
 //! 3. Add `pub mod NAME;` below, and the static value to the lists of `registry/endpoints.rs`. If
 //!    bodies that stand alone are to be recognised, extend [`registry::detect_request`] and
 //!    [`registry::detect_response`].
-//! 4. Add hosts, aliases and distinctive members to the tables of [`provider_detection`], and new
-//!    members of requests to `REQUEST_MEMBERS` of [`standalone_body`].
-//! 5. Add recorded exchanges to `tests/cases/wire/`, and unusual bodies to `wire/tests.rs`: every
-//!    adapter must return them value for value. The residual should be small;
+//! 4. Add hosts, aliases, ends of URL paths and distinctive members to the tables of
+//!    [`provider_detection`], and new members of requests to `REQUEST_MEMBERS` of
+//!    [`standalone_body`].
+//! 5. Add cases (`name`, `line`, `expect`) to a file in `tests/cases/wire/`; a new file also needs a
+//!    test in `transcript/tests.rs`. Add unusual bodies to `wire/tests.rs`: every adapter must return
+//!    them value for value. The residual should be small;
 //!    [`round_trip::RoundTripSizes`] measures it.
 //! 6. Add the token counts of the provider to the table of `docs/transcripts.md`.
 

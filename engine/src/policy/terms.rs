@@ -93,7 +93,8 @@ pub struct Policy {
     pub authorized: Vec<String>,
     /// How many must sign; 0 if it is missing or can't be parsed.
     pub threshold: u64,
-    /// The end of the lock of a timed policy in seconds since 1970; `None` locks forever.
+    /// The end of the lock of a timed policy in seconds since 1970; `None` locks forever. No other
+    /// mode ends by it, a hold least of all.
     pub locked_until: Option<u64>,
     /// The mode after that.
     pub fallback: PolicyMode,
