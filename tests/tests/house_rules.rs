@@ -103,7 +103,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
     (
         "server",
         &[
-            &["newest_lake", "tls"],
+            &["connections", "newest_lake", "tls"],
             &["mcp"],
             &["http"],
             &["flight", "postgres"],

@@ -182,14 +182,22 @@ pub fn failure(error: DataFusionError) -> Failure {
         };
     }
     if is_damage(root) {
-        Failure::data(user_message(root))
+        damaged(root)
     } else {
         Failure::usage(user_message(root))
     }
 }
 
+/// Returns the failure of a query that met a damaged file.
+pub(super) fn damaged(error: &DataFusionError) -> Failure {
+    Failure::data(format!(
+        "{}; a file is damaged, and `gristmill verify` names those of the lake",
+        user_message(error)
+    ))
+}
+
 /// Returns true if a file is damaged.
-fn is_damage(error: &DataFusionError) -> bool {
+pub(super) fn is_damage(error: &DataFusionError) -> bool {
     match error {
         DataFusionError::ParquetError(_) => true,
         DataFusionError::ArrowError(error, _) => matches!(

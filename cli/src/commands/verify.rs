@@ -20,6 +20,7 @@ use crate::args::maintenance::VerifyArgs;
 use crate::args::size::Size;
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 
 /// Verifies the sources, or the lake if none is given; the outcome is `Problems` if anything is
 /// bad.
@@ -44,6 +45,12 @@ pub async fn run(
         content: verify_content_of(context, &arguments.content).await?,
     };
     printer.record(&report)?;
+    if report.report.bad > 0 && arguments.sources.is_empty() {
+        note(
+            "`gristmill repair --dry-run` tells what can be computed again, and what must come \
+             from a backup",
+        );
+    }
     let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
     Ok(CommandOutcome::done_if(
         report.report.bad == 0 && is_content_fine,
