@@ -76,7 +76,7 @@ fn verify_certificate(
     context.printer(arguments.results).record(&found)?;
     if found.valid && arguments.signer.is_none() {
         note(
-            "whoever has a key can sign a certificate: compare `signer` with the operator's, or \
+            "anyone who has a key can sign a certificate: compare `signer` with the operator's, or \
              name it with --signer",
         );
     }
