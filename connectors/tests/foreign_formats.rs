@@ -78,3 +78,18 @@ fn a_document_is_refused_as_its_lines_are_and_so_is_a_list_of_it() {
         );
     }
 }
+
+#[test]
+fn a_history_with_single_items_of_a_known_log_is_not_read_as_that_log() {
+    // A chat in which only the reasoning has the shape of an item of Codex.
+    let turns = (0..6).map(|turn| {
+        format!(
+            "{{\"role\": \"user\", \"content\": \"question {turn}\", \"model_id\": \"m\"}}\n\
+             {{\"type\": \"reasoning\", \"summary\": [{{\"type\": \"summary_text\", \"text\": \"so\"}}]}}\n\
+             {{\"role\": \"assistant\", \"content\": \"answer {turn}\", \"model_id\": \"m\"}}\n"
+        )
+    });
+    let history: String = turns.collect();
+    let found = TranscriptKind::detect(history.as_bytes(), "history.jsonl");
+    assert_ne!(found, Some(TranscriptKind::Codex));
+}
