@@ -37,9 +37,9 @@ const MERGE_SHARE: usize = 64;
 /// Bytes that each sort keeps at most.
 const MERGE_BYTES: usize = 10 << 20;
 
-/// Memory that a merge needs for each file of spilled rows: two batches of short rows, each counted
-/// twice.
-const MERGED_FILE_BYTES: usize = 512 << 10;
+/// Memory that a merge needs for each file of spilled rows: two batches of 2,048 addresses, each
+/// counted twice, take 0.8 MB.
+const MERGED_FILE_BYTES: usize = 1 << 20;
 
 /// Spilled files that are open in one merge at most.
 const MERGED_FILES: usize = 256;
