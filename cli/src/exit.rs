@@ -103,19 +103,33 @@ impl Display for Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
+        Failure::from(&error)
+    }
+}
+
+impl From<&EngineError> for Failure {
+    fn from(error: &EngineError) -> Self {
         let code = match error {
             EngineError::Refused { .. } | EngineError::NotAbsent(_) => DATA,
-            EngineError::Damaged { .. } | EngineError::TableLost { .. } => DATA,
             EngineError::Policy(_) => POLICY,
             EngineError::Conflict(_) => CONFLICT,
             EngineError::Interrupted => INTERRUPTED,
+            damage if damage.is_damage() => DATA,
             _ => ENVIRONMENT,
         };
-        Failure {
-            code,
-            message: error.to_string(),
-        }
+        let message = match error {
+            // These have a remedy of their own.
+            EngineError::Damaged { .. } | EngineError::TableLost { .. } => error.to_string(),
+            damage if damage.is_damage() => with_remedy_of_damage(damage),
+            other => other.to_string(),
+        };
+        Failure { code, message }
     }
+}
+
+/// Returns the message of an error about a damaged file, with what to do.
+pub fn with_remedy_of_damage(error: &dyn Display) -> String {
+    format!("{error}; a file is damaged or lost, and `gristmill verify` names those of the lake")
 }
 
 impl From<ConnectorError> for Failure {

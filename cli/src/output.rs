@@ -38,12 +38,12 @@ pub struct Printer {
 
 impl Printer {
     /// Selects the format: a command's own flag, then the flag before the command, then the default
-    /// for the kind of output.
+    /// for the kind of output; records are for people.
     pub fn new(own: ResultArgs, general: ResultArgs, requests_before: RequestsBefore) -> Printer {
-        let fitting = if io::stdout().is_terminal() {
-            OutputFormat::Table
-        } else {
-            OutputFormat::Jsonl
+        let records = own.records || general.records;
+        let fitting = match records || io::stdout().is_terminal() {
+            true => OutputFormat::Table,
+            false => OutputFormat::Jsonl,
         };
         let given = own.format.or(general.format);
         let format = given.unwrap_or(fitting);
@@ -52,7 +52,7 @@ impl Printer {
             requests_before,
             format,
             csv_safe: own.csv_safe || general.csv_safe,
-            records: own.records || general.records,
+            records,
             most_lines: own.most_lines.or(general.most_lines),
         }
     }

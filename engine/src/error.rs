@@ -1,5 +1,6 @@
 //! Errors of the engine, by what the caller can do about them.
 
+use arrow::error::ArrowError;
 use gristmill_connectors::ConnectorError;
 
 /// An error of the engine. Refused input isn't an error: it goes to `rejects` and into reports.
@@ -171,6 +172,19 @@ impl EngineError {
         }
     }
 
+    /// Returns true if a file of a lake is damaged or lost. Files that a user names count only if
+    /// they are damaged Parquet files.
+    pub fn is_damage(&self) -> bool {
+        // The names that tables give their files.
+        let in_lake = |path: &str| path.contains("/part-") && path.ends_with(".parquet");
+        let is_damage = match self {
+            EngineError::Damaged { .. } | EngineError::TableLost { .. } => true,
+            EngineError::File { path, .. } if in_lake(path) && self.is_not_found() => true,
+            _ => is_of_damaged_file(self),
+        };
+        is_damage && !self.is_environment()
+    }
+
     /// Returns true if the system prevented the work (memory, permissions, disks, networks), false
     /// if the lake is damaged. Only for errors of reading a lake.
     pub fn is_environment(&self) -> bool {
@@ -180,26 +194,50 @@ impl EngineError {
         ) {
             return false;
         }
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
-        while let Some(error) = cause {
-            let refused = match (
-                error.downcast_ref::<std::io::Error>(),
-                error.downcast_ref::<object_store::Error>(),
-            ) {
-                (Some(error), _) => is_refusal(error),
-                (_, Some(error)) => {
-                    use object_store::Error::{PermissionDenied, Unauthenticated};
-                    matches!(error, PermissionDenied { .. } | Unauthenticated { .. })
-                }
-                _ => false,
-            };
-            if refused {
-                return true;
-            }
-            cause = error.source();
+        // Decompressors report a lack of memory as text only.
+        causes(self).any(is_refused) || self.to_string().contains("not enough memory")
+    }
+}
+
+/// Returns true if `error` was caused by the content of a columnar file.
+pub fn is_of_damaged_file(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_of_content = |error: &ArrowError| {
+        matches!(
+            error,
+            ArrowError::ParquetError(_)
+                | ArrowError::IpcError(_)
+                | ArrowError::AvroError(_)
+                | ArrowError::CsvError(_)
+                | ArrowError::JsonError(_)
+                | ArrowError::ExternalError(_)
+                | ArrowError::IoError(..)
+        )
+    };
+    causes(error).any(|cause| {
+        cause.is::<parquet::errors::ParquetError>()
+            || cause.downcast_ref().is_some_and(is_of_content)
+    })
+}
+
+/// Returns `error` and its sources, outermost first.
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+/// Returns true if the system or the store refused the work.
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    match (
+        error.downcast_ref::<std::io::Error>(),
+        error.downcast_ref::<object_store::Error>(),
+    ) {
+        (Some(error), _) => is_refusal(error),
+        (_, Some(error)) => {
+            use object_store::Error::{PermissionDenied, Unauthenticated};
+            matches!(error, PermissionDenied { .. } | Unauthenticated { .. })
         }
-        // Decompressors report it as text only.
-        self.to_string().contains("not enough memory")
+        _ => false,
     }
 }
 
@@ -287,6 +325,27 @@ mod tests {
     use std::io::{Error, ErrorKind};
 
     use super::*;
+
+    #[test]
+    fn a_damaged_or_lost_file_of_a_lake_is_damage() {
+        let parquet = || parquet::errors::ParquetError::EOF("eof decoding byte array".to_owned());
+        let damaged = Err::<(), _>(parquet()).file("can't read", "grains/part-1.parquet");
+        assert!(damaged.unwrap_err().is_damage());
+        let arrow = Err::<(), _>(ArrowError::from(parquet())).file("can't read", "x");
+        assert!(arrow.unwrap_err().is_damage());
+        let read = |cause: ErrorKind, path| {
+            let error = Err::<(), _>(Error::from(cause)).file("can't read", path);
+            error.unwrap_err()
+        };
+        assert!(read(ErrorKind::NotFound, "state/part-1.parquet").is_damage());
+        assert!(!read(ErrorKind::NotFound, "retention.toml").is_damage());
+        assert!(!read(ErrorKind::PermissionDenied, "grains/part-1.parquet").is_damage());
+        let memory = parquet::errors::ParquetError::External(
+            std::io::Error::from(ErrorKind::OutOfMemory).into(),
+        );
+        let memory = Err::<(), _>(memory).file("can't read", "grains/part-1.parquet");
+        assert!(!memory.unwrap_err().is_damage());
+    }
 
     #[test]
     fn refusals_of_the_system_are_no_damage_but_missing_files_are() {

@@ -75,6 +75,7 @@ pub fn erase_person(
         signing_key: arguments.signing_key,
         exclusive: arguments.exclusive,
         destroy_keys: arguments.destroy_keys,
+        purge_versions: false,
         threads: lake.threads(),
     };
     wait(py, || async {

@@ -214,6 +214,7 @@ impl SampleLake {
             signing_key: "erasure".to_owned(),
             exclusive: true,
             destroy_keys: false,
+            purge_versions: false,
             threads: 1,
         }
     }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::ResultArgs;
 
 /// The data subjects of a request; shared by disclosure and erasure.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct SubjectSelector {
     /// User id of a person; combined with the other identifiers into one person
     #[arg(long, value_name = "ID", help_heading = "Data subjects")]
@@ -138,6 +138,10 @@ pub struct ErasureRunArgs {
     /// once, whatever their age
     #[arg(long)]
     pub exclusive: bool,
+    /// Also remove the earlier versions that a bucket of S3 with versioning keeps of all objects of
+    /// the lake
+    #[arg(long, requires = "exclusive")]
+    pub purge_versions: bool,
     /// Reference of the request, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub reference: Option<String>,

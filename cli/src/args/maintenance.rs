@@ -109,6 +109,10 @@ pub struct GcArgs {
     /// Keep files of earlier versions of the lake for this time after they were replaced
     #[arg(long, default_value = "7d", value_name = "TIME")]
     pub retention: String,
+    /// Also remove the earlier versions that a bucket of S3 with versioning keeps of all objects of
+    /// the lake
+    #[arg(long, conflicts_with = "dry_run")]
+    pub purge_versions: bool,
     /// Show what would be removed without removing it
     #[arg(long)]
     pub dry_run: bool,

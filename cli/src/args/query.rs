@@ -34,6 +34,9 @@ pub struct ScanArgs {
     /// Name of a shipped pack, or file of your own; may be repeated [default: all shipped packs]
     #[arg(long = "pack", short, value_name = "PACK")]
     pub packs: Vec<String>,
+    /// Scan for this rule only, such as gdpr/consent-missing; may be repeated
+    #[arg(long = "rule", short, value_name = "PACK/RULE")]
+    pub rules: Vec<String>,
     /// Scan only grains added after this version, or after the `last` scan with the same rules
     #[arg(long, value_name = "VERSION|last")]
     pub since: Option<String>,
@@ -48,7 +51,7 @@ pub struct ScanArgs {
     #[arg(long, value_enum, default_value_t = FailOn::Note, value_name = "SEVERITY")]
     pub fail_on: FailOn,
     /// Run the examples of a pack instead of a scan; may be repeated
-    #[arg(long, value_name = "PACK", conflicts_with_all = ["packs", "since", "format", "output"])]
+    #[arg(long, value_name = "PACK", conflicts_with_all = ["packs", "rules", "since", "format", "output"])]
     pub test: Vec<String>,
 }
 

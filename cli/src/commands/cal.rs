@@ -15,7 +15,7 @@ use gristmill_schemas::json::Json;
 
 use super::CommandContext;
 use super::cal_output::{Printing, print, show};
-use super::sql::{damaged, is_damage};
+use super::sql;
 use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::{clock, parse_instant};
@@ -145,8 +145,8 @@ fn failure(error: &ExecutionError, text: &[u8]) -> Failure {
         ExecutionError::Refused { .. } | ExecutionError::Grain(_) => {
             Failure::usage(error.to_string())
         }
-        ExecutionError::Store(cause) if is_damage(cause.find_root()) => damaged(cause.find_root()),
-        other => Failure::environment(other.code(), other),
+        ExecutionError::Store(cause) => sql::failure_of(cause),
+        ExecutionError::Engine(cause) => Failure::from(cause),
     }
 }
 

@@ -152,11 +152,11 @@ pub(super) fn show(response: &Response, printing: Printing, timing: bool) -> Res
         } else {
             String::new()
         };
-        eprintln!(
-            "{} of {} grains{time}",
-            grains_of(answer).count(),
-            answer.total
-        );
+        let counts = match &answer.assembly {
+            Some(assembly) => assembly.summary(),
+            None => format!("{} of {} grains", grains_of(answer).count(), answer.total),
+        };
+        eprintln!("{counts}{time}");
     }
     Ok(())
 }

@@ -88,6 +88,7 @@ fn erasure_options(
         signing_key,
         exclusive: arguments.exclusive,
         destroy_keys: false,
+        purge_versions: false,
         threads: context.row_group_threads(),
     }))
 }

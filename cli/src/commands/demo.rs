@@ -3,6 +3,7 @@
 //!
 //! Each step is a real command line, which is printed, parsed and run like any other.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -115,12 +116,12 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "CAL: assemble a context for a prompt",
-        "ASSEMBLE renders what fits into a budget of tokens, the most important first.\nThe same \
+        "ASSEMBLE renders what fits into a budget of tokens, here the newest facts first.\nThe same \
          statement gives the same text, so that a prompt can be explained later.",
         &[
             "cal",
-            "ASSEMBLE about_ada FROM (RECALL beliefs WHERE subject = \"Ada Brennan\") BUDGET 120 \
-             tokens",
+            "ASSEMBLE about_ada FROM (RECALL beliefs WHERE subject = \"Ada Brennan\" ORDER BY time \
+             DESC) BUDGET 120 tokens",
         ],
     ),
     step(
@@ -294,6 +295,10 @@ pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<Comman
         as_expected: true,
         seconds: 0.0,
     };
+    if printer.is_for_people() {
+        let line = format!("$ export GRISTMILL_LAKE='{}'\n", place.lake.display());
+        write_stdout(|out| out.write_all(line.as_bytes()))?;
+    }
     for step in STEPS {
         let result = run_step(context, printer, &place, step).await?;
         summary.as_expected &= result.as_expected;
@@ -389,11 +394,7 @@ impl DemoFolders {
     }
 }
 
-fn announce(
-    out: &mut impl std::io::Write,
-    step: &DemoStep,
-    words: &[String],
-) -> std::io::Result<()> {
+fn announce(out: &mut impl Write, step: &DemoStep, words: &[String]) -> std::io::Result<()> {
     writeln!(out, "\n# {}", step.title)?;
     for line in step.note.lines() {
         writeln!(out, "# {line}")?;
@@ -403,7 +404,7 @@ fn announce(
 
 /// Prints how the demo ended, the pages that it wrote if they are kept, and what to try next.
 fn conclude(
-    out: &mut impl std::io::Write,
+    out: &mut impl Write,
     summary: &DemoSummary,
     pages: Option<&[(String, &'static str)]>,
 ) -> std::io::Result<()> {

@@ -22,6 +22,7 @@ pub async fn run(
         let (planned, _) = plan(&mut lake, &request, context.row_group_threads()).await?;
         printer.record(&planned)?;
         hint(context, &planned);
+        note_if_nothing(&planned);
         return Ok(CommandOutcome::Done);
     }
     let options = erasure_options(context, arguments.run, None, arguments.destroy_keys)?;
@@ -34,6 +35,7 @@ pub async fn run(
         write_file(&copy, &signed)?;
     }
     printer.record(&erased)?;
+    note_if_nothing(&erased.plan);
     if erased.proven {
         return Ok(CommandOutcome::Done);
     }
@@ -49,6 +51,16 @@ pub async fn run(
 fn hint(context: &CommandContext, plan: &ErasurePlan) {
     if !context.common.quiet && plan.has_work() {
         eprintln!("nothing was changed; use --execute to erase the selected data");
+    }
+}
+
+/// Warns if nobody was found: a mistyped name looks like a person of whom nothing is held.
+fn note_if_nothing(plan: &ErasurePlan) {
+    if !plan.has_work() && plan.excluded.is_empty() {
+        note(
+            "the lake has nothing about these people: check the spelling of their identifiers; \
+             `gristmill sql` shows which ids and subjects it has",
+        );
     }
 }
 
@@ -70,6 +82,7 @@ pub(super) fn erasure_options(
         signing_key: arguments.signing_key,
         exclusive: arguments.exclusive,
         destroy_keys,
+        purge_versions: arguments.purge_versions,
         threads: context.row_group_threads(),
     })
 }

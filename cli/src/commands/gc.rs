@@ -1,6 +1,8 @@
 //! `gc`: removes unreferenced files.
 
-use gristmill_engine::gc::{GcOptions, collect_garbage};
+use gristmill_connectors::storage::RemovedVersions;
+use gristmill_engine::gc::{GcOptions, GcReport, collect_garbage};
+use serde::Serialize;
 
 use super::CommandContext;
 use crate::args::maintenance::GcArgs;
@@ -16,6 +18,23 @@ pub async fn run(context: &CommandContext, arguments: GcArgs) -> Result<CommandO
         dry_run: arguments.dry_run,
     };
     let mut lake = context.open_lake().await?;
-    printer.record(&collect_garbage(&mut lake, &options).await?)?;
+    let removed = collect_garbage(&mut lake, &options).await?;
+    let removed_versions = match arguments.purge_versions {
+        true => Some(lake.location().remove_earlier_versions().await?),
+        false => None,
+    };
+    printer.record(&GcOutcome {
+        removed,
+        removed_versions,
+    })?;
     Ok(CommandOutcome::Done)
+}
+
+/// The report, with the earlier versions of objects that were removed.
+#[derive(Debug, Serialize)]
+struct GcOutcome {
+    #[serde(flatten)]
+    removed: GcReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed_versions: Option<RemovedVersions>,
 }

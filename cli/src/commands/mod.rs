@@ -16,6 +16,7 @@ mod describe;
 mod erase;
 mod export;
 mod export_gate;
+mod further_identifiers;
 mod gc;
 mod generate;
 mod grain;

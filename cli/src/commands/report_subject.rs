@@ -9,6 +9,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_queries::pages::{SubjectPage, SubjectPageHead};
 
 use super::CommandContext;
+use super::further_identifiers::FurtherIdentifiers;
 use super::keys::keyring;
 use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
@@ -51,7 +52,9 @@ pub async fn run(
         }
         None => None,
     };
+    let mut further = FurtherIdentifiers::beyond(&arguments.selector);
     let mut write = |held: &Disclosed| {
+        further.examine(held);
         if let Some(lines) = &mut lines {
             lines.write(held)?;
         }
@@ -65,17 +68,19 @@ pub async fn run(
     if let Some(page) = page {
         page.finish()?;
     }
-    explain(&plan, count);
+    // A file of people has columns for their identifiers, and its people are told apart there.
+    let further = Some(further).filter(|_| arguments.selector.subjects.is_none());
+    explain(&plan, count, further.as_ref());
     if !to_stdout {
         let printer = context.printer(arguments.results);
-        printer.record(&summary_of(&plan, count))?;
+        printer.record(&summary_of(&plan, count, further.as_ref()))?;
     }
     Ok(CommandOutcome::Done)
 }
 
-/// Tells what the numbers alone don't: that nothing was found, or that an erasure with the same
-/// options would leave some of what is disclosed.
-fn explain(plan: &ErasurePlan, disclosed: u64) {
+/// Tells what the numbers alone don't: that nothing was found, that an erasure with the same options
+/// would leave some of what is disclosed, and by what else the people may be found.
+fn explain(plan: &ErasurePlan, disclosed: u64, further: Option<&FurtherIdentifiers>) {
     let selected = plan.selected.grains + plan.selected.rejects;
     if disclosed == 0 {
         note(
@@ -85,9 +90,29 @@ fn explain(plan: &ErasurePlan, disclosed: u64) {
     } else if disclosed > selected {
         note(format_args!(
             "{disclosed} items are disclosed, of which `erase` with the same options would select \
-             {selected}: the others only mention the people, or may not be erased"
+             {selected}; {}",
+            reasons_to_stay(plan, disclosed - selected)
         ));
     }
+    if let Some(options) = further.and_then(FurtherIdentifiers::as_options) {
+        note(format_args!(
+            "identifiers in this data, by which there may be more if they are theirs: {options}"
+        ));
+    }
+}
+
+/// Says why `stays` items would stay.
+fn reasons_to_stay(plan: &ErasurePlan, stays: u64) -> String {
+    let mut reasons: Vec<String> = plan
+        .excluded
+        .iter()
+        .map(|(reason, count)| format!("{count} ({reason})"))
+        .collect();
+    let mentions = stays.saturating_sub(plan.excluded.values().sum());
+    if mentions > 0 {
+        reasons.push(format!("{mentions} (only mention the people)"));
+    }
+    format!("the others stay: {}", reasons.join(", "))
 }
 
 /// Creates the file at `path`.
@@ -137,11 +162,16 @@ fn names_in(selector: &SubjectSelector) -> Vec<String> {
     }
 }
 
-fn summary_of(plan: &ErasurePlan, disclosed: u64) -> serde_json::Value {
+fn summary_of(
+    plan: &ErasurePlan,
+    disclosed: u64,
+    further: Option<&FurtherIdentifiers>,
+) -> serde_json::Value {
     serde_json::json!({
         "disclosed": disclosed,
         "selected": plan.selected,
         "excluded": plan.excluded,
+        "further_identifiers": further,
         "variations": plan.variations,
         "variations_off": plan.variations_off,
         "too_short_for_text": plan.too_short_for_text,

@@ -28,7 +28,10 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
         return test(&arguments.test).await;
     }
     let names: Vec<&str> = arguments.packs.iter().map(String::as_str).collect();
-    let packs = find(if names.is_empty() { NAMES } else { &names })?;
+    let mut packs = find(if names.is_empty() { NAMES } else { &names })?;
+    if !arguments.rules.is_empty() {
+        packs = packs::select_rules(packs, &arguments.rules).map_err(failure)?;
+    }
     let form = report_format(context, &arguments)?;
     let mut lake = context.open_lake().await?;
     let options = ScanOptions {

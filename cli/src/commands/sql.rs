@@ -3,9 +3,8 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use arrow::error::ArrowError;
 use futures::StreamExt;
-use gristmill_engine::error::EngineError;
+use gristmill_engine::error::{EngineError, is_of_damaged_file};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
     DataFusionError, FileAccess, SessionContext, SqlOptions, TABLES_QUERY, completions,
@@ -14,7 +13,7 @@ use gristmill_queries::sql::{
 
 use super::CommandContext;
 use crate::args::query::SqlArgs;
-use crate::exit::{CommandOutcome, Failure};
+use crate::exit::{CommandOutcome, Failure, with_remedy_of_damage};
 use crate::log::note;
 use crate::output::{Printer, read_stdin};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
@@ -172,44 +171,19 @@ impl ShellState {
 /// Converts an error of the query engine, without the layers around its cause. A damaged file is a
 /// problem of the data; an error of a function or cast on a valid value is one of usage.
 pub fn failure(error: DataFusionError) -> Failure {
+    failure_of(&error)
+}
+
+/// Converts a borrowed error as [`failure`] does.
+pub(super) fn failure_of(error: &DataFusionError) -> Failure {
     let root = error.find_root();
     if let DataFusionError::External(cause) = root
         && let Some(cause) = cause.downcast_ref::<EngineError>()
     {
-        return match cause {
-            EngineError::Refused { .. } => Failure::data(cause.to_string()),
-            other => Failure::usage(other.to_string()),
-        };
+        return Failure::from(cause);
     }
-    if is_damage(root) {
-        damaged(root)
-    } else {
-        Failure::usage(user_message(root))
-    }
-}
-
-/// Returns the failure of a query that met a damaged file.
-pub(super) fn damaged(error: &DataFusionError) -> Failure {
-    Failure::data(format!(
-        "{}; a file is damaged, and `gristmill verify` names those of the lake",
-        user_message(error)
-    ))
-}
-
-/// Returns true if a file is damaged.
-pub(super) fn is_damage(error: &DataFusionError) -> bool {
-    match error {
-        DataFusionError::ParquetError(_) => true,
-        DataFusionError::ArrowError(error, _) => matches!(
-            **error,
-            ArrowError::ParquetError(_)
-                | ArrowError::IpcError(_)
-                | ArrowError::AvroError(_)
-                | ArrowError::CsvError(_)
-                | ArrowError::JsonError(_)
-                | ArrowError::ExternalError(_)
-                | ArrowError::IoError(..)
-        ),
-        _ => false,
+    match is_of_damaged_file(root) {
+        true => Failure::data(with_remedy_of_damage(&user_message(root))),
+        false => Failure::usage(user_message(root)),
     }
 }

@@ -51,6 +51,12 @@ pub async fn run(
              from a backup",
         );
     }
+    if report.report.checked == 0 && arguments.subset.is_some() {
+        note(
+            "this part of the lake has no grains, so nothing was checked; `--subset 15%` continues \
+             where the last check ended",
+        );
+    }
     let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
     Ok(CommandOutcome::done_if(
         report.report.bad == 0 && is_content_fine,

@@ -7,9 +7,12 @@
 //! |---|---|
 //! | `requests` | how many requests were made, and how many bytes did they move? |
 //! | `counting` | how are they counted? |
+//! | `object_versions` | how are earlier versions of objects removed? |
 
 #[cfg(feature = "object-store")]
 mod counting;
+#[cfg(feature = "object-store")]
+mod object_versions;
 mod requests;
 
 use std::path::Path as FilePath;
@@ -23,6 +26,8 @@ use crate::ConnectorError;
 
 #[cfg(feature = "object-store")]
 pub use counting::CountingStore;
+#[cfg(feature = "object-store")]
+pub use object_versions::{ObjectVersions, RemovedVersions};
 pub use requests::{RequestCounters, RequestCounts};
 
 /// The counters of all stores of this process that [`resolve_uri`] makes.

@@ -67,6 +67,9 @@ pub struct Certificate {
     /// The keys that were destroyed: ids and generations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys_destroyed: Vec<String>,
+    /// How the people were searched for. `None` in certificates of earlier versions of the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchExtent>,
     /// What was erased.
     pub scope: ErasureScope,
     /// Number of items that were found and stay, by exemption.
@@ -131,6 +134,23 @@ pub struct ErasureScope {
     pub bytes_copied: u64,
     /// Number of files that were physically removed.
     pub files_removed: u64,
+}
+
+/// How the people of a request were searched for, and what was only counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SearchExtent {
+    /// Number of identifiers of all people in the request, sessions not included.
+    pub identifiers: usize,
+    /// Number of those that are too short or common to be searched for within texts. They are
+    /// compared with whole values only.
+    pub too_short_for_text: usize,
+    /// Whether only the exact spelling of identifiers was searched for.
+    pub exact: bool,
+    /// Classes of variation of an identifier that weren't searched for.
+    pub variations_off: Vec<String>,
+    /// What was found and counted, but not selected: `text_mentions`, `derived`, `related`,
+    /// `initials`. The request didn't ask for it.
+    pub only_counted: Vec<String>,
 }
 
 /// Versions of a table.

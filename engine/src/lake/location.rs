@@ -4,7 +4,9 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use futures::TryStreamExt;
-use gristmill_connectors::storage::{StoreLocation, file_url, has_scheme, resolve_uri};
+use gristmill_connectors::storage::{
+    ObjectVersions, RemovedVersions, StoreLocation, file_url, has_scheme, resolve_uri,
+};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
@@ -14,7 +16,7 @@ use url::Url;
 use super::heads::HEADS;
 use super::local_cache::LocalCache;
 use super::read_ahead::ReadAheadStore;
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
 
 /// The folder or prefix of a lake.
 #[derive(Debug, Clone)]
@@ -266,6 +268,30 @@ impl LakeLocation {
         }
     }
 
+    /// Returns the versions of the lake's objects, if it is in a bucket of S3; `None` elsewhere.
+    ///
+    /// # Errors
+    /// [`EngineError::Connector`](crate::error::EngineError::Connector) if the configuration of the
+    /// store is incomplete.
+    pub fn object_versions(&self) -> Result<Option<ObjectVersions>> {
+        match self.is_remote() {
+            true => Ok(ObjectVersions::below(&self.url, &self.prefix)?),
+            false => Ok(None),
+        }
+    }
+
+    /// Removes the earlier versions of the lake's objects, in a bucket of S3 with versioning.
+    ///
+    /// # Errors
+    /// [`EngineError::Request`](crate::error::EngineError::Request) if the lake isn't in a bucket of
+    /// S3; errors of the store.
+    pub async fn remove_earlier_versions(&self) -> Result<RemovedVersions> {
+        let versions = self
+            .object_versions()?
+            .ok_or_else(|| EngineError::Request(NO_VERSIONS.to_owned()))?;
+        Ok(versions.remove_earlier().await?)
+    }
+
     /// Removes the folder of the file `path` if it is empty. Object stores have no folders.
     pub(super) fn remove_empty_folder(&self, path: &Path) {
         if let Some(folder) = self.local_path(path).as_deref().and_then(FilePath::parent) {
@@ -274,6 +300,10 @@ impl LakeLocation {
         }
     }
 }
+
+/// Why earlier versions can't be removed.
+pub(crate) const NO_VERSIONS: &str = "earlier versions of objects can be removed from buckets of S3 \
+                                      only; elsewhere use the store's own rules for versions";
 
 /// The folder of files that aren't part of the lake yet. `gc` removes what a killed process leaves
 /// here.

@@ -106,9 +106,9 @@ pub(crate) use lifecycle::{
 };
 pub use local_cache::{DEFAULT_CACHE_BYTES, LocalCache};
 pub use location::LakeLocation;
-pub(crate) use location::SCRATCH;
+pub(crate) use location::{NO_VERSIONS, SCRATCH};
 pub(crate) use log::{LogFile, hint_path};
-pub(crate) use open_checks::{REMEDY_OF_FILES, head_damage};
+pub(crate) use open_checks::{FROM_BACKUP, REMEDY_OF_FILES, head_damage};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
 pub(crate) use records::{LISTED, read_file, text as text_of};

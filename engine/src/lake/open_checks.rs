@@ -204,10 +204,13 @@ async fn check_files(table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// The remedy for damage to what follows from nothing else in the lake.
+pub(crate) const FROM_BACKUP: &str = "restore the file from a backup of the lake";
+
 /// The remedy for a damaged data file.
-pub(crate) const REMEDY_OF_FILES: &str = "restore the file from a backup of the lake; `gristmill \
-                                          verify` lists all that is damaged, `gristmill repair` \
-                                          rebuilds what can be derived";
+pub(crate) const REMEDY_OF_FILES: &str = "`gristmill repair` rebuilds it if the rest allows that, \
+                                          otherwise restore it from a backup of the lake; \
+                                          `gristmill verify` lists all that is damaged";
 
 fn first_wrong_size(table: &Table) -> Result<Option<(String, String)>> {
     for file in table.files()? {

@@ -6,10 +6,7 @@ use super::report::{RepairReport, Repaired, Unrepaired};
 use crate::erase::{tombstones_from_bytes, tombstones_path};
 use crate::error::{EngineError, Result};
 use crate::keys::Tombstone;
-use crate::lake::{DataFile, ERASED, ERASURES, Lake};
-
-/// What a person can do about tombstones without a copy.
-const FROM_BACKUP: &str = "restore the file from a backup of the lake";
+use crate::lake::{DataFile, ERASED, ERASURES, FROM_BACKUP, Lake};
 
 /// Restores tombstones that are in a copy but in no sound data file of `erased`. Damaged data files
 /// are removed from the table in the same commit if exactly as many tombstones as they contained

@@ -15,6 +15,7 @@ use super::report::{Findings, Problem};
 use crate::decoder_panic::caught;
 use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
+use crate::lake::FROM_BACKUP;
 use crate::reproject::{ORIGINS, Reprojected, Reprojector, RowState};
 use crate::segment::SegmentReader;
 
@@ -241,6 +242,7 @@ impl RowGroupCheck {
             let problem = Problem::new(&segment.name, failed.row as i64, &failed.error).of_grains();
             let problem = Problem {
                 content_address: failed.content_address,
+                repair: Some(FROM_BACKUP),
                 ..problem
             };
             problems.push((problem, 1));
@@ -251,6 +253,13 @@ impl RowGroupCheck {
             let problem = match columns.is_empty() {
                 true => problem,
                 false => problem.of_columns(&columns),
+            };
+            let is_derived = !columns
+                .iter()
+                .any(|column| *column == SystemColumn::Blob.name());
+            let problem = Problem {
+                repair: problem.repair.filter(|_| is_derived).or(Some(FROM_BACKUP)),
+                ..problem
             };
             problems.push((problem, 1));
         }

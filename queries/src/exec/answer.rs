@@ -2,6 +2,7 @@
 
 use gristmill_schemas::json::{Json, Number, Object};
 
+use super::assembly_usage::AssemblyUsage;
 use crate::cal::describe::VERSION;
 use crate::cal::{GrainType, Warning};
 use crate::render::{GrainView, RenderGrain};
@@ -126,8 +127,8 @@ pub struct Answer {
     pub formatted: Option<String>,
     /// Format and text of an assembled context.
     pub context: Option<(String, String)>,
-    /// Number of grains in the context by source, under the source's label or index.
-    pub source_counts: Option<Vec<(String, usize)>>,
+    /// What each source of an ASSEMBLE contributed to the context.
+    pub assembly: Option<AssemblyUsage>,
     /// Differences between two versions.
     pub changes: Option<Vec<Json<'static>>>,
     /// The plan that EXPLAIN shows.
@@ -188,7 +189,7 @@ impl Answer {
     }
 
     /// Returns the optional members in the order in which they are written.
-    fn optional_members(&self) -> [(&'static str, Option<Json<'static>>); 12] {
+    fn optional_members(&self) -> [(&'static str, Option<Json<'static>>); 13] {
         let branch = self.branch.map(|branch| Json::from(branch as u64));
         [
             ("rows", self.rows.as_deref().map(rows_to_json)),
@@ -202,7 +203,11 @@ impl Answer {
             ),
             (
                 "source_counts",
-                self.source_counts.as_deref().map(counts_to_json),
+                self.assembly.as_ref().map(AssemblyUsage::counts_to_json),
+            ),
+            (
+                "assembly",
+                self.assembly.as_ref().map(AssemblyUsage::to_json),
             ),
             ("changes", self.changes.clone().map(Json::Array)),
             ("plan", self.plan.clone()),
@@ -240,15 +245,6 @@ fn context_to_json((format, text): &(String, String)) -> Json<'static> {
     object.insert("text", text.clone());
     object.insert("format", format.clone());
     Json::Object(object)
-}
-
-fn counts_to_json(counts: &[(String, usize)]) -> Json<'static> {
-    let counts = counts.iter();
-    Json::Object(
-        counts
-            .map(|(label, count)| (label.clone(), Json::from(*count as u64)))
-            .collect(),
-    )
 }
 
 /// An answer with the metadata that every query has.

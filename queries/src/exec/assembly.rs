@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
+use super::assembly_usage::AssemblyUsage;
 use super::error::{ExecutionError, Result};
 use super::recall::{LetScope, RecalledGrains, unbound_parameter};
 use super::{Answer, Hit, QueryRun, response};
@@ -18,7 +19,7 @@ use crate::cal::vocabulary::{Format, Preset};
 use crate::cal::{CalError, Code, Warning, WarningCode};
 use crate::render::assemble::{GrainRef, auto_toon};
 use crate::render::{
-    Assembled, AssemblyInput, CustomTemplate, OutputLayout, SourceInput, assemble, stream_events,
+    AssemblyInput, CustomTemplate, OutputLayout, SourceInput, assemble, stream_events,
 };
 
 /// The result of one source.
@@ -176,6 +177,8 @@ fn answer(
     warnings: Vec<Warning>,
 ) -> Answer {
     let assembled = assemble(input);
+    let total = |result: &SourceResult| result.as_ref().map_or(0, |grains| grains.total);
+    let matched: Vec<u64> = results.iter().map(total).collect();
     let entry = |placed: &GrainRef| {
         let source = results.get(placed.source)?.as_ref().ok()?;
         let hit = source.hits.get(placed.grain)?;
@@ -193,23 +196,13 @@ fn answer(
     Answer {
         total: entries.len() as u64,
         results: entries,
-        source_counts: Some(source_counts(statement, &assembled)),
+        assembly: Some(AssemblyUsage::of(statement, input, &matched, &assembled)),
         events,
         tokens_used: assembled.tokens_used,
         context: Some((format.to_owned(), assembled.text)),
         warnings,
         ..Answer::default()
     }
-}
-
-/// Returns the number of included grains of each source, under its label or index.
-fn source_counts(statement: &Assemble, assembled: &Assembled) -> Vec<(String, usize)> {
-    let sources = statement.sources.iter().zip(&assembled.sources).enumerate();
-    let counts = sources.map(|(at, (source, outcome))| {
-        let label = source.label.clone().unwrap_or_else(|| at.to_string());
-        (label, outcome.included)
-    });
-    counts.collect()
 }
 
 /// Returns a warning for each failed source.

@@ -25,6 +25,7 @@
 
 pub mod answer;
 mod assembly;
+pub mod assembly_usage;
 mod blob_functions;
 mod columns;
 mod condition;
@@ -55,6 +56,7 @@ mod testing;
 pub mod writer;
 
 pub use answer::{Answer, Hit, Response, ResultEntry};
+pub use assembly_usage::AssemblyUsage;
 pub use error::{ExecutionError, Result};
 pub use evolve::{GrainWrite, GrainWriter, WriteKind};
 pub use executor::{Executor, parse_query};

@@ -106,11 +106,24 @@ impl QueryRun<'_, '_> {
         }
         let planned = self.planner.plan(recall, scope).await?;
         let pipeline = pipeline_of(&planned)?;
-        let hits = self.hits_of(pipeline, &planned).await?;
+        let (hits, total) = self.page_of(pipeline, &planned).await?;
         Ok(RecalledGrains {
             hits: diversify(hits, &recall.options)?,
+            total,
             desugared: planned.desugared,
         })
+    }
+
+    /// Returns the grains of one page and the number of matches, which are counted while the grains
+    /// are read.
+    async fn page_of(&self, pipeline: Pipeline, planned: &RecallPlan) -> Result<(Vec<Hit>, u64)> {
+        let (limit, has_offset) = (pipeline.row_limit, pipeline.has_offset);
+        let scored = self.reader.scored_addresses(pipeline.into_frame()).await?;
+        let total = self.total_matches(limit, has_offset, scored.len() as u64, planned);
+        let hits = self
+            .reader
+            .hits(scored, planned.terms.as_ref(), &planned.fields);
+        tokio::try_join!(hits, total)
     }
 
     async fn hits_of(&self, pipeline: Pipeline, planned: &RecallPlan) -> Result<Vec<Hit>> {
@@ -152,7 +165,7 @@ impl QueryRun<'_, '_> {
         Ok(answer)
     }
 
-    /// Fills `answer` with the grains of one page. Matches are counted while the grains are read.
+    /// Fills `answer` with the grains of one page.
     async fn recall_page(
         &self,
         pipeline: Pipeline,
@@ -160,13 +173,7 @@ impl QueryRun<'_, '_> {
         planned: RecallPlan,
         answer: &mut Answer,
     ) -> Result<()> {
-        let (limit, has_offset) = (pipeline.row_limit, pipeline.has_offset);
-        let scored = self.reader.scored_addresses(pipeline.into_frame()).await?;
-        let total = self.total_matches(limit, has_offset, scored.len() as u64, &planned);
-        let hits = self
-            .reader
-            .hits(scored, planned.terms.as_ref(), &planned.fields);
-        let (hits, total) = tokio::try_join!(hits, total)?;
+        let (hits, total) = self.page_of(pipeline, &planned).await?;
         answer.total = total;
         let hits = diversify(hits, &recall.options)?;
         let now_ms = self.executor.session.now_ms;

@@ -42,6 +42,8 @@ pub(super) struct LetScope {
 pub(super) struct RecalledGrains {
     /// The grains, in order.
     pub(super) hits: Vec<Hit>,
+    /// Exact number of matches before LIMIT and OFFSET.
+    pub(super) total: u64,
     /// The RECALL without shortcuts.
     pub(super) desugared: Recall,
 }

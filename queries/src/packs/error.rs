@@ -51,6 +51,17 @@ pub enum PackError {
         /// The shipped packs.
         shipped: String,
     },
+    /// No rule of the selected packs has this id.
+    #[error(
+        "there is no rule `{id}` in the selected packs.{similar} `gristmill scan --format json` \
+         lists all rules with their ids under `summary.rules`"
+    )]
+    UnknownRule {
+        /// The requested id.
+        id: String,
+        /// A sentence with similar ids, or nothing.
+        similar: String,
+    },
     /// A rule is a Rego policy, and this build lacks the cargo feature `rego`.
     #[error(
         "rule `{rule}` is a Rego policy, which this build doesn't support: build gristmill-queries \

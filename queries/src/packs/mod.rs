@@ -24,6 +24,7 @@
 //! | `row_rules` | Which grains match the condition of a rule? |
 //! | `rule_query` | Which grains does the query of a rule return? |
 //! | `rego_policies`, `grain_messages`, `rego_value` | Which message views violate a Rego policy? |
+//! | `rule_selection` | How are single rules of packs selected? |
 //! | `scan` | How do all rules run over a lake, or over what was added to it? |
 //! | `incremental` | What was added since the last scan? |
 //! | `export_rules` | Which grains must not be exported? |
@@ -57,6 +58,7 @@ mod rego_value;
 pub mod report;
 mod row_rules;
 mod rule_query;
+mod rule_selection;
 mod scan;
 mod shipped;
 
@@ -66,5 +68,6 @@ pub use export_rules::ExportPurpose;
 pub use finding::{Finding, FindingRecord, RuleCount};
 pub use message_template::MessageTemplate;
 pub use pack::{Check, Example, Pack, Rule, Severity};
+pub use rule_selection::select_rules;
 pub use scan::{Scan, ScanOptions, ScanScope, ScanSummary, Since};
 pub use shipped::{NAMES, find, shipped};

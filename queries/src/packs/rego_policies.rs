@@ -251,7 +251,10 @@ fn emit_findings(
     }
 }
 
-/// Returns the evidence of a finding: namespace, kind and name of the view, and the members of the
+/// Columns that are evidence of every finding.
+const ALWAYS: [Field; 3] = [Field::Namespace, Field::UserId, Field::SessionId];
+
+/// Returns the evidence of a finding: [`ALWAYS`], kind and name of the view, and the members of the
 /// policy's result.
 fn evidence_of(
     member: &Value,
@@ -259,10 +262,10 @@ fn evidence_of(
     rows: &MessageRows<'_>,
     row: usize,
 ) -> Vec<(String, String)> {
-    let mut evidence = Vec::new();
-    if let Some(namespace) = rows.text(Field::Namespace.name(), row) {
-        evidence.push((Field::Namespace.name().to_owned(), namespace.to_owned()));
-    }
+    let always = ALWAYS.iter().map(|field| field.name());
+    let mut evidence: Vec<(String, String)> = always
+        .filter_map(|name| Some((name.to_owned(), rows.text(name, row)?.to_owned())))
+        .collect();
     evidence.push(("kind".to_owned(), view.kind().as_str().to_owned()));
     if let Some(name) = view.name().filter(|name| !name.is_empty()) {
         evidence.push(("name".to_owned(), name.to_owned()));

@@ -61,7 +61,13 @@ const FREE_TEXT: [Field; 17] = [
 ];
 
 /// Evidence of every finding.
-const ALWAYS: [&str; 2] = [SystemColumn::Type.name(), Field::Namespace.name()];
+const ALWAYS: [&str; 5] = [
+    SystemColumn::Type.name(),
+    Field::Namespace.name(),
+    Field::UserId.name(),
+    Field::SessionId.name(),
+    Field::CreatedAt.name(),
+];
 
 /// Compiled conditions of a scan.
 pub(super) struct RowRules {

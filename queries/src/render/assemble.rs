@@ -145,6 +145,8 @@ pub struct Assembled {
     pub text: String,
     /// The included grains, in priority order.
     pub grains: Vec<GrainRef>,
+    /// The grains that exceeded the budget, in priority order.
+    pub cut: Vec<GrainRef>,
     /// Results of the sources, in the order of FROM.
     pub sources: Vec<SourceUsage>,
     /// Estimated tokens of all included grains.
@@ -317,6 +319,7 @@ impl BudgetSelection {
         Assembled {
             text,
             grains,
+            cut: self.cut,
             sources: self.outcomes,
             tokens_used,
             used,

@@ -81,6 +81,47 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
     assert_eq!(sample.verify().await.unwrap().bad, 0);
 }
 
+/// Overwrites all pages of a Parquet file and leaves its footer and its size as they are.
+fn overwrite_pages(file: &Path) {
+    let mut bytes = std::fs::read(file).unwrap();
+    let tail = bytes.len() - 8;
+    let footer = u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
+    bytes[4..tail - footer].fill(0x5a);
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_read_a_damaged_file_end_with_2_and_name_the_remedy() {
+    let sample = SampleLake::plain().await;
+    for file in files_below(&sample.lake.join("grains")) {
+        if file.extension().is_some_and(|ending| ending == "parquet") {
+            overwrite_pages(&file);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for command in [
+        "sql SELECT\tsum(length(blob))\tFROM\tgrains",
+        "cal RECALL\tbeliefs",
+        "scan --pack gdpr",
+        "report-subject --user kim-4004 --out held.jsonl",
+        "erase --user kim-4004 --plan",
+        "hold list",
+        "export all.mg",
+    ] {
+        let words = command.split(' ').map(|word| word.replace('\t', " "));
+        let ended = gristmill_tests::binary::gristmill()
+            .current_dir(folder.path())
+            .arg("--lake")
+            .arg(&sample.lake)
+            .args(words)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{command}: {told}");
+        assert!(told.contains("gristmill verify"), "{command}: {told}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_lost_its_end_is_found_and_the_lake_is_not_opened() {
     let sample = SampleLake::plain().await;

@@ -1,9 +1,10 @@
 //! The commands of the documentation: those of pages by task run and print what the pages show;
-//! all others are accepted by the command line.
+//! all others are accepted by the command line. SQL runs, and targets of cargo exist.
 //!
 //! With `GRISTMILL_UPDATE_DOCS` in the environment, output that differs is written to the pages;
 //! parts that change between runs are then replaced with `…` by hand.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -155,4 +156,75 @@ fn every_command_of_the_documentation_is_accepted() {
     }
     assert!(checked > 60, "{checked} commands");
     assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// SQL of pages that isn't in a command runs on the demo's lake.
+#[test]
+fn every_sql_block_of_the_documentation_runs() {
+    let (_, demo) = demo();
+    let lake = demo.path().join("tour/lake");
+    let mut checked = 0;
+    for page in doc_pages() {
+        for block in blocks(&page).iter().filter(|block| block.language == "sql") {
+            let ended = binary::gristmill()
+                .arg("--lake")
+                .arg(&lake)
+                .args(["sql", &block.text])
+                .output()
+                .unwrap();
+            let told = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success(), "{page}:{}: {told}", block.line);
+            checked += 1;
+        }
+    }
+    assert!(checked >= 4, "{checked} blocks");
+}
+
+/// Names of packages and targets of the workspace, and of the fuzz crate's example.
+fn cargo_names() -> HashSet<String> {
+    let metadata = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let targets = packages
+        .iter()
+        .flat_map(|package| package["targets"].as_array().unwrap());
+    let named = packages.iter().chain(targets);
+    let names = named.map(|named| named["name"].as_str().unwrap().to_owned());
+    names.chain(["seeds".to_owned()]).collect()
+}
+
+/// Commands of cargo name packages and targets that exist.
+#[test]
+fn every_target_that_the_documentation_names_exists() {
+    let names = cargo_names();
+    let mut checked = 0;
+    for page in doc_pages() {
+        let text = fs::read_to_string(workspace().join(&page)).unwrap();
+        for line in text.lines().filter(|line| line.contains("cargo ")) {
+            let words: Vec<&str> = line
+                .split(|letter: char| letter.is_whitespace() || letter == '`')
+                .collect();
+            for pair in words.windows(2) {
+                let is_target = ["--bin", "--test", "--bench", "--example", "-p", "--exclude"]
+                    .contains(&pair[0]);
+                let is_name = pair[1].chars().any(|letter| letter.is_ascii_lowercase());
+                if is_target && is_name {
+                    let name = pair[1].trim_end_matches(['.', ',', ')', ';']);
+                    assert!(names.contains(name), "{page}: no `{name}`: {line}");
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 20, "{checked} names");
 }

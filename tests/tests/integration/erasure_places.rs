@@ -79,6 +79,7 @@ fn order(folder: &Path) -> ErasureOptions {
         signing_key: "erasure".to_owned(),
         exclusive: true,
         destroy_keys: false,
+        purge_versions: false,
         threads: 2,
     }
 }

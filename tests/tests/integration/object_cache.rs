@@ -105,6 +105,7 @@ async fn an_erasure_removes_the_sidecars_of_retired_segments_from_the_cache() {
         signing_key: "erasure".to_owned(),
         exclusive: true,
         destroy_keys: false,
+        purge_versions: false,
         threads: 2,
     };
     let person = Person {

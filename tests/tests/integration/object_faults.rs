@@ -81,6 +81,7 @@ impl Inputs {
             signing_key: "erasure".to_owned(),
             exclusive: true,
             destroy_keys: false,
+            purge_versions: false,
             threads: 2,
         }
     }

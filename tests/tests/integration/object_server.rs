@@ -155,14 +155,14 @@ fn commands_on_a_server_report_their_requests_and_the_cache_spares_some() {
 }
 
 #[test]
-fn the_certificate_states_that_earlier_versions_were_not_searched() {
+fn the_certificate_tells_whether_earlier_versions_were_removed() {
     let Some(server) = Server::start() else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let night = night(folder.path(), 1..5);
     let keyring = folder.path().join("keyring.json").display().to_string();
-    let reminder = |lake: &str| {
+    let reminder = |lake: &str, more: &[&str]| {
         let certificate = folder.path().join("certificate").display().to_string();
         let erase = [
             "erase",
@@ -175,6 +175,7 @@ fn the_certificate_states_that_earlier_versions_were_not_searched() {
             "--certificate",
             &certificate,
         ];
+        let erase = [&erase[..], more].concat();
         for arguments in [["ingest", &night].as_slice(), &erase] {
             let mut command = server.command(&["--lake", lake, "--keyring", &keyring]);
             command.env("GRISTMILL_PASSPHRASE", "a passphrase for tests");
@@ -191,6 +192,32 @@ fn the_certificate_states_that_earlier_versions_were_not_searched() {
     let (code, _, err) =
         ended(generate.args(["--keyring", &keyring, "keys", "generate", "erasure"]));
     assert_eq!(code, 0, "{err}");
-    assert!(reminder("s3://versioned/one").contains("earlier versions"));
-    assert!(!reminder("s3://lakes/one").contains("earlier versions"));
+    let not_searched = "could not be searched";
+    assert!(reminder("s3://versioned/one", &[]).contains(not_searched));
+    assert!(!reminder("s3://lakes/one", &[]).contains("earlier versions"));
+    let told = reminder("s3://versioned/two", &["--purge-versions"]);
+    let removed = told.split("removed from the object store: ").nth(1);
+    let removed = removed.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    assert!(removed > Some(0) && !told.contains(not_searched), "{told}");
+    // Nothing is left for another command, and the lake is whole.
+    let gc = |lake: &str| {
+        let mut command = server.command(&["--lake", lake, "--format", "json", "gc"]);
+        let (code, out, err) = ended(command.arg("--purge-versions"));
+        let report: Value = serde_json::from_str(&out).unwrap_or_default();
+        (code, report["removed_versions"]["versions"].as_u64(), err)
+    };
+    assert_eq!(gc("s3://versioned/two").1, Some(0));
+    assert!(gc("s3://versioned/one").1 > Some(0));
+    for lake in ["s3://versioned/one", "s3://versioned/two"] {
+        let (code, out, err) = ended(&mut server.command(&["--lake", lake, "verify"]));
+        assert_eq!(code, 0, "{lake}: {out}{err}");
+    }
+    let local = folder.path().join("local").display().to_string();
+    let (code, _, err) = ended(gristmill().args(["--lake", &local, "ingest", &night]));
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = gc(&local);
+    assert!(
+        code == 1 && err.contains("buckets of S3 only"),
+        "{code}: {err}"
+    );
 }

@@ -60,7 +60,9 @@ fn hostile_text_is_escaped_on_pages_and_personal_data_is_masked() {
     assert!(page.contains("in.frames"), "the source is named");
 }
 
-/// Measures a page inside a frame: overflow, and the lowest contrast of a text with its background.
+/// Measures a page inside a frame: overflow, the lowest contrast of a text with its background, and
+/// how many parts can't be reached by keyboard: scrollable ones without a tab stop, and tab stops out
+/// of the order of the page.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><pre id="result">none</pre>
 <iframe id="frame" style="border:0;width:WIDTHpx;height:900px" srcdoc="PAGE"></iframe>
 <script>
@@ -88,9 +90,15 @@ onload = () => {
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < lowest) { lowest = ratio; where = node.outerHTML.slice(0, 80); }
   }
+  const all = [...inner.body.querySelectorAll("*")];
+  const scrolls = (node) => ["auto", "scroll"].includes(view.getComputedStyle(node).overflowX)
+    && node.scrollWidth > node.clientWidth + 1;
+  const unreachable = all.filter((node) => scrolls(node) && node.tabIndex < 0);
+  const disordered = all.filter((node) => node.tabIndex > 0);
   const root = inner.documentElement;
   document.getElementById("result").textContent =
-    `result overflow=${root.scrollWidth - root.clientWidth} contrast=${lowest.toFixed(2)} ${where}`;
+    `result overflow=${root.scrollWidth - root.clientWidth} ` +
+    `unreachable=${unreachable.length + disordered.length} contrast=${lowest.toFixed(2)} ${where}`;
 };
 </script>"#;
 
@@ -148,7 +156,31 @@ fn the_demo_works_anywhere_and_its_pages_are_readable_in_a_browser() {
                 );
             }
         }
+        print_to_pdf(browser, here.path(), &format!("kept/out/{name}"));
     }
+}
+
+/// Prints the page `name` below `folder` to a PDF, and checks that it has pages.
+fn print_to_pdf(browser: &str, folder: &Path, name: &str) {
+    let pdf = folder.join("page.pdf");
+    let output = Command::new(browser)
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu"])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.join("profile").display()
+        ))
+        .arg("--no-pdf-header-footer")
+        .arg(format!("--print-to-pdf={}", pdf.display()))
+        .arg(format!("file://{}", folder.join(name).display()))
+        .output()
+        .unwrap();
+    let bytes = std::fs::read(&pdf).unwrap_or_else(|error| panic!("{name}: {error}: {output:?}"));
+    assert!(bytes.starts_with(b"%PDF-"), "{name}");
+    let pages = String::from_utf8_lossy(&bytes)
+        .matches("/Type /Page\n")
+        .count();
+    assert!(pages > 0, "{name} has no pages");
+    std::fs::remove_file(&pdf).unwrap();
 }
 
 /// Opens a probe with a colour scheme (0 is dark, 1 is light) and checks what it measured.
@@ -174,8 +206,8 @@ fn check(browser: &str, profile: &Path, probe: &Path, scheme: &str, what: &str) 
     let result = dom.split("result overflow=").nth(1);
     let result = result.unwrap_or_else(|| panic!("{what}: nothing was measured: {log}"));
     assert!(
-        result.starts_with("0 "),
-        "{what} overflows: {}",
+        result.starts_with("0 unreachable=0 "),
+        "{what} overflows, or not all of it can be reached by keyboard: {}",
         &result[..40]
     );
     let contrast = result.split("contrast=").nth(1).unwrap();

@@ -234,6 +234,37 @@ fn every_output_format_has_the_same_findings() {
 }
 
 #[test]
+fn single_rules_are_scanned_and_their_last_scan_is_continued() {
+    let folder = ScanFolder::new();
+    let scan = ["scan", "--pack", "./house.toml", "--format", "jsonl"];
+    let findings = |more: &[&'static str]| {
+        let lines = folder.text(&[&scan[..], more].concat());
+        let parsed = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        parsed.collect::<Vec<Value>>()
+    };
+    let cards = findings(&["--rule", "house/cards"]);
+    assert_eq!(cards.len(), 1, "{cards:?}");
+    assert_eq!(cards[0]["rule"], "house/cards");
+    assert_eq!(cards[0]["evidence"]["created_at"], "2025-01-01T00:00:00Z");
+    // Nothing is new for this rule, everything for the others and for the whole pack.
+    assert_eq!(
+        findings(&["--rule", "house/cards", "--since", "last"]).len(),
+        0
+    );
+    assert_eq!(
+        findings(&["--rule", "house/weather", "--since", "last"]).len(),
+        1
+    );
+    assert_eq!(findings(&["--since", "last"]).len(), 3);
+    let unknown = folder.run(&[&scan[..], &["--rule", "cards"]].concat());
+    let told = String::from_utf8_lossy(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(1), "{told}");
+    assert!(told.contains("Did you mean house/cards?"), "{told}");
+}
+
+#[test]
 fn the_exit_code_depends_on_fail_on() {
     let folder = ScanFolder::new();
     let scan =

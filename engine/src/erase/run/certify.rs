@@ -3,41 +3,59 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use gristmill_connectors::storage::RemovedVersions;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 
 use super::{Run, table_rows, table_versions};
 use crate::erase::certificate::{
-    Certificate, ErasureScope, FORMAT, KEY_REMINDER, Proofs, Pseudonyms, REMINDER, TableVersions,
-    VERSIONS_REMINDER, leaves, tree,
+    Certificate, ErasureScope, FORMAT, KEY_REMINDER, Proofs, Pseudonyms, REMINDER, SearchExtent,
+    TableVersions, VERSIONS_REMINDER, leaves, tree,
 };
 use crate::erase::journal::{Journal, keyed_hash};
 use crate::erase::request::Person;
 use crate::erase::survey::{Survey, type_name};
+use crate::erase::variations::Variation;
 use crate::erase::{tombstones_path, tombstones_to_bytes};
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{ERASURES, Purged};
+use crate::text::fold::Folding;
 
 /// Maximal number of people whose pseudonyms a certificate lists one by one.
 const MAX_LISTED_PSEUDONYMS: usize = 10_000;
 
+/// Returns the sentence about earlier versions of objects that were removed.
+fn removed_reminder(removed: RemovedVersions) -> String {
+    format!(
+        " Earlier versions of the lake's objects were removed from the object store: {} of them, \
+         {} bytes.",
+        removed.versions, removed.bytes
+    )
+}
+
 impl Run<'_> {
     /// Signs the certificate and writes it, after its leaves and the copy of the tombstones.
+    /// `versions` were removed from the object store.
     /// Returns the scope, the certificate's path and the signer's DID.
     pub(super) async fn certify(
         &self,
         survey: &Survey,
         removed: Purged,
         proofs: &Proofs,
+        versions: Option<RemovedVersions>,
     ) -> Result<(ErasureScope, Path, String)> {
         let now = Utc::now();
         let erased = self.journal.addresses();
         let leaves = leaves(&erased, &self.key);
         let scope = self.scope(removed)?;
         let mut certificate = self.certificate(survey, scope, proofs, &leaves, now)?;
-        if self.lake.location().states_versions().await? {
-            certificate.reminder.push_str(VERSIONS_REMINDER);
+        match versions {
+            Some(removed) => certificate.reminder.push_str(&removed_reminder(removed)),
+            None if self.lake.location().states_versions().await? => {
+                certificate.reminder.push_str(VERSIONS_REMINDER);
+            }
+            None => {}
         }
         let key = self
             .options
@@ -80,6 +98,7 @@ impl Run<'_> {
             ended_at: date_time(now.timestamp_micros()),
             method: journal.method(),
             keys_destroyed: journal.keys.iter().map(key_name).collect(),
+            search: Some(self.search_extent(survey)),
             scope,
             exceptions: exemption_counts(survey),
             unsearchable: survey.unsearchable,
@@ -91,6 +110,31 @@ impl Run<'_> {
                 false => format!("{REMINDER}{KEY_REMINDER}"),
             },
         })
+    }
+
+    fn search_extent(&self, survey: &Survey) -> SearchExtent {
+        let request = self.request;
+        let off = Variation::ALL.iter();
+        let off = off.filter(|class| !survey.variations.contains(**class));
+        let extent = request.extent;
+        let optional = [
+            ("text_mentions", extent.text_mentions),
+            ("derived", extent.derived),
+            ("related", extent.related),
+            ("initials", extent.initials),
+        ];
+        let only_counted = optional.into_iter().filter(|(_, selected)| !selected);
+        SearchExtent {
+            identifiers: request
+                .people
+                .iter()
+                .map(|person| person.identifiers.len())
+                .sum(),
+            too_short_for_text: survey.non_distinctive.len(),
+            exact: request.folding == Folding::Exact,
+            variations_off: off.map(|class| class.name().to_owned()).collect(),
+            only_counted: only_counted.map(|(name, _)| name.to_owned()).collect(),
+        }
     }
 
     /// Returns the versions of the tables before and after.

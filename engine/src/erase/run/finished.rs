@@ -13,7 +13,7 @@ use crate::erase::certificate::{Certificate, verify};
 use crate::erase::journal::Journal;
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
-use crate::lake::{Lake, Purged};
+use crate::lake::{FROM_BACKUP, Lake, Purged};
 
 /// An erasure with a certificate and an entry in the audit log.
 pub(super) struct FinishedErasure {
@@ -47,7 +47,7 @@ impl FinishedErasure {
             _ => Err(EngineError::Damaged {
                 what: path.to_string(),
                 cause: "it isn't the certificate in the audit log".to_owned(),
-                remedy: "restore the file from a backup of the lake",
+                remedy: FROM_BACKUP,
             }),
         }
     }
@@ -69,6 +69,7 @@ impl FinishedErasure {
             signer: self.signer,
             resumed: true,
             removed: Purged::default(),
+            removed_versions: None,
             seconds: started.elapsed().as_secs_f64(),
         }
     }

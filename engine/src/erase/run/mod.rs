@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::Utc;
+use gristmill_connectors::storage::RemovedVersions;
 use serde::Serialize;
 
 use self::finished::FinishedErasure;
@@ -43,7 +44,7 @@ use super::survey::{ScannedSegments, Survey};
 use crate::error::{Context, EngineError, Result};
 use crate::index::{refresh_masks, refresh_subjects};
 use crate::keys::{Keyring, Secret};
-use crate::lake::{DataFile, Lake, Purged};
+use crate::lake::{DataFile, Lake, NO_VERSIONS, Purged};
 
 /// Options of an erasure.
 #[derive(Debug)]
@@ -60,6 +61,9 @@ pub struct ErasureOptions {
     /// Whether to destroy the keys of the people (crypto-shredding). Rows that are sealed with
     /// these keys aren't rewritten.
     pub destroy_keys: bool,
+    /// Whether to remove earlier versions of all objects of the lake, in a bucket of S3 with
+    /// versioning.
+    pub purge_versions: bool,
     /// Number of threads; 0 for one per core.
     pub threads: usize,
 }
@@ -85,6 +89,10 @@ pub struct ErasureReport {
     pub resumed: bool,
     /// Files that were physically removed.
     pub removed: Purged,
+    /// Earlier versions of objects that were removed. `None` without
+    /// [`ErasureOptions::purge_versions`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed_versions: Option<RemovedVersions>,
     /// Wall-clock time in seconds.
     pub seconds: f64,
 }
@@ -170,6 +178,9 @@ async fn erase_revealed(
     let started = Instant::now();
     // Checked first: an erasure that can't be certified must not begin.
     options.keyring.signing_key(&options.signing_key)?;
+    if options.purge_versions && lake.location().object_versions()?.is_none() {
+        return Err(EngineError::Request(NO_VERSIONS.to_owned()));
+    }
     let key = options.keyring.derive(PSEUDONYMS)?;
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
@@ -399,8 +410,13 @@ impl Run<'_> {
             removed,
         } = settled;
         let proofs = self.prove(&survey, patterns).await?;
-        let (scope, certificate, signer) = self.certify(&survey, removed, &proofs).await?;
+        let versions = self.purge_versions().await?;
+        let certified = self.certify(&survey, removed, &proofs, versions).await?;
+        let (scope, certificate, signer) = certified;
         self.finish(&scope, &proofs, &certificate).await?;
+        // Those of the journal and of what the last steps replaced.
+        let last = self.purge_versions().await?;
+        let removed_versions = versions.zip(last).map(|(first, last)| first + last);
         Ok(ErasureReport {
             id: self.journal.id.clone(),
             plan,
@@ -411,7 +427,16 @@ impl Run<'_> {
             signer,
             resumed: false,
             removed,
+            removed_versions,
             seconds: 0.0,
         })
+    }
+
+    /// Removes earlier versions of the lake's objects; `None` if that wasn't requested.
+    async fn purge_versions(&self) -> Result<Option<RemovedVersions>> {
+        match self.options.purge_versions {
+            true => Ok(Some(self.lake.location().remove_earlier_versions().await?)),
+            false => Ok(None),
+        }
     }
 }

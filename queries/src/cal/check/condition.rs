@@ -122,13 +122,27 @@ pub(crate) fn time(what: &str, value: &Value, span: Span) -> Result<()> {
 
 /// Returns the error for a value of another type than that of `field`.
 pub(crate) fn wrong_kind(field: &Field, kind: &str, value: &Value) -> CalError {
-    CalError::new(
+    let error = CalError::new(
         Code::E020,
         format!(
             "\"{field}\" is a {kind} and can't be compared with {}.",
             value.kind()
         ),
-    )
+    );
+    match (kind, value) {
+        ("hash", Value::Text(text)) if is_hex(text) => {
+            error.suggest(format!("Write sha256:{text}, without quotes."))
+        }
+        ("hash", _) => {
+            error.suggest("Write sha256: and the digits of the address, without quotes.")
+        }
+        _ => error,
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    digits && (1..=64).contains(&text.len())
 }
 
 /// Checks a value of a choice.

@@ -139,6 +139,7 @@ fn flagged(field: &Field, stage: &str, flag: fn(&FieldSpec) -> bool, span: Span)
         format!("{stage} doesn't take the field \"{field}\"."),
     )
     .at(span)
+    .suggest("Use one of the fields that it takes, or none: RECALL returns whole grains.")
     .valid_values(
         FIELDS
             .iter()

@@ -22,6 +22,8 @@ pub(super) struct FindingContext {
     excerpt: Option<String>,
     person: Option<String>,
     session: Option<String>,
+    /// `created_at`.
+    time: Option<String>,
     /// Path or URI as given to `ingest`.
     source: Option<String>,
 }
@@ -30,7 +32,7 @@ pub(super) struct FindingContext {
 const QUERY: &str = "
     SELECT g.content_address, left(mask_personal_data(concat_ws(' ', g.content, g.subject,
            g.relation, g.object, g.description, g.tool_name, g.input)), 240) AS excerpt,
-           g.user_id, g.session_id, s.source
+           g.user_id, g.session_id, date_trunc('second', g.created_at), s.source
     FROM grains g
     LEFT JOIN (SELECT source_id, min(source) AS source FROM sources GROUP BY source_id) s
     ON g.source_id = s.source_id";
@@ -54,7 +56,7 @@ pub(super) async fn load(
             .map(|column| cast(column, &DataType::Utf8))
             .collect::<std::result::Result<Vec<_>, _>>()
             .map_err(datafusion::error::DataFusionError::from)?;
-        let [address, excerpt, person, session, source] = &texts[..] else {
+        let [address, excerpt, person, session, time, source] = &texts[..] else {
             continue;
         };
         let text = |column: &arrow::array::ArrayRef, row: usize| {
@@ -67,6 +69,7 @@ pub(super) async fn load(
                 excerpt: text(excerpt, row),
                 person: text(person, row),
                 session: text(session, row),
+                time: text(time, row),
                 source: text(source, row),
             };
             found.insert(text(address, row).unwrap_or_default(), one);

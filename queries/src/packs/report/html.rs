@@ -15,6 +15,9 @@ const TEMPLATE: &str = include_str!("report.html");
 /// Maximum number of bars of a chart, without the one for the others.
 const MAX_BARS: usize = 8;
 
+/// Evidence that [`FindingContext`] shows as person, session and time.
+const IN_CONTEXT: [&str; 3] = ["user_id", "session_id", "created_at"];
+
 /// Renders the page of a scan.
 pub(super) fn page(
     scan: &Scan,
@@ -185,11 +188,14 @@ impl PackSection {
             return;
         }
         let context = |address: &String| contexts.get(address).cloned();
-        let sample = |finding: &Finding| FindingSample {
-            context: finding.address.as_ref().and_then(context),
-            address: finding.address.clone(),
-            message: rule.message.render(&finding.evidence),
-            evidence: finding.evidence.clone(),
+        let sample = |finding: &Finding| {
+            let context = finding.address.as_ref().and_then(context);
+            FindingSample {
+                evidence: further_evidence(finding, context.is_some()),
+                context,
+                address: finding.address.clone(),
+                message: rule.message.render(&finding.evidence),
+            }
         };
         self.findings += count.findings;
         self.broken.push(RuleSection {
@@ -204,6 +210,13 @@ impl PackSection {
             samples: samples.iter().map(sample).collect(),
         });
     }
+}
+
+/// Returns the evidence without what the context of a finding shows.
+fn further_evidence(finding: &Finding, has_context: bool) -> Vec<(String, String)> {
+    let evidence = finding.evidence.iter();
+    let further = evidence.filter(|(name, _)| !has_context || !IN_CONTEXT.contains(&name.as_str()));
+    further.cloned().collect()
 }
 
 fn pack_bars(packs: &[PackSection]) -> Vec<ChartBar> {

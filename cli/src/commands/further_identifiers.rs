@@ -1,0 +1,161 @@
+//! Identifiers in the data about a person that the request for it doesn't name: other data of the
+//! person may be found by them.
+
+use std::collections::BTreeSet;
+
+use gristmill_engine::erase::Disclosed;
+use gristmill_queries::detect::{self, PersonalDataKind};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::args::governance::SubjectSelector;
+
+/// The field of a grain that names the person it is about by a DID.
+const SUBJECT_DID: &str = "subject_did";
+
+/// Number of identifiers of each kind that are kept.
+const MAX_OF_KIND: usize = 5;
+
+/// E-mail addresses, telephone numbers and DIDs, at most [`MAX_OF_KIND`] each.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct FurtherIdentifiers {
+    email: BTreeSet<String>,
+    phone: BTreeSet<String>,
+    did: BTreeSet<String>,
+    /// What the request names, normalized.
+    #[serde(skip)]
+    named: BTreeSet<String>,
+}
+
+impl FurtherIdentifiers {
+    /// Creates an empty collection of identifiers that `selector` doesn't name.
+    pub(super) fn beyond(selector: &SubjectSelector) -> FurtherIdentifiers {
+        let named = selector.identifiers().into_iter();
+        let named = named.flat_map(|(_, values)| values);
+        FurtherIdentifiers {
+            named: named.map(|value| normalized(value)).collect(),
+            ..FurtherIdentifiers::default()
+        }
+    }
+
+    /// Adds the identifiers in a disclosed grain.
+    pub(super) fn examine(&mut self, held: &Disclosed) {
+        let Some(grain) = &held.grain else { return };
+        // Always JSON: the engine has written it.
+        if let Ok(value) = serde_json::from_str(grain.get()) {
+            self.examine_value(&value);
+            self.examine_subject(&value);
+        }
+    }
+
+    /// Adds the DID of the subject of a grain.
+    fn examine_subject(&mut self, grain: &Value) {
+        let did = grain.get(SUBJECT_DID).and_then(Value::as_str);
+        if let Some(did) = did
+            && self.did.len() < MAX_OF_KIND
+            && !self.named.contains(&normalized(did))
+        {
+            self.did.insert(did.to_owned());
+        }
+    }
+
+    /// Examines all texts in `value`.
+    fn examine_value(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => self.examine_text(text),
+            Value::Array(items) => items.iter().for_each(|item| self.examine_value(item)),
+            Value::Object(members) => members.values().for_each(|item| self.examine_value(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn examine_text(&mut self, text: &str) {
+        detect::scan(text, |found| {
+            let kept = match found.kind {
+                PersonalDataKind::Email => &mut self.email,
+                PersonalDataKind::Phone => &mut self.phone,
+                _ => return,
+            };
+            let value = text.get(found.range).unwrap_or_default();
+            if kept.len() < MAX_OF_KIND && !self.named.contains(&normalized(value)) {
+                kept.insert(value.to_owned());
+            }
+        });
+    }
+
+    /// Returns options that would also search by these identifiers; `None` if there are none.
+    pub(super) fn as_options(&self) -> Option<String> {
+        let option = |name: &'static str, values: &BTreeSet<String>| {
+            let options = values
+                .iter()
+                .map(move |value| format!("--{name} '{value}'"));
+            options.collect::<Vec<_>>()
+        };
+        let mut options = option("email", &self.email);
+        options.extend(option("phone", &self.phone));
+        options.extend(option("did", &self.did));
+        (!options.is_empty()).then(|| options.join(" "))
+    }
+}
+
+/// Returns the digits of a telephone number; otherwise the text in lower case.
+fn normalized(value: &str) -> String {
+    let is_number = !value.chars().any(char::is_alphabetic);
+    match is_number {
+        true => value.chars().filter(char::is_ascii_digit).collect(),
+        false => value.to_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_that_the_request_names_are_left_out() {
+        let selector = SubjectSelector {
+            email: vec!["Ada@example.com".to_owned()],
+            phone: vec!["+46701740605".to_owned()],
+            ..SubjectSelector::default()
+        };
+        let mut further = FurtherIdentifiers::beyond(&selector);
+        further.examine_text("ada@example.com, +46 70 174 06 05");
+        assert_eq!(further.as_options(), None);
+        further.examine_text("work: a.brennan@clinic.example");
+        assert_eq!(
+            further.as_options().as_deref(),
+            Some("--email 'a.brennan@clinic.example'")
+        );
+    }
+
+    #[test]
+    fn numbers_of_json_are_no_telephone_numbers() {
+        let mut further = FurtherIdentifiers::default();
+        further.examine_value(&serde_json::json!({ "tel": 1_793_865_614_000_u64 }));
+        assert_eq!(further.as_options(), None);
+        further.examine_value(&serde_json::json!({ "content": ["tel. +46 70 174 06 05"] }));
+        assert_eq!(
+            further.as_options().as_deref(),
+            Some("--phone '+46 70 174 06 05'")
+        );
+    }
+
+    #[test]
+    fn the_did_of_a_subject_is_an_identifier() {
+        let mut further = FurtherIdentifiers::default();
+        further.examine_subject(&serde_json::json!({ "subject_did": "did:web:x.example:ada" }));
+        assert_eq!(
+            further.as_options().as_deref(),
+            Some("--did 'did:web:x.example:ada'")
+        );
+    }
+
+    #[test]
+    fn the_number_of_identifiers_is_bounded() {
+        let mut further = FurtherIdentifiers::default();
+        for number in 0..100 {
+            further.examine_text(&format!("person{number}@example.com"));
+        }
+        assert_eq!(further.email.len(), MAX_OF_KIND);
+    }
+}
