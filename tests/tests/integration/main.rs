@@ -21,6 +21,7 @@ mod content;
 mod damage;
 mod datasets;
 mod delegation;
+mod did_web;
 mod disclosed_copies;
 mod doc_commands;
 mod embedders;
