@@ -2,6 +2,7 @@
 //!
 //! | module | what it answers |
 //! |---|---|
+//! | [`did_web`] | which keys do the hosts of `did:web` identifiers publish? |
 //! | [`generate`] | what does a realistic corpus look like? |
 //! | [`source`] | which files, objects and streams do names denote, and what are their bytes? |
 //! | [`storage`] | which object store serves a URI? |
@@ -85,6 +86,7 @@
 //!
 //! | feature | enables |
 //! |---|---|
+//! | `did-web` | the module [`did_web`] |
 //! | `generate` | the module [`generate`] |
 //! | `object-store` | sources in object stores (`s3://`, `gs://`, `az://`, `http://`), and [`storage::resolve_uri`] |
 //! | `sqlite` | reading and writing of SQLite databases |
@@ -100,6 +102,8 @@
     )
 )]
 
+#[cfg(feature = "did-web")]
+pub mod did_web;
 #[cfg(feature = "generate")]
 pub mod generate;
 mod lenient_timestamp;

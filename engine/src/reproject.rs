@@ -18,6 +18,7 @@ use gristmill_schemas::grain::{DecodeMode, Field, Grain, Mark, Marks};
 
 use crate::error::{Context, Result};
 use crate::hash::{Digest, sha256_each};
+use crate::ingest::device_profile::ProfileCounts;
 use crate::ingest::grain_row::envelope_columns;
 use crate::ingest::prove::{GrainDecoder, OPENED_BYTES, OpenedGrain, ProofOptions, open};
 use crate::keys::{ErasedRows, LakeKeys};
@@ -62,6 +63,18 @@ pub(crate) struct Reprojected {
     pub(crate) states: Vec<RowState>,
     /// The size of the opened blobs in bytes.
     pub(crate) blob_bytes: u64,
+    /// The grains beyond the limits of the device profile.
+    pub(crate) beyond_profile: ProfileCounts,
+}
+
+/// Rows that equal the projections of their blobs.
+pub(crate) struct EqualRows {
+    /// The marks of their grains.
+    pub(crate) marks: Vec<Marks>,
+    /// The size of their blobs in bytes.
+    pub(crate) blob_bytes: u64,
+    /// The grains beyond the limits of the device profile.
+    pub(crate) beyond_profile: ProfileCounts,
 }
 
 /// Recomputes batches one after another, reusing memory.
@@ -97,9 +110,14 @@ impl<'k> Reprojector<'k> {
             .collect();
         let digests = cells.digests();
         let delivered = cells.all_delivered(&digests, self.keys, &mut states);
-        each_grain(&cells, &delivered, self.options, |row, read| {
+        let (options, mut beyond_profile) = (self.options, ProfileCounts::default());
+        each_grain(&cells, &delivered, options, |row, read| {
             let state = read.map(|read| match read {
-                Ok((found, grain)) => self.append(digests.get(row), found, grain),
+                Ok((found, grain)) => {
+                    let size = found.delivery.blob().len();
+                    beyond_profile.add(options.profile, grain, size);
+                    self.append(digests.get(row), found, grain)
+                }
                 Err(error) => RowState::Failed(error),
             });
             if !matches!(state, Some(RowState::Derived { .. })) {
@@ -119,13 +137,14 @@ impl<'k> Reprojector<'k> {
             batch,
             states,
             blob_bytes: cells.blob_bytes(),
+            beyond_profile,
         })
     }
 
-    /// Returns the marks of the grains of `stored`, and the size of their blobs in bytes, if every
-    /// row equals the projection of its blob. Returns `None` if one doesn't, or if this can't be
-    /// decided without [`Reprojector::reproject`], which costs several times as much.
-    pub(crate) fn all_equal(&self, stored: &RecordBatch) -> Option<(Vec<Marks>, u64)> {
+    /// Returns what is known of the grains of `stored` if every row equals the projection of its
+    /// blob. Returns `None` if one doesn't, or if this can't be decided without
+    /// [`Reprojector::reproject`], which costs several times as much.
+    pub(crate) fn all_equal(&self, stored: &RecordBatch) -> Option<EqualRows> {
         if self.keys.is_some() {
             return None;
         }
@@ -135,15 +154,18 @@ impl<'k> Reprojector<'k> {
         let digests = cells.digests();
         let delivered = cells.all_delivered(&digests, None, &mut states);
         let mut marks = Vec::with_capacity(cells.len());
+        let mut beyond_profile = ProfileCounts::default();
         each_grain(&cells, &delivered, self.options, |row, read| {
             let Some(Ok((found, grain))) = read else {
                 return false;
             };
             let address = address_of(digests.get(row));
+            let size = found.delivery.blob().len();
+            beyond_profile.add(self.options.profile, grain, size);
             let is_equal = rows.matches(
                 row,
                 &address,
-                found.delivery.blob().len(),
+                size,
                 grain,
                 &envelope_columns(&found.delivery, found.signature),
             );
@@ -151,7 +173,11 @@ impl<'k> Reprojector<'k> {
             is_equal
         });
         let is_whole = marks.len() == cells.len() && states.iter().all(Option::is_none);
-        (is_whole && rows.finish()).then(|| (marks, cells.blob_bytes()))
+        (is_whole && rows.finish()).then(|| EqualRows {
+            marks,
+            blob_bytes: cells.blob_bytes(),
+            beyond_profile,
+        })
     }
 
     fn append(

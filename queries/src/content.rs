@@ -4,6 +4,8 @@
 //! Only what lies below the given roots is read: data mustn't decide which files of the machine, or
 //! which hosts, a verification reads.
 
+mod references;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,6 +20,8 @@ use gristmill_connectors::ConnectorError;
 use gristmill_connectors::storage::{file_url, has_scheme, resolve_uri};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+
+pub use references::{ReferenceCounts, count_references};
 
 /// All references, with the grains that have them.
 const REFERENCES: &str = "SELECT content_address, r['uri'] AS uri, r['size_bytes'] AS size, \

@@ -39,6 +39,7 @@
 //! | [`columns`] | which Arrow schemas do the lake's tables have, and what is the row of a grain? |
 //! | [`message`] | what is a message between people, models and tools, independent of the provider? |
 //! | [`cmf`] | what is a message of the Common Message Format, and what may policies see of it? |
+//! | [`identifier`] | is a text a decentralized identifier? |
 //! | [`json`] | how is JSON kept with its spelling and order? |
 //! | [`error`] | which error occurred, where, and with which code of the specification? |
 //!
@@ -65,6 +66,7 @@ mod compression;
 pub mod container;
 pub mod error;
 pub mod grain;
+pub mod identifier;
 pub mod json;
 pub mod lifecycle;
 pub mod message;

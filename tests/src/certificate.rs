@@ -14,6 +14,16 @@ pub struct CertificateFiles {
 /// Makes a certificate in `folder` with `openssl`; `None`, with a message, if there is no such
 /// program.
 pub fn make_certificate(folder: &Path) -> Option<CertificateFiles> {
+    make(folder, &[])
+}
+
+/// As [`make_certificate`]; the certificate isn't one of an authority. Clients that tell the two
+/// apart accept it only as a server's own.
+pub fn make_leaf_certificate(folder: &Path) -> Option<CertificateFiles> {
+    make(folder, &["-addext", "basicConstraints=critical,CA:FALSE"])
+}
+
+fn make(folder: &Path, extensions: &[&str]) -> Option<CertificateFiles> {
     let (certificate, key) = (folder.join("c.pem"), folder.join("k.pem"));
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"])
@@ -24,6 +34,7 @@ pub fn make_certificate(folder: &Path) -> Option<CertificateFiles> {
             "/CN=localhost",
         ])
         .args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"])
+        .args(extensions)
         .arg("-keyout")
         .arg(&key)
         .arg("-out")

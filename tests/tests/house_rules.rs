@@ -47,7 +47,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
     (
         "schemas",
         &[
-            &["error", "json", "nfc"],
+            &["error", "identifier", "json", "nfc"],
             &["address", "compression"],
             &["grain"],
             &["message", "sign"],
@@ -59,7 +59,7 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
     (
         "connectors",
         &[
-            &["generate", "lenient_timestamp", "storage"],
+            &["did_web", "generate", "lenient_timestamp", "storage"],
             &["wire"],
             &["source"],
             &["transcript"],

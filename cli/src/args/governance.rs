@@ -105,6 +105,10 @@ pub struct KeyringArgs {
     /// Skip sealed data, so that the rest of an encrypted lake can be read without keys
     #[arg(long, global = true)]
     pub leave_out_sealed: bool,
+    /// Request the documents of signers' did:web identifiers over HTTPS, unless their keys are
+    /// trusted already (`keys trust`)
+    #[arg(long, global = true)]
+    pub resolve_did_web: bool,
 }
 
 #[derive(Debug, Args)]

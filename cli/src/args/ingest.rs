@@ -54,6 +54,9 @@ pub struct IngestArgs {
     /// SHA-256, and store references instead. An erasure doesn't remove these files
     #[arg(long, value_name = "DIR")]
     pub content_dir: Option<PathBuf>,
+    /// Count the grains beyond the limits of this device profile. They are ingested nevertheless
+    #[arg(long, value_enum, value_name = "PROFILE")]
+    pub device_profile: Option<value_enums::DeviceProfileArg>,
     /// Build just these sidecar indexes besides the addresses [default: all]. `reindex` builds the
     /// others later
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]

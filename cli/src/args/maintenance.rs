@@ -37,6 +37,9 @@ pub struct VerifyArgs {
     /// Only what lies below this folder or URI is read; may be repeated
     #[arg(long, value_name = "ROOT", conflicts_with = "sources")]
     pub content: Vec<String>,
+    /// Also count the grains beyond the limits of this device profile
+    #[arg(long, value_enum, value_name = "PROFILE")]
+    pub device_profile: Option<value_enums::DeviceProfileArg>,
     /// Accept grains that are readable but not canonical or not complete
     #[arg(long)]
     pub lenient: bool,
@@ -96,6 +99,13 @@ pub struct RepairArgs {
 pub struct DescribeArgs {
     #[command(flatten)]
     pub results: ResultArgs,
+    /// Also count the references of grains to content, which reads a column of every segment
+    #[arg(long)]
+    pub references: bool,
+    /// Count them, and look up which of the files and objects below this folder or URI are there;
+    /// may be repeated
+    #[arg(long, value_name = "ROOT")]
+    pub content: Vec<String>,
 }
 
 #[derive(Debug, Args)]

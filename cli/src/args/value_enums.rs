@@ -8,6 +8,7 @@ use clap::builder::PossibleValue;
 use gristmill_connectors::source::SourceKind;
 use gristmill_connectors::transcript::convert::OutputFormat;
 use gristmill_connectors::transcript::kind::TranscriptKind;
+use gristmill_schemas::grain::DeviceProfile;
 
 /// Name of automatic detection.
 const AUTO: &str = "auto";
@@ -25,6 +26,32 @@ pub struct TranscriptKindArg(pub Option<TranscriptKind>);
 /// Output format of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranscriptFormArg(pub OutputFormat);
+
+/// Device profile of grains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceProfileArg(pub DeviceProfile);
+
+impl ValueEnum for DeviceProfileArg {
+    fn value_variants<'a>() -> &'a [DeviceProfileArg] {
+        const ALL: &[DeviceProfileArg] = &[
+            DeviceProfileArg(DeviceProfile::Extended),
+            DeviceProfileArg(DeviceProfile::Standard),
+            DeviceProfileArg(DeviceProfile::Lightweight),
+        ];
+        ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let about = match self.0 {
+            DeviceProfile::Extended => "Servers: blobs of up to 1 MiB",
+            DeviceProfile::Standard => "Mobile devices: blobs of up to 32 KiB",
+            DeviceProfile::Lightweight => {
+                "Sensors: blobs of up to 512 bytes with required fields only"
+            }
+        };
+        Some(PossibleValue::new(self.0.name()).help(about))
+    }
+}
 
 impl SourceKindArg {
     /// Automatic detection.

@@ -1,8 +1,14 @@
-//! `describe`: shows the lake's tables, segments, sources and sidecars.
+//! `describe`: shows the lake's tables, segments, sources and sidecars, and counts references to
+//! content.
 
-use gristmill_engine::describe::describe;
+use gristmill_engine::describe::{Description, describe};
+use gristmill_engine::lake::Lake;
+use gristmill_queries::content::{ContentRoot, ReferenceCounts, count_references};
+use gristmill_queries::sql::{DataFusionError, lake_context};
+use serde::Serialize;
 
 use super::CommandContext;
+use super::sql::options as sql_options;
 use crate::args::maintenance::DescribeArgs;
 use crate::exit::{CommandOutcome, Failure};
 
@@ -13,6 +19,39 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
-    printer.record(&describe(&lake).await?)?;
+    let content_references = match arguments.references || !arguments.content.is_empty() {
+        true => Some(references(context, &lake, &arguments.content).await?),
+        false => None,
+    };
+    printer.record(&LakeDescription {
+        description: describe(&lake).await?,
+        content_references,
+    })?;
     Ok(CommandOutcome::Done)
+}
+
+/// The description of a lake, with the counts of references if they were asked for.
+#[derive(Debug, Serialize)]
+struct LakeDescription {
+    #[serde(flatten)]
+    description: Description,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_references: Option<ReferenceCounts>,
+}
+
+/// Counts the references of the grains of `lake`, and looks up their targets below `roots`.
+async fn references(
+    context: &CommandContext,
+    lake: &Lake,
+    roots: &[String],
+) -> Result<ReferenceCounts, Failure> {
+    let roots: Vec<ContentRoot> = roots
+        .iter()
+        .map(|root| ContentRoot::new(root))
+        .collect::<Result<_, _>>()?;
+    let failed = |error: DataFusionError| Failure::environment("can't read the references", &error);
+    let tables = lake_context(lake, &sql_options(context)?)
+        .await
+        .map_err(failed)?;
+    count_references(&tables, &roots).await.map_err(failed)
 }

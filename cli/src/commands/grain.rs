@@ -10,7 +10,7 @@ use gristmill_schemas::grain::{
     DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Grain, Payload, encode_json,
 };
 use gristmill_schemas::json::{Json, JsonErrorKind, Object};
-use gristmill_schemas::sign::{DeliveredGrain, KeyResolver};
+use gristmill_schemas::sign::{DeliveredGrain, KeyResolver, SignatureStatus};
 
 use super::CommandContext;
 use super::grain_sharing::GrainSigner;
@@ -133,6 +133,9 @@ fn check_blob(
     verdict.insert("ok", true);
     if let Some(status) = signature {
         verdict.insert("signature", status.name());
+        if let SignatureStatus::Unverifiable(reason) = status {
+            verdict.insert("signature_reason", reason);
+        }
     }
     verdict.insert("marks", marks_of(&grain));
     Ok(Json::Object(verdict))

@@ -6,7 +6,7 @@ use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
 use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
-use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, ingest};
+use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, ingest, is_beyond_profile};
 use gristmill_queries::render::escape_control;
 use gristmill_schemas::grain::DecodeMode;
 
@@ -14,7 +14,8 @@ use super::{CommandContext, changes};
 use crate::args::ingest::{IndexArg, IngestArgs, OnErrorArg};
 use crate::exit::{CommandOutcome, Failure};
 
-/// Ingests the sources; the outcome is `Problems` if anything was refused.
+/// Ingests the sources; the outcome is `Problems` if anything was refused, or is beyond the device
+/// profile that was asked for.
 pub async fn run(
     context: &CommandContext,
     arguments: IngestArgs,
@@ -43,7 +44,7 @@ pub async fn run(
 
 fn outcome(report: &IngestReport) -> Result<CommandOutcome, Failure> {
     match (report.unreadable_files, report.rejected + report.skipped) {
-        (0, 0) => Ok(CommandOutcome::Done),
+        (0, 0) => Ok(CommandOutcome::done_if(!is_beyond_profile(&report.marks))),
         (0, _) => Ok(CommandOutcome::Problems),
         (files, _) => Err(Failure::environment(
             "some sources couldn't be read",
@@ -81,6 +82,7 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<Ingest
             false => IndexArg::kinds(arguments.indexes.as_deref()),
         },
         content: content.transpose()?.map(Arc::new),
+        device_profile: arguments.device_profile.map(|profile| profile.0),
     })
 }
 

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gristmill_connectors::did_web::{DidWebResolver, WebAccess};
 use gristmill_engine::encrypt::{encrypt, rotate};
 use gristmill_engine::error::EngineError;
-use gristmill_engine::keys::{FileKeys, Keyring, TrustStore, read_key_file};
+use gristmill_engine::keys::{FileKeys, Keyring, TrustStore, TrustedFirst, read_key_file};
 use gristmill_engine::lake::{DEFAULT_CACHE_BYTES, Lake, LocalCache};
 use gristmill_schemas::sign::KeyResolver;
 
@@ -162,12 +163,20 @@ impl CommandContext {
         Ok(lake)
     }
 
-    /// Returns the resolver of signers' DIDs: those that contain their key, and the trusted ones.
+    /// Returns the resolver of signers' DIDs: those that contain their key, the trusted ones, and
+    /// with `--resolve-did-web` those on the web.
     pub fn key_resolver(&self) -> Result<Arc<dyn KeyResolver>, Failure> {
-        Ok(Arc::new(match keyring_path(&self.common.keys) {
+        let trusted = match keyring_path(&self.common.keys) {
             Ok(path) => TrustStore::next_to(&path)?,
             Err(_) => TrustStore::default(),
-        }))
+        };
+        Ok(match self.common.keys.resolve_did_web {
+            true => {
+                let web = DidWebResolver::new(WebAccess::default());
+                Arc::new(TrustedFirst::new(trusted, web))
+            }
+            false => Arc::new(trusted),
+        })
     }
 
     /// Unlocks `lake` if a passphrase is given. Otherwise it stays locked: operations that need its

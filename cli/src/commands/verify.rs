@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
+use gristmill_engine::ingest::is_beyond_profile;
 use gristmill_engine::lake::LakeLocation;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{
@@ -23,7 +24,7 @@ use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 
 /// Verifies the sources, or the lake if none is given; the outcome is `Problems` if anything is
-/// bad.
+/// bad, or beyond the device profile that was asked for.
 pub async fn run(
     context: &CommandContext,
     arguments: VerifyArgs,
@@ -58,8 +59,9 @@ pub async fn run(
         );
     }
     let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
+    let fits_devices = !is_beyond_profile(&report.report.marks);
     Ok(CommandOutcome::done_if(
-        report.report.bad == 0 && is_content_fine,
+        report.report.bad == 0 && is_content_fine && fits_devices,
     ))
 }
 
@@ -132,6 +134,7 @@ fn options_of(context: &CommandContext, arguments: &VerifyArgs) -> Result<Verify
         threads: context.row_group_threads(),
         sidecars: arguments.sidecars,
         memory: context.memory(),
+        device_profile: arguments.device_profile.map(|profile| profile.0),
         ..defaults
     })
 }

@@ -75,6 +75,7 @@ fn prepare_grain(
         resolver,
         now: 0,
         keys: None,
+        profile: None,
     };
     let opened = open(delivered, options)?;
     let mut decoder = GrainDecoder::new(options.mode);

@@ -238,12 +238,9 @@ async fn orphans(
             );
         }
     }
-    for segment in lake.segments()? {
-        let copies = lake.disclosed_copies(&segment).await?.into_iter();
-        let stays =
-            |it: &DisclosedCopy| erased.contains(&it.original) && !erased.contains(&it.address);
-        out.extend(copies.filter(stays).map(|copy| (copy.address, copy.at)));
-    }
+    let stays = |it: &DisclosedCopy| erased.contains(&it.original) && !erased.contains(&it.address);
+    let copies = lake.copies_beside_originals(stays).await?.into_iter();
+    out.extend(copies.map(|copy| (copy.address, copy.at)));
     Ok(out)
 }
 

@@ -72,6 +72,7 @@ impl BatchJob {
             resolver: &*self.options.resolver,
             now: self.now,
             keys: self.keys.as_deref(),
+            profile: self.options.device_profile,
         };
         let proven = morsels
             .into_par_iter()

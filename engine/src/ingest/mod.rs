@@ -15,6 +15,7 @@
 //! | `pipeline`, `jobs` | how do the steps of consecutive batches overlap? |
 //! | `prove` | what is the address of a grain, and is it a valid grain? |
 //! | `proven_batch`, `key_interner` | how are the grains of a batch found and sorted? |
+//! | `device_profile` | how many grains don't fit the devices of a profile? |
 //! | `plan` | which grains are new, and in which order are they stored? |
 //! | `grain_row` | what is the row of a delivered grain? |
 //! | `write` | how do the grains become a segment and its sidecars? |
@@ -48,6 +49,7 @@ pub(crate) mod admit;
 mod batch;
 mod claims;
 mod commit;
+pub(crate) mod device_profile;
 pub(crate) mod digests;
 pub(crate) mod grain_row;
 mod jobs;
@@ -68,6 +70,7 @@ pub(crate) mod sources;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;
+pub use device_profile::is_beyond_profile;
 pub use options::{DEFAULT_MEMORY, IngestOptions};
 pub use report::{IngestReport, OnError, SkippedSource};
 pub use run::ingest;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, SourceKind};
 use gristmill_connectors::transcript::content_folder::ContentFolder;
-use gristmill_schemas::grain::DecodeMode;
+use gristmill_schemas::grain::{DecodeMode, DeviceProfile};
 use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 use super::report::OnError;
@@ -43,6 +43,8 @@ pub struct IngestOptions {
     /// Where embedded images and documents of transcripts are written; `None` if they stay in the
     /// grains.
     pub content: Option<Arc<ContentFolder>>,
+    /// Counts the grains beyond the limits of this device profile.
+    pub device_profile: Option<DeviceProfile>,
 }
 
 impl IngestOptions {
@@ -71,6 +73,7 @@ impl Default for IngestOptions {
             resolver: Arc::new(DidKeyResolver),
             indexes: IndexKinds::ALL,
             content: None,
+            device_profile: None,
         }
     }
 }

@@ -202,6 +202,9 @@ impl IngestRun<'_> {
             for (mark, count) in &morsel.marks {
                 *self.report.marks.entry(mark.name().to_owned()).or_default() += count;
             }
+            for (name, count) in morsel.beyond_profile.named() {
+                *self.report.marks.entry(name.to_owned()).or_default() += count;
+            }
             for RejectedGrain {
                 error,
                 is_readable,

@@ -3,9 +3,10 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SignatureColumn, split_sort_key};
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{DecodeMode, Grain, Mark, Marks, Payload};
+use gristmill_schemas::grain::{DecodeMode, DeviceProfile, Grain, Mark, Marks, Payload};
 use gristmill_schemas::sign::{DeliveredGrain, KeyResolver, SignatureStatus};
 
+use super::device_profile::ProfileCounts;
 use super::key_interner::{InternedKeys, KeyInterner};
 use super::morsel::Morsel;
 use crate::hash::{Digest, sha256_each};
@@ -25,6 +26,8 @@ pub(crate) struct ProofOptions<'a> {
     pub(crate) now: i64,
     /// The keys with which the rows will be encrypted.
     pub(crate) keys: Option<&'a LakeKeys>,
+    /// The device profile whose limits are checked.
+    pub(crate) profile: Option<DeviceProfile>,
 }
 
 /// A valid grain.
@@ -60,6 +63,8 @@ pub(crate) struct ProvenMorsel {
     pub(crate) rejects: Vec<RejectedGrain>,
     /// The number of grains with each mark.
     pub(crate) marks: Vec<(Mark, u64)>,
+    /// The valid grains beyond the limits of the device profile.
+    pub(crate) beyond_profile: ProfileCounts,
 }
 
 /// A grain that was rejected.
@@ -108,6 +113,7 @@ pub(crate) fn prove(morsel: Morsel, options: ProofOptions<'_>) -> ProvenMorsel {
         key_prefixes: InternedKeys::default(),
         rejects: Vec::new(),
         marks: Vec::new(),
+        beyond_profile: ProfileCounts::default(),
         morsel,
     };
     let mut next = 0;
@@ -132,6 +138,7 @@ fn prove_chunk(
         rows,
         rejects,
         marks,
+        beyond_profile,
         ..
     } = proven;
     let (opened, next) = open_chunk(morsel, first, options, rejects);
@@ -166,6 +173,7 @@ fn prove_chunk(
             is_repeated: false,
         });
         count(marks, grain.marks());
+        beyond_profile.add(options.profile, grain, found.delivery.blob().len());
     }
     next
 }

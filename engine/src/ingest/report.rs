@@ -50,7 +50,7 @@ pub struct IngestReport {
     pub resolved_rejects: u64,
     /// The number of rejects by their codes.
     pub rejects_by_code: BTreeMap<String, u64>,
-    /// Accepted grains with deviations, by mark.
+    /// Accepted grains with deviations, by mark; and those beyond the limits of a device profile.
     pub marks: BTreeMap<String, u64>,
     /// Counts of what the grains of transcripts were made of; absent if there were none.
     #[serde(skip_serializing_if = "GrainCounts::is_empty")]

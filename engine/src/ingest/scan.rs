@@ -117,6 +117,7 @@ impl FileScan {
             resolver,
             now: self.now,
             keys: None,
+            profile: None,
         };
         let mut proven = prove(morsel.clone(), proof);
         let opened: u64 = proven.rows.iter().map(|row| u64::from(row.opened)).sum();

@@ -33,4 +33,4 @@ pub(crate) use rows::write_sort_key;
 pub use store::{Decide, KeyChange, KeyDisposition, KeyId, KeyStatus, KeyStore, PersonKey};
 pub(crate) use tombstones::Tombstone;
 pub use tombstones::TombstoneSet;
-pub use trusted_keys::{TrustStore, TrustedKey, read_key_file};
+pub use trusted_keys::{TrustStore, TrustedFirst, TrustedKey, read_key_file};

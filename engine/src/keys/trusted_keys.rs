@@ -2,15 +2,17 @@
 //! keyring.
 //!
 //! It holds no secrets and needs no passphrase. The keys of a DID are those that its operator gave
-//! with `keys trust`; nothing is fetched over the network.
+//! with `keys trust`. [`TrustedFirst`] asks another resolver for the rest; without one, nothing is
+//! fetched over the network.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use chrono::Utc;
+use gristmill_schemas::identifier::is_did;
 use gristmill_schemas::sign::{
     DidError, KEY_FILE_LIMIT, KeyResolver, PublishedKey, VerifyingKey, did_from_key,
-    did_without_fragment, key_from_did, read_published_keys,
+    did_without_fragment, key_from_did, keys_named, read_published_keys,
 };
 use serde::{Deserialize, Serialize};
 
@@ -170,19 +172,8 @@ impl KeyResolver for TrustStore {
         if bare.starts_with("did:key:") {
             return Ok(vec![key_from_did(did)?]);
         }
-        let fragment = did.split_once('#').map(|(_, fragment)| fragment);
-        let is_named = |known: &&PublishedKey| match (fragment, &known.fragment) {
-            (Some(wanted), Some(own)) => wanted == own,
-            _ => true,
-        };
-        let keys: Vec<VerifyingKey> = self
-            .by_did
-            .get(bare)
-            .into_iter()
-            .flatten()
-            .filter(is_named)
-            .map(|known| known.key.clone())
-            .collect();
+        let known = self.by_did.get(bare).map(Vec::as_slice);
+        let keys = keys_named(did, known.unwrap_or_default());
         match keys.is_empty() {
             true => Err(DidError::Unresolved(did.to_owned())),
             false => Ok(keys),
@@ -190,23 +181,39 @@ impl KeyResolver for TrustStore {
     }
 }
 
+/// Resolves DIDs by the trust store, and those that it has no key of by another resolver.
+pub struct TrustedFirst<R> {
+    trusted: TrustStore,
+    other: R,
+}
+
+impl<R: KeyResolver> TrustedFirst<R> {
+    /// Returns a resolver that asks `other` for the keys of DIDs that `trusted` has none of.
+    pub fn new(trusted: TrustStore, other: R) -> TrustedFirst<R> {
+        TrustedFirst { trusted, other }
+    }
+}
+
+impl<R: KeyResolver> KeyResolver for TrustedFirst<R> {
+    fn resolve(&self, did: &str) -> std::result::Result<Vec<VerifyingKey>, DidError> {
+        let bare = did_without_fragment(did);
+        match bare.starts_with("did:key:") || self.trusted.by_did.contains_key(bare) {
+            true => self.trusted.resolve(did),
+            false => self.other.resolve(did),
+        }
+    }
+}
+
 /// Refuses what isn't a DID (method, colon, identifier; no fragment), and a `did:key`.
 fn check_did(did: &str) -> Result<()> {
-    let is_word = |text: &str| {
-        !text.is_empty()
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._:%-".contains(&byte))
-    };
-    let parts = did
-        .strip_prefix("did:")
-        .and_then(|rest| rest.split_once(':'));
-    match parts {
-        Some(("key", _)) => Err(EngineError::Key(format!(
+    if did.starts_with("did:key:") {
+        return Err(EngineError::Key(format!(
             "{did:?} contains its key, so there is nothing to trust"
-        ))),
-        Some((method, identifier)) if is_word(method) && is_word(identifier) => Ok(()),
-        _ => Err(EngineError::Key(format!(
+        )));
+    }
+    match is_did(did) && !did.contains(['/', '?', '#']) {
+        true => Ok(()),
+        false => Err(EngineError::Key(format!(
             "{did:?} isn't a DID without fragment, such as did:web:example.org"
         ))),
     }

@@ -1,11 +1,12 @@
 //! Disclosed copies (§10.4): rows whose `_disclosure_of` names another grain, the original.
 //!
-//! A copy is superseded by its original if both are in the lake, whichever came first. This follows
-//! from the rows, so no event is written. The tag `gristmill.disclosedRows` of a segment's `add`
+//! A copy is superseded by its original if both are in the lake, whichever came first, unless they
+//! are in different namespaces: what a namespace contains doesn't depend on another. A copy may hide
+//! its namespace. This follows from the rows, so no event is written. The tag `gristmill.disclosedRows` of a segment's `add`
 //! action is the number of its copies: segments without any aren't read, and those without the tag
 //! are.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
@@ -13,14 +14,15 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 
+use super::cells::{address_at, text_at, texts};
 use super::known_addresses::open_index;
 use super::lifecycle::{row_links, rows_with};
 use super::{Lake, LakeFile, Segment, SegmentCache};
 use crate::error::{Context, Result};
-use crate::segment::SegmentId;
+use crate::segment::{AddressIndex, SegmentId};
 
 /// A row that is a disclosed copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DisclosedCopy {
     /// The address of the copy.
     pub(crate) address: ContentAddress,
@@ -29,11 +31,14 @@ pub(crate) struct DisclosedCopy {
     /// When the copy was created, or else ingested, in microseconds since 1970. A copy has the
     /// creation time of its original (§10.2).
     pub(crate) at: i64,
+    /// `None` if it is hidden or absent.
+    namespace: Option<String>,
 }
 
 /// The columns from which [`DisclosedCopy`] is read.
-const COLUMNS: [&str; 4] = [
+const COLUMNS: [&str; 5] = [
     Field::DisclosureOf.name(),
+    Field::Namespace.name(),
     SystemColumn::ContentAddress.name(),
     Field::CreatedAt.name(),
     SystemColumn::IngestedAt.name(),
@@ -58,15 +63,48 @@ fn copies_in(file: &LakeFile) -> Result<Vec<DisclosedCopy>> {
         return Ok(out);
     }
     for batch in file.read_rows(&COLUMNS, &rows)? {
+        let mut namespaces = namespaces_in(&batch);
         for (original, copy, at) in row_links(&batch) {
             out.extend(copy.parse().ok().map(|address| DisclosedCopy {
                 address,
                 original,
                 at,
+                namespace: namespaces.remove(&address),
             }));
         }
     }
     Ok(out)
+}
+
+/// Returns the namespaces of the grains of `batch` that have one.
+fn namespaces_in(batch: &RecordBatch) -> HashMap<ContentAddress, String> {
+    let [addresses, namespaces] = NAMESPACE_COLUMNS.map(|name| texts(batch, name));
+    let namespace = |row| {
+        let namespace = text_at(namespaces, row)?.to_owned();
+        Some((address_at(addresses, row)?, namespace))
+    };
+    (0..batch.num_rows()).filter_map(namespace).collect()
+}
+
+/// The columns that [`namespaces_in`] reads.
+const NAMESPACE_COLUMNS: [&str; 2] = [SystemColumn::ContentAddress.name(), Field::Namespace.name()];
+
+/// Returns the namespaces of the rows `wanted` of `segment` that have one.
+async fn namespaces_of(
+    lake: &Lake,
+    segment: &Segment,
+    wanted: BTreeSet<u32>,
+) -> Result<HashMap<ContentAddress, String>> {
+    if wanted.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let path = segment.path();
+    let file = LakeFile::open(lake, &path).await?;
+    let wanted: Vec<u32> = wanted.into_iter().collect();
+    let reading = move || file.read_rows(&NAMESPACE_COLUMNS, &wanted);
+    let batches = tokio::task::spawn_blocking(reading).await;
+    let batches = batches.file("can't read", &path)??;
+    Ok(batches.iter().flat_map(namespaces_in).collect())
 }
 
 /// The segments without a tag that were read and have no copies.
@@ -109,40 +147,53 @@ impl Lake {
         Ok(copies)
     }
 
-    /// Returns the disclosed copies for which `wanted` is true and whose originals are in the lake,
-    /// at the version of the handle. Without copies, no address index is opened.
+    /// Returns the disclosed copies for which `wanted` is true and whose originals are in the lake and
+    /// in no other namespace, at the version of the handle. Without copies, no address index is
+    /// opened.
     ///
     /// # Errors
     /// As [`Lake::disclosed_copies`].
-    pub(super) async fn copies_beside_originals(
+    pub(crate) async fn copies_beside_originals(
         &self,
-        wanted: impl Fn(&ContentAddress) -> bool,
+        wanted: impl Fn(&DisclosedCopy) -> bool,
     ) -> Result<Vec<DisclosedCopy>> {
         let segments = self.segments()?;
         let mut copies = Vec::new();
         for segment in &segments {
             let own = self.disclosed_copies(segment).await?.into_iter();
-            copies.extend(own.filter(|copy| wanted(&copy.address)));
+            copies.extend(own.filter(|copy| wanted(copy)));
         }
-        if !copies.is_empty() {
-            let found = self.originals_in(&segments, &copies).await?;
-            copies.retain(|copy| found.contains(&copy.original));
+        let mut found = Vec::new();
+        for segment in &segments {
+            if copies.is_empty() {
+                break;
+            }
+            let index = open_index(self.location(), segment).await?;
+            found.extend(self.take_copies_of(segment, &index, &mut copies).await?);
         }
-        Ok(copies)
+        Ok(found)
     }
 
-    /// Returns the originals of `copies` that are in `segments`.
-    async fn originals_in(
+    /// Removes from `copies` those whose originals are in `segment`, of which `index` has the
+    /// addresses, and in no other namespace; returns them.
+    ///
+    /// # Errors
+    /// As [`Lake::disclosed_copies`].
+    pub(crate) async fn take_copies_of(
         &self,
-        segments: &[Segment],
-        copies: &[DisclosedCopy],
-    ) -> Result<HashSet<ContentAddress>> {
-        let mut found = HashSet::new();
-        for segment in segments {
-            let index = open_index(self.location(), segment).await?;
-            let originals = copies.iter().map(|copy| copy.original);
-            found.extend(originals.filter(|original| index.row_of(original).is_some()));
-        }
+        segment: &Segment,
+        index: &AddressIndex,
+        copies: &mut Vec<DisclosedCopy>,
+    ) -> Result<Vec<DisclosedCopy>> {
+        let with_namespace = copies.iter().filter(|copy| copy.namespace.is_some());
+        let rows = with_namespace.filter_map(|copy| index.row_of(&copy.original));
+        let namespaces = namespaces_of(self, segment, rows.collect()).await?;
+        let is_beside = |copy: &DisclosedCopy| match &copy.namespace {
+            None => index.row_of(&copy.original).is_some(),
+            own => namespaces.get(&copy.original) == own.as_ref(),
+        };
+        let (found, left) = std::mem::take(copies).into_iter().partition(is_beside);
+        *copies = left;
         Ok(found)
     }
 }

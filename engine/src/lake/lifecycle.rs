@@ -78,7 +78,8 @@ impl Lake {
         wanted: impl Fn(&ContentAddress) -> bool,
     ) -> Result<BTreeMap<ContentAddress, LifecycleState>> {
         let mut folds = self.recorded_lifecycles(&wanted).await?;
-        for copy in self.copies_beside_originals(wanted).await? {
+        let beside = self.copies_beside_originals(|copy| wanted(&copy.address));
+        for copy in beside.await? {
             let effect = (copy.at, EventEffect::Superseded(copy.original));
             folds.entry(copy.address).or_default().apply(effect);
         }

@@ -65,6 +65,7 @@ impl RepairOptions {
             resolver: &*self.resolver,
             now: 0,
             keys: None,
+            profile: None,
         }
     }
 }

@@ -134,9 +134,15 @@ fn are_equal(
     }
 }
 
-/// The marks that earlier programs set in fewer cases: for odd content references and for malformed
-/// hashes of hidden fields.
-const EXTENDED_MARKS: [Mark; 2] = [Mark::Vocabulary, Mark::FieldKind];
+/// The marks that earlier programs set in fewer cases or not at all: for values outside of
+/// registries, for odd references, malformed hashes of hidden fields and malformed DIDs, and for
+/// fields of domain profiles.
+const EXTENDED_MARKS: [Mark; 4] = [
+    Mark::Vocabulary,
+    Mark::FieldKind,
+    Mark::Identifier,
+    Mark::ProfileFields,
+];
 
 /// Returns true if the stored marks of `row` are the recomputed ones without some of
 /// [`EXTENDED_MARKS`].

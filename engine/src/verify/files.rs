@@ -244,6 +244,10 @@ fn check_grains(morsel: Morsel, options: &VerifyOptions, findings: &mut Findings
         .marks
         .iter()
         .for_each(|(mark, count)| findings.mark(mark.name(), *count));
+    proven
+        .beyond_profile
+        .named()
+        .for_each(|(name, count)| findings.mark(name, count));
     for refusal in proven.rejects {
         let offset = refusal.row.offset.map(|offset| offset.max(0) as u64);
         let problem = Problem::new(&refusal.row.source, refusal.row.ordinal, &refusal.error);

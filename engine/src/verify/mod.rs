@@ -30,7 +30,7 @@ mod tables;
 use std::sync::Arc;
 
 use gristmill_connectors::source::SourceKind;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, DeviceProfile};
 use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 pub use files::verify_sources;
@@ -61,6 +61,8 @@ pub struct VerifyOptions {
     pub sidecars: bool,
     /// Resolves the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
+    /// Counts the grains beyond the limits of this device profile.
+    pub device_profile: Option<DeviceProfile>,
 }
 
 impl Default for VerifyOptions {
@@ -74,6 +76,7 @@ impl Default for VerifyOptions {
             problems: DEFAULT_PROBLEMS,
             sidecars: false,
             resolver: Arc::new(DidKeyResolver),
+            device_profile: None,
         }
     }
 }
@@ -89,6 +92,7 @@ impl VerifyOptions {
             resolver: &*self.resolver,
             now: 0,
             keys: None,
+            profile: self.device_profile,
         }
     }
 }

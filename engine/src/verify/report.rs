@@ -21,7 +21,7 @@ pub struct VerifyReport {
     pub bad: u64,
     /// The number of damaged ones by their codes.
     pub bad_by_code: BTreeMap<String, u64>,
-    /// Valid grains with deviations, by mark.
+    /// Valid grains with deviations, by mark; and those beyond the limits of a device profile.
     pub marks: BTreeMap<String, u64>,
     /// Files that were read: sources, or segments of the lake.
     pub files: u64,

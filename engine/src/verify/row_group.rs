@@ -13,6 +13,7 @@ use gristmill_schemas::grain::Marks;
 use super::compare::{AbsentColumn, CellDifference, StoredVerdicts, differences, texts_of};
 use super::report::{Findings, Problem};
 use crate::decoder_panic::caught;
+use crate::ingest::device_profile::ProfileCounts;
 use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
 use crate::lake::FROM_BACKUP;
@@ -52,6 +53,7 @@ pub(crate) struct RowGroupCheck {
     good: u64,
     blob_bytes: u64,
     marks: BTreeMap<&'static str, u64>,
+    beyond_profile: ProfileCounts,
 }
 
 /// A row whose blob isn't the grain of its address.
@@ -146,9 +148,11 @@ impl OpenSegment {
             let batch = batch?;
             let first = next;
             next += batch.num_rows() as u64;
-            if let Some((marks, blob_bytes)) = reprojector.all_equal(&batch) {
-                check.blob_bytes += blob_bytes;
-                marks.into_iter().for_each(|marks| check.add_good(marks));
+            if let Some(equal) = reprojector.all_equal(&batch) {
+                check.blob_bytes += equal.blob_bytes;
+                check.beyond_profile.merge(equal.beyond_profile);
+                let marks = equal.marks.into_iter();
+                marks.for_each(|marks| check.add_good(marks));
                 continue;
             }
             let made = reprojector.reproject(&batch);
@@ -176,6 +180,7 @@ impl RowGroupCheck {
         differing: Vec<CellDifference>,
     ) {
         self.blob_bytes += made.blob_bytes;
+        self.beyond_profile.merge(made.beyond_profile);
         let mut differs = vec![false; batch.num_rows()];
         for CellDifference { rows, columns } in differing {
             differs
@@ -213,6 +218,9 @@ impl RowGroupCheck {
         findings.bytes = self.blob_bytes;
         for (&mark, &count) in &self.marks {
             findings.mark(mark, count);
+        }
+        for (name, count) in self.beyond_profile.named() {
+            findings.mark(name, count);
         }
         if segment.reader.projection_version() != PROJECTION_VERSION {
             for (rows, _) in &self.differing {

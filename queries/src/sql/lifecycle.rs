@@ -111,17 +111,17 @@ impl EventSources<'_> {
 }
 
 /// Returns the query of the events of the disclosed copies among `grains` (a relation) whose
-/// originals are there, too.
+/// originals are there, too, and in no other namespace than the copy shows.
 fn disclosed(grains: &str) -> String {
     format!(
         "SELECT content_address, 'superseded' AS event, original AS value, made AS at
          FROM (SELECT content_address, right(_disclosure_of, 64) AS original,
-                      coalesce(created_at, ingested_at) AS made
+                      coalesce(created_at, ingested_at) AS made, namespace AS shown
                FROM {grains}
                WHERE _disclosure_of IS NOT NULL
                      AND regexp_like(_disclosure_of, '^(sha256:)?[0-9a-f]{{64}}$')) AS copies
-         LEFT SEMI JOIN (SELECT content_address AS known FROM {grains}) AS originals
-         ON original = known"
+         LEFT SEMI JOIN (SELECT content_address AS known, namespace FROM {grains}) AS originals
+         ON original = known AND coalesce(shown = namespace, shown IS NULL)"
     )
 }
 

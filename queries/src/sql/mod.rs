@@ -41,6 +41,7 @@
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
+//! | `expression_functions` | Scalar functions that check expressions, citations and device profiles |
 //! | `parameters` | How are the values of placeholders given? |
 //! | `script` | How is a text of several statements run? |
 //! | `allowlist` | Which statements may run? |
@@ -71,6 +72,7 @@ mod cost_functions;
 mod deferred_table;
 mod describe;
 mod error_message;
+mod expression_functions;
 mod file_functions;
 mod filtered_search;
 mod hybrid;
@@ -196,6 +198,7 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     context.register_udf(message_blocks::message_blocks());
     context.register_udf(cmf_views::cmf_views());
     compliance_functions::register(&context);
+    expression_functions::register(&context);
     file_functions::register(&context, options.files);
     Ok(context)
 }

@@ -27,16 +27,22 @@ pub enum Mark {
     ReferenceFlags,
     /// The action has a field that its phase omits (§27.1).
     PhaseFields,
-    /// A value is outside a closed vocabulary of the specification.
+    /// A value is outside a closed vocabulary of the specification: a registry (§25, §26), a kind
+    /// of reference or citation (§7, §14.3, §27.5), or the values that a field lists (§6, §8).
     Vocabulary,
     /// The signed flag is set but the blob was delivered without an envelope.
     Unwrapped,
     /// A required field is missing or empty; only a lenient reader accepts this.
     Incomplete,
+    /// A field that names a DID holds a text that isn't one (§12.2).
+    Identifier,
+    /// A field of a domain profile that the grain declares has a value of another kind, outside its
+    /// range, or outside its list (Appendix A).
+    ProfileFields,
 }
 
 impl Mark {
-    const ALL: [Mark; 12] = [
+    const ALL: [Mark; 14] = [
         Mark::NotCanonical,
         Mark::EncodingFlag,
         Mark::AliasedKey,
@@ -49,6 +55,8 @@ impl Mark {
         Mark::Vocabulary,
         Mark::Unwrapped,
         Mark::Incomplete,
+        Mark::Identifier,
+        Mark::ProfileFields,
     ];
 
     /// Returns the name used in the column `marks` and in reports.
@@ -66,6 +74,8 @@ impl Mark {
             Mark::Vocabulary => "vocabulary",
             Mark::Unwrapped => "unwrapped",
             Mark::Incomplete => "incomplete",
+            Mark::Identifier => "identifier",
+            Mark::ProfileFields => "profile_fields",
         }
     }
 }

@@ -13,6 +13,8 @@
 //! | `validate` | does the grain satisfy the schema of its type? |
 //! | `encode`, `value`, `json` | what is the canonical blob of a grain? |
 //! | `extent` | where does a self-delimiting grain end? |
+//! | `citation` | which works outside of memory does a grain cite? |
+//! | `device_profile` | does a grain fit the devices of a profile? |
 //! | `domain` | where is a field of a domain profile stored? |
 //! | `authorize` | which message do the signers of a quorum sign? |
 //! | `elide` | how is a field hidden, and a hidden value verified? |
@@ -20,7 +22,9 @@
 mod alias;
 mod authorize;
 mod cbor;
+mod citation;
 mod decode;
+mod device_profile;
 mod domain;
 mod elide;
 mod encode;
@@ -41,7 +45,9 @@ pub use alias::integration_keys;
 pub use authorize::{authorization_message, operation_authorization_message};
 #[cfg(feature = "sign")]
 pub(crate) use cbor::cbor_items;
+pub use citation::{CitationFault, citation_faults, may_contain_citation};
 pub use decode::{DecodeMode, Grain};
+pub use device_profile::{BeyondProfile, DeviceProfile};
 pub use domain::{DomainFieldScope, find_domain_field, may_contain_domain_field};
 pub use elide::{elide, elision_hash, verify_elision};
 pub use encode::{

@@ -413,6 +413,18 @@ fn compound_fields_must_have_their_required_members() {
         ),
         (r#""owner":{"name":"x"}"#, "owner.type"),
         (
+            r#""related_to":[{"relation_type":"supports"}]"#,
+            "related_to[0].hash",
+        ),
+        (
+            r#""related_to":[{"hash":"a","relation_type":"causal"},{"hash":"a"}]"#,
+            "related_to[1].relation_type",
+        ),
+        (
+            r#""derived_from":["a",{"identifier":"10.1/2"}]"#,
+            "derived_from[1].citation_type",
+        ),
+        (
             r#""content_blocks":[{"type":"text","text":"x"},{"text":"x"}]"#,
             "content_blocks[1].type",
         ),
@@ -426,6 +438,8 @@ fn compound_fields_must_have_their_required_members() {
     for field in [
         r#""content_refs":[{"uri":"x","modality":"image"},{"citation_type":"doi","identifier":"10.1/2"}]"#,
         r#""embedding_refs":[{"vector_id":"v","model":"m","dimensions":3}]"#,
+        r#""related_to":[{"hash":"a","relation_type":"causal"}]"#,
+        r#""derived_from":["a",{"citation_type":"doi","identifier":"10.1/2"}]"#,
         r#""owner":{"type":"human","name":"x"}"#,
         r#""content_blocks":[{"type":"x_own"}]"#,
     ] {

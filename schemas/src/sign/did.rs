@@ -17,6 +17,17 @@ pub enum DidError {
     /// The DID uses another method than `did:key`, and the resolver has no key of it.
     #[error("the key of {0} is unknown; `gristmill keys trust DID FILE` adds it")]
     Unresolved(String),
+    /// The document of the DID can't be fetched or used.
+    #[error(
+        "the document of {did} can't be used: {cause}; `gristmill keys trust DID FILE` adds its \
+         keys"
+    )]
+    Document {
+        /// The DID.
+        did: String,
+        /// What is wrong, for people.
+        cause: String,
+    },
     /// The DID is not a well-formed `did:key`.
     #[error("not a well-formed did:key: {0}")]
     Malformed(&'static str),

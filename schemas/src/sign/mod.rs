@@ -10,4 +10,6 @@ pub use did::{
     DidError, DidKeyResolver, KeyResolver, did_from_key, did_without_fragment, key_from_did,
 };
 pub use key::{SigningKey, VerifyingKey};
-pub use published_key::{KEY_FILE_LIMIT, PublishedKey, PublishedKeyError, read_published_keys};
+pub use published_key::{
+    KEY_FILE_LIMIT, PublishedKey, PublishedKeyError, keys_named, read_published_keys,
+};

@@ -24,6 +24,18 @@ pub struct PublishedKey {
     pub key: VerifyingKey,
 }
 
+/// Returns those of `keys`, which are of one DID, that `did` names: all without a fragment, else
+/// the keys with the fragment and those without a name.
+pub fn keys_named(did: &str, keys: &[PublishedKey]) -> Vec<VerifyingKey> {
+    let fragment = did.split_once('#').map(|(_, fragment)| fragment);
+    let is_named = |known: &&PublishedKey| match (fragment, &known.fragment) {
+        (Some(wanted), Some(own)) => wanted == own,
+        _ => true,
+    };
+    let named = keys.iter().filter(is_named);
+    named.map(|known| known.key.clone()).collect()
+}
+
 /// The reason why a file gives no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishedKeyError {

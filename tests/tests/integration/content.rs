@@ -74,7 +74,35 @@ fn content_below_a_root_is_compared_with_the_references() {
     assert_eq!(counts, [10, 3, 2, 1, 3, 1], "{content:#}");
     assert_eq!(content["problems"].as_array().unwrap().len(), 3);
     sandbox.run("lake", 1, &["verify", "--content", "nowhere"]);
+    check_description(&sandbox);
     sandbox.run("lake", 0, &["verify"]);
+}
+
+/// Checks the counts of `describe` over the references of the test above.
+fn check_description(sandbox: &Sandbox) {
+    let counts = |arguments: &[&str]| {
+        let described = sandbox.run("lake", 0, &[&["describe"], arguments].concat());
+        let described = described.get(0).unwrap_or(&described).clone();
+        described["content_references"].clone()
+    };
+    assert!(counts(&[]).is_null(), "references are counted on request");
+    let numbers = |counts: &serde_json::Value| {
+        let names = [
+            "references",
+            "without_checksum",
+            "stated_bytes",
+            "targets",
+            "present_targets",
+            "missing_targets",
+            "unknown_targets",
+        ];
+        names.map(|name| counts[name].as_u64().unwrap())
+    };
+    let counted = counts(&["--references"]);
+    assert_eq!(numbers(&counted), [10, 1, 57, 9, 0, 0, 9], "{counted:#}");
+    let found = counts(&["--content", "media"]);
+    assert_eq!(numbers(&found), [10, 1, 57, 9, 5, 1, 3], "{found:#}");
+    assert_eq!(found["first_missing"], json!(["gone.png"]));
 }
 
 /// An exchange whose request has an image, twice, and a document.

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::AsArray;
+use arrow::datatypes::DataType;
 use chrono::{SecondsFormat, Utc};
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::index::lifecycle_mask::{LIFECYCLE_FILE, refresh_masks};
@@ -11,6 +13,8 @@ use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::{Lake, Segment};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::cal::{Bindings, Options};
+use gristmill_queries::exec::Session;
+use gristmill_queries::sql::{Confinement, SqlOptions, confined_context, lake_context};
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, elide};
 use gristmill_schemas::json::Json;
 use gristmill_tests::grains::{frames, grain};
@@ -87,7 +91,16 @@ async fn addresses_in(lake: &TestLake, relation: &str) -> BTreeSet<String> {
 
 /// Returns the answer of CAL with all beliefs.
 async fn recalled(lake: &TestLake) -> String {
-    let executor = lake.executor(patient_session(1_800_000_000_000)).await;
+    recalled_in(lake, None).await
+}
+
+/// Returns the answer of CAL with all beliefs of `namespace`, or of the lake.
+async fn recalled_in(lake: &TestLake, namespace: Option<&str>) -> String {
+    let session = Session {
+        namespace: namespace.map(str::to_owned),
+        ..patient_session(1_800_000_000_000)
+    };
+    let executor = lake.executor(session).await;
     let (bindings, options) = (Bindings::new(), Options::default());
     let response = executor.run_text(b"RECALL beliefs LIMIT 100", &bindings, options);
     response.await.unwrap().to_json().to_string()
@@ -159,6 +172,102 @@ async fn a_copy_beside_its_original_is_not_current_whichever_came_first() {
     }
 }
 
+/// Returns the current grains of a session of SQL that sees one namespace.
+async fn current_in(lake: &TestLake, namespace: &str) -> BTreeSet<String> {
+    let options = SqlOptions::default();
+    let whole = lake_context(&lake.lake, &options).await.unwrap();
+    let confinement = Confinement {
+        namespace: Some(namespace.to_owned()),
+        user: None,
+    };
+    let session = confined_context(&lake.lake, &whole, &options, &confinement);
+    let current = session.await.unwrap().table("current").await.unwrap();
+    let addresses = current.select_columns(&["content_address"]).unwrap();
+    let batches = addresses.collect().await.unwrap();
+    let columns = batches.iter().map(|batch| batch.column(0).clone());
+    let texts = columns.map(|column| arrow::compute::cast(&column, &DataType::Utf8).unwrap());
+    texts
+        .flat_map(|texts| {
+            let texts = texts.as_string::<i32>().iter().flatten();
+            texts.map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Returns a belief in `namespace`, and a disclosed copy of it that states to be in another.
+fn copy_in_another_namespace(namespace: &str, other: &str) -> Pair {
+    let text = |namespace: &str| {
+        format!(
+            r#"{{"type": "belief", "subject": "dan", "relation": "works_at", "object": "acme", "confidence": 0.9,
+                "created_at": 1767225600000, "user_id": "kim-4004", "namespace": "{namespace}"}}"#
+        )
+    };
+    let (original, moved) = (grain(&text(namespace)), text(other));
+    let json = Json::parse(moved.as_bytes()).unwrap();
+    let options = EncodeOptions::default();
+    let copy = elide(&json, &original.address, &[Field::UserId], options).unwrap();
+    Pair { original, copy }
+}
+
+/// Returns a belief in a namespace, and its disclosed copy without the fields `hidden`.
+fn copy_hiding(hidden: &[Field]) -> Pair {
+    let text = r#"{"type": "belief", "subject": "eve", "relation": "works_at", "object": "acme", "confidence": 0.9,
+        "created_at": 1767225600000, "user_id": "kim-4004", "namespace": "hr"}"#;
+    let original = grain(text);
+    let json = Json::parse(text.as_bytes()).unwrap();
+    let options = EncodeOptions::default();
+    let copy = elide(&json, &original.address, hidden, options).unwrap();
+    Pair { original, copy }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_original_in_another_namespace_closes_no_copy_in_sql_or_cal() {
+    let apart = copy_in_another_namespace("hr", "sales");
+    let [original, copy] = apart.addresses();
+    let beside = [
+        copy_hiding(&[Field::UserId]),
+        copy_hiding(&[Field::Namespace]),
+    ];
+    for encrypted in [false, true] {
+        for copies_first in [false, true] {
+            let mut lake = new_lake(encrypted).await;
+            // Both pairs of `beside` have the same original.
+            let originals = [&apart.original, &beside[0].original];
+            let copies = [&apart.copy, &beside[0].copy, &beside[1].copy];
+            let (first, second) = match copies_first {
+                true => (&copies[..], &originals[..]),
+                false => (&originals[..], &copies[..]),
+            };
+            ingest(&mut lake, "a.frames", first).await;
+            ingest(&mut lake, "b.frames", second).await;
+            for masks in ["masks with a tail", "complete masks", "no masks"] {
+                match masks {
+                    "complete masks" if !encrypted => {
+                        refresh_masks(&lake.lake, true).await.unwrap();
+                    }
+                    "no masks" if !encrypted => remove_masks(&mut lake).await,
+                    _ => (),
+                }
+                apart.check_alone(&lake).await;
+                assert_eq!(
+                    current_in(&lake, "sales").await,
+                    BTreeSet::from([copy.clone()])
+                );
+                assert!(recalled_in(&lake, Some("sales")).await.contains(&copy));
+                for pair in &beside {
+                    pair.check(&lake, masks).await;
+                }
+                let [known, hidden] = beside.each_ref().map(Pair::addresses);
+                let expected = BTreeSet::from([original.clone(), known[0].clone()]);
+                assert_eq!(current_in(&lake, "hr").await, expected);
+                let recalled = recalled_in(&lake, Some("hr")).await;
+                assert!(recalled.contains(&original) && recalled.contains(&known[0]));
+                assert!(!recalled.contains(&known[1]) && !recalled.contains(&hidden[1]));
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lake_knew_a_copy_as_current_until_its_original_came() {
     for encrypted in [false, true] {
@@ -223,7 +332,7 @@ fn a_copy_that_is_exported_alone_is_current_elsewhere() {
 
 #[test]
 fn a_copy_of_an_erased_original_is_erased_with_it_or_stays_closed() {
-    let pair = Pair::new("ada");
+    let pair = copy_hiding(&[Field::UserId]);
     let [original, copy] = pair.addresses();
     for (encrypted, derived) in [(false, false), (false, true), (true, false)] {
         let sandbox = Sandbox::new();

@@ -17,8 +17,9 @@ use crate::segment::AddressIndex;
 /// Identifies a file in masks: the beginning of BLAKE3 of its table and name.
 pub(super) type SourceDigest = [u8; 16];
 
-/// What distinguishes the digest of a segment with disclosed copies.
-const COPIES: &str = " copies";
+/// What distinguishes the digest of a segment with disclosed copies: the rule by which masks close
+/// them.
+const COPIES: &str = " copies in one namespace";
 
 /// A file with lifecycle events.
 #[derive(Debug, Clone)]
@@ -47,7 +48,7 @@ impl EventSource {
     }
 
     /// Returns the source of a segment. One with disclosed copies has another digest, so that masks
-    /// of earlier releases, which don't know of copies, are stale.
+    /// of earlier releases, which had no rule for copies or another one, are stale.
     async fn of_segment(lake: &Lake, segment: Segment) -> Result<EventSource> {
         // Sealed segments have no masks, and looking would take the keys.
         let has_copies = match (segment.file.disclosed, segment.id.is_sealed()) {
@@ -131,15 +132,26 @@ fn digest_of(table: &str, file: &str, known: &str) -> SourceDigest {
     digest
 }
 
+/// A segment that may contain originals of copies.
+struct OriginalSegment<'s> {
+    is_new: bool,
+    segment: &'s Segment,
+    index: Arc<AddressIndex>,
+}
+
 /// Opens the address indexes of those of `sources` that are segments.
-async fn open_indexes(
+async fn open_indexes<'s>(
     lake: &Lake,
-    sources: &[(bool, &EventSource)],
-) -> Result<Vec<(bool, Arc<AddressIndex>)>> {
+    sources: &[(bool, &'s EventSource)],
+) -> Result<Vec<OriginalSegment<'s>>> {
     let mut indexes = Vec::new();
     for (is_new, source) in sources {
         if let Some(segment) = &source.segment {
-            indexes.push((*is_new, address_index(lake, segment).await?));
+            indexes.push(OriginalSegment {
+                is_new: *is_new,
+                segment,
+                index: address_index(lake, segment).await?,
+            });
         }
     }
     Ok(indexes)
@@ -170,13 +182,14 @@ pub(super) async fn each_copy_effect(
         let Some(segment) = &source.segment else {
             continue;
         };
-        for copy in lake.disclosed_copies(segment).await? {
-            let has = |(is_new, index): &(bool, Arc<AddressIndex>)| {
-                (all || *is_new) && index.row_of(&copy.original).is_some()
-            };
-            if originals.iter().any(has) {
-                let effect = EventEffect::Superseded(copy.original);
-                visit(copy.address, (copy.at, effect));
+        let mut copies = lake.disclosed_copies(segment).await?;
+        for originals in originals.iter().filter(|it| all || it.is_new) {
+            let OriginalSegment { segment, index, .. } = originals;
+            for copy in lake.take_copies_of(segment, index, &mut copies).await? {
+                visit(
+                    copy.address,
+                    (copy.at, EventEffect::Superseded(copy.original)),
+                );
             }
         }
     }

@@ -34,6 +34,9 @@ const EMBEDDING_REF: &[RequiredMember] = &[
     ("dimensions", "dm", is_integer),
 ];
 
+/// §14.1.
+const CROSS_LINK: &[RequiredMember] = &[("hash", "h", is_text), ("relation_type", "rl", is_text)];
+
 /// §12.5.1.
 const LEGAL_ENTITY: &[RequiredMember] = &[("type", "type", is_text), ("name", "name", is_text)];
 
@@ -44,8 +47,14 @@ const CONTENT_BLOCK: &[RequiredMember] = &[("type", "type", is_text)];
 pub(super) fn check(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
     match field {
         Field::Owner => check_entry(value, members_of(field, value), &field.name()),
-        Field::ContentRefs | Field::EmbeddingRefs | Field::ContentBlocks => {
-            let mut entries = value.as_array().into_iter().flatten().enumerate();
+        Field::ContentRefs
+        | Field::EmbeddingRefs
+        | Field::ContentBlocks
+        | Field::RelatedTo
+        | Field::DerivedFrom => {
+            let is_map = |(_, entry): &(usize, RawValue<'_>)| entry.as_map().is_some();
+            let entries = value.as_array().into_iter().flatten().enumerate();
+            let mut entries = entries.filter(is_map);
             entries.try_for_each(|(at, entry)| {
                 check_entry(
                     &entry,
@@ -65,7 +74,9 @@ fn members_of(field: Field, entry: &RawValue<'_>) -> &'static [RequiredMember] {
             CITATION
         }
         Field::ContentRefs => CONTENT_REF,
+        Field::DerivedFrom => CITATION,
         Field::EmbeddingRefs => EMBEDDING_REF,
+        Field::RelatedTo => CROSS_LINK,
         Field::ContentBlocks => CONTENT_BLOCK,
         Field::Owner => LEGAL_ENTITY,
         _ => &[],

@@ -10,12 +10,18 @@
 //! | `kinds`, `compound` | kind and range of each value, and the members of compound values |
 //! | `required` | required fields per type |
 //! | `action` | fields per phase of an action |
-//! | `vocabulary` | closed vocabularies |
+//! | `vocabulary` | closed vocabularies, and the syntax of DIDs |
+//! | `references` | what references to content, vectors and works say |
+//! | `profiles` | fields of domain profiles |
 
 mod action;
 mod compound;
 mod kinds;
+mod profiles;
+mod references;
 mod required;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 
 use std::borrow::Cow;
@@ -24,7 +30,7 @@ use super::decode::Grain;
 use super::fields::Field;
 use super::header::Sensitivity;
 use super::marks::Mark;
-use super::types::TypeByte;
+use super::types::{GrainType, TypeByte};
 use crate::error::{ErrorCode, GrainError};
 
 /// How strictly a grain is checked.
@@ -53,10 +59,23 @@ pub(super) fn check(grain: &mut Grain<'_>, level: CheckLevel) -> Result<(), Grai
             checked => checked?,
         }
         vocabulary::check(grain, level)?;
+        references::check(grain);
+        profiles::check(grain);
     }
     check_sensitivity(grain)?;
     check_header(grain);
     Ok(())
+}
+
+/// Returns true if the type of `grain` requires `field`, by itself or with others.
+pub(super) fn requires(grain: &Grain<'_>, field: Field) -> bool {
+    match grain.grain_type() {
+        Some(GrainType::Event) => required::EVENT_FIELDS.contains(&field),
+        Some(GrainType::Action) => action::requires(grain, field),
+        Some(GrainType::Consent) if field == Field::PriorConsent => true,
+        Some(kind) => required::fields_of(kind).contains(&field),
+        None => false,
+    }
 }
 
 fn error(code: ErrorCode, field: Field, message: impl Into<Cow<'static, str>>) -> GrainError {
