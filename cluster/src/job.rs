@@ -11,8 +11,8 @@ use ballista_core::serde::protobuf::execute_query_result::Result as Submitted;
 use ballista_core::serde::protobuf::job_status::Status as JobState;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::{
-    CancelJobParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair, PartitionLocation,
-    RemoveSessionParams,
+    CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair,
+    PartitionLocation, RemoveSessionParams,
 };
 use ballista_core::utils::{GrpcClientConfig, create_grpc_client_endpoint};
 use ballista_core::version::insert_version_header;
@@ -48,10 +48,9 @@ impl Scheduler {
     /// # Errors
     /// [`ClusterError::Address`] if it isn't an address.
     pub fn at(address: &str) -> std::result::Result<Scheduler, ClusterError> {
-        let port = address
-            .rsplit_once(':')
-            .filter(|(host, _)| !host.is_empty());
-        if !port.is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        let parts = address.rsplit_once(':');
+        let (host, port) = parts.unwrap_or_default();
+        if host.is_empty() || port.parse::<u16>().is_err() {
             return Err(ClusterError::Address(address.to_owned()));
         }
         let (address, jobs) = (address.to_owned(), Arc::default());
@@ -60,10 +59,13 @@ impl Scheduler {
 
     /// Cancels the jobs that this process waits for. A scheduler that doesn't answer has none.
     pub async fn cancel_all(&self) {
-        let jobs = std::mem::take(&mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner));
-        if jobs.is_empty() {
-            return;
+        let jobs = std::mem::take(&mut *self.lock());
+        if !jobs.is_empty() {
+            self.cancel(jobs).await;
         }
+    }
+
+    async fn cancel(&self, jobs: impl IntoIterator<Item = String>) {
         let Ok(mut client) = self.connect().await else {
             return;
         };
@@ -73,7 +75,20 @@ impl Scheduler {
         }
     }
 
-    /// Runs the encoded physical plan `plan` and returns the locations of its result.
+    /// Has the rows of an ended job removed from executors. Without it they are, after an hour.
+    pub(crate) async fn forget(&self, job_id: String) {
+        if let Ok(mut client) = self.connect().await {
+            let remove_stage_ids = Vec::new();
+            let forgotten = client.clean_job_data(CleanJobDataParams {
+                job_id,
+                remove_stage_ids,
+            });
+            let forgotten = forgotten.await;
+            tracing::debug!(?forgotten, "rows of a job of the cluster");
+        }
+    }
+
+    /// Runs the encoded physical plan `plan` and returns its job and the locations of its result.
     ///
     /// # Errors
     /// [`ClusterError`] if the scheduler doesn't answer or refuses the plan, or if the job fails.
@@ -82,7 +97,7 @@ impl Scheduler {
         plan: Vec<u8>,
         config: &SessionConfig,
         session_id: String,
-    ) -> Result<Vec<PartitionLocation>> {
+    ) -> Result<(String, Vec<PartitionLocation>)> {
         let mut client = self.connect().await?;
         let job_id = self.submit(&mut client, plan, config, &session_id).await?;
         let waiting = Waiting {
@@ -98,7 +113,7 @@ impl Scheduler {
             tracing::debug!(?removed, "session of the cluster");
             self.lock().remove(&waiting.job_id);
         }
-        Ok(ended?)
+        Ok((waiting.job_id.clone(), ended?))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
@@ -199,10 +214,10 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let is_running = self.scheduler.lock().contains(&self.job_id);
+        let is_running = self.scheduler.lock().remove(&self.job_id);
         if let (true, Ok(runtime)) = (is_running, tokio::runtime::Handle::try_current()) {
-            let scheduler = self.scheduler.clone();
-            runtime.spawn(async move { scheduler.cancel_all().await });
+            let (scheduler, job_id) = (self.scheduler.clone(), self.job_id.clone());
+            runtime.spawn(async move { scheduler.cancel([job_id]).await });
         }
     }
 }

@@ -12,6 +12,7 @@ use datafusion::common::{DataFusionError, JoinType, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::{DataSource, DataSourceExec};
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::{HigherOrderFunctionExpr, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -121,6 +122,7 @@ impl PlanCheck {
     }
 
     /// Refuses functions that executors have in another form: the protobuf has only their names.
+    /// And filters that another operator fills, because it may do so in another process.
     fn check_functions(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         let mut unknown = None;
         let mut visit = |root: &Arc<dyn PhysicalExpr>| {
@@ -141,8 +143,8 @@ impl PlanCheck {
         match unknown {
             Some(name) => Err(refused(
                 &format!("the function {name}"),
-                "executors have another one of this name, without --prices and settings of time \
-                 zones",
+                "executors have no equal one, because it depends on the statement, on --prices or \
+                 on a setting",
             )),
             None => Ok(()),
         }
@@ -150,6 +152,9 @@ impl PlanCheck {
 
     /// Returns the name of the function that `expression` calls, if executors don't have it.
     fn unknown_function(&self, expression: &Arc<dyn PhysicalExpr>) -> Option<String> {
+        if expression.is::<DynamicFilterPhysicalExpr>() {
+            return Some("of a dynamic filter".to_owned());
+        }
         if let Some(call) = expression.downcast_ref::<HigherOrderFunctionExpr>() {
             return Some(call.name().to_owned());
         }

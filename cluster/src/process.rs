@@ -26,8 +26,9 @@ const DEAD_AFTER_SECONDS: u64 = 10;
 /// Seconds that a job without any executor waits for one.
 const NO_EXECUTOR_SECONDS: u64 = 20;
 
-/// Seconds after which the shuffle files of an ended job are removed.
-const SHUFFLE_SECONDS: u64 = 60;
+/// Seconds after which the shuffle files of an ended job are removed, if the client doesn't have them
+/// removed when it has read the result.
+const SHUFFLE_SECONDS: u64 = 3600;
 
 /// How an executor works.
 #[derive(Debug, Clone)]

@@ -21,6 +21,7 @@ use datafusion::physical_plan::{
 use datafusion::prelude::SessionContext;
 use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
+use futures::future::ready;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::codec::LakeCodec;
@@ -179,11 +180,14 @@ impl ExecutionPlan for ClusterQueryExec {
         let scheduler = self.scheduler.clone();
         let config = context.session_config().clone();
         let session = new_session_id();
-        let run = async move { scheduler.run(bytes, &config, session).await };
-        let parts = stream::once(run)
-            .map_ok(|parts| stream::iter(parts).map(Ok::<_, DataFusionError>))
-            .try_flatten();
-        let rows = parts.and_then(fetch).try_flatten();
+        let run = async move {
+            let (job_id, parts) = scheduler.run(bytes, &config, session).await?;
+            let rows = stream::iter(parts).then(fetch).try_flatten();
+            let forget = async move { scheduler.forget(job_id).await };
+            let end = stream::once(forget).filter_map(|()| ready(None));
+            Ok::<_, DataFusionError>(rows.chain(end))
+        };
+        let rows = stream::once(run).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }

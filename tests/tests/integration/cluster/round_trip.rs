@@ -131,7 +131,8 @@ async fn every_answer_is_the_same_after_the_codec() {
 async fn results(context: &SessionContext, statement: &str) -> std::result::Result<String, String> {
     let executor = Executor::new(context.clone(), patient_session(1_800_000_000_000));
     let statement = statement.as_bytes();
-    let response = executor.run_text(statement, &Bindings::new(), Options::default());
+    let bindings = Bindings::new();
+    let response = executor.run_text(statement, &bindings, Options::default());
     let response = response.await.map_err(|error| error.to_string())?.to_json();
     let members = ["results", "total", "groups", "values", "batch"];
     let members = members.map(|name| response.get(name).map(ToString::to_string));
