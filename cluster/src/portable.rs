@@ -102,6 +102,7 @@ impl PlanCheck {
         let Some(scan) = lake_scan(&plan) else {
             return check_memory(&plan).map(|()| plan);
         };
+        check_filters(&plan)?;
         if scan.object_store_url.as_str().trim_end_matches('/') != LAKE_STORE {
             return Err(refused(plan.name(), "executors don't have the files"));
         }
@@ -122,7 +123,6 @@ impl PlanCheck {
     }
 
     /// Refuses functions that executors have in another form: the protobuf has only their names.
-    /// And filters that another operator fills, because it may do so in another process.
     fn check_functions(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         let mut unknown = None;
         let mut visit = |root: &Arc<dyn PhysicalExpr>| {
@@ -152,9 +152,6 @@ impl PlanCheck {
 
     /// Returns the name of the function that `expression` calls, if executors don't have it.
     fn unknown_function(&self, expression: &Arc<dyn PhysicalExpr>) -> Option<String> {
-        if expression.is::<DynamicFilterPhysicalExpr>() {
-            return Some("of a dynamic filter".to_owned());
-        }
         if let Some(call) = expression.downcast_ref::<HigherOrderFunctionExpr>() {
             return Some(call.name().to_owned());
         }
@@ -180,6 +177,22 @@ fn reads_lake(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
 /// Returns true for the scans of ours that hide the files which they read.
 fn bound_to_files(plan: &Arc<dyn ExecutionPlan>) -> bool {
     matches!(portable_node(plan), PortableNode::Bound(_))
+}
+
+/// Refuses scans with filters that another operator fills while the query runs: it may do so in
+/// another process.
+fn check_filters(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let mut is_dynamic = false;
+    plan.apply_expressions(&mut |root| {
+        root.apply(|expression| {
+            is_dynamic |= expression.is::<DynamicFilterPhysicalExpr>();
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    match is_dynamic {
+        true => Err(refused(plan.name(), "another operator fills its filter")),
+        false => Ok(()),
+    }
 }
 
 /// Refuses scans of which the protobuf drops something that matters.

@@ -30,8 +30,8 @@ use crate::job::{Scheduler, fetch};
 use crate::portable::PlanCheck;
 use crate::session::cluster_config;
 
-/// Number of partitions of plans, which is the most tasks that a stage has. More executors than
-/// this have nothing to do; each task takes some 10 ms, however little it reads.
+/// Number of partitions of plans, which is the most tasks that a stage has. More slots than this have
+/// nothing to do, and each task has a fixed cost.
 pub const DEFAULT_PARTITIONS: usize = 16;
 
 /// Makes the queries of `context` run on the cluster of `scheduler`. `location` is that of the lake

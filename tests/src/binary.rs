@@ -76,6 +76,7 @@ pub fn gristmill() -> assert_cmd::Command {
         "GRISTMILL_MEMORY",
         "GRISTMILL_CACHE",
         "GRISTMILL_CACHE_SIZE",
+        "GRISTMILL_CLUSTER",
     ] {
         command.env_remove(variable);
     }

@@ -23,7 +23,7 @@ pub enum PortableNode {
 /// Returns the operator at the root of `plan`, as another process can run it.
 pub fn portable_node(plan: &Arc<dyn ExecutionPlan>) -> PortableNode {
     if plan.is::<UnsealExec>() {
-        return PortableNode::Bound("rows of an encrypted lake are opened with keys");
+        return PortableNode::Bound("executors have no keys of an encrypted lake");
     }
     if let Some(scan) = plan.downcast_ref::<LeafScanExec>() {
         return match scan.shown_rows() {
