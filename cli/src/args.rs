@@ -2,6 +2,8 @@
 //! of commands stand in a module. Help, manual pages and completions are generated from it.
 
 pub mod changes;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod governance;
 pub mod grain;
 pub mod holds;
@@ -216,6 +218,10 @@ pub enum Command {
     Mcp(serving::McpArgs),
     /// Serve SQL, CAL and searches as JSON over HTTP
     Serve(serving::ServeArgs),
+    /// Run the processes of a cluster, on which queries with --cluster run
+    #[cfg(feature = "cluster")]
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// Show the configuration, or print an example of gristmill.toml
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -36,6 +36,9 @@ pub fn path() -> &'static PathBuf {
         build
             .current_dir(workspace())
             .args(["build", "--quiet", "--bin", "gristmill"]);
+        if cfg!(feature = "cluster") {
+            build.args(["--features", "cluster"]);
+        }
         // Build scripts would treat the variables of this test's package as changes, and nearly
         // everything would be rebuilt.
         for (name, _) in std::env::vars_os() {
@@ -73,6 +76,7 @@ pub fn gristmill() -> assert_cmd::Command {
         "GRISTMILL_MEMORY",
         "GRISTMILL_CACHE",
         "GRISTMILL_CACHE_SIZE",
+        "GRISTMILL_CLUSTER",
     ] {
         command.env_remove(variable);
     }

@@ -16,12 +16,13 @@ use std::str::FromStr;
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
 /// The crates whose sources are read, from the ground up.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "schemas",
     "connectors",
     "engine",
     "queries",
     "server",
+    "cluster",
     "cli",
     "python",
 ];
@@ -43,7 +44,7 @@ const REUSED_TYPE_NAMES: usize = 50;
 
 /// The layers of each crate's top-level modules, the lowest first: a module uses modules of lower
 /// layers only. Add a new module to the lowest layer above everything that it uses.
-const LAYERS: [(&str, &[&[&str]]); 7] = [
+const LAYERS: [(&str, &[&[&str]]); 8] = [
     (
         "schemas",
         &[
@@ -107,6 +108,15 @@ const LAYERS: [(&str, &[&[&str]]); 7] = [
             &["mcp"],
             &["http"],
             &["flight", "postgres"],
+        ],
+    ),
+    (
+        "cluster",
+        &[
+            &["error", "lake_url", "session", "wire"],
+            &["codec", "job"],
+            &["portable", "process"],
+            &["query"],
         ],
     ),
     (

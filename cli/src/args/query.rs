@@ -27,6 +27,19 @@ pub struct SqlArgs {
     /// Allow COPY … TO, which writes files, and CREATE EXTERNAL TABLE, which reads them
     #[arg(long)]
     pub allow_files: bool,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+/// Where a query runs.
+#[cfg(feature = "cluster")]
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// Run queries on the executors of the cluster with this scheduler, HOST:PORT; --threads is
+    /// then the number of parts of a query [default: this process]
+    #[arg(long, env = "GRISTMILL_CLUSTER", value_name = "ADDR")]
+    pub cluster: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -127,4 +140,7 @@ pub struct CalArgs {
     /// Time limit of a query in seconds [default: 5, for ASSEMBLE 10]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<f64>,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }

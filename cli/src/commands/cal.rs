@@ -38,7 +38,12 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
     let mut running = Running::start(context, &arguments).await?;
     match text {
         Some(text) => {
-            if running.all(&text, &bindings, options, printing).await? == Last::Definition {
+            #[cfg(feature = "cluster")]
+            let cluster = running.cluster.clone();
+            let run = running.all(&text, &bindings, options, printing);
+            #[cfg(feature = "cluster")]
+            let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
+            if run.await? == Last::Definition {
                 eprintln!("{TEMPLATE_HINT}");
             }
             printer.print_requests();
@@ -174,6 +179,8 @@ struct Running {
     fixed_now: bool,
     /// True if execution times are shown.
     timing: bool,
+    #[cfg(feature = "cluster")]
+    cluster: Option<gristmill_cluster::Scheduler>,
 }
 
 impl Running {
@@ -186,6 +193,13 @@ impl Running {
         let tables = lake_context(&lake, &options)
             .await
             .map_err(|error| Failure::environment("can't read the lake", &error))?;
+        #[cfg(feature = "cluster")]
+        let cluster = super::cluster::join_to_read(
+            context,
+            &tables,
+            &arguments.cluster,
+            arguments.allow_writes,
+        )?;
         let mut executor = Executor::new(tables, session(arguments)?);
         let mut writer = None;
         if arguments.allow_writes {
@@ -199,6 +213,8 @@ impl Running {
             writer,
             fixed_now: arguments.now.is_some(),
             timing: true,
+            #[cfg(feature = "cluster")]
+            cluster,
         })
     }
 

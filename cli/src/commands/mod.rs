@@ -8,6 +8,8 @@ mod cal_output;
 mod cal_table;
 mod certificate;
 mod changes;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod compact;
 mod config;
 mod convert;
@@ -105,6 +107,8 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         Command::Cal(arguments) => cal::run(&context, arguments).await,
         Command::Serve(arguments) => serve::run(&context, arguments).await,
         Command::Mcp(arguments) => mcp::run(&context, arguments).await,
+        #[cfg(feature = "cluster")]
+        Command::Cluster(command) => cluster::run(&context, command).await,
         Command::Config(command) => config::run(&context, command),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),

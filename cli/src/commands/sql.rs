@@ -27,6 +27,8 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
         FileAccess::Read
     };
     let session = session(context, files).await?;
+    #[cfg(feature = "cluster")]
+    let cluster = super::cluster::join(context, &session, &arguments.cluster)?;
     let text = match (arguments.query, arguments.file) {
         (Some(query), _) => query,
         (None, Some(file)) => {
@@ -35,7 +37,10 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
         (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
         (None, None) => text_of_stdin()?,
     };
-    run_text(&session, printer, &text).await?;
+    let run = run_text(&session, printer, &text);
+    #[cfg(feature = "cluster")]
+    let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
+    run.await?;
     printer.print_requests();
     Ok(CommandOutcome::Done)
 }

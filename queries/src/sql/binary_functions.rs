@@ -58,6 +58,14 @@ enum BinaryFunctionKind {
 }
 
 impl BinaryFunctionKind {
+    fn name(self) -> &'static str {
+        match self {
+            BinaryFunctionKind::OctetLength => "octet_length",
+            BinaryFunctionKind::Length => "length",
+            BinaryFunctionKind::Substr => "substr",
+        }
+    }
+
     /// Returns DataFusion's function of the same name, for texts.
     fn of_texts(self) -> Arc<ScalarUDF> {
         match self {
@@ -73,15 +81,22 @@ impl BinaryFunctionKind {
 struct BinaryFunction {
     kind: BinaryFunctionKind,
     texts: Arc<ScalarUDF>,
+    /// The other names of DataFusion's function. Were one left to it, a session that is made from
+    /// another could register it last, under all of its names.
+    aliases: Vec<String>,
     signature: Signature,
 }
 
 impl BinaryFunction {
     fn of(kind: BinaryFunctionKind) -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
+        let texts = kind.of_texts();
+        let names = texts.aliases().iter().map(String::as_str);
+        let others = names.chain([texts.name()]).filter(|it| *it != kind.name());
         ScalarUDF::new_from_impl(BinaryFunction {
             kind,
-            texts: kind.of_texts(),
+            aliases: others.map(str::to_owned).collect(),
+            texts,
             signature,
         })
     }
@@ -96,11 +111,11 @@ fn is_bytes(data_type: Option<&DataType>) -> bool {
 
 impl ScalarUDFImpl for BinaryFunction {
     fn name(&self) -> &str {
-        match self.kind {
-            BinaryFunctionKind::OctetLength => "octet_length",
-            BinaryFunctionKind::Length => "length",
-            BinaryFunctionKind::Substr => "substr",
-        }
+        self.kind.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 
     fn signature(&self) -> &Signature {
@@ -221,4 +236,27 @@ fn slice(bytes: &[u8], from: i64, count: Option<i64>) -> Option<&[u8]> {
             .min(bytes.len())
     };
     bytes.get(place(first)..place(end).max(place(first)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{SqlOptions, bare_context};
+    use super::*;
+    use datafusion::execution::session_state::SessionStateBuilder;
+
+    /// Such a session registers all functions again, in no order.
+    #[tokio::test]
+    async fn a_session_made_from_another_has_the_functions_of_bytes() {
+        let context = bare_context(&SqlOptions::default()).unwrap();
+        for _ in 0..8 {
+            let state = SessionStateBuilder::new_from_existing(context.state()).build();
+            for call in ["length", "char_length", "octet_length", "substring"] {
+                let arguments = if call == "substring" { ", 1" } else { "" };
+                let query = format!("SELECT {call}(x'ff00'{arguments})");
+                let session = SessionContext::new_with_state(state.clone());
+                let answer = session.sql(&query).await.unwrap().collect().await;
+                answer.unwrap_or_else(|error| panic!("{query}: {error}"));
+            }
+        }
+    }
 }

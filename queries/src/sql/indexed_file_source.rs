@@ -1,5 +1,8 @@
 //! A file source that adds to EXPLAIN which sidecars pruned its rows. Everything else is delegated
 //! to the wrapped source.
+//!
+//! It is also what marks a scan of a lake for other processes: their codec sends the row selections
+//! of its files along, which the codec of Parquet scans would drop.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,12 +45,28 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
 
 /// The wrapped source and its note.
 #[derive(Clone)]
-pub(super) struct IndexedFileSource {
-    pub(super) inner: Arc<dyn FileSource>,
-    pub(super) note: Arc<str>,
+pub struct IndexedFileSource {
+    inner: Arc<dyn FileSource>,
+    note: Arc<str>,
 }
 
 impl IndexedFileSource {
+    /// Wraps `inner`; an empty `note` isn't shown.
+    pub fn new(inner: Arc<dyn FileSource>, note: impl Into<Arc<str>>) -> IndexedFileSource {
+        let note = note.into();
+        IndexedFileSource { inner, note }
+    }
+
+    /// Returns the wrapped source.
+    pub fn inner(&self) -> &Arc<dyn FileSource> {
+        &self.inner
+    }
+
+    /// Returns the note, which may be empty.
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
     fn wrap(&self, inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
         Arc::new(IndexedFileSource {
             inner,
@@ -101,6 +120,7 @@ impl FileSource for IndexedFileSource {
 
     fn fmt_extra(&self, kind: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match kind {
+            _ if self.note.is_empty() => {}
             DisplayFormatType::TreeRender => writeln!(out, "{}", self.note)?,
             _ => write!(out, ", {}", self.note)?,
         }

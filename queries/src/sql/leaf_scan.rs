@@ -46,6 +46,11 @@ impl LeafScanExec {
         self.note.as_deref()
     }
 
+    /// Returns the plan that returns the rows; `None` if no one may see it.
+    pub(super) fn shown_rows(&self) -> Option<&Arc<dyn ExecutionPlan>> {
+        self.note.as_ref().map(|_| &self.rows)
+    }
+
     fn describe(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.note {
             Some(note) => write!(out, "{}: {note}", self.name),

@@ -58,6 +58,7 @@
 //! | `build_side` | Which side of a join is held in memory? |
 //! | `spilling_joins` | What happens if that side doesn't fit? |
 //! | `spill` | Where do rows go that don't fit in memory? |
+//! | `portable` | What of a plan can another process run? |
 
 mod allowlist;
 mod as_of;
@@ -91,6 +92,7 @@ mod page_index_reader;
 mod parameters;
 mod pattern;
 mod point_lookup;
+mod portable;
 mod reference;
 mod row_estimate;
 mod scalar_functions;
@@ -137,12 +139,15 @@ pub use datafusion::execution::SendableRecordBatchStream;
 pub use datafusion::prelude::{DataFrame, SessionContext};
 pub(crate) use error_message::exhausted_message;
 pub use error_message::user_message;
+pub use indexed_file_source::IndexedFileSource;
 pub(crate) use indexed_file_source::index_notes;
 pub use lake_table::LakeTable;
 pub(crate) use lake_table::hide_rows;
 use lifecycle::{CURRENT, Copies};
 pub use no_lake::context_without_lake;
+pub use page_index_reader::PageIndexReaderFactory;
 pub use parameters::{parameter_types, parameters_from_json};
+pub use portable::{PortableNode, portable_node};
 pub use reference::{SqlReference, sql_reference};
 pub use script::{
     TABLES_QUERY, completions, execute, functions_query, plan_query, query, query_of, statements,
@@ -170,7 +175,7 @@ pub struct SqlOptions {
 }
 
 /// URL under which the lake's object store is registered; its paths are relative to the lake.
-pub(crate) const LAKE_STORE: &str = "gristmill://lake";
+pub const LAKE_STORE: &str = "gristmill://lake";
 
 /// Returns a context with the functions that need no lake: scalar and JSON functions, and `mg_file`
 /// and `transcript_file` if the options allow them. Unless [`FileAccess::ReadAndWrite`] is set, it

@@ -13,6 +13,8 @@ use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::errors::Result as ParquetResult;
@@ -23,7 +25,20 @@ use futures::future::BoxFuture;
 
 /// Creates readers whose metadata includes the page index; the session caches footers and indexes.
 #[derive(Debug)]
-pub(super) struct PageIndexReaderFactory(pub(super) CachedParquetFileReaderFactory);
+pub struct PageIndexReaderFactory(CachedParquetFileReaderFactory);
+
+impl PageIndexReaderFactory {
+    /// Creates the factory of readers of the files in `store`, with the metadata cache of `runtime`.
+    ///
+    /// # Errors
+    /// If the store isn't registered in `runtime`.
+    pub fn new(runtime: &RuntimeEnv, store: &ObjectStoreUrl) -> Result<PageIndexReaderFactory> {
+        let cache = runtime.cache_manager.get_file_metadata_cache();
+        let store = runtime.object_store(store)?;
+        let readers = CachedParquetFileReaderFactory::new(store, cache);
+        Ok(PageIndexReaderFactory(readers))
+    }
+}
 
 impl ParquetFileReaderFactory for PageIndexReaderFactory {
     fn create_reader(

@@ -97,7 +97,7 @@ fn has_large_hash_join(plan: &Arc<dyn ExecutionPlan>, limit: usize) -> Result<bo
 
 /// A query that is tried with hash joins, and run again with sort-merge joins if they exceed the
 /// memory limit.
-struct RetriedJoinsExec {
+pub(super) struct RetriedJoinsExec {
     /// The plan with hash joins.
     first: Arc<dyn ExecutionPlan>,
     logical: LogicalPlan,
@@ -115,6 +115,11 @@ impl RetriedJoinsExec {
             state: state.clone(),
             properties: Arc::new(properties),
         }
+    }
+
+    /// Returns the plan with hash joins.
+    pub(super) fn first(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.first
     }
 
     /// Plans the query with sort-merge joins. DataFusion uses them only with several partitions.

@@ -12,6 +12,8 @@ mod cal;
 mod cal_mutations;
 mod changes;
 mod claims;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod cold_start;
 mod command_line;
 mod concurrency;

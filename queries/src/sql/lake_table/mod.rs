@@ -29,7 +29,6 @@ use datafusion::common::internal_datafusion_err;
 use datafusion::common::stats::Precision;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
@@ -155,12 +154,7 @@ impl LakeTable {
 
     /// Returns the factory of Parquet readers, with the session's metadata cache.
     fn readers(&self, state: &dyn Session) -> Result<PageIndexReaderFactory> {
-        let runtime = state.runtime_env();
-        let cache = runtime.cache_manager.get_file_metadata_cache();
-        Ok(PageIndexReaderFactory(CachedParquetFileReaderFactory::new(
-            runtime.object_store(&self.store)?,
-            cache,
-        )))
+        PageIndexReaderFactory::new(state.runtime_env(), &self.store)
     }
 }
 

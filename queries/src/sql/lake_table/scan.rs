@@ -196,10 +196,7 @@ impl LakeTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let ScanFiles { files, rows, note } = selected;
         let source = match note.is_empty() {
-            false => Arc::new(IndexedFileSource {
-                inner: source,
-                note: note.into(),
-            }),
+            false => Arc::new(IndexedFileSource::new(source, note)),
             true => source,
         };
         let bytes = files.iter().map(|file| file.object_meta.size).sum();

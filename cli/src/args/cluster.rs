@@ -1,0 +1,44 @@
+//! Arguments of the processes of a cluster.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Run the scheduler of a cluster, which cuts queries into tasks
+    Scheduler(SchedulerArgs),
+    /// Run an executor of a cluster, which runs tasks
+    Executor(ExecutorArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct SchedulerArgs {
+    /// Address at which clients and executors reach it; a loopback address, because it trusts
+    /// everybody
+    #[arg(long, default_value = "127.0.0.1:50050", value_name = "ADDR")]
+    pub listen: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecutorArgs {
+    /// The scheduler, HOST:PORT
+    #[arg(long, value_name = "ADDR")]
+    pub scheduler: String,
+    /// Folder for what later stages of queries read; it is removed after them
+    #[arg(long, value_name = "DIR")]
+    pub work_dir: String,
+    /// Address at which clients and other executors fetch results; at the next port the scheduler
+    /// sends tasks. A loopback address, because it trusts everybody [default: free ports of
+    /// 127.0.0.1]
+    #[arg(
+        long,
+        default_value = "127.0.0.1:0",
+        hide_default_value = true,
+        value_name = "ADDR"
+    )]
+    pub listen: SocketAddr,
+    /// Number of tasks that run at a time, which share --memory [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<usize>,
+}

@@ -1,0 +1,69 @@
+//! Errors of distributed execution, with what to do about each.
+
+use std::net::SocketAddr;
+
+use datafusion::error::DataFusionError;
+
+/// Reason why a query doesn't run on a cluster, or a process of a cluster doesn't start.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// An operator isn't known to return the same rows when it is cut into tasks.
+    #[error("a cluster can't run {operator}: {reason}; run the query without --cluster")]
+    NotPortable {
+        /// Name of the operator or function.
+        operator: String,
+        /// What would go wrong.
+        reason: &'static str,
+    },
+    /// A process would be reachable from other machines.
+    #[error(
+        "{0} isn't a loopback address: the processes of a cluster trust everybody who reaches \
+         them; listen on 127.0.0.1 and connect machines by tunnels"
+    )]
+    NotLoopback(SocketAddr),
+    /// An address isn't one.
+    #[error("`{0}` is no address of a scheduler; it is HOST:PORT, such as 127.0.0.1:50050")]
+    Address(String),
+    /// The scheduler doesn't answer.
+    #[error(
+        "the scheduler at {address} doesn't answer ({cause}); it has forgotten its jobs if it \
+         was restarted: run the command again"
+    )]
+    Unreachable {
+        /// Its address.
+        address: String,
+        /// The cause.
+        cause: String,
+    },
+    /// The scheduler refuses the query.
+    #[error("the scheduler refuses the query: {0}")]
+    Refused(String),
+    /// A job failed on the executors.
+    #[error("the query failed on the cluster: {0}")]
+    Failed(String),
+    /// A finished result can't be fetched.
+    #[error(
+        "a part of the result can't be fetched from the executor at {executor} ({cause}); run the \
+         command again"
+    )]
+    Fetch {
+        /// Address of the executor.
+        executor: String,
+        /// The cause.
+        cause: String,
+    },
+    /// A process can't start, or has stopped.
+    #[error("{what}: {cause}")]
+    Process {
+        /// Which step failed.
+        what: &'static str,
+        /// The cause.
+        cause: String,
+    },
+}
+
+impl From<ClusterError> for DataFusionError {
+    fn from(error: ClusterError) -> DataFusionError {
+        DataFusionError::External(Box::new(error))
+    }
+}

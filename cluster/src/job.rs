@@ -1,0 +1,268 @@
+//! One query on a cluster: submitted, watched until it ends, fetched from the executors that have
+//! its result, and cancelled if nobody waits for it any more.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ballista_core::client::BallistaClient;
+use ballista_core::serde::protobuf::execute_query_params::Query;
+use ballista_core::serde::protobuf::execute_query_result::Result as Submitted;
+use ballista_core::serde::protobuf::job_status::Status as JobState;
+use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
+use ballista_core::serde::protobuf::{
+    CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair,
+    PartitionLocation, RemoveSessionParams,
+};
+use ballista_core::utils::{GrpcClientConfig, create_grpc_client_endpoint};
+use ballista_core::version::insert_version_header;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::prelude::SessionConfig;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use crate::error::ClusterError;
+use crate::session::MESSAGE_BYTES;
+
+/// How long the client waits between two questions about a job: at first, and at most.
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const MOST_WAIT: Duration = Duration::from_millis(250);
+
+/// How often a part of the result is asked for, and the pause in between.
+const FETCH_ATTEMPTS: u8 = 3;
+const FETCH_WAIT_MS: u64 = 500;
+
+/// A scheduler, and the jobs that this process waits for.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    address: String,
+    jobs: Arc<Mutex<BTreeSet<String>>>,
+}
+
+type Client = SchedulerGrpcClient<Channel>;
+
+impl Scheduler {
+    /// Returns the scheduler at `address` (`HOST:PORT`). Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ClusterError::Address`] if it isn't an address.
+    pub fn at(address: &str) -> std::result::Result<Scheduler, ClusterError> {
+        let parts = address.rsplit_once(':');
+        let (host, port) = parts.unwrap_or_default();
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            return Err(ClusterError::Address(address.to_owned()));
+        }
+        let (address, jobs) = (address.to_owned(), Arc::default());
+        Ok(Scheduler { address, jobs })
+    }
+
+    /// Cancels the jobs that this process waits for. A scheduler that doesn't answer has none.
+    pub async fn cancel_all(&self) {
+        let jobs = std::mem::take(&mut *self.lock());
+        if !jobs.is_empty() {
+            self.cancel(jobs).await;
+        }
+    }
+
+    async fn cancel(&self, jobs: impl IntoIterator<Item = String>) {
+        let Ok(mut client) = self.connect().await else {
+            return;
+        };
+        for job_id in jobs {
+            let cancelled = client.cancel_job(CancelJobParams { job_id }).await;
+            tracing::debug!(?cancelled, "a job of the cluster");
+        }
+    }
+
+    /// Has the rows of an ended job removed from executors. Without it they are, after an hour.
+    pub(crate) async fn forget(&self, job_id: String) {
+        if let Ok(mut client) = self.connect().await {
+            let remove_stage_ids = Vec::new();
+            let forgotten = client.clean_job_data(CleanJobDataParams {
+                job_id,
+                remove_stage_ids,
+            });
+            let forgotten = forgotten.await;
+            tracing::debug!(?forgotten, "rows of a job of the cluster");
+        }
+    }
+
+    /// Runs the encoded physical plan `plan` and returns its job and the locations of its result.
+    ///
+    /// # Errors
+    /// [`ClusterError`] if the scheduler doesn't answer or refuses the plan, or if the job fails.
+    pub(crate) async fn run(
+        &self,
+        plan: Vec<u8>,
+        config: &SessionConfig,
+        session_id: String,
+    ) -> Result<(String, Vec<PartitionLocation>)> {
+        let mut client = self.connect().await?;
+        let job_id = self.submit(&mut client, plan, config, &session_id).await?;
+        let waiting = Waiting {
+            scheduler: self.clone(),
+            job_id,
+        };
+        self.lock().insert(waiting.job_id.clone());
+        let ended = self.wait(&mut client, &waiting.job_id).await;
+        // What is left to do is the scheduler's business, unless it is gone.
+        if !matches!(ended, Err(ClusterError::Unreachable { .. })) {
+            let removed = client.remove_session(RemoveSessionParams { session_id });
+            let removed = removed.await;
+            tracing::debug!(?removed, "session of the cluster");
+            self.lock().remove(&waiting.job_id);
+        }
+        Ok((waiting.job_id.clone(), ended?))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self) -> std::result::Result<Client, ClusterError> {
+        let url = format!("http://{}", self.address);
+        let config = GrpcClientConfig::default();
+        let endpoint = create_grpc_client_endpoint(url, Some(&config));
+        let endpoint = endpoint.map_err(|_| ClusterError::Address(self.address.clone()))?;
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|error| self.gone(&error))?;
+        Ok(SchedulerGrpcClient::new(channel)
+            .max_encoding_message_size(MESSAGE_BYTES as usize)
+            .max_decoding_message_size(MESSAGE_BYTES as usize))
+    }
+
+    /// Submits a plan and returns the id of its job.
+    async fn submit(
+        &self,
+        client: &mut Client,
+        plan: Vec<u8>,
+        config: &SessionConfig,
+        session_id: &str,
+    ) -> std::result::Result<String, ClusterError> {
+        let settings = config.options().entries().into_iter();
+        let settings = settings.map(|entry| KeyValuePair {
+            key: entry.key,
+            value: entry.value,
+        });
+        let mut request = Request::new(ExecuteQueryParams {
+            query: Some(Query::PhysicalPlan(plan)),
+            settings: settings.collect(),
+            session_id: session_id.to_owned(),
+            operation_id: session_id.to_owned(),
+        });
+        insert_version_header(request.metadata_mut());
+        let answer = client.execute_query(request).await;
+        let answer = answer.map_err(|status| self.refusal(&status))?.into_inner();
+        match answer.result {
+            Some(Submitted::Success(job)) => Ok(job.job_id),
+            Some(Submitted::Failure(failure)) => Err(ClusterError::Refused(
+                failure
+                    .failure
+                    .map_or_else(String::new, |it| format!("{it:?}")),
+            )),
+            None => Err(ClusterError::Refused("it has not answered".to_owned())),
+        }
+    }
+
+    /// Waits until the job has ended and returns the locations of its result.
+    async fn wait(
+        &self,
+        client: &mut Client,
+        job_id: &str,
+    ) -> std::result::Result<Vec<PartitionLocation>, ClusterError> {
+        let mut pause = FIRST_WAIT;
+        loop {
+            let job_id = job_id.to_owned();
+            let answer = client.get_job_status(GetJobStatusParams { job_id }).await;
+            let answer = answer.map_err(|status| self.gone(&status))?.into_inner();
+            match answer.status.and_then(|status| status.status) {
+                Some(JobState::Successful(job)) => return Ok(job.partition_location),
+                Some(JobState::Failed(job)) => return Err(ClusterError::Failed(job.error)),
+                Some(JobState::Queued(_) | JobState::Running(_)) | None => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(MOST_WAIT);
+                }
+            }
+        }
+    }
+
+    fn gone(&self, cause: &dyn std::error::Error) -> ClusterError {
+        ClusterError::Unreachable {
+            address: self.address.clone(),
+            cause: root_cause(cause),
+        }
+    }
+
+    /// Returns what a failed submission means.
+    fn refusal(&self, status: &Status) -> ClusterError {
+        match status.code() {
+            tonic::Code::Unavailable | tonic::Code::DeadlineExceeded => self.gone(status),
+            _ => ClusterError::Refused(status.message().to_owned()),
+        }
+    }
+}
+
+/// A job that a query waits for. If the query is dropped before the job has ended, the job is
+/// cancelled.
+struct Waiting {
+    scheduler: Scheduler,
+    job_id: String,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let is_running = self.scheduler.lock().remove(&self.job_id);
+        if let (true, Ok(runtime)) = (is_running, tokio::runtime::Handle::try_current()) {
+            let (scheduler, job_id) = (self.scheduler.clone(), self.job_id.clone());
+            runtime.spawn(async move { scheduler.cancel([job_id]).await });
+        }
+    }
+}
+
+/// Returns the rows of one part of a result.
+///
+/// # Errors
+/// [`ClusterError::Fetch`] if its executor doesn't answer or has lost it.
+pub(crate) async fn fetch(part: PartitionLocation) -> Result<SendableRecordBatchStream> {
+    let layout = part.layout();
+    let (Some(executor), Some(id)) = (part.executor_meta, part.partition_id) else {
+        return Err(ClusterError::Failed("a part of its result is nowhere".to_owned()).into());
+    };
+    let place = format!("{}:{}", executor.host, executor.port);
+    let failed = |error: &dyn std::fmt::Display| {
+        DataFusionError::from(ClusterError::Fetch {
+            executor: place.clone(),
+            cause: error.to_string(),
+        })
+    };
+    let port = u16::try_from(executor.port).map_err(|error| failed(&error))?;
+    let message_bytes = MESSAGE_BYTES as usize;
+    let client = BallistaClient::try_new(
+        &executor.host,
+        port,
+        message_bytes,
+        false,
+        None,
+        FETCH_ATTEMPTS,
+        FETCH_WAIT_MS,
+        0,
+        0,
+    );
+    let mut client = client.await.map_err(|error| failed(&error))?;
+    let rows = client
+        .fetch_partition(&executor.id, &id.into(), part.file_id, layout, true)
+        .await;
+    rows.map_err(|error| failed(&error))
+}
+
+/// Returns the innermost cause of an error: those around it repeat that there was one.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

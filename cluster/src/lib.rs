@@ -1,0 +1,46 @@
+//! Queries over a lake on several machines, with [Ballista](https://datafusion.apache.org/ballista).
+//!
+//! A client plans a query as it would run locally: it consults sidecars and lifecycle masks, whose
+//! results are row selections of scans. The physical plan goes to a scheduler, which cuts it into
+//! stages and tasks; executors run the tasks and keep what later stages read. Scheduler, shuffle
+//! and RPC are Ballista's. Ours is what makes the plans the same on another machine:
+//!
+//! | module | question |
+//! |---|---|
+//! | [`portable`] | Which plans mean the same on executors? Anything else is refused |
+//! | [`codec`] | How do scans of a lake travel with their row selections? |
+//! | `wire` | Which bytes are that? |
+//! | [`lake_url`] | How does an executor find the lake of a scan? |
+//! | `session` | What do client, scheduler and executors have in common? |
+//! | [`query`] | How does a session send its queries to a cluster? |
+//! | `job` | How is one query submitted, watched, fetched and cancelled? |
+//! | [`process`] | What do the scheduler and an executor run? |
+//!
+//! Ballista cuts a stage into tasks by giving each a part of the files of its scans. A leaf that it
+//! doesn't know is left whole, and each task returns all of its rows; and the protobuf of a file
+//! drops the extension that has its row selection. Both would be wrong without an error, so
+//! [`portable`] refuses what isn't known to be right, and tests compare answers.
+
+// Input must never panic: fallible operations return errors.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+pub mod codec;
+mod error;
+mod job;
+pub mod lake_url;
+pub mod portable;
+pub mod process;
+pub mod query;
+mod session;
+mod wire;
+
+pub use error::ClusterError;
+pub use job::Scheduler;

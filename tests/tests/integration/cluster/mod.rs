@@ -1,0 +1,11 @@
+//! Distributed execution: no plan is silently another one on executors.
+//!
+//! | file | question |
+//! |---|---|
+//! | `questions` | Which SQL is asked, of which lake? |
+//! | `round_trip` | Does every plan that is sent mean the same after the codec? What is refused? |
+//! | `processes` | Are the answers of real processes the local ones, also when one is killed? |
+
+mod processes;
+mod questions;
+mod round_trip;

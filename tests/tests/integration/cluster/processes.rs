@@ -1,0 +1,225 @@
+//! Real processes on loopback: one scheduler and two executors of the built binary.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use gristmill_cluster::Scheduler;
+use gristmill_cluster::query::run_on_cluster;
+use gristmill_tests::binary;
+use gristmill_tests::sandbox::Sandbox;
+
+use super::questions::{Asked, QUESTIONS, rows};
+
+/// How long a process may take to listen, and a command to end, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A question that takes seconds: it compares some grains with all others.
+const SLOW: &str = "SELECT count(*) FROM grains a JOIN grains b
+                    ON a.content_address < b.content_address
+                    WHERE a.type IN ('belief', 'observation')";
+
+/// A scheduler and its executors, which end with the test.
+struct Cluster {
+    address: String,
+    scheduler: Child,
+    executors: Vec<Child>,
+    _folders: Vec<tempfile::TempDir>,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        let scheduler = spawn(&["cluster", "scheduler", "--listen", &address]);
+        let mut cluster = Cluster {
+            address: address.clone(),
+            scheduler,
+            executors: Vec::new(),
+            _folders: Vec::new(),
+        };
+        let started = Instant::now();
+        while TcpStream::connect(&address).is_err() {
+            assert!(started.elapsed() < PATIENCE, "the scheduler doesn't listen");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        cluster.add_executor();
+        cluster.add_executor();
+        cluster
+    }
+
+    fn add_executor(&mut self) {
+        let folder = tempfile::tempdir().unwrap();
+        let work_dir = folder.path().display().to_string();
+        let arguments = [
+            "cluster",
+            "executor",
+            "--scheduler",
+            &self.address,
+            "--work-dir",
+        ];
+        let mut arguments = arguments.to_vec();
+        arguments.extend([&work_dir, "--slots", "2", "--memory", "512M"]);
+        self.executors.push(spawn(&arguments));
+        self._folders.push(folder);
+    }
+
+    /// Returns the command that asks `question` of the lake of `sandbox`.
+    fn command(&self, sandbox: &Sandbox, question: &str) -> Command {
+        let asked = [
+            "sql",
+            "--format",
+            "csv",
+            "--cluster",
+            &self.address,
+            question,
+        ];
+        sandbox.command("lake", &asked)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in self.executors.iter_mut().chain([&mut self.scheduler]) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn spawn(arguments: &[&str]) -> Child {
+    let mut command = Command::new(binary::path());
+    command.args(arguments).stdout(Stdio::null());
+    if std::env::var_os("CLUSTER_TEST_OUTPUT").is_none() {
+        command.stderr(Stdio::null());
+    }
+    command.spawn().expect("a process of the cluster")
+}
+
+/// Asks locally.
+fn local(sandbox: &Sandbox, question: &str) -> Output {
+    let asked = ["sql", "--format", "csv", question];
+    sandbox.command("lake", &asked).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits for a command, which must not hang.
+fn ended(mut child: Child) -> Output {
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if started.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("a command hangs: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn started(mut command: Command) -> Child {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    piped.spawn().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answers_of_two_executors_are_the_local_ones() {
+    let asked = Asked::new().await;
+    let cluster = Cluster::start();
+    let context = asked.session().await;
+    let scheduler = Scheduler::at(&cluster.address).unwrap();
+    run_on_cluster(&context, &scheduler, &asked.location(), 4).unwrap();
+    let began = Instant::now();
+    for joins in ["false", "true"] {
+        let set = format!("SET datafusion.optimizer.prefer_hash_join = {joins}");
+        rows(&context, &set).await.unwrap();
+        for question in QUESTIONS {
+            let answer = rows(&context, question).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{question}: {error}"));
+            assert_eq!(answer, asked.answers[question], "{joins}: {question}");
+        }
+    }
+    println!("{} questions: {:?}", QUESTIONS.len(), began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_processes_and_an_interrupt_end_with_an_exact_answer_or_a_clear_error() {
+    let asked = Asked::nothing();
+    let sandbox = &asked.sandbox;
+    let mut cluster = Cluster::start();
+    let exact = text(&local(sandbox, SLOW).stdout);
+    assert!(exact.lines().count() == 2, "{exact}");
+    let undisturbed = ended(started(cluster.command(sandbox, SLOW)));
+    assert_eq!(
+        text(&undisturbed.stdout),
+        exact,
+        "{}",
+        text(&undisturbed.stderr)
+    );
+
+    an_executor_is_killed(&mut cluster, sandbox, &exact);
+    cluster.add_executor();
+    the_client_is_interrupted(&cluster, sandbox);
+    let after = ended(started(cluster.command(sandbox, SLOW)));
+    assert_eq!(text(&after.stdout), exact, "{}", text(&after.stderr));
+    the_scheduler_is_killed(&mut cluster, sandbox);
+}
+
+fn an_executor_is_killed(cluster: &mut Cluster, sandbox: &Sandbox, exact: &str) {
+    let asking = started(cluster.command(sandbox, SLOW));
+    std::thread::sleep(Duration::from_millis(700));
+    let mut killed = cluster.executors.remove(0);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let began = Instant::now();
+    let answer = ended(asking);
+    let message = text(&answer.stderr);
+    println!(
+        "executor killed: {:?} later: {:?} {message}",
+        began.elapsed(),
+        answer.status
+    );
+    match answer.status.success() {
+        true => assert_eq!(text(&answer.stdout), exact),
+        false => assert!(
+            message.contains("cluster") || message.contains("executor"),
+            "{message}"
+        ),
+    }
+}
+
+fn the_client_is_interrupted(cluster: &Cluster, sandbox: &Sandbox) {
+    let asking = started(cluster.command(sandbox, SLOW));
+    std::thread::sleep(Duration::from_millis(700));
+    let interrupt = ["-INT", &asking.id().to_string()];
+    let sent = Command::new("kill").args(interrupt).status();
+    assert!(sent.unwrap().success());
+    let answer = ended(asking);
+    assert_eq!(answer.status.code(), Some(130), "{}", text(&answer.stderr));
+}
+
+fn the_scheduler_is_killed(cluster: &mut Cluster, sandbox: &Sandbox) {
+    let asking = started(cluster.command(sandbox, SLOW));
+    std::thread::sleep(Duration::from_millis(700));
+    cluster.scheduler.kill().unwrap();
+    cluster.scheduler.wait().unwrap();
+    for answer in [
+        ended(asking),
+        ended(started(cluster.command(sandbox, SLOW))),
+    ] {
+        let message = text(&answer.stderr);
+        assert_eq!(answer.status.code(), Some(1), "{message}");
+        assert!(message.contains("doesn't answer"), "{message}");
+    }
+}
+
+#[test]
+fn a_cluster_that_others_could_reach_is_refused() {
+    let asked = ["cluster", "scheduler", "--listen", "0.0.0.0:0"];
+    let refused = Command::new(binary::path()).args(asked).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("isn't a loopback address"));
+}
