@@ -86,6 +86,42 @@ struct ObjectVersion {
     size: u64,
 }
 
+/// Returns the settings of the environment for `bucket`, and those of its client.
+fn configuration(bucket: &str) -> (AmazonS3Builder, ClientOptions) {
+    let mut builder = AmazonS3Builder::new().with_bucket_name(bucket);
+    let mut options = ClientOptions::new();
+    for (name, value) in std::env::vars() {
+        match name.to_ascii_lowercase().parse() {
+            Ok(AmazonS3ConfigKey::Client(key)) => {
+                options = options.with_config(key, value.clone());
+                builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
+            }
+            Ok(key) => builder = builder.with_config(key, value),
+            Err(_) => {}
+        }
+    }
+    (builder, options)
+}
+
+/// Returns the URL of `bucket`, as the store's client composes it.
+fn bucket_url(
+    builder: &AmazonS3Builder,
+    bucket: &str,
+    region: &str,
+) -> Result<Url, url::ParseError> {
+    let setting = |key| builder.get_config_value(&key);
+    let endpoint =
+        setting(AmazonS3ConfigKey::S3Endpoint).or_else(|| setting(AmazonS3ConfigKey::Endpoint));
+    let is_virtual = setting(AmazonS3ConfigKey::VirtualHostedStyleRequest);
+    let has_bucket = endpoint.is_some() && is_virtual.as_deref() == Some("true");
+    let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+    let mut url = Url::parse(&endpoint)?;
+    if let (Ok(mut segments), false) = (url.path_segments_mut(), has_bucket) {
+        segments.pop_if_empty().push(bucket);
+    }
+    Ok(url)
+}
+
 impl ObjectVersions {
     /// Returns the versions below `uri`, an `s3://` URI with the path `prefix` in its bucket. The
     /// configuration is that of [`resolve_uri`](super::resolve_uri). `None` for other stores.
@@ -93,39 +129,19 @@ impl ObjectVersions {
     /// # Errors
     /// [`ConnectorError::Uri`] if the configuration is incomplete.
     pub fn below(uri: &Url, prefix: &Path) -> Result<Option<ObjectVersions>, ConnectorError> {
-        let Some(bucket) = uri
-            .host_str()
-            .filter(|_| matches!(uri.scheme(), "s3" | "s3a"))
-        else {
+        let bucket = uri.host_str();
+        let Some(bucket) = bucket.filter(|_| matches!(uri.scheme(), "s3" | "s3a")) else {
             return Ok(None);
         };
         let fault = |reason: String| ConnectorError::Uri {
             uri: uri.to_string(),
             reason,
         };
-        let mut builder = AmazonS3Builder::new().with_bucket_name(bucket);
-        let mut options = ClientOptions::new();
-        for (name, value) in std::env::vars() {
-            match name.to_ascii_lowercase().parse() {
-                Ok(AmazonS3ConfigKey::Client(key)) => {
-                    options = options.with_config(key, value.clone());
-                    builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
-                }
-                Ok(key) => builder = builder.with_config(key, value),
-                Err(_) => {}
-            }
-        }
-        let setting = |key| builder.get_config_value(&key);
-        let region = setting(AmazonS3ConfigKey::Region).unwrap_or(DEFAULT_REGION.to_owned());
-        let endpoint = setting(AmazonS3ConfigKey::S3Endpoint)
-            .or_else(|| setting(AmazonS3ConfigKey::Endpoint))
-            .unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
-        let has_bucket = setting(AmazonS3ConfigKey::Endpoint).is_some()
-            && setting(AmazonS3ConfigKey::VirtualHostedStyleRequest).as_deref() == Some("true");
-        let mut url = Url::parse(&endpoint).map_err(|error| fault(error.to_string()))?;
-        if let (Ok(mut segments), false) = (url.path_segments_mut(), has_bucket) {
-            segments.pop_if_empty().push(bucket);
-        }
+        let (builder, options) = configuration(bucket);
+        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        let region = region.unwrap_or(DEFAULT_REGION.to_owned());
+        let url =
+            bucket_url(&builder, bucket, &region).map_err(|error| fault(error.to_string()))?;
         let store = builder.build().map_err(|error| fault(error.to_string()))?;
         let client = ReqwestConnector::default().connect(&options);
         Ok(Some(ObjectVersions {
@@ -223,15 +239,7 @@ impl ObjectVersions {
     }
 
     async fn attempt(&self, method: &Method, url: &Url) -> Result<Bytes, AttemptError> {
-        let credential = self.credentials.get_credential().await;
-        let credential = credential.map_err(|error| AttemptError::Final(error.to_string()))?;
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = url
-            .as_str()
-            .parse()
-            .map_err(|error: http::uri::InvalidUri| AttemptError::Final(error.to_string()))?;
-        AwsAuthorizer::new(&credential, "s3", &self.region).authorize(&mut request, None);
+        let request = self.signed_request(method, url).await?;
         let response = self.client.execute(request).await;
         let response = response.map_err(|error| AttemptError::Transient(error.to_string()))?;
         let status = response.status();
@@ -246,6 +254,23 @@ impl ObjectVersions {
             _ if status.is_server_error() => Err(AttemptError::Transient(cause())),
             _ => Err(AttemptError::Final(cause())),
         }
+    }
+
+    async fn signed_request(
+        &self,
+        method: &Method,
+        url: &Url,
+    ) -> Result<HttpRequest, AttemptError> {
+        let credential = self.credentials.get_credential().await;
+        let credential = credential.map_err(|error| AttemptError::Final(error.to_string()))?;
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = url
+            .as_str()
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| AttemptError::Final(error.to_string()))?;
+        AwsAuthorizer::new(&credential, "s3", &self.region).authorize(&mut request, None);
+        Ok(request)
     }
 }
 

@@ -247,31 +247,50 @@ impl RowGroupCheck {
             problems.push((problem.spanning(count), count));
         }
         for failed in self.failed {
-            let problem = Problem::new(&segment.name, failed.row as i64, &failed.error).of_grains();
-            let problem = Problem {
-                content_address: failed.content_address,
-                repair: Some(FROM_BACKUP),
-                ..problem
-            };
-            problems.push((problem, 1));
+            problems.push((failed.into_problem(segment), 1));
         }
-        if let Some((columns, cause)) = self.undecodable {
-            let problem = Problem::unreadable(&segment.name, self.rows.start as i64, &cause)
-                .spanning(self.rows.end - self.rows.start);
-            let problem = match columns.is_empty() {
-                true => problem,
-                false => problem.of_columns(&columns),
-            };
-            let is_derived = !columns
-                .iter()
-                .any(|column| *column == SystemColumn::Blob.name());
-            let problem = Problem {
-                repair: problem.repair.filter(|_| is_derived).or(Some(FROM_BACKUP)),
-                ..problem
-            };
+        if let Some((columns, cause)) = &self.undecodable {
+            let problem = undecodable_problem(segment, &self.rows, columns, cause);
             problems.push((problem, 1));
         }
         problems
+    }
+}
+
+impl FailedRow {
+    fn into_problem(self, segment: &OpenSegment) -> Problem {
+        let problem = Problem::new(&segment.name, self.row as i64, &self.error).of_grains();
+        Problem {
+            content_address: self.content_address,
+            repair: Some(FROM_BACKUP),
+            ..problem
+        }
+    }
+}
+
+/// Returns the problem of `rows`, of which `columns` can't be decoded. Without the blob nothing else
+/// can be computed.
+fn undecodable_problem(
+    segment: &OpenSegment,
+    rows: &Range<u64>,
+    columns: &[String],
+    cause: &str,
+) -> Problem {
+    let problem = Problem::unreadable(&segment.name, rows.start as i64, &cause)
+        .spanning(rows.end - rows.start);
+    let problem = match columns.is_empty() {
+        true => problem,
+        false => problem.of_columns(columns),
+    };
+    match columns
+        .iter()
+        .any(|column| *column == SystemColumn::Blob.name())
+    {
+        true => Problem {
+            repair: Some(FROM_BACKUP),
+            ..problem
+        },
+        false => problem,
     }
 }
 

@@ -76,44 +76,45 @@ impl AssemblyUsage {
     /// Returns a sentence for people: included and matching grains, the used part of the budget, and
     /// what was left out for which reason.
     pub fn summary(&self) -> String {
-        let total = |count: fn(&SourceContribution) -> usize| -> usize {
-            self.sources.iter().map(count).sum()
-        };
-        let unit = unit_name(self.budget.unit);
+        let total =
+            |count: fn(&SourceContribution) -> u64| -> u64 { self.sources.iter().map(count).sum() };
         let mut text = format!(
-            "{} of {} grains, {} of {} {unit}",
-            total(|source| source.usage.included),
-            self.sources
-                .iter()
-                .map(|source| source.matched)
-                .sum::<u64>(),
+            "{} of {} grains, {} of {} {}",
+            total(|source| source.usage.included as u64),
+            total(|source| source.matched),
             self.used,
-            self.budget.amount
+            self.budget.amount,
+            unit_name(self.budget.unit)
         );
-        match self
-            .sources
-            .iter()
-            .map(SourceContribution::not_returned)
-            .sum::<u64>()
-        {
-            0 => {}
-            more => text += &format!("; {more} are beyond the LIMIT of their source"),
+        let reasons = [
+            (
+                total(SourceContribution::not_returned),
+                "are beyond the LIMIT of their source",
+            ),
+            (
+                total(|source| source.usage.cut as u64),
+                "didn't fit into the budget",
+            ),
+            (
+                total(|source| source.usage.duplicates as u64),
+                "are in another source too",
+            ),
+        ];
+        for (count, reason) in reasons.into_iter().filter(|(count, _)| *count > 0) {
+            text += &format!("; {count} {reason}");
         }
-        match total(|source| source.usage.cut) {
-            0 => {}
-            cut => text += &format!("; {cut} didn't fit into the budget"),
-        }
-        match total(|source| source.usage.duplicates) {
-            0 => {}
-            duplicates => text += &format!("; {duplicates} are in another source too"),
-        }
-        let empty = self.sources.iter();
-        let empty = empty.filter(|source| source.matched == 0 && !source.failed);
-        let empty: Vec<&str> = empty.map(|source| source.label.as_str()).collect();
+        let empty = self.empty_sources();
         if !empty.is_empty() && self.sources.len() > 1 {
             text += &format!("; no grains match in the source {}", empty.join(", "));
         }
         text
+    }
+
+    /// Returns the labels of the sources that nothing matches.
+    fn empty_sources(&self) -> Vec<&str> {
+        let empty = self.sources.iter();
+        let empty = empty.filter(|source| source.matched == 0 && !source.failed);
+        empty.map(|source| source.label.as_str()).collect()
     }
 
     /// Returns the number of included grains by source.
