@@ -29,9 +29,15 @@ use super::scalar_functions::{blobs, function, strings, texts};
 /// Maximum length of an expression that is judged, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// Maximum number of places in an expression of jq at which its parser may call itself. On a stack
-/// of 2 MiB it can do so about four times as often.
-const DEEPEST: usize = 128;
+/// Maximum number of places in an expression of jq at which its parser may call itself.
+const DEEPEST: usize = 256;
+
+/// The number of such places up to which an expression is parsed on the caller's stack. A level
+/// takes up to 32 KiB in debug builds.
+const SHALLOW: usize = 8;
+
+/// Stack on which deeper expressions are parsed, in bytes: four times what they take.
+const PARSER_STACK: usize = 32 << 20;
 
 /// Maximum length of a cron expression in bytes.
 const LONGEST_CRON: usize = 256;
@@ -83,11 +89,20 @@ fn each_text(arguments: &[ArrayRef], verdict: fn(&str) -> Option<bool>) -> Resul
 
 /// Returns whether `text` is an expression of jq; `None` if it is too long or too deep to say.
 fn is_jq(text: &str) -> Option<bool> {
-    if text.len() > LONGEST || nesting(text) > DEEPEST {
-        return None;
+    match nesting(text) {
+        _ if text.len() > LONGEST => None,
+        0..=SHALLOW => Some(is_term(text)),
+        ..=DEEPEST => std::thread::scope(|scope| {
+            let parser = std::thread::Builder::new().stack_size(PARSER_STACK);
+            let parsing = parser.spawn_scoped(scope, || is_term(text)).ok()?;
+            parsing.join().ok()
+        }),
+        _ => None,
     }
-    let parsed = jaq_core::load::parse(text, |parser| parser.term());
-    Some(parsed.is_some())
+}
+
+fn is_term(text: &str) -> bool {
+    jaq_core::load::parse(text, |parser| parser.term()).is_some()
 }
 
 /// Words after which the parser calls itself.
