@@ -89,16 +89,18 @@ fn each_text(arguments: &[ArrayRef], verdict: fn(&str) -> Option<bool>) -> Resul
 
 /// Returns whether `text` is an expression of jq; `None` if it is too long or too deep to say.
 fn is_jq(text: &str) -> Option<bool> {
-    match nesting(text) {
-        _ if text.len() > LONGEST => None,
-        0..=SHALLOW => Some(is_term(text)),
-        ..=DEEPEST => std::thread::scope(|scope| {
-            let parser = std::thread::Builder::new().stack_size(PARSER_STACK);
-            let parsing = parser.spawn_scoped(scope, || is_term(text)).ok()?;
-            parsing.join().ok()
-        }),
-        _ => None,
+    let depth = nesting(text);
+    if text.len() > LONGEST || depth > DEEPEST {
+        return None;
     }
+    if depth <= SHALLOW {
+        return Some(is_term(text));
+    }
+    std::thread::scope(|scope| {
+        let parser = std::thread::Builder::new().stack_size(PARSER_STACK);
+        let parsing = parser.spawn_scoped(scope, || is_term(text)).ok()?;
+        parsing.join().ok()
+    })
 }
 
 fn is_term(text: &str) -> bool {
