@@ -67,6 +67,9 @@ pub async fn run_scheduler(listen: SocketAddr) -> Result<(), ClusterError> {
         grpc_server_max_decoding_message_size: MESSAGE_BYTES,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES,
         grpc_client_max_message_size: MESSAGE_BYTES,
+        // A stage that runs again may be read together with what is left of its first run.
+        task_max_failures: 1,
+        stage_max_failures: 1,
         override_config_producer: Some(config_producer(Arc::clone(&codec))),
         override_session_builder: Some(Arc::new(move |config| {
             Ok(scheduler_state(&functions, config))
