@@ -169,10 +169,9 @@ async fn a_killed_scheduler_and_an_interrupt_end_with_an_exact_answer_or_a_clear
     the_scheduler_is_killed(&mut cluster, sandbox);
 }
 
-/// Known to fail at times: after the loss of an executor, Ballista 55.0 runs its tasks again, and
-/// may read what another executor has of the same stage twice.
+/// After the loss of an executor, Ballista 55.0 runs its tasks again, and may read what another
+/// executor has of the same stage twice: such results are refused.
 #[test]
-#[ignore = "Ballista 55.0 answers wrongly at times after the loss of an executor"]
 fn a_killed_executor_leaves_an_exact_answer_or_a_clear_error() {
     let asked = Asked::nothing();
     let mut cluster = Cluster::start();
