@@ -23,11 +23,19 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::error::ClusterError;
+use crate::lost_executors::EXACT;
 use crate::session::MESSAGE_BYTES;
 
 /// How long the client waits between two questions about a job: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const MOST_WAIT: Duration = Duration::from_millis(250);
+
+/// How often a success is answered that the scheduler hasn't checked, before it counts as none.
+const MOST_UNCHECKED: u32 = 100;
+
+/// Why a success counts as none.
+const UNCHECKED: &str = "the scheduler doesn't tell whether work was done again; is it a scheduler of \
+                         gristmill?";
 
 /// How often a part of the result is asked for, and the pause in between.
 const FETCH_ATTEMPTS: u8 = 3;
@@ -173,19 +181,25 @@ impl Scheduler {
         client: &mut Client,
         job_id: &str,
     ) -> std::result::Result<Vec<PartitionLocation>, ClusterError> {
-        let mut pause = FIRST_WAIT;
+        let (mut pause, mut unchecked) = (FIRST_WAIT, 0);
         loop {
             let job_id = job_id.to_owned();
             let answer = client.get_job_status(GetJobStatusParams { job_id }).await;
             let answer = answer.map_err(|status| self.gone(&status))?.into_inner();
-            match answer.status.and_then(|status| status.status) {
-                Some(JobState::Successful(job)) => return Ok(job.partition_location),
+            let status = answer.status.unwrap_or_default();
+            let is_exact = status.job_name == EXACT;
+            match status.status {
+                Some(JobState::Successful(job)) if is_exact => return Ok(job.partition_location),
                 Some(JobState::Failed(job)) => return Err(ClusterError::Failed(job.error)),
-                Some(JobState::Queued(_) | JobState::Running(_)) | None => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(MOST_WAIT);
+                // The scheduler hasn't checked the result yet.
+                Some(JobState::Successful(_)) if unchecked == MOST_UNCHECKED => {
+                    return Err(ClusterError::Failed(UNCHECKED.to_owned()));
                 }
+                Some(JobState::Successful(_)) => unchecked += 1,
+                Some(JobState::Queued(_) | JobState::Running(_)) | None => {}
             }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MOST_WAIT);
         }
     }
 

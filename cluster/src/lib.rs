@@ -13,6 +13,7 @@
 //! | [`lake_url`] | How does an executor find the lake of a scan? |
 //! | `session` | What do client, scheduler and executors have in common? |
 //! | [`query`] | How does a session send its queries to a cluster? |
+//! | `lost_executors` | Which results are refused, because work was done again? |
 //! | `job` | How is one query submitted, watched, fetched and cancelled? |
 //! | [`process`] | What do the scheduler and an executor run? |
 //!
@@ -36,6 +37,7 @@ pub mod codec;
 mod error;
 mod job;
 pub mod lake_url;
+mod lost_executors;
 pub mod portable;
 pub mod process;
 pub mod query;

@@ -14,6 +14,7 @@ use gristmill_queries::sql::{SqlOptions, bare_context};
 
 use crate::codec::LakeCodec;
 use crate::error::ClusterError;
+use crate::lost_executors::refuse_repeated_work;
 use crate::session::{Functions, MESSAGE_BYTES, config_producer, scheduler_state};
 
 /// Seconds between two signs of life of an executor.
@@ -67,6 +68,9 @@ pub async fn run_scheduler(listen: SocketAddr) -> Result<(), ClusterError> {
         grpc_server_max_decoding_message_size: MESSAGE_BYTES,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES,
         grpc_client_max_message_size: MESSAGE_BYTES,
+        // A stage that runs again may be read together with what is left of its first run.
+        task_max_failures: 1,
+        stage_max_failures: 1,
         override_config_producer: Some(config_producer(Arc::clone(&codec))),
         override_session_builder: Some(Arc::new(move |config| {
             Ok(scheduler_state(&functions, config))
@@ -75,7 +79,7 @@ pub async fn run_scheduler(listen: SocketAddr) -> Result<(), ClusterError> {
         ..SchedulerConfig::default()
     };
     let cluster = BallistaCluster::new_from_config(&config).await;
-    let cluster = cluster.map_err(|error| starting(&error))?;
+    let cluster = refuse_repeated_work(&cluster.map_err(|error| starting(&error))?);
     start_server(cluster, listen, Arc::new(config))
         .await
         .map_err(|error| failure("the scheduler has stopped")(&error))
