@@ -113,7 +113,7 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
     (
         "cluster",
         &[
-            &["error", "lake_url", "session", "wire"],
+            &["error", "lake_url", "lost_executors", "session", "wire"],
             &["codec", "job"],
             &["portable", "process"],
             &["query"],
