@@ -41,6 +41,12 @@ pub enum ClusterError {
     /// A job failed on the executors.
     #[error("the query failed on the cluster: {0}")]
     Failed(String),
+    /// Work of a job was done again, so that rows may have been counted twice.
+    #[error(
+        "executors were lost, or parts ran again, at every attempt at the query, and its rows may \
+         be counted twice; run the command again when the executors are stable"
+    )]
+    Repeated,
     /// A finished result can't be fetched.
     #[error(
         "a part of the result can't be fetched from the executor at {executor} ({cause}); run the \

@@ -23,7 +23,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::error::ClusterError;
-use crate::lost_executors::EXACT;
+use crate::lost_executors::{EXACT, REPEATED};
 use crate::session::MESSAGE_BYTES;
 
 /// How long the client waits between two questions about a job: at first, and at most.
@@ -190,6 +190,9 @@ impl Scheduler {
             let is_exact = status.job_name == EXACT;
             match status.status {
                 Some(JobState::Successful(job)) if is_exact => return Ok(job.partition_location),
+                Some(JobState::Failed(job)) if job.error == REPEATED => {
+                    return Err(ClusterError::Repeated);
+                }
                 Some(JobState::Failed(job)) => return Err(ClusterError::Failed(job.error)),
                 // The scheduler hasn't checked the result yet.
                 Some(JobState::Successful(_)) if unchecked == MOST_UNCHECKED => {

@@ -29,9 +29,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 /// The name of a job that succeeded without any of its work being done again.
 pub(crate) const EXACT: &str = "exact";
 
-/// Why a job that succeeded has failed for its client.
-const REPEATED: &str = "an executor was lost while the query ran, or a part of it ran again, and its \
-                        rows may be counted twice; run the command again";
+/// The error of a job that succeeded and has failed for its client, which submits it again.
+pub(crate) const REPEATED: &str = "an executor was lost while the query ran, or a part of it ran \
+                                   again, and its rows may be counted twice";
 
 /// Returns `cluster` with states that refuse such results.
 pub(crate) fn refuse_repeated_work(cluster: &BallistaCluster) -> BallistaCluster {

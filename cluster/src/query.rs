@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ballista_core::serde::protobuf::PartitionLocation;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
@@ -18,7 +19,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::future::ready;
@@ -33,6 +34,9 @@ use crate::session::cluster_config;
 /// Number of partitions of plans, which is the most tasks that a stage has. More slots than this have
 /// nothing to do, and each task has a fixed cost.
 pub const DEFAULT_PARTITIONS: usize = 16;
+
+/// Number of times that a query is sent, if executors are lost while it runs.
+const ATTEMPTS: usize = 3;
 
 /// Makes the queries of `context` run on the cluster of `scheduler`. `location` is that of the lake
 /// for all processes: an absolute path, or a URI. Queries that read nothing of the lake still run
@@ -179,9 +183,8 @@ impl ExecutionPlan for ClusterQueryExec {
         let bytes = encoded(&self.plan)?;
         let scheduler = self.scheduler.clone();
         let config = context.session_config().clone();
-        let session = new_session_id();
         let run = async move {
-            let (job_id, parts) = scheduler.run(bytes, &config, session).await?;
+            let (job_id, parts) = run_exactly(&scheduler, bytes, &config).await?;
             let rows = stream::iter(parts).then(fetch).try_flatten();
             let forget = async move { scheduler.forget(job_id).await };
             let end = stream::once(forget).filter_map(|()| ready(None));
@@ -190,6 +193,35 @@ impl ExecutionPlan for ClusterQueryExec {
         let rows = stream::once(run).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
+}
+
+/// Runs a plan, again if work of its job was done again: no row of such a job is read.
+///
+/// # Errors
+/// As [`Scheduler::run`]; [`ClusterError::Repeated`] after the last attempt.
+async fn run_exactly(
+    scheduler: &Scheduler,
+    plan: Vec<u8>,
+    config: &SessionConfig,
+) -> Result<(String, Vec<PartitionLocation>)> {
+    let mut attempt = 1;
+    loop {
+        let ended = scheduler.run(plan.clone(), config, new_session_id()).await;
+        match ended {
+            Err(error) if is_repeated(&error) && attempt < ATTEMPTS => {
+                tracing::warn!("an executor was lost; the query is sent again");
+                attempt += 1;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn is_repeated(error: &DataFusionError) -> bool {
+    let DataFusionError::External(cause) = error else {
+        return false;
+    };
+    matches!(cause.downcast_ref(), Some(ClusterError::Repeated))
 }
 
 /// Returns the bytes of a portable plan.
