@@ -91,9 +91,14 @@ async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
         .into_iter()
         .filter(|problem| problem.ordinal >= 0)
     {
+        // Cells are computed from a blob with the right hash; nothing else gives that of another.
+        let repair = match problem.message.contains("which has the right hash") {
+            true => "gristmill repair",
+            false => "restore the file from a backup of the lake",
+        };
         assert_eq!(
             (problem.table, problem.repair),
-            (Some("grains"), Some("gristmill repair"))
+            (Some("grains"), Some(repair))
         );
         assert!(problem.source.starts_with("grains/part-"), "{problem:?}");
         found
