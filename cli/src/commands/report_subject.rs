@@ -68,7 +68,7 @@ pub async fn run(
     if let Some(page) = page {
         page.finish()?;
     }
-    // A file of people has columns for their identifiers, and its people are told apart there.
+    // With a file of people it isn't known to whom an identifier belongs.
     let further = Some(further).filter(|_| arguments.selector.subjects.is_none());
     explain(&plan, count, further.as_ref());
     if !to_stdout {

@@ -116,9 +116,9 @@ async fn commands_that_read_a_damaged_file_end_with_2_and_name_the_remedy() {
             .args(words)
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(2), "{command}: {told}");
-        assert!(told.contains("gristmill verify"), "{command}: {told}");
+        let message = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{command}: {message}");
+        assert!(message.contains("gristmill verify"), "{command}: {message}");
     }
 }
 

@@ -224,16 +224,20 @@ fn copy_hiding(hidden: &[Field]) -> Pair {
 async fn an_original_in_another_namespace_closes_no_copy_in_sql_or_cal() {
     let apart = copy_in_another_namespace("hr", "sales");
     let [original, copy] = apart.addresses();
-    let beside = [
+    let same_namespace = [
         copy_hiding(&[Field::UserId]),
         copy_hiding(&[Field::Namespace]),
     ];
     for encrypted in [false, true] {
         for copies_first in [false, true] {
             let mut lake = new_lake(encrypted).await;
-            // Both pairs of `beside` have the same original.
-            let originals = [&apart.original, &beside[0].original];
-            let copies = [&apart.copy, &beside[0].copy, &beside[1].copy];
+            // Both pairs of `same_namespace` have the same original.
+            let originals = [&apart.original, &same_namespace[0].original];
+            let copies = [
+                &apart.copy,
+                &same_namespace[0].copy,
+                &same_namespace[1].copy,
+            ];
             let (first, second) = match copies_first {
                 true => (&copies[..], &originals[..]),
                 false => (&originals[..], &copies[..]),
@@ -254,10 +258,10 @@ async fn an_original_in_another_namespace_closes_no_copy_in_sql_or_cal() {
                     BTreeSet::from([copy.clone()])
                 );
                 assert!(recalled_in(&lake, Some("sales")).await.contains(&copy));
-                for pair in &beside {
+                for pair in &same_namespace {
                     pair.check(&lake, masks).await;
                 }
-                let [known, hidden] = beside.each_ref().map(Pair::addresses);
+                let [known, hidden] = same_namespace.each_ref().map(Pair::addresses);
                 let expected = BTreeSet::from([original.clone(), known[0].clone()]);
                 assert_eq!(current_in(&lake, "hr").await, expected);
                 let recalled = recalled_in(&lake, Some("hr")).await;

@@ -175,8 +175,8 @@ fn every_sql_block_of_the_documentation_runs() {
                 .args(["sql", &block.text])
                 .output()
                 .unwrap();
-            let told = String::from_utf8_lossy(&ended.stderr);
-            assert!(ended.status.success(), "{page}:{}: {told}", block.line);
+            let message = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success(), "{page}:{}: {message}", block.line);
             checked += 1;
         }
     }

@@ -354,13 +354,6 @@ fn look_for_others(blocks: u64) {
 }
 
 #[test]
-fn grains_of_other_people_match_nobody() {
-    look_for_others(1);
-}
-
-#[test]
-#[ignore = "takes minutes in a debug build: cargo test --test integration -- --ignored \
-            a_hundred_thousand"]
 fn a_hundred_thousand_grains_of_other_people_match_nobody() {
     look_for_others(50);
 }

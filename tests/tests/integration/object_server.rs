@@ -195,10 +195,10 @@ fn the_certificate_tells_whether_earlier_versions_were_removed() {
     let not_searched = "could not be searched";
     assert!(reminder("s3://versioned/one", &[]).contains(not_searched));
     assert!(!reminder("s3://lakes/one", &[]).contains("earlier versions"));
-    let told = reminder("s3://versioned/two", &["--purge-versions"]);
-    let removed = told.split("removed from the object store: ").nth(1);
+    let text = reminder("s3://versioned/two", &["--purge-versions"]);
+    let removed = text.split("removed from the object store: ").nth(1);
     let removed = removed.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
-    assert!(removed > Some(0) && !told.contains(not_searched), "{told}");
+    assert!(removed > Some(0) && !text.contains(not_searched), "{text}");
     // Nothing is left for another command, and the lake is whole.
     let gc = |lake: &str| {
         let mut command = server.command(&["--lake", lake, "--format", "json", "gc"]);

@@ -259,9 +259,9 @@ fn single_rules_are_scanned_and_their_last_scan_is_continued() {
     );
     assert_eq!(findings(&["--since", "last"]).len(), 3);
     let unknown = folder.run(&[&scan[..], &["--rule", "cards"]].concat());
-    let told = String::from_utf8_lossy(&unknown.stderr);
-    assert_eq!(unknown.status.code(), Some(1), "{told}");
-    assert!(told.contains("Did you mean house/cards?"), "{told}");
+    let message = String::from_utf8_lossy(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(1), "{message}");
+    assert!(message.contains("Did you mean house/cards?"), "{message}");
 }
 
 #[test]
