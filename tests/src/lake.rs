@@ -119,18 +119,49 @@ impl TestLake {
         files: &[(&str, &[u8])],
         options: &IngestOptions,
     ) -> Result<IngestReport, EngineError> {
+        self.ingest_with(files, options, Arc::default()).await
+    }
+
+    /// Does the same, but asks the ingest to stop as soon as it has committed something.
+    ///
+    /// # Errors
+    /// [`EngineError::Interrupted`] if it stops before its end; others of ingest.
+    ///
+    /// # Panics
+    /// If a file can't be written.
+    pub async fn try_interrupted_ingest(
+        &mut self,
+        files: &[(&str, &[u8])],
+        options: &IngestOptions,
+    ) -> Result<IngestReport, EngineError> {
+        let next = self.lake.grains.version() + 1;
+        let commit = format!("lake/grains/_delta_log/{next:020}.json");
+        let commit = self.folder.path().join(commit);
+        let progress = Arc::new(IngestProgress::default());
+        let watched = Arc::clone(&progress);
+        let watch = tokio::spawn(async move {
+            while !commit.exists() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            watched.stop();
+        });
+        let ended = self.ingest_with(files, options, progress).await;
+        watch.abort();
+        ended
+    }
+
+    async fn ingest_with(
+        &mut self,
+        files: &[(&str, &[u8])],
+        options: &IngestOptions,
+        progress: Arc<IngestProgress>,
+    ) -> Result<IngestReport, EngineError> {
         let input = tempfile::tempdir_in(self.folder.path()).expect("a folder for the input");
         for (name, bytes) in files {
             std::fs::write(input.path().join(name), bytes).expect("a file of the input");
         }
         let sources = discover(&[input.path().display().to_string()]).await?;
-        ingest(
-            &mut self.lake,
-            sources,
-            options,
-            Arc::new(IngestProgress::default()),
-        )
-        .await
+        ingest(&mut self.lake, sources, options, progress).await
     }
 
     /// [`TestLake::try_ingest`] with the default options.

@@ -351,6 +351,53 @@ async fn known_files_take_part_in_a_continued_conversation() {
     assert_eq!(lake.value(parents).await, "58");
 }
 
+/// An ingest that is interrupted after each of its commits, until nothing is left to do, brings
+/// what an undisturbed one brings: also messages that wait for one of another file.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ingest_that_is_interrupted_again_and_again_brings_every_message() {
+    let exchange = |at: &str, history: &str, answer: &str| {
+        format!(
+            r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T{at}Z","request":{{"model":"m","messages":[{history}]}},"response":{{"id":"r-{answer}","model":"m","choices":[{{"index":0,"message":{{"role":"assistant","content":"{answer}"}},"finish_reason":"stop"}}]}}}}"#
+        )
+    };
+    let question = r#"{"role":"user","content":"q"}"#;
+    let answered = format!(r#"{question},{{"role":"assistant","content":"one"}}"#);
+    let next = |text: &str| format!(r#"{answered},{{"role":"user","content":"{text}"}}"#);
+    // The first file resends an answer that only the second has as an answer, so what follows the
+    // answer there is complete with the second file.
+    let files = [
+        exchange("12:00:00", &next("first file"), "two"),
+        exchange("12:30:00", question, "one"),
+        exchange("13:00:00", &next("third file"), "three"),
+    ];
+    let names = ["a.jsonl", "b.jsonl", "c.jsonl"];
+    let named: Vec<(&str, &[u8])> = names
+        .into_iter()
+        .zip(files.iter().map(|file| file.as_bytes()))
+        .collect();
+    let mut undisturbed = TestLake::new().await;
+    undisturbed.ingest(&named).await;
+    let expected = addresses(&undisturbed).await;
+    assert_eq!(expected.len(), 6);
+
+    let mut lake = TestLake::new().await;
+    let one_by_one = IngestOptions {
+        commit_every: Some(1),
+        ..IngestOptions::default()
+    };
+    let mut runs = 0;
+    while lake
+        .try_interrupted_ingest(&named, &one_by_one)
+        .await
+        .is_err()
+    {
+        runs += 1;
+        assert!(runs < 20, "it never ends");
+    }
+    assert!(runs > 0, "it was never interrupted");
+    assert_eq!(addresses(&lake).await, expected);
+}
+
 /// A session over several providers, each of which resends the history in its own format.
 const ALTERNATING: [&str; 3] = [
     r#"{"provider":"openai","endpoint":"chat","session_id":"trip","recorded_at":"2026-05-08T12:00:00Z","request":{"model":"gpt-5","messages":[{"role":"user","content":"weather in Rome?"}]},"response":{"id":"r1","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_rome","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}}"#,

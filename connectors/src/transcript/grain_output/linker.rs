@@ -18,7 +18,7 @@ pub(super) struct PendingMessage {
     pub(super) line: Line,
     /// Its grains without links, or why they can't be encoded.
     pub(super) draft: Result<EncodedDraft, GrainError>,
-    /// True if the lake already contains its grains: only the address is needed.
+    /// True if the lake contains the file in which it was found.
     pub(super) is_ingested: bool,
 }
 
@@ -116,6 +116,9 @@ impl MessageLinker {
             is_ingested,
             ..
         } = message;
+        // What waited for a message of this file came with it: the lake contains it if it contains
+        // both files. An interrupted run may have left the first one only.
+        let is_ingested = is_ingested && self.is_ingested;
         let linked = draft.and_then(|draft| draft.link(parent, |id| self.calls.get(id).copied()));
         let grains = match linked {
             Ok(grains) => grains,
