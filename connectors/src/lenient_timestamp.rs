@@ -1,10 +1,11 @@
 //! Timestamps in the spellings of logs and exports.
 
+use chrono::NaiveDateTime;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
 /// Numbers whose magnitude is below this are seconds since 1970 (until the year 5138), below 1,000
-/// times it milliseconds, below 1,000,000 times it microseconds.
+/// times it milliseconds, below 1,000,000 times it microseconds, below 10^9 times it nanoseconds.
 const SECONDS_LIMIT: f64 = 1e11;
 
 /// A number in a text is a timestamp only from this magnitude on (the year 1973 in seconds). Lesser
@@ -13,13 +14,18 @@ const MIN_NUMBER_IN_TEXT: f64 = 1e8;
 
 /// Parses a timestamp; `None` if `json` isn't one.
 ///
-/// Accepted are ISO 8601 (also with a blank in place of the `T`, with an offset such as `+0000` or
-/// `-07`, or a date by itself), and seconds, milliseconds or microseconds since 1970 as a number or
-/// in a text. The unit is inferred from the magnitude.
+/// Accepted are ISO 8601 (also with a blank in place of the `T`, with an offset such as `+0000`,
+/// `-07` or ` UTC`, with the name of the zone after the offset, with a decimal comma, without
+/// separators, or a date by itself), and seconds, milliseconds, microseconds or nanoseconds since
+/// 1970 as a number or in a text. The unit is inferred from the magnitude. MongoDB's exports wrap
+/// either in an object with the member `$date`.
 pub(crate) fn parse_timestamp(json: &Json) -> Option<Timestamp> {
     match json {
         Json::String(text) => parse_text(text),
         Json::Number(number) => from_number(number.as_f64()),
+        Json::Object(_) => ["$date", "$numberLong"]
+            .iter()
+            .find_map(|key| parse_timestamp(json.get(key)?)),
         _ => None,
     }
 }
@@ -38,6 +44,7 @@ fn parse_text(text: &str) -> Option<Timestamp> {
     {
         return from_number(number);
     }
+    let text = plain_text(text);
     let with_t = text.replacen(' ', "T", 1);
     // SQLite and Python also write offsets without a colon (`+0000`), or only their hours.
     let hours_offset = || Timestamp::parse(&format!("{with_t}:00"));
@@ -46,17 +53,44 @@ fn parse_text(text: &str) -> Option<Timestamp> {
         Timestamp::parse(&format!("{head}:{minutes}"))
     };
     let date = || Timestamp::parse(&format!("{text}T00:00:00Z"));
+    let without_separators = || {
+        let time = NaiveDateTime::parse_from_str(&with_t, "%Y%m%dT%H%M%S%.fZ").ok()?;
+        Some(Timestamp::from_micros(time.and_utc().timestamp_micros()))
+    };
     Timestamp::parse(&with_t)
+        .or_else(without_separators)
         .or_else(hours_offset)
         .or_else(offset_without_colon)
         .or_else(date)
+}
+
+/// Returns a time without the name of its zone, with `Z` for UTC and with a decimal point.
+fn plain_text(text: &str) -> String {
+    let text = match text
+        .strip_suffix(']')
+        .and_then(|text| text.rsplit_once('['))
+    {
+        Some((time, _zone)) => time,
+        None => text,
+    };
+    let utc = text
+        .strip_suffix(" UTC")
+        .or_else(|| text.strip_suffix(" GMT"));
+    let text = utc.map_or_else(|| text.to_owned(), |time| format!("{time}Z"));
+    match text.split_once(',') {
+        Some((time, rest)) if rest.starts_with(|digit: char| digit.is_ascii_digit()) => {
+            format!("{time}.{rest}")
+        }
+        _ => text,
+    }
 }
 
 fn from_number(number: f64) -> Option<Timestamp> {
     let micros = match number.abs() {
         size if size < SECONDS_LIMIT => number * 1e6,
         size if size < SECONDS_LIMIT * 1e3 => number * 1e3,
-        _ => number,
+        size if size < SECONDS_LIMIT * 1e6 => number,
+        _ => number / 1e3,
     };
     (number.is_finite() && micros.abs() < SECONDS_LIMIT * 1e6)
         .then(|| Timestamp::from_micros(micros.round() as i64))
@@ -81,6 +115,14 @@ mod tests {
             "1750485071.0",
             "\"1750485071\"",
             "\"1750485071.0\"",
+            "1750485071000000000",
+            "\"2025-06-21T05:51:11 UTC\"",
+            "\"2025-06-21 05:51:11 GMT\"",
+            "\"2025-06-21T07:51:11+02:00[Europe/Berlin]\"",
+            "\"2025-06-21T05:51:11,000Z\"",
+            "\"20250621T055111Z\"",
+            "{\"$date\":\"2025-06-21T05:51:11Z\"}",
+            "{\"$date\":{\"$numberLong\":\"1750485071000\"}}",
         ] {
             assert_eq!(
                 parse_timestamp(&Json::parse(text.as_bytes()).unwrap()),
@@ -101,7 +143,11 @@ mod tests {
             "null",
             "1e300",
             "\"\u{e9}\"",
-            "-1e18",
+            "-1e21",
+            "{}",
+            "\"]\"",
+            "\"[\"",
+            "\",\"",
         ] {
             assert_eq!(
                 parse_timestamp(&Json::parse(text.as_bytes()).unwrap()),

@@ -1,6 +1,6 @@
 //! Discovery: resolves paths, folders, patterns and URIs to a list of sources.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
@@ -36,10 +36,18 @@ pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
         sources.extend(
             found
                 .into_iter()
-                .filter(|source| seen.insert(source.uri.clone())),
+                .filter(|source| seen.insert(identity(source))),
         );
     }
     Ok(sources)
+}
+
+/// Returns what tells sources apart: the names of local files as bytes, which may not be Unicode.
+fn identity(source: &Source) -> PathBuf {
+    match &source.location {
+        SourceLocation::File(path) | SourceLocation::Stream(path) => path.clone(),
+        _ => source.uri.clone().into(),
+    }
 }
 
 fn stdin() -> Source {
@@ -95,13 +103,21 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
     let walk = WalkDir::new(path).sort_by_file_name().into_iter();
     let mut found = Vec::new();
     for entry in walk.filter_entry(|entry| entry.depth() == 0 || !hidden(entry.file_name())) {
-        let entry = entry.map_err(|error| ConnectorError::Io {
-            what: "can't list",
-            path: error.path().unwrap_or(path).to_path_buf(),
-            cause: error.into(),
-        })?;
-        if is_file_or_link_to_one(&entry) {
-            found.push(file(entry.path())?);
+        match entry {
+            Ok(entry) if is_file_or_link_to_one(&entry) => found.push(file(entry.path())?),
+            Ok(_) => {}
+            // The rest of the folder is read; reading this source reports the error.
+            Err(error) if error.depth() > 0 => {
+                let unlisted = error.path().unwrap_or(path).to_path_buf();
+                found.push(source_of(unlisted, SourceLocation::File));
+            }
+            Err(error) => {
+                return Err(ConnectorError::Io {
+                    what: "can't list",
+                    path: path.to_path_buf(),
+                    cause: error.into(),
+                });
+            }
         }
     }
     Ok(found)
@@ -128,17 +144,33 @@ fn file(path: &Path) -> Result<Source, ConnectorError> {
         .ok()
         .map(chrono::DateTime::<chrono::Utc>::from);
     let is_stream = !metadata.is_file() && !metadata.is_symlink();
-    let path_buf = path.to_path_buf();
+    let location = match is_stream {
+        true => SourceLocation::Stream,
+        false => SourceLocation::File,
+    };
     Ok(Source {
-        location: if is_stream {
-            SourceLocation::Stream(path_buf)
-        } else {
-            SourceLocation::File(path_buf)
-        },
-        uri: path.display().to_string(),
         length: metadata.is_file().then_some(metadata.len()),
         modified: modified.map(|instant| instant.timestamp_millis()),
+        ..source_of(path.to_path_buf(), location)
     })
+}
+
+/// Returns the source at a local path, of which nothing else is known. Bytes of its name that aren't
+/// Unicode are escaped, so that different names stay different.
+fn source_of(path: PathBuf, location: fn(PathBuf) -> SourceLocation) -> Source {
+    let mut uri = String::new();
+    for part in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        uri.push_str(part.valid());
+        part.invalid()
+            .iter()
+            .for_each(|byte| uri.push_str(&format!("\\x{byte:02x}")));
+    }
+    Source {
+        location: location(path),
+        uri,
+        length: None,
+        modified: None,
+    }
 }
 
 /// Rejects a URI, because this build has no object stores.
@@ -184,6 +216,22 @@ mod tests {
         ));
         std::fs::create_dir(folder.path().join("empty")).unwrap();
         assert!(discover(&[at("empty")]).await.unwrap().is_empty());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn names_that_differ_in_bytes_that_are_not_unicode_are_different_sources() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        for name in [b"M\xf6ller.jsonl", b"M\xfcller.jsonl"] {
+            std::fs::write(folder.path().join(OsStr::from_bytes(name)), b"x").unwrap();
+        }
+        let found = discover(&[folder.path().display().to_string()]).await;
+        assert_eq!(
+            names(&found.unwrap()),
+            ["M\\xf6ller.jsonl", "M\\xfcller.jsonl"]
+        );
     }
 
     #[cfg(unix)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Number, Object};
+use gristmill_schemas::message::token_counts::token_count;
 
 /// Returns the member `key` if it is a string.
 pub fn text<'j>(json: &'j Json<'_>, key: &str) -> Option<Cow<'j, str>> {
@@ -43,9 +44,9 @@ pub fn either<'j, 'a>(json: &'j Json<'a>, keys: [&str; 2]) -> Option<&'j Json<'a
     keys.iter().find_map(|key| present(json, key))
 }
 
-/// Returns the member `key` as a count; 0 if it isn't an unsigned integer.
+/// Returns the member `key` as a count of tokens; 0 if it isn't one.
 pub fn count(json: &Json, key: &str) -> u64 {
-    json.get(key).and_then(Json::as_u64).unwrap_or(0)
+    json.get(key).and_then(token_count).unwrap_or(0)
 }
 
 /// Returns the items of the list `key`; no items if it isn't a list.

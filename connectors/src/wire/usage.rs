@@ -3,7 +3,7 @@
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::TokenUsage;
-use gristmill_schemas::message::token_counts::PromptCount;
+use gristmill_schemas::message::token_counts::{PromptCount, token_count};
 
 use super::json_access::count;
 use super::read_warning::ReadWarningKind;
@@ -38,5 +38,5 @@ pub fn first(candidates: &[(&Json, &[&str])]) -> u64 {
     let counts = candidates
         .iter()
         .flat_map(|(json, keys)| keys.iter().filter_map(|key| json.get(key)));
-    counts.filter_map(Json::as_u64).next().unwrap_or(0)
+    counts.filter_map(token_count).next().unwrap_or(0)
 }

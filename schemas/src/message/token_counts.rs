@@ -136,7 +136,26 @@ pub fn read_token_usage(counts: &Json) -> TokenUsage {
 }
 
 fn first(json: &Json, keys: &[&str]) -> Option<u64> {
-    keys.iter().find_map(|key| json.get(key)?.as_u64())
+    keys.iter().find_map(|key| token_count(json.get(key)?))
+}
+
+/// The largest number that counts as a number of tokens: 2^53, up to which doubles are exact.
+const MOST_TOKENS: u64 = 1 << 53;
+
+/// Reads one count: a whole number, however it is spelled (`1000`, `1000.0`, `1e3`, `"1000"`).
+/// Exports by way of tables and spreadsheets have such. `None` for anything else, for negative
+/// numbers, and for those beyond 2^53, of which sums would overflow.
+pub fn token_count(json: &Json) -> Option<u64> {
+    let spelled = match json {
+        Json::String(text) => text.trim().parse().ok(),
+        number => number.as_u64(),
+    };
+    let whole = || {
+        let number = json.as_f64()?;
+        let is_count = number.fract() == 0.0 && (0.0..=MOST_TOKENS as f64).contains(&number);
+        is_count.then_some(number as u64)
+    };
+    spelled.or_else(whole).filter(|count| *count <= MOST_TOKENS)
 }
 
 #[cfg(test)]
@@ -249,7 +268,15 @@ mod tests {
                 r#"{"prompt_tokens":12,"cached_tokens":500}"#,
                 [12, 0, 500, 0],
             ),
-            (r#"{"output_tokens":"7","input_tokens":-1}"#, [0, 0, 0, 0]),
+            (r#"{"output_tokens":"7","input_tokens":-1}"#, [0, 7, 0, 0]),
+            (
+                r#"{"input_tokens":1000.0,"output_tokens":1e3,"cached_tokens":" 5 "}"#,
+                [1000, 1000, 5, 0],
+            ),
+            (
+                r#"{"input_tokens":18446744073709551615,"output_tokens":0.5,"cached_tokens":"many"}"#,
+                [0, 0, 0, 0],
+            ),
             ("null", [0, 0, 0, 0]),
         ] {
             let json = Json::parse(counts.as_bytes()).unwrap();

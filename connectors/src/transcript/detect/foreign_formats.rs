@@ -9,7 +9,6 @@
 
 use gristmill_schemas::json::{Json, Object};
 
-use crate::transcript::changes::BUNDLE_PREFIX;
 use crate::wire::json_access::items;
 
 /// A format that is recognised but not supported.
@@ -90,36 +89,6 @@ formats! {
 pub(super) fn match_foreign_format(json: &Json) -> Option<&'static ForeignFormat> {
     json.as_object()?;
     FOREIGN_FORMATS.iter().find(|format| (format.matches)(json))
-}
-
-/// Describes a file that is not JSON by its first bytes, for the user.
-pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
-    const PREFIXES: [(&[u8], &str); 7] = [
-        (
-            b"PK\x03\x04",
-            "looks like a zip archive; unpack it and name the files",
-        ),
-        (b"\x1f\x8b", "looks like a gzip file; unpack it first"),
-        (
-            b"\x28\xb5\x2f\xfd",
-            "looks like a zstd file; unpack it first",
-        ),
-        (b"PAR1", "looks like a Parquet file; not supported yet"),
-        (
-            b"# aider chat started",
-            "looks like an Aider chat history; not supported yet",
-        ),
-        (b"%PDF", "looks like a PDF document"),
-        (
-            BUNDLE_PREFIX,
-            "is a bundle of changes of another lake; apply it with `gristmill ingest --changes`",
-        ),
-    ];
-    let text = bytes.trim_ascii_start();
-    PREFIXES
-        .iter()
-        .find(|(prefix, _)| text.starts_with(prefix))
-        .map(|(_, reason)| *reason)
 }
 
 fn has(json: &Json, key: &str) -> bool {

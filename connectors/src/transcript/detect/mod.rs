@@ -3,14 +3,16 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `shapes` | which kind does one JSON object indicate? |
+//! | `prefixes` | what is a file that isn't JSON? |
 //! | [`foreign_formats`] | which formats are recognised but not supported? |
 
 pub mod foreign_formats;
+mod prefixes;
 mod shapes;
 
 use gristmill_schemas::json::Json;
 
-use self::foreign_formats::hint_from_prefix;
+use self::prefixes::hint_from_prefix;
 use self::shapes::{Detection, classify, is_conversational};
 use super::changes::BUNDLE_PREFIX;
 use super::entries::parse_document;
@@ -21,6 +23,9 @@ use super::sqlite;
 
 /// Number of lines, or items of a top-level array, that are examined.
 const SAMPLE_LINES: usize = 32;
+
+/// Number of lines that must follow a first one that isn't JSON.
+const LINES_AFTER_CUT_ONE: usize = 2;
 
 /// Bytes of lines that are examined. The first line is examined whatever its length.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -51,6 +56,14 @@ impl TranscriptKind {
             return format!("looks like {}; not supported yet", format.name);
         }
         let hint = hint_from_prefix(bytes).or_else(|| hint_from_json(bytes));
+        if let (None | Some(UNKNOWN_JSON), Err(error)) = (hint, std::str::from_utf8(bytes))
+            && matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
+        {
+            return format!(
+                "looks like JSON that isn't UTF-8 at byte {}",
+                error.valid_up_to()
+            );
+        }
         hint.unwrap_or("neither a container, frames, a grain nor a transcript of a known kind")
             .to_owned()
     }
@@ -81,7 +94,32 @@ fn detect(bytes: &[u8], uri: &str) -> Detection {
             found => found,
         },
         Some(_) if is_yaml_cassette(bytes, uri) => Detection::Kind(TranscriptKind::Cassette),
-        Some(_) => Detection::Unknown,
+        Some(_) => detect_after_cut_line(bytes),
+    }
+}
+
+/// Detects the kind of lines of which the first isn't JSON: it was cut when a log was rotated, or is
+/// a heading. Any other text has more such lines.
+fn detect_after_cut_line(bytes: &[u8]) -> Detection {
+    let mut evidence = Evidence::default();
+    let (mut objects, mut examined, mut decided) = (0, 0, None);
+    for line in lines(bytes).skip(1).take(SAMPLE_LINES) {
+        let Ok(json) = line.json(bytes) else {
+            return Detection::Unknown;
+        };
+        if json.as_object().is_none() {
+            return Detection::Unknown;
+        }
+        objects += 1;
+        decided = decided.or_else(|| evidence.add(&json));
+        examined += line.range.len();
+        if examined > SAMPLE_BYTES {
+            break;
+        }
+    }
+    match objects {
+        0..LINES_AFTER_CUT_ONE => Detection::Unknown,
+        _ => decided.unwrap_or_else(|| evidence.conclude()),
     }
 }
 
@@ -166,6 +204,8 @@ fn document_or_line(bytes: &[u8]) -> Option<Json<'_>> {
         .or_else(first_line)
 }
 
+const UNKNOWN_JSON: &str = "JSON of no known kind";
+
 /// Describes the first object of a file of unknown kind.
 fn hint_from_json(bytes: &[u8]) -> Option<&'static str> {
     let json = document_or_line(bytes)?;
@@ -184,7 +224,7 @@ fn hint_from_json(bytes: &[u8]) -> Option<&'static str> {
              these members",
         )
     } else {
-        Some("JSON of no known kind")
+        Some(UNKNOWN_JSON)
     }
 }
 
@@ -201,6 +241,26 @@ fn is_yaml_cassette(bytes: &[u8], uri: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_transcript_is_named_with_the_remedy() {
+        let mut tar = vec![b'x'; 257];
+        tar.extend(b"ustar\0");
+        for (bytes, reason) in [
+            (&b"\xff\xfe{\0}\0"[..], "UTF-16"),
+            (b"\xff\xfe\0\0{\0\0\0", "UTF-32"),
+            (b"\xfd7zXZ\0...", "an xz file"),
+            (b"BZh91AY", "a bzip2 file"),
+            (&tar, "a tar archive"),
+            (b"{\"a\":1}\r{\"a\":2}", "CR alone"),
+            (b"{\"a\":\"\xff\"}", "UTF-8 at byte 6"),
+            (b"{\"a\":1}", "JSON of no known kind"),
+            (b"plain", "neither a container"),
+        ] {
+            let found = TranscriptKind::why_not(bytes, "a.jsonl");
+            assert!(found.contains(reason), "{found}");
+        }
+    }
 
     #[test]
     fn every_kind_is_detected() {
@@ -287,6 +347,16 @@ mod tests {
             ),
             (
                 "oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
+                "a.jsonl",
+                None,
+            ),
+            (
+                "der\":\"x\"}\n{\"provider\":\"x\",\"endpoint\":\"y\"}\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
+                "a.jsonl",
+                Some(TranscriptKind::Exchanges),
+            ),
+            (
+                "# a text\nnot json\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
                 "a.jsonl",
                 None,
             ),
