@@ -34,6 +34,19 @@ use std::ffi::OsString;
 
 use configuration::ParseFailure;
 use exit::CommandOutcome;
+use gristmill_queries::sql::STACK_BYTES;
+
+/// Runs `work` on a thread with the stack that statements of the permitted depth need.
+fn on_own_stack<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("gristmill".to_owned());
+        let thread = thread.stack_size(STACK_BYTES).spawn_scoped(scope, work)?;
+        match thread.join() {
+            Ok(outcome) => Ok(outcome),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
 
 /// Runs the command line `words`, whose first is the name of the program, and returns the exit
 /// code. Blocks the thread until the command ends.
@@ -47,6 +60,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     gristmill_engine::decoder_panic::hide_caught_panics();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .thread_stack_size(STACK_BYTES)
         .build()
     {
         Ok(runtime) => runtime,
@@ -54,7 +68,11 @@ pub fn run(words: Vec<OsString>) -> u8 {
             return exit::report(Err(exit::Failure::environment("can't start", &error)));
         }
     };
-    let outcome: Result<CommandOutcome, _> = runtime.block_on(commands::run(arguments));
+    let outcome = on_own_stack(|| runtime.block_on(commands::run(arguments)));
+    let outcome: Result<CommandOutcome, _> = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => Err(exit::Failure::environment("can't start", &error)),
+    };
     // Threads that block on input must not delay the exit.
     runtime.shutdown_background();
     exit::report(outcome)

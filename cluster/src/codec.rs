@@ -1,5 +1,5 @@
 //! The codec of operators that DataFusion's protobuf doesn't know: scans of a lake, with the rows
-//! that are read of each file; and Ballista's own.
+//! that are read of each file; rules; checks of segments; and Ballista's own.
 
 use std::sync::Arc;
 
@@ -19,10 +19,12 @@ use datafusion_proto::physical_plan::{
 };
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use datafusion_proto::protobuf::physical_plan_node::PhysicalPlanType;
+use gristmill_queries::packs::RulesExec;
 use gristmill_queries::sql::{IndexedFileSource, PageIndexReaderFactory};
 use prost::Message;
 
 use crate::lake_url;
+use crate::segment_operator::SegmentsExec;
 use crate::wire::{Envelope, FileRows, LakeScan, Operator};
 
 /// Encodes and decodes operators for one kind of process.
@@ -90,6 +92,12 @@ impl PhysicalExtensionCodec for LakeCodec {
                 let ballista = &self.ballista;
                 return ballista.try_decode(&bytes, inputs, context, converter);
             }
+            Operator::Rules(rules) => {
+                return Ok(Arc::new(RulesExec::decode(&rules, only(inputs)?)?));
+            }
+            Operator::Segments(location) => {
+                return Ok(Arc::new(SegmentsExec::new(location, only(inputs)?)));
+            }
         };
         let node = PhysicalPlanNode::decode(message.parquet.as_slice())
             .map_err(|error| exec_datafusion_err!("a scan can't be decoded: {error}"))?;
@@ -112,13 +120,16 @@ impl PhysicalExtensionCodec for LakeCodec {
             let source = scan.file_source().downcast_ref::<IndexedFileSource>()?;
             Some((scan, source))
         });
-        let operator = match indexed {
-            Some((scan, source)) => Operator::Scan(self.encode_scan(scan, source, converter)?),
-            None => {
-                let mut bytes = Vec::new();
-                self.ballista.try_encode(node, &mut bytes, converter)?;
-                Operator::Ballista(bytes)
-            }
+        let operator = if let Some((scan, source)) = indexed {
+            Operator::Scan(self.encode_scan(scan, source, converter)?)
+        } else if let Some(rules) = node.downcast_ref::<RulesExec>() {
+            Operator::Rules(rules.encode()?)
+        } else if let Some(segments) = node.downcast_ref::<SegmentsExec>() {
+            Operator::Segments(segments.location().to_owned())
+        } else {
+            let mut bytes = Vec::new();
+            self.ballista.try_encode(node, &mut bytes, converter)?;
+            Operator::Ballista(bytes)
         };
         Envelope::of(operator)
             .encode(bytes)
@@ -145,6 +156,14 @@ impl LakeCodec {
             rows: files.map(rows_of).collect::<Result<_>>()?,
             note: source.note().to_owned(),
         })
+    }
+}
+
+/// Returns the input of an operator that has one.
+fn only(inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
+    match inputs {
+        [input] => Ok(Arc::clone(input)),
+        _ => internal_err!("an operator with one input has {}", inputs.len()),
     }
 }
 

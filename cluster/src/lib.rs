@@ -13,6 +13,7 @@
 //! | [`lake_url`] | How does an executor find the lake of a scan? |
 //! | `session` | What do client, scheduler and executors have in common? |
 //! | [`query`] | How does a session send its queries to a cluster? |
+//! | [`segments`], `segment_operator` | How are the segments of a lake checked on a cluster? |
 //! | `lost_executors` | Which results are refused, because work was done again? |
 //! | `job` | How is one query submitted, watched, fetched and cancelled? |
 //! | [`process`] | What do the scheduler and an executor run? |
@@ -41,6 +42,8 @@ mod lost_executors;
 pub mod portable;
 pub mod process;
 pub mod query;
+mod segment_operator;
+pub mod segments;
 mod session;
 mod wire;
 

@@ -34,6 +34,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
 };
+use gristmill_queries::packs::RulesExec;
 use gristmill_queries::sql::{IndexedFileSource, LAKE_STORE, PortableNode, portable_node};
 
 use crate::codec::lake_scan;
@@ -249,6 +250,7 @@ fn check_operator(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         || plan.is::<LocalLimitExec>()
         || plan.is::<ProjectionExec>()
         || plan.is::<RepartitionExec>()
+        || plan.is::<RulesExec>()
         || plan.is::<SortExec>()
         || plan.is::<SortMergeJoinExec>()
         || plan.is::<SortPreservingMergeExec>()

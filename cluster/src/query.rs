@@ -117,7 +117,7 @@ impl QueryPlanner for ClusterPlanner {
 }
 
 /// Runs a plan on a cluster and returns its rows.
-struct ClusterQueryExec {
+pub(crate) struct ClusterQueryExec {
     /// The plan, as executors run it. Not a child: nothing here may change it.
     plan: Arc<dyn ExecutionPlan>,
     scheduler: Scheduler,
@@ -125,7 +125,8 @@ struct ClusterQueryExec {
 }
 
 impl ClusterQueryExec {
-    fn new(plan: Arc<dyn ExecutionPlan>, scheduler: Scheduler) -> ClusterQueryExec {
+    /// Returns the operator of a plan that executors can run.
+    pub(crate) fn new(plan: Arc<dyn ExecutionPlan>, scheduler: Scheduler) -> ClusterQueryExec {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(plan.schema()),
             Partitioning::UnknownPartitioning(1),

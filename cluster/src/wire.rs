@@ -15,7 +15,7 @@ pub(crate) struct Envelope {
     /// Version of the program that encoded the operator.
     #[prost(string, tag = "1")]
     version: String,
-    #[prost(oneof = "Operator", tags = "2, 3")]
+    #[prost(oneof = "Operator", tags = "2, 3, 4, 5")]
     pub(crate) operator: Option<Operator>,
 }
 
@@ -29,6 +29,13 @@ pub(crate) enum Operator {
     /// each stage: so each task has the version.
     #[prost(bytes, tag = "3")]
     Ballista(Vec<u8>),
+    /// The rules of a scan for compliance, as [`RulesExec`](gristmill_queries::packs::RulesExec)
+    /// encodes them.
+    #[prost(bytes, tag = "4")]
+    Rules(Vec<u8>),
+    /// The check of segments of the lake at this location.
+    #[prost(string, tag = "5")]
+    Segments(String),
 }
 
 /// A scan of a lake.

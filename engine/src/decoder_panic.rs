@@ -13,7 +13,7 @@ thread_local! {
 
 /// Returns the result of `decode`, or `None` if it panics. What `decode` captures mustn't be used
 /// after a panic.
-pub(crate) fn caught<T>(decode: impl FnOnce() -> T) -> Option<T> {
+pub fn caught<T>(decode: impl FnOnce() -> T) -> Option<T> {
     let outer = CAUGHT.replace(true);
     let decoded = catch_unwind(AssertUnwindSafe(decode));
     CAUGHT.set(outer);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gristmill_engine::progress::WorkProgress;
+use gristmill_queries::sql::STACK_BYTES;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
@@ -18,8 +19,12 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Returns the runtime that all lakes share.
 pub fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: LazyLock<std::io::Result<Runtime>> =
-        LazyLock::new(|| Builder::new_multi_thread().enable_all().build());
+    static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+        Builder::new_multi_thread()
+            .enable_all()
+            .thread_stack_size(STACK_BYTES)
+            .build()
+    });
     RUNTIME
         .as_ref()
         .map_err(|error| PythonError::usage(format!("can't start threads: {error}")))

@@ -113,10 +113,18 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
     (
         "cluster",
         &[
-            &["error", "lake_url", "lost_executors", "session", "wire"],
+            &[
+                "error",
+                "lake_url",
+                "lost_executors",
+                "segment_operator",
+                "session",
+                "wire",
+            ],
             &["codec", "job"],
             &["portable", "process"],
             &["query"],
+            &["segments"],
         ],
     ),
     (

@@ -6,6 +6,8 @@ use clap::Args;
 
 use super::ResultArgs;
 use super::ingest::IndexArg;
+#[cfg(feature = "cluster")]
+use super::query::ClusterArgs;
 use super::value_enums;
 
 #[derive(Debug, Args)]
@@ -43,6 +45,9 @@ pub struct VerifyArgs {
     /// Accept grains that are readable but not canonical or not complete
     #[arg(long)]
     pub lenient: bool,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 #[derive(Debug, Args)]

@@ -36,8 +36,8 @@ pub struct SqlArgs {
 #[cfg(feature = "cluster")]
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
-    /// Run queries on the executors of the cluster with this scheduler, HOST:PORT; --threads is
-    /// then the number of parts of a query [default: this process]
+    /// Run on the executors of the cluster with this scheduler, HOST:PORT; --threads is then the
+    /// number of parts of the work [default: this process]
     #[arg(long, env = "GRISTMILL_CLUSTER", value_name = "ADDR")]
     pub cluster: Option<String>,
 }
@@ -66,6 +66,9 @@ pub struct ScanArgs {
     /// Run the examples of a pack instead of a scan; may be repeated
     #[arg(long, value_name = "PACK", conflicts_with_all = ["packs", "rules", "since", "format", "output"])]
     pub test: Vec<String>,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// Format of a scan report.

@@ -1,9 +1,14 @@
-//! `cluster`: the processes of a cluster; and `--cluster` of the commands that run queries on one.
+//! `cluster`: the processes of a cluster; and `--cluster` of the commands that run on one.
+
+use std::sync::Arc;
 
 use gristmill_cluster::process::{ExecutorOptions, run_executor, run_scheduler};
 use gristmill_cluster::query::{DEFAULT_PARTITIONS, run_on_cluster};
+use gristmill_cluster::segments::ClusterSegments;
 use gristmill_cluster::{ClusterError, Scheduler, lake_url};
 use gristmill_engine::error::EngineError;
+use gristmill_engine::progress::WorkProgress;
+use gristmill_engine::verify::{VerifyOptions, VerifyReport, VerifyScope, verify_lake_by};
 use gristmill_queries::sql::SessionContext;
 
 use super::CommandContext;
@@ -58,11 +63,41 @@ pub fn join(
         return Ok(None);
     };
     let scheduler = Scheduler::at(address)?;
-    let location = lake_url::absolute(context.lake())
-        .map_err(|error| Failure::environment("can't find the lake", &error))?;
-    let partitions = context.common.threads.unwrap_or(DEFAULT_PARTITIONS);
-    run_on_cluster(session, &scheduler, &location, partitions).map_err(failure)?;
+    let location = location(context)?;
+    run_on_cluster(session, &scheduler, &location, partitions(context)).map_err(failure)?;
     Ok(Some(scheduler))
+}
+
+/// Verifies the part `scope` of the lake on the cluster of `--cluster`.
+pub async fn verify(
+    context: &CommandContext,
+    arguments: &ClusterArgs,
+    scope: VerifyScope,
+    options: &VerifyOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<VerifyReport, Failure> {
+    let scheduler = Scheduler::at(arguments.cluster.as_deref().unwrap_or_default())?;
+    let workers = ClusterSegments::new(&scheduler, &location(context)?, partitions(context));
+    if context.common.keys.resolve_did_web {
+        return Err(Failure::usage(
+            "--resolve-did-web isn't available with --cluster; trust the keys with `keys trust`",
+        ));
+    }
+    let trusted = context.trusted_keys()?.keys().to_vec();
+    let lake = context.open_lake().await?;
+    let check = verify_lake_by(&workers, trusted, &lake, scope, options, progress);
+    let check = async { check.await.map_err(Failure::from) };
+    cancelled_by_interrupt(Some(&scheduler), check).await
+}
+
+/// Returns the location of the lake for all processes.
+fn location(context: &CommandContext) -> Result<String, Failure> {
+    lake_url::absolute(context.lake())
+        .map_err(|error| Failure::environment("can't find the lake", &error))
+}
+
+fn partitions(context: &CommandContext) -> usize {
+    context.common.threads.unwrap_or(DEFAULT_PARTITIONS)
 }
 
 /// As [`join`], for a command that may also write (`writes`), which a cluster doesn't.

@@ -166,16 +166,21 @@ impl CommandContext {
     /// Returns the resolver of signers' DIDs: those that contain their key, the trusted ones, and
     /// with `--resolve-did-web` those on the web.
     pub fn key_resolver(&self) -> Result<Arc<dyn KeyResolver>, Failure> {
-        let trusted = match keyring_path(&self.common.keys) {
-            Ok(path) => TrustStore::next_to(&path)?,
-            Err(_) => TrustStore::default(),
-        };
+        let trusted = self.trusted_keys()?;
         Ok(match self.common.keys.resolve_did_web {
             true => {
                 let web = DidWebResolver::new(WebAccess::default());
                 Arc::new(TrustedFirst::new(trusted, web))
             }
             false => Arc::new(trusted),
+        })
+    }
+
+    /// Returns the trusted keys of DIDs; none without a keyring.
+    pub fn trusted_keys(&self) -> Result<TrustStore, Failure> {
+        Ok(match keyring_path(&self.common.keys) {
+            Ok(path) => TrustStore::next_to(&path)?,
+            Err(_) => TrustStore::default(),
         })
     }
 

@@ -4,12 +4,14 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use comfy_table::CellAlignment;
+use gristmill_engine::lake::Lake;
 use gristmill_queries::packs::report::{FindingStatistics, ReportFormat, ReportWriter};
 use gristmill_queries::packs::{
-    self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanOptions, ScanSummary, Severity,
-    Since, run_examples,
+    self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanSummary, Severity, Since,
+    run_examples,
 };
 use gristmill_queries::render::escape_control;
+use gristmill_queries::sql::{SessionContext, lake_context};
 
 use super::CommandContext;
 use super::sql::{self, options};
@@ -34,17 +36,14 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     }
     let form = report_format(context, &arguments)?;
     let mut lake = context.open_lake().await?;
-    let options = ScanOptions {
-        sql: options(context)?,
-        since: since(arguments.since.as_deref())?,
-    };
-    let scan = Scan::prepare(&lake, packs, &options)
-        .await
-        .map_err(failure)?;
-    let summary = match form {
-        None => table(&scan, arguments.output.as_deref()).await?,
-        Some(form) => report(&scan, form, arguments.output.as_deref()).await?,
-    };
+    let session = lake_context(&lake, &options(context)?).await;
+    let session = session.map_err(sql::failure)?;
+    #[cfg(feature = "cluster")]
+    let cluster = super::cluster::join(context, &session, &arguments.cluster)?;
+    let run = scanned(session, &lake, packs, form, &arguments);
+    #[cfg(feature = "cluster")]
+    let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
+    let (scan, summary) = run.await?;
     // A scan that can't be recorded still has valid results.
     if let Err(error) = scan.record(&mut lake, &summary).await {
         tracing::warn!(%error, "the scan can't be recorded in the audit log, so `--since last` \
@@ -56,6 +55,26 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     // Findings have a format of their own, which isn't that of a printer.
     context.printer(ResultArgs::default()).print_requests();
     Ok(outcome(&summary, arguments.fail_on.into()))
+}
+
+/// Runs the scan of `packs` in `session`, and writes what it finds.
+async fn scanned(
+    session: SessionContext,
+    lake: &Lake,
+    packs: Vec<Pack>,
+    form: Option<ReportFormat>,
+    arguments: &ScanArgs,
+) -> Result<(Scan, ScanSummary), Failure> {
+    let since = since(arguments.since.as_deref())?;
+    let scan = Scan::prepare_in(session, lake, packs, since)
+        .await
+        .map_err(failure)?;
+    let output = arguments.output.as_deref();
+    let summary = match form {
+        None => table(&scan, output).await?,
+        Some(form) => report(&scan, form, output).await?,
+    };
+    Ok((scan, summary))
 }
 
 fn find(names: &[&str]) -> Result<Vec<Pack>, Failure> {

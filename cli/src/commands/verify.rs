@@ -34,6 +34,10 @@ pub async fn run(
     let part = scope_of(&arguments)?;
     let (progress, shown) = context.track("verify");
     let report = match arguments.sources.is_empty() {
+        #[cfg(feature = "cluster")]
+        true if arguments.cluster.cluster.is_some() => {
+            super::cluster::verify(context, &arguments.cluster, part, &options, progress).await
+        }
         true => verify_whole_lake(context, part, &options, progress).await,
         false => {
             let sources = discover(&arguments.sources).await?;

@@ -80,7 +80,11 @@ impl TrustStore {
         TrustStore::of(file.keys).map_err(|error| damaged(&error))
     }
 
-    fn of(keys: Vec<TrustedKey>) -> std::result::Result<TrustStore, DidError> {
+    /// Returns a store of `keys` that is in no file.
+    ///
+    /// # Errors
+    /// [`DidError`] if one of them isn't a `did:key`.
+    pub fn of(keys: Vec<TrustedKey>) -> std::result::Result<TrustStore, DidError> {
         let mut by_did: HashMap<String, Vec<PublishedKey>> = HashMap::new();
         for trusted in &keys {
             let published = PublishedKey {

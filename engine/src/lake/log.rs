@@ -4,9 +4,14 @@
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use serde::de::IgnoredAny;
 
 use super::location::LakeLocation;
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
+
+/// What can be done about a log that can't be read.
+pub(super) const REMEDY_OF_LOGS: &str =
+    "restore this file from a backup of the lake: no command can tell what it had";
 
 /// A commit or a checkpoint.
 #[derive(Debug, Clone)]
@@ -47,6 +52,32 @@ impl LogFile {
         let has =
             |file: &LogFile| (file.is_checkpoint && file.version <= version) || file.version == 0;
         Ok(files.iter().any(has) && files.iter().any(|file| file.version == version))
+    }
+
+    /// Returns what makes the log of `table` unreadable: the first commit that is missing among the
+    /// others, or whose lines aren't JSON. `None` if its files can't be read, or if there is no such
+    /// commit.
+    pub(super) async fn damage(location: &LakeLocation, table: &str) -> Option<EngineError> {
+        let damaged = |path: &Path, cause: String| EngineError::Damaged {
+            what: format!("`{path}`"),
+            cause,
+            remedy: REMEDY_OF_LOGS,
+        };
+        let mut previous = None;
+        let files = LogFile::list(location, table).await.ok()?;
+        for file in files.iter().filter(|file| !file.is_checkpoint) {
+            if let Some(missing) = previous.filter(|version| *version != file.version) {
+                let cause = format!("the entry of version {missing}, before it, is missing");
+                return Some(damaged(&file.path, cause));
+            }
+            previous = Some(file.version + 1);
+            let bytes = location.read_small(&file.path).await.ok()??;
+            let mut lines = serde_json::Deserializer::from_slice(&bytes).into_iter::<IgnoredAny>();
+            if let Some(Err(error)) = lines.find(Result::is_err) {
+                return Some(damaged(&file.path, format!("it isn't JSON: {error}")));
+            }
+        }
+        None
     }
 
     /// Lists the commits and checkpoints of `table`, in the order of their names.

@@ -132,6 +132,7 @@ impl Table {
     /// Opens the table `name`, or returns `None` if the lake has none.
     ///
     /// # Errors
+    /// [`EngineError::Damaged`] if an entry of its log is missing or damaged;
     /// [`EngineError::Delta`].
     pub async fn open(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
         let mut table = Table::unopened(location, name)?;
@@ -141,7 +142,13 @@ impl Table {
         match loaded {
             Ok(()) => Ok(Some(table)),
             Err(DeltaTableError::NotATable(_)) => Ok(None),
-            Err(error) => Err(delta_error("can't read the log", name)(error)),
+            Err(error) => {
+                let error = delta_error("can't read the log", name)(error);
+                match error.is_environment() {
+                    true => Err(error),
+                    false => Err(LogFile::damage(location, name).await.unwrap_or(error)),
+                }
+            }
         }
     }
 

@@ -7,12 +7,14 @@
 //! | `cells` | which cells don't follow from blobs, and which address does a blob have? |
 //! | `sidecars` | which sidecars are missing, damaged or of another segment? |
 //! | `tombstones` | which tombstones were lost, but are in a copy? |
+//! | `other_tables` | which files of the other tables are damaged? |
 //! | `report` | what was repaired, and what can't be? |
 //!
 //! Nothing is guessed and no row is dropped. A segment is replaced by one commit, so a run that was
 //! killed is simply run again: what it had repaired is sound by then.
 
 mod cells;
+mod other_tables;
 mod report;
 mod rewrite;
 mod rows;
@@ -96,6 +98,7 @@ pub async fn repair(
         return Err(EngineError::Interrupted);
     }
     sidecars::repair(lake, options, &mut report).await?;
+    other_tables::list_damage(lake, &mut report).await?;
     report.version = lake.grains.version();
     if report.repaired > 0 && !options.dry_run {
         let details = serde_json::json!({

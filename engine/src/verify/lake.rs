@@ -4,31 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use gristmill_connectors::source::SourceBytes;
-use gristmill_schemas::columns::{GRAINS, SystemColumn};
-use gristmill_schemas::grain::Field;
-use parquet::errors::ParquetError;
+use futures::TryStreamExt;
+use gristmill_schemas::columns::GRAINS;
 
 use super::compare::StoredVerdicts;
 use super::job_set::JobSet;
-use super::report::{Coverage, FindingTally, Findings, Problem, TableCoverage, VerifyReport};
-use super::row_group::OpenSegment;
+use super::report::{Coverage, FindingTally, Findings, Problem, VerifyReport};
+use super::row_counts::{differing, row_counts};
+use super::row_group::{OpenSegment, open_segment};
 use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
+use super::segment_check::{SegmentCheck, SegmentSettings, SegmentWorkers};
 use super::tables::{TablesCheck, check_local_file, problem};
 use super::{VerifyOptions, erasures};
 use crate::error::{EngineError, Result};
 use crate::index::{
     LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
 };
-use crate::lake::{
-    ACCEPT, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, disclosed_rows,
-    disclosed_rows_in, superseding_rows_in,
-};
+use crate::keys::TrustedKey;
+use crate::lake::{ACCEPT, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, disclosed_rows};
 use crate::progress::WorkProgress;
 use crate::segment::{SegmentId, SegmentReader};
-
-/// Rows of which the columns that are counted are read at a time.
-const COUNTED_ROWS: usize = 1 << 14;
 
 /// Checks the grains of `scope` of `lake`. A segment that can't be read is a finding.
 ///
@@ -40,42 +35,12 @@ pub async fn verify_lake(
     options: &VerifyOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport> {
-    let started = Instant::now();
-    let deadline = scope.max_duration.map(|limit| started + limit);
-    let mut tables =
-        TablesCheck::begin(lake.location(), deadline, options.problems, options.threads).await?;
-    tables.run().await?;
-    let certificates = erasures::check(lake, &mut tables).await?;
-    let TablesCheck {
-        findings,
-        coverage: tables,
-        ..
-    } = tables;
-    let segments = lake.segments()?;
-    let lake_bytes = segments.iter().map(|segment| segment.file.size).sum();
-    progress
-        .total_bytes
-        .store(scope.budget(lake_bytes).min(lake_bytes), Ordering::Relaxed);
+    let mut check = LakeCheck::begin(lake, scope, options, progress).await?;
     let cursor = match scope.rolls() {
         true => VerifyCursor::load(lake).await,
         false => None,
     };
-    let mut check = LakeCheck {
-        lake,
-        scope,
-        options: Arc::new(options.clone()),
-        progress,
-        running: JobSet::new(options.threads),
-        tally: FindingTally::new(options.problems),
-        started,
-        budget: scope.budget(lake_bytes),
-        coverage: coverage(tables, certificates, lake_bytes),
-        jobs: 0,
-        vectors: vector_files(lake).await?,
-        differing_masks: None,
-    };
-    check.tally.add(0, findings);
-    let next = check.run(round(segments, cursor.as_ref())).await?;
+    let next = check.run(round(lake.segments()?, cursor.as_ref())).await?;
     if scope.rolls() {
         // After a whole round, the next one begins where this one began.
         let start = cursor.unwrap_or(VerifyCursor {
@@ -84,23 +49,56 @@ pub async fn verify_lake(
         });
         next.unwrap_or(start).save(lake).await?;
     }
-    if check.progress.is_stopped() {
-        return Err(EngineError::Interrupted);
-    }
-    check.tally.report().coverage = Some(check.coverage);
-    Ok(check.tally.finish(started.elapsed()))
+    check.finish()
 }
 
-/// Returns the coverage of a check whose row groups haven't been checked yet.
-fn coverage(tables: Vec<TableCoverage>, certificates: u64, lake_bytes: u64) -> Coverage {
-    Coverage {
-        tables,
-        certificates,
-        row_groups: 0,
-        complete: false,
-        file_bytes: 0,
-        lake_bytes,
+/// Does the same, but has the segments checked by `workers`: processes that read the lake's files
+/// themselves, and trust `trusted_keys` besides every `did:key`.
+///
+/// # Errors
+/// As [`verify_lake`]; [`EngineError::Request`] for a scope or options that segments alone can't
+/// answer, or if the lake was changed meanwhile; [`EngineError::Key`] if it is encrypted.
+pub async fn verify_lake_by(
+    workers: &dyn SegmentWorkers,
+    trusted_keys: Vec<TrustedKey>,
+    lake: &Lake,
+    scope: VerifyScope,
+    options: &VerifyOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<VerifyReport> {
+    let settings = SegmentSettings::of(options, scope, trusted_keys)?;
+    let segments = lake.segments()?;
+    if segments.iter().any(|segment| segment.id.is_sealed()) {
+        let problem = "an encrypted lake is checked by one machine, which has its keys";
+        return Err(EngineError::Key(problem.to_owned()));
     }
+    let mut check = LakeCheck::begin(lake, scope, options, progress).await?;
+    let checks = segments.into_iter().map(|segment| SegmentCheck {
+        file: segment.file.name,
+        settings: settings.clone(),
+    });
+    let mut reports = workers.check(checks.collect()).await?;
+    while let Some((number, report)) = reports.try_next().await? {
+        check.add(number, report);
+    }
+    check.coverage.complete = true;
+    check.finish()
+}
+
+/// Checks one segment of `lake`, without the tables.
+///
+/// # Errors
+/// As [`verify_lake`].
+pub(super) async fn verify_segment(
+    lake: &Lake,
+    segment: Segment,
+    scope: VerifyScope,
+    options: &VerifyOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<VerifyReport> {
+    let mut check = LakeCheck::new(lake, scope, options, progress).await?;
+    check.run(round(vec![segment], None)).await?;
+    check.finish()
 }
 
 /// Checks the tables of a lake that can't be opened because of `cause`, which is reported as a
@@ -122,14 +120,12 @@ pub async fn verify_unopened(
     if check.findings.bad_count() == 0 {
         check.found(problem("", &location.name(), &cause.to_string(), ACCEPT));
     }
-    let TablesCheck {
-        findings,
-        coverage: tables,
-        ..
-    } = check;
     let mut tally = FindingTally::new(options.problems);
-    tally.add(0, findings);
-    tally.report().coverage = Some(coverage(tables, 0, 0));
+    tally.add(0, check.findings);
+    tally.report().coverage = Some(Coverage {
+        tables: check.coverage,
+        ..Coverage::default()
+    });
     Ok(tally.finish(started.elapsed()))
 }
 
@@ -152,7 +148,82 @@ struct LakeCheck<'l> {
     differing_masks: Option<Vec<SegmentId>>,
 }
 
-impl LakeCheck<'_> {
+impl<'l> LakeCheck<'l> {
+    /// Checks the tables of `lake` and its certificates, and returns the check of its segments.
+    async fn begin(
+        lake: &'l Lake,
+        scope: VerifyScope,
+        options: &VerifyOptions,
+        progress: Arc<WorkProgress>,
+    ) -> Result<LakeCheck<'l>> {
+        let started = Instant::now();
+        let deadline = scope.max_duration.map(|limit| started + limit);
+        let mut tables =
+            TablesCheck::begin(lake.location(), deadline, options.problems, options.threads)
+                .await?;
+        tables.run().await?;
+        let certificates = erasures::check(lake, &mut tables).await?;
+        let mut check = LakeCheck::new(lake, scope, options, progress).await?;
+        check.started = started;
+        check.coverage.tables = tables.coverage;
+        check.coverage.certificates = certificates;
+        check.tally.add(0, tables.findings);
+        Ok(check)
+    }
+
+    /// Returns the check of the segments of `lake`, of which nothing is checked yet.
+    async fn new(
+        lake: &'l Lake,
+        scope: VerifyScope,
+        options: &VerifyOptions,
+        progress: Arc<WorkProgress>,
+    ) -> Result<LakeCheck<'l>> {
+        let segments = lake.segments()?;
+        let lake_bytes = segments.iter().map(|segment| segment.file.size).sum();
+        let budget = scope.budget(lake_bytes);
+        let expected = budget.min(lake_bytes);
+        progress.total_bytes.store(expected, Ordering::Relaxed);
+        Ok(LakeCheck {
+            lake,
+            scope,
+            options: Arc::new(options.clone()),
+            progress,
+            running: JobSet::new(options.threads),
+            tally: FindingTally::new(options.problems),
+            started: Instant::now(),
+            budget,
+            coverage: Coverage {
+                lake_bytes,
+                ..Coverage::default()
+            },
+            jobs: 0,
+            vectors: vector_files(lake).await?,
+            differing_masks: None,
+        })
+    }
+
+    /// Returns the report.
+    fn finish(mut self) -> Result<VerifyReport> {
+        if self.progress.is_stopped() {
+            return Err(EngineError::Interrupted);
+        }
+        self.tally.report().coverage = Some(self.coverage);
+        Ok(self.tally.finish(self.started.elapsed()))
+    }
+
+    /// Adds the report of a segment that a worker has checked; `number` is its place.
+    fn add(&mut self, number: usize, report: VerifyReport) {
+        self.tally.report().files += report.files;
+        if let Some(checked) = &report.coverage {
+            self.coverage.row_groups += checked.row_groups;
+            self.coverage.file_bytes += checked.file_bytes;
+            WorkProgress::add(&self.progress.bytes, checked.file_bytes);
+        }
+        WorkProgress::add(&self.progress.grains, report.ok);
+        WorkProgress::add(&self.progress.rejected, report.bad);
+        self.tally.add(number as u64 + 1, report.into());
+    }
+
     /// Checks the segments of `ranges` until the budget or the time is used up. Returns where the
     /// next check begins, or `None` after a whole round.
     async fn run(&mut self, ranges: Vec<SegmentRange>) -> Result<Option<VerifyCursor>> {
@@ -409,55 +480,5 @@ impl LakeCheck<'_> {
             self.tally.add(number, findings);
         }
         Ok(())
-    }
-}
-
-/// Returns how the numbers of rows that supersede others, and that are disclosed copies, differ from
-/// those in the log.
-fn differing(counted: [u64; 2], logged: [Option<u64>; 2]) -> impl Iterator<Item = String> {
-    let names = ["supersede others", "are disclosed copies"];
-    let pairs = counted.into_iter().zip(logged).zip(names);
-    pairs.filter_map(|((found, logged), name)| {
-        let logged = logged.filter(|logged| *logged != found)?;
-        Some(format!("{found} of its rows {name}, its log says {logged}"))
-    })
-}
-
-/// Counts the rows of an open segment that supersede others, and that are disclosed copies.
-fn row_counts(reader: &SegmentReader) -> std::result::Result<[u64; 2], ParquetError> {
-    let columns = [SystemColumn::Supersedes.name(), Field::DisclosureOf.name()];
-    let mut counts = [0; 2];
-    for batch in reader.read(0..reader.row_groups(), Some(&columns), COUNTED_ROWS)? {
-        let batch = batch?;
-        let found = [superseding_rows_in(&batch), disclosed_rows_in(&batch)];
-        for (count, found) in counts.iter_mut().zip(found) {
-            *count += found.unwrap_or_default();
-        }
-    }
-    Ok(counts)
-}
-
-/// Opens the data file of `segment`, which must have the size and the number of rows in its table's
-/// log.
-pub(crate) fn open_segment(
-    bytes: SourceBytes,
-    segment: &Segment,
-) -> std::result::Result<SegmentReader, String> {
-    let file = &segment.file;
-    if bytes.len() as u64 != file.size {
-        return Err(format!(
-            "it has {} bytes, its log says {}",
-            bytes.len(),
-            file.size
-        ));
-    }
-    let reader = SegmentReader::open(bytes).map_err(|error| error.to_string())?;
-    match reader.rows() == file.rows {
-        true => Ok(reader),
-        false => Err(format!(
-            "it has {} rows, its log says {}",
-            reader.rows(),
-            file.rows
-        )),
     }
 }

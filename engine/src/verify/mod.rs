@@ -9,6 +9,8 @@
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
 //! | `scope` | which part of the lake is checked next? |
+//! | `row_counts` | are the counts of rows in the log those of the segment? |
+//! | `segment_check` | how does another process check a segment? |
 //! | `job_set` | how is the number of concurrent jobs limited? |
 //! | `report` | what was found? |
 //!
@@ -23,8 +25,10 @@ mod files;
 mod job_set;
 mod lake;
 mod report;
+mod row_counts;
 pub(crate) mod row_group;
 mod scope;
+mod segment_check;
 mod tables;
 
 use std::sync::Arc;
@@ -34,10 +38,11 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, DeviceProfile}
 use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 pub use files::verify_sources;
-pub(crate) use lake::open_segment;
-pub use lake::{verify_lake, verify_unopened};
+pub use lake::{verify_lake, verify_lake_by, verify_unopened};
 pub use report::{Coverage, Problem, TableCoverage, VerifyReport};
+pub(crate) use row_group::open_segment;
 pub use scope::{Subset, VerifyScope};
+pub use segment_check::{SegmentCheck, SegmentSettings, SegmentWorkers, check_segment};
 
 use crate::ingest::prove::ProofOptions;
 

@@ -1,17 +1,18 @@
 //! The report of a verification.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gristmill_schemas::columns::GRAINS;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::index::{CheckedSidecar, SidecarCondition};
 use crate::segment::SegmentId;
 
 /// The result of a verification. `checked` is always `ok` + `bad`.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct VerifyReport {
     /// Grains that were checked, and damaged parts between grains.
     pub checked: u64,
@@ -34,17 +35,17 @@ pub struct VerifyReport {
     /// 10⁹ bytes per second.
     pub gigabytes_per_second: f64,
     /// How much of the lake was checked; absent for files.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coverage: Option<Coverage>,
     /// The first problems, in the order of the input.
     pub problems: Vec<Problem>,
 }
 
 /// How much of a table, besides its rows, was checked.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableCoverage {
     /// Its name.
-    pub table: &'static str,
+    pub table: Cow<'static, str>,
     /// Entries of its log that were read.
     pub log_entries: u64,
     /// Data files whose digests were compared. Those of `grains` are counted with its row groups.
@@ -57,7 +58,7 @@ pub struct TableCoverage {
 }
 
 /// How much of the lake was checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// The logs and files of the tables.
     pub tables: Vec<TableCoverage>,
@@ -74,35 +75,35 @@ pub struct Coverage {
 }
 
 /// A problem.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// The table of the lake; absent for files that aren't part of a lake.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub table: Option<&'static str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<Cow<'static, str>>,
     /// The file.
     pub source: String,
     /// The number of the grain in the file, counted from 0, or the first of `rows`; -1 for the file
     /// as a whole.
     pub ordinal: i64,
     /// The number of affected rows, if there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
     /// Where it begins, in bytes: from the start of a source, or of a blob in the lake.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// The row's address, in the lake.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_address: Option<String>,
     /// The specification's code.
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// The field or the columns that caused it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// What was found and what was expected.
     pub message: String,
     /// The command that repairs it, or reports what can't be repaired.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repair: Option<&'static str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<Cow<'static, str>>,
 }
 
 /// The command that repairs what is derived, and lists what isn't.
@@ -118,7 +119,7 @@ impl Problem {
             source: source.to_owned(),
             ordinal,
             offset: error.offset,
-            code: error.code.name(),
+            code: error.code.name().into(),
             field: error.field.as_deref().map(str::to_owned),
             message: error.message.to_string(),
             ..Problem::default()
@@ -142,8 +143,8 @@ impl Problem {
     /// Returns the problem with the table `grains`.
     pub(super) fn of_grains(self) -> Problem {
         Problem {
-            table: Some(GRAINS),
-            repair: Some(REPAIR),
+            table: Some(GRAINS.into()),
+            repair: Some(REPAIR.into()),
             ..self
         }
     }
@@ -178,15 +179,15 @@ impl Problem {
 pub(super) struct Findings {
     pub(super) ok: u64,
     pub(super) bytes: u64,
-    bad: BTreeMap<&'static str, u64>,
-    marks: BTreeMap<&'static str, u64>,
+    bad: BTreeMap<Cow<'static, str>, u64>,
+    marks: BTreeMap<Cow<'static, str>, u64>,
     problems: Vec<Problem>,
 }
 
 impl Findings {
     /// Counts a mark.
     pub(super) fn mark(&mut self, name: &'static str, count: u64) {
-        *self.marks.entry(name).or_default() += count;
+        *self.marks.entry(name.into()).or_default() += count;
     }
 
     /// Returns the number of problems.
@@ -217,7 +218,7 @@ impl Findings {
 
     /// Counts a problem of so many rows, as [`Findings::bad`] counts one.
     pub(super) fn bad_rows(&mut self, problem: Problem, rows: u64, limit: usize) {
-        *self.bad.entry(problem.code).or_default() += rows;
+        *self.bad.entry(problem.code.clone()).or_default() += rows;
         if self.problems.len() < limit {
             self.problems.push(problem);
         }
@@ -263,7 +264,7 @@ impl Findings {
         let problem = Problem::new(segment.sidecar(file).as_ref(), -1, &error).of_grains();
         self.bad(
             Problem {
-                repair: Some(REINDEX),
+                repair: Some(REINDEX.into()),
                 ..problem
             },
             limit,
@@ -273,6 +274,25 @@ impl Findings {
 
 /// The command that rebuilds sound sidecars, too.
 const REINDEX: &str = "gristmill reindex --all";
+
+impl From<VerifyReport> for Findings {
+    /// Returns what another check found.
+    fn from(report: VerifyReport) -> Findings {
+        let owned = |counts: BTreeMap<String, u64>| {
+            let counts = counts.into_iter();
+            counts
+                .map(|(name, count)| (Cow::Owned(name), count))
+                .collect()
+        };
+        Findings {
+            ok: report.ok,
+            bytes: report.bytes,
+            bad: owned(report.bad_by_code),
+            marks: owned(report.marks),
+            problems: report.problems,
+        }
+    }
+}
 
 /// The findings of jobs that end in any order, combined in the order of the jobs.
 #[derive(Debug, Default)]
@@ -304,10 +324,10 @@ impl FindingTally {
         report.bytes += findings.bytes;
         for (code, count) in findings.bad {
             report.bad += count;
-            *report.bad_by_code.entry(code.to_owned()).or_default() += count;
+            *report.bad_by_code.entry(code.into_owned()).or_default() += count;
         }
         for (mark, count) in findings.marks {
-            *report.marks.entry(mark.to_owned()).or_default() += count;
+            *report.marks.entry(mark.into_owned()).or_default() += count;
         }
         let places = findings
             .problems

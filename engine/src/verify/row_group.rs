@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
+use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::{PROJECTION_VERSION, SystemColumn};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::Marks;
@@ -16,7 +17,7 @@ use crate::decoder_panic::caught;
 use crate::ingest::device_profile::ProfileCounts;
 use crate::ingest::prove::ProofOptions;
 use crate::keys::LakeKeys;
-use crate::lake::FROM_BACKUP;
+use crate::lake::{FROM_BACKUP, Segment};
 use crate::reproject::{ORIGINS, Reprojected, Reprojector, RowState};
 use crate::segment::SegmentReader;
 
@@ -262,7 +263,7 @@ impl FailedRow {
         let problem = Problem::new(&segment.name, self.row as i64, &self.error).of_grains();
         Problem {
             content_address: self.content_address,
-            repair: Some(FROM_BACKUP),
+            repair: Some(FROM_BACKUP.into()),
             ..problem
         }
     }
@@ -287,7 +288,7 @@ fn undecodable_problem(
         .any(|column| *column == SystemColumn::Blob.name())
     {
         true => Problem {
-            repair: Some(FROM_BACKUP),
+            repair: Some(FROM_BACKUP.into()),
             ..problem
         },
         false => problem,
@@ -312,4 +313,29 @@ fn has_origins(columns: &[&str]) -> bool {
         .iter()
         .filter(needed)
         .all(|name| columns.contains(name))
+}
+
+/// Opens the data file of `segment`, which must have the size and the number of rows in its table's
+/// log.
+pub(crate) fn open_segment(
+    bytes: SourceBytes,
+    segment: &Segment,
+) -> std::result::Result<SegmentReader, String> {
+    let file = &segment.file;
+    if bytes.len() as u64 != file.size {
+        return Err(format!(
+            "it has {} bytes, its log says {}",
+            bytes.len(),
+            file.size
+        ));
+    }
+    let reader = SegmentReader::open(bytes).map_err(|error| error.to_string())?;
+    match reader.rows() == file.rows {
+        true => Ok(reader),
+        false => Err(format!(
+            "it has {} rows, its log says {}",
+            reader.rows(),
+            file.rows
+        )),
+    }
 }

@@ -15,7 +15,7 @@ use crate::lake::{Lake, Segment};
 use crate::segment::{SIDECARS, SegmentId};
 
 /// A part of the lake.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Subset {
     /// A share, from 0 to 1, from where the last check ended.
     Share(f64),
@@ -32,7 +32,7 @@ pub enum Subset {
 }
 
 /// What is checked, and for how long.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct VerifyScope {
     /// The part, or `None` for the whole lake.
     pub subset: Option<Subset>,
@@ -43,7 +43,7 @@ pub struct VerifyScope {
 impl VerifyScope {
     /// Returns true if this check continues where the last one ended, and the next one where this
     /// one ends.
-    pub(super) fn rolls(&self) -> bool {
+    pub fn rolls(&self) -> bool {
         let takes_turns = matches!(self.subset, Some(Subset::Share(_) | Subset::Bytes(_)));
         takes_turns || (self.max_duration.is_some() && self.subset.is_none())
     }

@@ -15,7 +15,7 @@ use object_store::path::Path;
 
 use super::job_set::JobSet;
 use super::report::{Findings, Problem, TableCoverage};
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
     ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_FILES,
@@ -40,6 +40,9 @@ pub(super) struct TablesCheck<'l> {
     deadline: Option<Instant>,
     limit: usize,
     running: JobSet<Result<Findings>>,
+    /// What can be done about lost or damaged entries of the log that is checked: fewer things if
+    /// it can't be read without them.
+    remedy_of_entries: &'static str,
     /// The findings so far.
     pub(super) findings: Findings,
     /// What was checked so far.
@@ -74,6 +77,7 @@ impl<'l> TablesCheck<'l> {
             deadline,
             limit,
             running,
+            remedy_of_entries: ACCEPT,
             findings,
             coverage: Vec::new(),
         })
@@ -91,7 +95,7 @@ impl<'l> TablesCheck<'l> {
     pub(super) async fn run(&mut self) -> Result<()> {
         for name in TABLES {
             let mut coverage = TableCoverage {
-                table: name,
+                table: name.into(),
                 ..TableCoverage::default()
             };
             coverage.complete = self.table(name, &mut coverage).await?;
@@ -118,8 +122,13 @@ impl<'l> TablesCheck<'l> {
             .as_ref()
             .and_then(|heads| heads.tables.get(name))
             .cloned();
+        let opened = Table::open(self.location, name).await;
+        self.remedy_of_entries = match &opened {
+            Err(EngineError::Damaged { remedy, .. }) => remedy,
+            _ => ACCEPT,
+        };
         coverage.log_entries = self.log(name, head.as_ref()).await?;
-        let Some(table) = self.open(name, head.is_some()).await? else {
+        let Some(table) = self.opened(name, opened, head.is_some())? else {
             return Ok(true);
         };
         if name == GRAINS
@@ -147,18 +156,24 @@ impl<'l> TablesCheck<'l> {
         Ok(true)
     }
 
-    /// Opens a table. Returns `None`, with a problem if it `has_head`, if there is none, or if it is
-    /// damaged. A table without a head didn't exist in the lake's version; if it should exist, that
-    /// is reported when the lake is opened.
-    async fn open(&mut self, name: &'static str, has_head: bool) -> Result<Option<Table>> {
-        match Table::open(self.location, name).await {
+    /// Returns an opened table. Returns `None`, with a problem if it `has_head`, if there is none, or
+    /// if it is damaged. A table without a head didn't exist in the lake's version; if it should
+    /// exist, that is reported when the lake is opened.
+    fn opened(
+        &mut self,
+        name: &'static str,
+        opened: Result<Option<Table>>,
+        has_head: bool,
+    ) -> Result<Option<Table>> {
+        match opened {
             Ok(None) if has_head => {
                 self.found(problem(name, name, "the table is missing", ACCEPT));
                 Ok(None)
             }
             Err(error) if !error.is_environment() => {
                 let log = format!("{name}/_delta_log");
-                self.found(problem(name, &log, &error.to_string(), ACCEPT));
+                let remedy = self.remedy_of_entries;
+                self.found(problem(name, &log, &error.to_string(), remedy));
                 Ok(None)
             }
             opened => opened,
@@ -198,7 +213,8 @@ impl<'l> TablesCheck<'l> {
                 .filter(|(expected, _)| expected != digest)
             {
                 let cause = format!("it differs from its digest in {witness}: one was changed");
-                self.found(problem(name, path.as_ref(), &cause, ACCEPT));
+                let remedy = self.remedy_of_entries;
+                self.found(problem(name, path.as_ref(), &cause, remedy));
             }
         }
         self.checkpoint(name, head, &files).await?;
@@ -220,7 +236,8 @@ impl<'l> TablesCheck<'l> {
                     "the entries between version {previous} and {} are missing",
                     file.version
                 );
-                self.found(problem(name, file.path.as_ref(), &cause, ACCEPT));
+                let remedy = self.remedy_of_entries;
+                self.found(problem(name, file.path.as_ref(), &cause, remedy));
             }
             previous = Some(file.version);
             // It may have been removed since it was listed.
@@ -239,7 +256,7 @@ impl<'l> TablesCheck<'l> {
                     name,
                     file.path.as_ref(),
                     &error.to_string(),
-                    ACCEPT,
+                    self.remedy_of_entries,
                 )),
             }
         }
@@ -331,12 +348,12 @@ pub(super) fn problem(
     repair: &'static str,
 ) -> Problem {
     Problem {
-        table: (!table.is_empty()).then_some(table),
+        table: (!table.is_empty()).then_some(table.into()),
         source: source.to_owned(),
         ordinal: -1,
-        code: ErrorCode::Integrity.name(),
+        code: ErrorCode::Integrity.name().into(),
         message: cause.to_owned(),
-        repair: Some(repair),
+        repair: Some(repair.into()),
         ..Problem::default()
     }
 }

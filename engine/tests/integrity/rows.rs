@@ -97,7 +97,7 @@ async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
             false => "restore the file from a backup of the lake",
         };
         assert_eq!(
-            (problem.table, problem.repair),
+            (problem.table.as_deref(), problem.repair.as_deref()),
             (Some("grains"), Some(repair))
         );
         assert!(problem.source.starts_with("grains/part-"), "{problem:?}");

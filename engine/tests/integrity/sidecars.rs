@@ -91,7 +91,7 @@ async fn a_sidecar_of_another_segment_is_never_used_and_verify_reports_it() {
             report
                 .problems
                 .iter()
-                .all(|problem| problem.repair == Some("gristmill repair"))
+                .all(|problem| problem.repair.as_deref() == Some("gristmill repair"))
         );
         swap(&files);
     }

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `pack`, `pack_file`, `message_template` | How is a pack file parsed and validated? |
 //! | `shipped` | Which packs are part of the program? |
+//! | `rule_checks`, `rules_exec`, `batch_result` | How do the checks of one pass run over the grains? |
 //! | `row_rules` | Which grains match the condition of a rule? |
 //! | `rule_query` | Which grains does the query of a rule return? |
 //! | `rego_policies`, `grain_messages`, `rego_value` | Which message views violate a Rego policy? |
@@ -38,6 +39,7 @@
 //! Not in this module: the rules (`queries/packs/*.toml`) and the description of their format for
 //! users (`docs/packs.md`).
 
+mod batch_result;
 mod error;
 mod examples;
 mod export_rules;
@@ -57,8 +59,10 @@ mod rego_policies;
 mod rego_value;
 pub mod report;
 mod row_rules;
+mod rule_checks;
 mod rule_query;
 mod rule_selection;
+mod rules_exec;
 mod scan;
 mod shipped;
 
@@ -69,5 +73,6 @@ pub use finding::{Finding, FindingRecord, RuleCount};
 pub use message_template::MessageTemplate;
 pub use pack::{Check, Example, Pack, Rule, Severity};
 pub use rule_selection::select_rules;
+pub use rules_exec::RulesExec;
 pub use scan::{Scan, ScanOptions, ScanScope, ScanSummary, Since};
 pub use shipped::{NAMES, find, shipped};

@@ -44,7 +44,7 @@ impl Severity {
 }
 
 /// The check that finds violations of a rule.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub enum Check {
     /// A condition on one grain. All conditions of a scan are evaluated in one pass over the lake.
     Where {

@@ -11,7 +11,7 @@ use datafusion::prelude::{DataFrame, SessionContext};
 
 use super::error::PackError;
 use super::finding::Finding;
-use super::pack::{Check, Rule};
+use super::rule_checks::PlacedCheck;
 
 /// The policies of a scan; never created.
 pub(super) struct RegoPolicies(Infallible);
@@ -28,20 +28,15 @@ pub(super) enum PolicyOutcome {
 }
 
 impl RegoPolicies {
-    /// Returns `None` if no rule is a Rego policy.
+    /// Refuses `checks`.
     ///
     /// # Errors
-    /// [`PackError::RegoDisabled`] for the first rule that is one.
-    pub(super) fn compile(rules: &[Rule]) -> Result<Option<RegoPolicies>, PackError> {
-        let policy = rules
-            .iter()
-            .find(|rule| matches!(rule.check, Check::Rego { .. }));
-        match policy {
-            Some(rule) => Err(PackError::RegoDisabled {
-                rule: rule.id.clone(),
-            }),
-            None => Ok(None),
-        }
+    /// [`PackError::RegoDisabled`] for the first of them.
+    pub(super) fn compile(checks: &[PlacedCheck]) -> Result<RegoPolicies, PackError> {
+        let rule = checks.first().map(|placed| placed.id.clone());
+        Err(PackError::RegoDisabled {
+            rule: rule.unwrap_or_default(),
+        })
     }
 
     pub(super) async fn source(&self, _: &SessionContext) -> QueryResult<DataFrame> {

@@ -22,8 +22,9 @@ use regorus::{Engine, Rc, Value};
 use super::error::PackError;
 use super::finding::Finding;
 use super::grain_messages::{self, MessageRows};
-use super::pack::{Check, Rule};
+use super::pack::Check;
 use super::rego_value::ValueBuilder;
+use super::rule_checks::PlacedCheck;
 use super::scan::SCANNED;
 
 /// Instruction limit of a policy for one view.
@@ -34,7 +35,7 @@ const SETS: [&str; 2] = ["violation", "deny"];
 
 /// Compiled policies of a scan.
 pub(super) struct RegoPolicies {
-    policies: Vec<RegoPolicy>,
+    policies: Vec<Arc<RegoPolicy>>,
 }
 
 struct RegoPolicy {
@@ -46,28 +47,28 @@ struct RegoPolicy {
 }
 
 impl RegoPolicies {
-    /// Compiles the policies among `rules`; `None` if there are none.
+    /// Compiles the policies among `checks`.
     ///
     /// # Errors
     /// [`PackError::Rule`] with the message of the policy compiler.
-    pub(super) fn compile(rules: &[Rule]) -> Result<Option<RegoPolicies>, PackError> {
+    pub(super) fn compile(checks: &[PlacedCheck]) -> Result<RegoPolicies, PackError> {
         let mut policies = Vec::new();
-        for (place, rule) in rules.iter().enumerate() {
-            if let Check::Rego { policy, kinds } = &rule.check {
+        for PlacedCheck { rule, id, check } in checks {
+            if let Check::Rego { policy, kinds } = check {
                 let kinds = kinds
                     .iter()
                     .map(|kind| kind_of(kind))
                     .collect::<Result<_, _>>();
-                let program = program(&rule.id, policy);
-                let fault = |problem| PackError::rule(&rule.id, problem);
-                policies.push(RegoPolicy {
-                    rule: place,
+                let program = program(id, policy);
+                let fault = |problem| PackError::rule(id, problem);
+                policies.push(Arc::new(RegoPolicy {
+                    rule: *rule,
                     program: program.map_err(fault)?,
                     kinds: kinds.map_err(fault)?,
-                });
+                }));
             }
         }
-        Ok((!policies.is_empty()).then_some(RegoPolicies { policies }))
+        Ok(RegoPolicies { policies })
     }
 
     /// Returns the scan of the columns that the policies read.
@@ -80,8 +81,8 @@ impl RegoPolicies {
     }
 
     /// Creates an evaluator, to be used by one thread.
-    pub(super) fn evaluator(&self) -> PolicyEvaluator<'_> {
-        let machine = |policy: &'_ RegoPolicy| {
+    pub(super) fn evaluator(&self) -> PolicyEvaluator {
+        let machine = |policy: &RegoPolicy| {
             let mut machine = RegoVM::new();
             machine.set_max_instructions(INSTRUCTION_LIMIT);
             machine.load_program(Arc::clone(&policy.program));
@@ -91,7 +92,7 @@ impl RegoPolicies {
             evaluator: self
                 .policies
                 .iter()
-                .map(|policy| (policy, machine(policy)))
+                .map(|policy| (Arc::clone(policy), machine(policy)))
                 .collect(),
             builder: ValueBuilder::default(),
         }
@@ -107,12 +108,12 @@ pub(super) enum PolicyOutcome {
 }
 
 /// Evaluates all policies; holds a virtual machine for each.
-pub(super) struct PolicyEvaluator<'p> {
-    evaluator: Vec<(&'p RegoPolicy, RegoVM)>,
+pub(super) struct PolicyEvaluator {
+    evaluator: Vec<(Arc<RegoPolicy>, RegoVM)>,
     builder: ValueBuilder,
 }
 
-impl PolicyEvaluator<'_> {
+impl PolicyEvaluator {
     /// Evaluates all policies on all views of one batch; returns the number of views.
     pub(super) fn evaluate(
         &mut self,

@@ -17,6 +17,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListBuilder, RecordBatch, StringBui
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use chrono::{DateTime, Utc};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -29,6 +30,7 @@ use gristmill_schemas::grain::Field;
 use super::error::PackError;
 use super::finding::Finding;
 use super::pack::{Check, Rule};
+use super::rule_checks::{PlacedCheck, RuleChecks};
 use super::scan::SCANNED;
 use crate::detect::{self, PersonalDataKinds};
 use crate::sql::user_message;
@@ -88,46 +90,61 @@ struct RowRule {
 /// Parsed expressions of a rule, before the columns of the pass are determined.
 struct ParsedRule {
     rule: usize,
+    id: String,
     condition: Expr,
     evidence: Vec<Expr>,
 }
 
 impl RowRules {
-    /// Compiles the conditions among `rules`; `None` if there are none.
+    /// Compiles `checks`, which are conditions.
     ///
     /// # Errors
     /// [`PackError::Rule`] with the planner's message, such as an unknown column.
     pub(super) fn compile(
         context: &SessionContext,
-        rules: &[Rule],
-    ) -> Result<Option<RowRules>, PackError> {
-        let parsed = parse_all(context, rules)?;
-        if parsed.is_empty() {
-            return Ok(None);
-        }
+        checks: &RuleChecks,
+    ) -> Result<RowRules, PackError> {
+        let parsed = parse_all(context, &checks.checks)?;
+        let now = DateTime::from_timestamp_millis(checks.now);
         let named = columns_of(&parsed);
         let computed = named.contains(PERSONAL_DATA) || named.contains(PERSONAL_DATA_IN);
         let columns = columns_to_read(&named, computed);
         let schema = schema_of(Some(&columns), computed);
         let input = DFSchema::try_from(Arc::clone(&schema))?;
         let compile = |parsed: ParsedRule| {
-            let rule = rules.get(parsed.rule).map_or("", |rule| rule.id.as_str());
-            RowRule::compile(context, &input, parsed)
-                .map_err(|error| PackError::rule(rule, user_message(&error)))
+            let id = parsed.id.clone();
+            RowRule::compile(context, &input, now, parsed)
+                .map_err(|error| PackError::rule(&id, user_message(&error)))
         };
-        let compiled: Vec<RowRule> = parsed
-            .into_iter()
-            .map(compile)
-            .collect::<Result<_, PackError>>()?;
-        for rule in &compiled {
-            check_names(rules, rule)?;
-        }
-        Ok(Some(RowRules {
+        Ok(RowRules {
             columns,
             schema,
             computed,
-            rules: compiled,
-        }))
+            rules: parsed
+                .into_iter()
+                .map(compile)
+                .collect::<Result<_, PackError>>()?,
+        })
+    }
+
+    /// Checks that the messages of `rules`, all of the scan, refer only to evidence.
+    ///
+    /// # Errors
+    /// [`PackError::Rule`] for the first that doesn't.
+    pub(super) fn check_messages(&self, rules: &[Rule]) -> Result<(), PackError> {
+        let compiled = self.rules.iter();
+        compiled
+            .filter_map(|compiled| Some((rules.get(compiled.rule)?, compiled)))
+            .try_for_each(|(rule, compiled)| check_names(rule, compiled))
+    }
+
+    /// Returns the conditions and the expressions of evidence.
+    pub(super) fn expressions(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        let rules = self.rules.iter();
+        rules.flat_map(|rule| {
+            let evidence = rule.evidence.iter().map(|(_, expression)| expression);
+            std::iter::once(&rule.condition).chain(evidence)
+        })
     }
 
     /// Returns the scan of the columns that the conditions read.
@@ -168,14 +185,19 @@ impl RowRules {
 }
 
 impl RowRule {
-    fn compile(context: &SessionContext, schema: &DFSchema, parsed: ParsedRule) -> Result<RowRule> {
+    fn compile(
+        context: &SessionContext,
+        schema: &DFSchema,
+        now: Option<DateTime<Utc>>,
+        parsed: ParsedRule,
+    ) -> Result<RowRule> {
         let evidence = parsed.evidence.into_iter().map(|expression| {
             let name = expression.schema_name().to_string();
-            Ok((name, physical(context, schema, expression.unalias())?))
+            Ok((name, physical(context, schema, now, expression.unalias())?))
         });
         Ok(RowRule {
             rule: parsed.rule,
-            condition: physical(context, schema, parsed.condition)?,
+            condition: physical(context, schema, now, parsed.condition)?,
             evidence: evidence.collect::<Result<_>>()?,
         })
     }
@@ -228,18 +250,21 @@ pub(super) fn evidence(
     Ok(values)
 }
 
-/// Parses the expressions of all conditions among `rules`.
-fn parse_all(context: &SessionContext, rules: &[Rule]) -> Result<Vec<ParsedRule>, PackError> {
+/// Parses the expressions of all conditions among `checks`.
+fn parse_all(
+    context: &SessionContext,
+    checks: &[PlacedCheck],
+) -> Result<Vec<ParsedRule>, PackError> {
     let visible = DFSchema::try_from(schema_of(None, true))?;
     let mut parsed = Vec::new();
-    for (place, rule) in rules.iter().enumerate() {
+    for placed in checks {
         if let Check::Where {
             condition,
             evidence,
-        } = &rule.check
+        } = &placed.check
         {
-            let one = parse(context, &visible, place, condition, evidence);
-            parsed.push(one.map_err(|error| PackError::rule(&rule.id, user_message(&error)))?);
+            let one = parse(context, &visible, placed, condition, evidence);
+            parsed.push(one.map_err(|error| PackError::rule(&placed.id, user_message(&error)))?);
         }
     }
     Ok(parsed)
@@ -266,7 +291,7 @@ fn columns_to_read(named: &BTreeSet<String>, computed: bool) -> Vec<String> {
 fn parse(
     context: &SessionContext,
     schema: &DFSchema,
-    rule: usize,
+    placed: &PlacedCheck,
     condition: &str,
     evidence: &[String],
 ) -> Result<ParsedRule> {
@@ -274,7 +299,8 @@ fn parse(
     let always = ALWAYS.iter().copied().filter(|name| !named.contains(name));
     let evidence = always.chain(evidence.iter().map(String::as_str));
     Ok(ParsedRule {
-        rule,
+        rule: placed.rule,
+        id: placed.id.clone(),
         condition: context.parse_sql_expr(condition, schema)?,
         evidence: evidence
             .map(|text| context.parse_sql_expr(text, schema))
@@ -293,17 +319,18 @@ fn columns_of(parsed: &[ParsedRule]) -> BTreeSet<String> {
 }
 
 /// Creates the physical expression: coerces types and evaluates what doesn't depend on the row,
-/// such as `now()`.
+/// such as `now()`, which is `now`.
 fn physical(
     context: &SessionContext,
     schema: &DFSchema,
+    now: Option<DateTime<Utc>>,
     expression: Expr,
 ) -> Result<Arc<dyn PhysicalExpr>> {
     let state = context.state();
     let simplify = SimplifyContext::builder()
         .with_schema(Arc::new(schema.clone()))
         .with_config_options(Arc::clone(state.config_options()))
-        .with_query_execution_start_time(Some(chrono::Utc::now()))
+        .with_query_execution_start_time(now)
         .build();
     let simplifier = ExprSimplifier::new(simplify);
     let expression = simplifier.simplify(simplifier.coerce(expression, schema)?)?;
@@ -311,10 +338,7 @@ fn physical(
 }
 
 /// Checks that a message refers only to evidence.
-fn check_names(rules: &[Rule], compiled: &RowRule) -> Result<(), PackError> {
-    let Some(rule) = rules.get(compiled.rule) else {
-        return Ok(());
-    };
+fn check_names(rule: &Rule, compiled: &RowRule) -> Result<(), PackError> {
     let unknown = rule
         .message
         .names()

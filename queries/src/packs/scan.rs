@@ -15,7 +15,6 @@ use std::time::Instant;
 
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use gristmill_engine::lake::Lake;
@@ -24,13 +23,13 @@ use serde::Serialize;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::JoinSet;
 
+use super::batch_result::BatchResult;
 use super::error::Result;
 use super::finding::{Finding, RuleCount};
 use super::incremental::files_before;
 use super::pack::{Pack, Rule};
-use super::rego_policies::{PolicyOutcome, RegoPolicies};
-use super::row_rules::RowRules;
 use super::rule_query::RuleQuery;
+use super::rules_exec::RulePass;
 use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context};
 
 /// Table of the grains in scope of a scan.
@@ -107,18 +106,9 @@ pub struct Scan {
     context: SessionContext,
     packs: Vec<Pack>,
     rules: Vec<Rule>,
-    rows: Option<Arc<RowRules>>,
-    policies: Option<Arc<RegoPolicies>>,
+    passes: Vec<RulePass>,
     queries: Vec<RuleQuery>,
     scope: ScanScope,
-}
-
-/// Results of one batch.
-#[derive(Default)]
-struct BatchResult {
-    findings: Vec<Finding>,
-    failures: Vec<(usize, String)>,
-    views: u64,
 }
 
 impl Scan {
@@ -128,12 +118,25 @@ impl Scan {
     /// [`PackError::Rule`](super::PackError::Rule) for a rule that doesn't match the lake's tables,
     /// [`PackError::Engine`](super::PackError::Engine) if the lake can't be read or a version is no
     /// longer in its log.
-    pub async fn prepare(lake: &Lake, mut packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
+    pub async fn prepare(lake: &Lake, packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
+        let context = lake_context(lake, &options.sql).await?;
+        Scan::prepare_in(context, lake, packs, options.since).await
+    }
+
+    /// Does the same in `context`, a session over `lake` that may run its queries elsewhere.
+    ///
+    /// # Errors
+    /// As [`Scan::prepare`].
+    pub async fn prepare_in(
+        context: SessionContext,
+        lake: &Lake,
+        mut packs: Vec<Pack>,
+        since: Since,
+    ) -> Result<Scan> {
         for pack in &mut packs {
             pack.rules.retain(Rule::concerns_stored_grains);
         }
-        let context = lake_context(lake, &options.sql).await?;
-        let (since, old) = files_before(lake, &context, &packs, options.since).await?;
+        let (since, old) = files_before(lake, &context, &packs, since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
         let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?
             .limited_to(|name| !old.contains(name));
@@ -158,8 +161,7 @@ impl Scan {
             .iter()
             .flat_map(|pack| pack.rules.iter().cloned())
             .collect();
-        let rows = RowRules::compile(&context, &rules)?.map(Arc::new);
-        let policies = RegoPolicies::compile(&rules)?.map(Arc::new);
+        let passes = RulePass::compile_all(&context, &rules)?;
         let mut queries = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
             queries.extend(RuleQuery::plan(&context, place, rule).await?);
@@ -168,8 +170,7 @@ impl Scan {
             context,
             packs,
             rules,
-            rows,
-            policies,
+            passes,
             queries,
             scope,
         })
@@ -236,23 +237,11 @@ impl Scan {
     }
 
     async fn run_passes(&self, sender: Sender<BatchResult>) -> Result<()> {
-        if let Some(rules) = &self.rows {
-            let plan = rules.source(&self.context).await?;
-            let plan = plan.create_physical_plan().await?;
+        for pass in &self.passes {
+            let findings = pass.findings(&self.context).await?;
             let mut tasks = JoinSet::new();
-            for partition in 0..plan.output_partitioning().partition_count() {
-                let batches = plan.execute(partition, self.context.task_ctx())?;
-                tasks.spawn(check_rows(batches, Arc::clone(rules), sender.clone()));
-            }
-            finish(tasks).await?;
-        }
-        if let Some(policies) = &self.policies {
-            let plan = policies.source(&self.context).await?;
-            let plan = plan.create_physical_plan().await?;
-            let mut tasks = JoinSet::new();
-            for partition in 0..plan.output_partitioning().partition_count() {
-                let batches = plan.execute(partition, self.context.task_ctx())?;
-                tasks.spawn(check_views(batches, Arc::clone(policies), sender.clone()));
+            for rows in findings.execute_stream_partitioned().await? {
+                tasks.spawn(collect(rows, sender.clone()));
             }
             finish(tasks).await?;
         }
@@ -345,34 +334,10 @@ async fn finish(mut tasks: JoinSet<Result<()>>) -> Result<()> {
     Ok(())
 }
 
-async fn check_rows(
-    mut batches: SendableRecordBatchStream,
-    rules: Arc<RowRules>,
-    sender: Sender<BatchResult>,
-) -> Result<()> {
-    while let Some(batch) = batches.next().await {
-        let mut report = BatchResult::default();
-        rules.evaluate(batch?, |finding| report.findings.push(finding))?;
-        if !send(&sender, report).await {
-            break;
-        }
-    }
-    Ok(())
-}
-
-async fn check_views(
-    mut batches: SendableRecordBatchStream,
-    policies: Arc<RegoPolicies>,
-    sender: Sender<BatchResult>,
-) -> Result<()> {
-    let mut evaluator = policies.evaluator();
-    while let Some(batch) = batches.next().await {
-        let mut report = BatchResult::default();
-        report.views = evaluator.evaluate(&batch?, |outcome| match outcome {
-            PolicyOutcome::Finding(finding) => report.findings.push(finding),
-            PolicyOutcome::Failure(rule, message) => report.failures.push((rule, message)),
-        });
-        if !send(&sender, report).await {
+/// Passes on what one partition of a pass finds.
+async fn collect(mut rows: SendableRecordBatchStream, sender: Sender<BatchResult>) -> Result<()> {
+    while let Some(batch) = rows.next().await {
+        if !send(&sender, BatchResult::of_rows(&batch?)?).await {
             break;
         }
     }
@@ -395,6 +360,5 @@ async fn run_query(query: &RuleQuery, sender: &Sender<BatchResult>) -> Result<()
 
 /// Returns false if the receiver was dropped.
 async fn send(sender: &Sender<BatchResult>, report: BatchResult) -> bool {
-    let empty = report.findings.is_empty() && report.failures.is_empty() && report.views == 0;
-    empty || sender.send(report).await.is_ok()
+    report.is_empty() || sender.send(report).await.is_ok()
 }

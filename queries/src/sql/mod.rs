@@ -40,10 +40,12 @@
 //! | `message_blocks`, `cmf_views`, `cost_functions` | The functions behind those views: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
+//! | `size_limits` | Which results of functions are too large? |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
 //! | `expression_functions` | Scalar functions that check expressions, citations and device profiles |
 //! | `parameters` | How are the values of placeholders given? |
 //! | `script` | How is a text of several statements run? |
+//! | `statement_depth` | How deep may a statement be? |
 //! | `allowlist` | Which statements may run? |
 //! | `confined` | What does a session see that is confined to a namespace or user? |
 //! | `error_message` | What does the user read when a statement fails? |
@@ -58,6 +60,7 @@
 //! | `build_side` | Which side of a join is held in memory? |
 //! | `spilling_joins` | What happens if that side doesn't fit? |
 //! | `spill` | Where do rows go that don't fit in memory? |
+//! | `unary_node` | How are operators of ours part of a logical plan? |
 //! | `portable` | What of a plan can another process run? |
 
 mod allowlist;
@@ -102,9 +105,12 @@ mod search_filter;
 mod search_results;
 mod select_grains;
 mod session_limits;
+mod size_limits;
 mod spill;
 mod spilling_joins;
+mod statement_depth;
 mod system_tables;
+mod unary_node;
 mod unseal;
 mod vectors;
 mod views;
@@ -156,6 +162,8 @@ pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search
 pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
 pub use session_limits::with_memory_limit;
+pub use statement_depth::STACK_BYTES;
+pub(crate) use unary_node::{UnaryOperator, apply};
 
 /// Settings of a session.
 #[derive(Debug, Clone, Default)]
@@ -198,6 +206,7 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     datafusion_functions_json::register_all(&mut context)?;
     scalar_functions::register(&context);
     binary_functions::register(&context);
+    size_limits::register(&context)?;
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost_functions::token_counts());
     context.register_udf(message_blocks::message_blocks());

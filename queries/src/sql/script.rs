@@ -13,6 +13,7 @@ use super::allowlist::{FileAccess, StatementScope, check_plan};
 use super::describe::{described_table, with_descriptions};
 use super::error_message::with_suggestions;
 use super::external;
+use super::statement_depth::check_depth;
 
 /// Parses a text into its statements, which are separated by semicolons.
 ///
@@ -20,6 +21,7 @@ use super::external;
 /// [`datafusion::error::DataFusionError::SQL`] with line and column if any statement can't be
 /// parsed; then none is returned.
 pub fn statements(text: &str) -> Result<Vec<Statement>> {
+    check_depth(text)?;
     Ok(DFParserBuilder::new(text)
         .with_dialect(&PostgreSqlDialect {})
         .build()?

@@ -5,6 +5,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::columns::GRAINS;
 
+use super::statement_depth::check_depth;
+
 /// Returns the rows of `grains` that match `condition`, with `columns` (all if `None`), in no
 /// order. The condition is a WHERE expression; it may use all tables, views and functions of
 /// `context`.
@@ -23,5 +25,6 @@ pub async fn select_grains(
     // The condition is on a line of its own, so that a trailing comment doesn't hide the
     // parenthesis.
     let text = format!("SELECT {columns} FROM {GRAINS} WHERE (\n{condition}\n)");
+    check_depth(&text)?;
     context.sql(&text).await?.execute_stream().await
 }

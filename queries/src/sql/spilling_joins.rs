@@ -24,10 +24,11 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, execute_stream,
 };
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::physical_planner::PhysicalPlanner;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::row_estimate::{RowEstimate, row_bytes};
+use super::unary_node;
 
 /// A build side that takes at most this part of the memory limit is small: one in so many.
 const SMALL_SHARE: usize = 16;
@@ -47,7 +48,7 @@ impl QueryPlanner for BoundedJoinPlanner {
         logical: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::default();
+        let planner = unary_node::planner();
         let plan = planner.create_physical_plan(logical, session).await?;
         let limit = match session.runtime_env().memory_pool.memory_limit() {
             MemoryLimit::Finite(limit) => limit,
@@ -132,7 +133,7 @@ impl RetriedJoinsExec {
         options.optimizer.repartition_joins = true;
         let partitions = &mut options.execution.target_partitions;
         *partitions = (*partitions).max(2);
-        DefaultPhysicalPlanner::default()
+        unary_node::planner()
             .create_physical_plan(logical, &state)
             .await
     }

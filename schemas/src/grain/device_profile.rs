@@ -7,7 +7,7 @@ use super::token::DEPTH_LIMIT;
 use super::validate::requires;
 
 /// A device profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum DeviceProfile {
     /// Servers, desktops, edge gateways (§18.1).
     Extended,

@@ -29,7 +29,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::authority::{authority_of, token_of};
 use super::handle::Handle;
-use super::statements::{FlightStream, described, in_slot, run, sent_batch};
+use super::statements::{FlightStream, context_in_slot, described, in_slot, run, sent_batch};
 use super::{catalog, failure, parameters, server_info};
 use crate::http::{Authority, BODY_TIME, Server, sql_context};
 
@@ -266,7 +266,7 @@ impl FlightSqlService for FlightSql {
         request: Request<Ticket>,
     ) -> Answer<FlightStream> {
         let authority = self.authority(&request)?;
-        let context = in_slot(&self.0, sql_context(&self.0, &authority)).await?;
+        let context = context_in_slot(&self.0, authority).await?;
         self.command_rows(&request, catalog::catalog_rows(query, &context))
     }
 
@@ -285,7 +285,7 @@ impl FlightSqlService for FlightSql {
         request: Request<Ticket>,
     ) -> Answer<FlightStream> {
         let authority = self.authority(&request)?;
-        let context = in_slot(&self.0, sql_context(&self.0, &authority)).await?;
+        let context = context_in_slot(&self.0, authority).await?;
         self.command_rows(&request, catalog::schema_rows(query, &context))
     }
 
@@ -304,8 +304,9 @@ impl FlightSqlService for FlightSql {
         request: Request<Ticket>,
     ) -> Answer<FlightStream> {
         let authority = self.authority(&request)?;
-        let tables = in_slot(&self.0, async {
-            let context = sql_context(&self.0, &authority).await?;
+        let server = Arc::clone(&self.0);
+        let tables = in_slot(&self.0, async move {
+            let context = sql_context(&server, &authority).await?;
             Ok(catalog::tables(&context).await?)
         })
         .await?;

@@ -12,8 +12,7 @@ use arrow_flight::error::FlightError;
 use datafusion::prelude::DataFrame;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use gristmill_queries::cal::Bindings;
-use gristmill_queries::sql::{DataFusionError, plan_query};
-use tokio::time::timeout_at;
+use gristmill_queries::sql::{DataFusionError, SessionContext, plan_query};
 use tonic::Status;
 
 use super::failure::refused;
@@ -21,7 +20,6 @@ use super::handle::{Handle, Statement};
 use super::parameters::Parameters;
 use crate::http::{
     AskedQuery, Authority, LimitedRows, Refusal, RowQueue, Server, cal_response, sql_context,
-    too_long,
 };
 
 /// Largest message with rows in bytes, as most clients accept; larger are single rows only.
@@ -46,17 +44,36 @@ pub(super) struct Described {
 ///
 /// # Errors
 /// Those of `work`, and `UNAVAILABLE` or `DEADLINE_EXCEEDED`.
-pub(super) async fn in_slot<T>(
+pub(super) async fn in_slot<T: Send + 'static>(
     server: &Server,
-    work: impl Future<Output = Result<T, Refusal>>,
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Result<T, Status> {
     let deadline = server.admission.deadline();
     let limited = async {
-        let _permit = server.admission.admit(deadline).await?;
-        let done = timeout_at(deadline, work).await;
-        done.unwrap_or_else(|_| Err(too_long(server.options.limits.time)))
+        let permit = server.admission.admit(deadline).await?;
+        let work = async move {
+            let _permit = permit;
+            work.await
+        };
+        server.run_query(deadline, work).await?
     };
     limited.await.map_err(|refusal| refused(&refusal))
+}
+
+/// Returns the context of SQL for an authority, made in the slot of a query.
+///
+/// # Errors
+/// As [`in_slot`].
+pub(super) async fn context_in_slot(
+    server: &Arc<Server>,
+    authority: Authority,
+) -> Result<SessionContext, Status> {
+    let of_work = Arc::clone(server);
+    in_slot(
+        server,
+        async move { sql_context(&of_work, &authority).await },
+    )
+    .await
 }
 
 /// Returns the columns and parameters of a statement. It is planned but not run: whether a column
@@ -65,7 +82,7 @@ pub(super) async fn in_slot<T>(
 /// # Errors
 /// Those of planning.
 pub(super) async fn described(
-    server: &Server,
+    server: &Arc<Server>,
     authority: &Authority,
     handle: &Handle,
 ) -> Result<Described, Status> {
@@ -76,9 +93,11 @@ pub(super) async fn described(
         }),
         Statement::Sql(text) => {
             let bound = handle.parameters()?;
-            in_slot(server, async {
-                let context = sql_context(server, authority).await?;
-                Ok(described_query(plan_query(&context, text).await?, bound.as_ref()).await?)
+            let (of_work, authority) = (Arc::clone(server), authority.clone());
+            let text = text.to_owned();
+            in_slot(server, async move {
+                let context = sql_context(&of_work, &authority).await?;
+                Ok(described_query(plan_query(&context, &text).await?, bound.as_ref()).await?)
             })
             .await
         }
@@ -122,7 +141,7 @@ pub(super) async fn run(
 }
 
 async fn cal_rows(
-    server: &Server,
+    server: &Arc<Server>,
     authority: &Authority,
     text: &str,
 ) -> Result<FlightStream, Status> {
@@ -143,13 +162,15 @@ async fn sql_rows(
     let deadline = server.admission.deadline();
     let started = async {
         let permit = server.admission.admit(deadline).await?;
-        let running = async {
-            let context = sql_context(server, authority).await?;
-            let query = plan_query(&context, text).await?;
-            Ok(with_values(query, bound.as_ref())?.execute_stream().await?)
+        let (of_work, of_query) = (Arc::clone(server), authority.clone());
+        let query_text = text.to_owned();
+        let running = async move {
+            let context = sql_context(&of_work, &of_query).await?;
+            let query = plan_query(&context, &query_text).await?;
+            let rows = with_values(query, bound.as_ref())?.execute_stream().await?;
+            Ok::<_, Refusal>((rows, permit))
         };
-        let rows = timeout_at(deadline, running).await;
-        let rows = rows.unwrap_or_else(|_| Err(too_long(server.options.limits.time)))?;
+        let (rows, permit) = server.run_query(deadline, running).await??;
         let asked = AskedQuery::new(authority, text);
         let server = Arc::clone(server);
         Ok(LimitedRows::new(server, rows, asked, permit, deadline))

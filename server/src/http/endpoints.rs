@@ -56,6 +56,9 @@ struct CalRequest {
     parameters: serde_json::Map<String, JsonValue>,
 }
 
+/// Time beyond that of a query in which an executor of CAL reports that it took too long.
+const CAL_GRACE: Duration = Duration::from_millis(500);
+
 /// Returns the name under which requests to `path` are counted.
 pub(super) fn name_of(path: &str) -> &'static str {
     ["/", "/cal", "/healthz", "/metrics", "/search", "/sql"]
@@ -82,7 +85,7 @@ pub(super) async fn answer(
             let kind = "text/plain; version=0.0.4; charset=utf-8";
             Ok(text_response(StatusCode::OK, kind, text))
         }
-        (&Method::GET, "/") => overview(&server, &authority(&server, &request, Scope::Read)?).await,
+        (&Method::GET, "/") => overview(&server, authority(&server, &request, Scope::Read)?).await,
         (&Method::POST, "/sql") => sql(server, request).await,
         (&Method::POST, "/cal") => {
             let authority = authority(&server, &request, Scope::Read)?;
@@ -203,15 +206,18 @@ async fn sql(server: Arc<Server>, request: Request<Incoming>) -> Result<Response
     let parameters = parameters_from_json(&asked.parameters)?;
     let deadline = server.admission.deadline();
     let permit = server.admission.admit(deadline).await?;
-    let started = async {
-        let context = sql_context(&server, &authority).await?;
-        let rows = query(&context, &asked.query, parameters).await?;
-        let rows = rows.execute_stream().await?;
-        let asked = AskedQuery::new(&authority, &asked.query);
-        let rows = LimitedRows::new(Arc::clone(&server), rows, asked, permit, deadline);
-        RowBody::start(rows, format).await
+    let audited = AskedQuery::new(&authority, &asked.query);
+    let planned = {
+        let server = Arc::clone(&server);
+        async move {
+            let context = sql_context(&server, &authority).await?;
+            let rows = query(&context, &asked.query, parameters).await?;
+            Ok::<_, Refusal>((rows.execute_stream().await?, permit))
+        }
     };
-    let rows = timeout_at(deadline, started)
+    let (rows, permit) = server.run_query(deadline, planned).await??;
+    let rows = LimitedRows::new(Arc::clone(&server), rows, audited, permit, deadline);
+    let rows = timeout_at(deadline, RowBody::start(rows, format))
         .await
         .map_err(|_| too_long(server.options.limits.time))??;
     Ok(response(StatusCode::OK, kind, rows.into_body()))
@@ -226,7 +232,7 @@ pub(crate) async fn sql_context(server: &Server, authority: &Authority) -> Resul
 
 /// Runs a CAL statement and answers with its response.
 async fn cal(
-    server: &Server,
+    server: &Arc<Server>,
     authority: &Authority,
     statement: &str,
     bindings: &Bindings,
@@ -238,23 +244,30 @@ async fn cal(
 
 /// Runs a CAL statement within the server's limits and returns its response as JSON.
 pub(crate) async fn cal_response(
-    server: &Server,
+    server: &Arc<Server>,
     authority: &Authority,
     statement: &str,
     bindings: &Bindings,
 ) -> Result<String> {
     let deadline = server.admission.deadline();
-    let _permit = server.admission.admit(deadline).await?;
+    let permit = server.admission.admit(deadline).await?;
     let writes = server.options.allow_writes && authority.scopes.contains(&Scope::Append);
-    let snapshot = match writes {
-        true => server.lake.latest_snapshot().await?,
-        false => server.lake.snapshot().await?,
+    let (server_of_work, authority) = (Arc::clone(server), authority.clone());
+    let (statement, bindings) = (statement.to_owned(), bindings.clone());
+    let work = async move {
+        let (server, _permit) = (server_of_work, permit);
+        let snapshot = match writes {
+            true => server.lake.latest_snapshot().await?,
+            false => server.lake.snapshot().await?,
+        };
+        let executor = executor(&server, &authority, &snapshot, writes, deadline).await?;
+        let response = executor
+            .run_text(statement.as_bytes(), &bindings, Options::default())
+            .await?;
+        Ok::<_, Refusal>(response.to_json().to_string())
     };
-    let executor = executor(server, authority, &snapshot, writes, deadline).await?;
-    let response = executor
-        .run_text(statement.as_bytes(), bindings, Options::default())
-        .await?;
-    Ok(response.to_json().to_string())
+    // The executor has its own limit, which names what took the time.
+    server.run_query(deadline + CAL_GRACE, work).await?
 }
 
 /// Returns an executor for an authority. A namespace is confined by the session, which can use the
@@ -312,19 +325,17 @@ const OVERVIEW: &str = "SELECT type, count(*) AS grains, min(created_at) AS firs
                         max(created_at) AS last FROM current GROUP BY type ORDER BY type";
 
 /// Answers `GET /`: a page about what the authority sees.
-async fn overview(server: &Server, authority: &Authority) -> Result<Response<Body>> {
+async fn overview(server: &Arc<Server>, authority: Authority) -> Result<Response<Body>> {
     let deadline = server.admission.deadline();
-    let _permit = server.admission.admit(deadline).await?;
-    let context = sql_context(server, authority).await?;
-    let collected = async {
-        query(&context, OVERVIEW, ParamValues::List(Vec::new()))
-            .await?
-            .collect()
-            .await
+    let permit = server.admission.admit(deadline).await?;
+    let server_of_work = Arc::clone(server);
+    let collected = async move {
+        let _permit = permit;
+        let context = sql_context(&server_of_work, &authority).await?;
+        let rows = query(&context, OVERVIEW, ParamValues::List(Vec::new())).await?;
+        Ok::<_, Refusal>(rows.collect().await?)
     };
-    let batches = timeout_at(deadline, collected)
-        .await
-        .map_err(|_| too_long(server.options.limits.time))??;
+    let batches = server.run_query(deadline, collected).await??;
     let mut rows = Vec::new();
     for batch in &batches {
         let mut writer = arrow::json::ArrayWriter::new(Vec::new());

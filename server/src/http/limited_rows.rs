@@ -6,7 +6,7 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
-use gristmill_queries::sql::SendableRecordBatchStream;
+use gristmill_queries::sql::{DataFusionError, SendableRecordBatchStream};
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::admission::too_long;
+use super::query_workers::QueryTask;
 use super::refusal::{Refusal, Result};
 use super::tokens::Authority;
 
@@ -35,15 +36,32 @@ impl AskedQuery {
     }
 }
 
-/// The rows of a running query. Its slot is free again when it is dropped.
+/// The rows of a running query, which its threads compute. When this is dropped, the query ends at
+/// its next pause, and its slot is free again.
 pub(crate) struct LimitedRows {
     server: Arc<Server>,
-    rows: SendableRecordBatchStream,
+    schema: SchemaRef,
+    batches: mpsc::Receiver<RowResult>,
+    _query: Option<QueryTask<()>>,
     deadline: Instant,
     sent: u64,
     is_counted: bool,
     asked: AskedQuery,
+}
+
+type RowResult = std::result::Result<RecordBatch, DataFusionError>;
+
+/// Computes rows, at most two batches ahead of those that were taken.
+async fn compute(
+    mut rows: SendableRecordBatchStream,
+    sender: mpsc::Sender<RowResult>,
     _permit: OwnedSemaphorePermit,
+) {
+    while let Some(batch) = rows.next().await {
+        if sender.send(batch).await.is_err() {
+            break;
+        }
+    }
 }
 
 impl LimitedRows {
@@ -54,20 +72,24 @@ impl LimitedRows {
         permit: OwnedSemaphorePermit,
         deadline: Instant,
     ) -> LimitedRows {
+        let schema = rows.schema();
+        let (sender, batches) = mpsc::channel(1);
+        let query = server.workers.spawn(compute(rows, sender, permit));
         LimitedRows {
             server,
-            rows,
+            schema,
+            batches,
+            _query: query,
             deadline,
             sent: 0,
             is_counted: false,
             asked,
-            _permit: permit,
         }
     }
 
     /// Returns the schema of the rows.
     pub(crate) fn schema(&self) -> SchemaRef {
-        self.rows.schema()
+        Arc::clone(&self.schema)
     }
 
     /// Waits for the next batch; `None` at the end.
@@ -76,7 +98,7 @@ impl LimitedRows {
     /// `TIME_LIMIT` and `ROW_LIMIT`, and the errors of the query.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let limits = &self.server.options.limits;
-        let batch = timeout_at(self.deadline, self.rows.next())
+        let batch = timeout_at(self.deadline, self.batches.recv())
             .await
             .map_err(|_| too_long(limits.time))?;
         let Some(batch) = batch.transpose()? else {

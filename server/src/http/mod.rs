@@ -18,6 +18,7 @@ mod admission;
 mod endpoints;
 mod limited_rows;
 mod metrics;
+mod query_workers;
 mod refusal;
 mod rows;
 mod tokens;
@@ -42,22 +43,22 @@ use crate::newest_lake::{NewestLake, SnapshotError};
 use crate::tls::Tls;
 use admission::Admission;
 use metrics::{Gauges, Metrics};
+use query_workers::QueryWorkers;
 use refusal::Body;
 
 pub use admission::QueryLimits;
 pub(crate) use limited_rows::AskedQuery;
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
-#[cfg(any(feature = "flight", feature = "postgres"))]
-pub(crate) use {
-    admission::too_long,
-    endpoints::{MAX_BODY, sql_context},
-    limited_rows::LimitedRows,
-    refusal::Refusal,
-};
 #[cfg(feature = "flight")]
 pub(crate) use {
     endpoints::{BODY_TIME, cal_response},
     limited_rows::RowQueue,
+};
+#[cfg(any(feature = "flight", feature = "postgres"))]
+pub(crate) use {
+    endpoints::{MAX_BODY, sql_context},
+    limited_rows::LimitedRows,
+    refusal::Refusal,
 };
 
 /// Settings of a server.
@@ -73,6 +74,17 @@ pub struct HttpOptions {
     pub audit_rows: u64,
 }
 
+/// Reason why a server can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The lake can't be read.
+    #[error(transparent)]
+    Lake(#[from] SnapshotError),
+    /// The threads of queries can't be started.
+    #[error("can't start threads: {0}")]
+    Threads(#[source] std::io::Error),
+}
+
 /// A lake with what its listeners share: tokens, limits, slots of queries and figures.
 pub struct Server {
     lake: NewestLake,
@@ -80,6 +92,7 @@ pub struct Server {
     audited: Mutex<Lake>,
     pub(crate) options: HttpOptions,
     pub(crate) admission: Admission,
+    workers: QueryWorkers,
     metrics: Metrics,
     /// Entries in the audit log about answers that ended early.
     entries: std::sync::Mutex<JoinSet<()>>,
@@ -149,10 +162,12 @@ impl Server {
     /// Returns a server of `lake`, for [`listen`].
     ///
     /// # Errors
-    /// [`SnapshotError`] if the lake can't be read.
-    pub async fn new(lake: NewestLake, options: HttpOptions) -> Result<Arc<Server>, SnapshotError> {
+    /// [`StartError`] if the lake can't be read, or threads can't be started.
+    pub async fn new(lake: NewestLake, options: HttpOptions) -> Result<Arc<Server>, StartError> {
         let audited = lake.snapshot().await?.lake.clone();
+        let workers = QueryWorkers::start(options.limits.concurrent);
         Ok(Arc::new(Server {
+            workers: workers.map_err(StartError::Threads)?,
             admission: Admission::new(options.limits.clone()),
             metrics: Metrics::default(),
             entries: std::sync::Mutex::default(),

@@ -12,6 +12,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::poll_fn;
+use gristmill_engine::decoder_panic::caught;
 use pgwire::api::store::PortalStore;
 use pgwire::api::{ClientInfo, ClientPortalStore, DefaultClient, NoopHandler};
 use pgwire::api::{PgWireConnectionState, cancel::DefaultCancelHandler};
@@ -25,7 +27,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use tokio_util::codec::{Framed, FramedParts};
 
 use super::Listener;
-use super::failure::{stopped_error, unreadable};
+use super::failure::{error, stopped_error, unreadable};
 use super::prepared::Prepared;
 use super::queries::Handler;
 use super::session::Session;
@@ -200,10 +202,28 @@ async fn next_event(
     let holds_rows = session.holds_rows();
     let query_time = messages.get_ref().write_time;
     tokio::select! {
-        message = messages.next() => message.map_or(Event::Ended, Event::Message),
+        message = next_message(messages) => message,
         () = tokio::time::sleep_until(startup), if !has_begun => Event::Ended,
         () = sleep(query_time), if holds_rows => Event::PortalsExpired,
         _ = stopped.wait_for(|stopped| *stopped), if is_between_batches => Event::Stopped,
+    }
+}
+
+/// Waits for the next message. The decoder panics on messages that are shorter than their kind
+/// requires.
+async fn next_message(messages: &mut Messages) -> Event {
+    let next = poll_fn(
+        |context| match caught(|| messages.poll_next_unpin(context)) {
+            Some(polled) => polled.map(Ok),
+            None => Poll::Ready(Err(error(
+                "08P01",
+                "a message is shorter than its kind requires",
+            ))),
+        },
+    );
+    match next.await {
+        Ok(message) => message.map_or(Event::Ended, Event::Message),
+        Err(error) => Event::Message(Err(error)),
     }
 }
 

@@ -35,20 +35,22 @@ impl Session {
         statement: &Statement,
         declared: &[Option<Type>],
     ) -> PgWireResult<(Vec<Type>, Vec<Column>)> {
-        let context = self.context().await?;
-        let query = query_of(&context, statement.clone())
-            .await
-            .map_err(query_error)?;
-        let inferred = sql::parameter_types(query.logical_plan()).map_err(query_error)?;
-        let types = parameter_types(declared, &inferred)?;
-        let nulls = types
-            .iter()
-            .map(null_of)
-            .collect::<PgWireResult<Vec<_>>>()?;
-        let query = query
-            .with_param_values(ParamValues::from(nulls))
-            .map_err(query_error)?;
-        Ok((types, columns(query.schema().as_arrow())))
+        let (statement, declared) = (statement.clone(), declared.to_vec());
+        let deadline = self.server().admission.deadline();
+        self.plan(deadline, async move |context| {
+            let query = query_of(&context, statement).await.map_err(query_error)?;
+            let inferred = sql::parameter_types(query.logical_plan()).map_err(query_error)?;
+            let types = parameter_types(&declared, &inferred)?;
+            let nulls = types
+                .iter()
+                .map(null_of)
+                .collect::<PgWireResult<Vec<_>>>()?;
+            let query = query
+                .with_param_values(ParamValues::from(nulls))
+                .map_err(query_error)?;
+            Ok((types, columns(query.schema().as_arrow())))
+        })
+        .await
     }
 }
 

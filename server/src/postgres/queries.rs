@@ -24,7 +24,6 @@ use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::{Bind, BindComplete, Execute, Sync as SyncMessage};
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
-use tokio::time::timeout_at;
 
 use super::failure::{error, query_error, refused};
 use super::parameters::value_of;
@@ -33,7 +32,7 @@ use super::rows::{RowWriter, RunningQuery};
 use super::session::Session;
 use super::statements::{Asked, Reply, parsed};
 use super::types::{Column, columns};
-use crate::http::{AskedQuery, LimitedRows, too_long};
+use crate::http::{AskedQuery, LimitedRows};
 
 /// Answers the queries of a session.
 pub(super) struct Handler(Arc<Session>);
@@ -92,22 +91,17 @@ impl Session {
         text: &str,
         parameters: ParamValues,
     ) -> PgWireResult<LimitedRows> {
-        let limit = self.server().options.limits.time;
         let deadline = self.server().admission.deadline();
         let admitted = self.server().admission.admit(deadline).await;
         let permit = admitted.map_err(|refusal| refused(&refusal))?;
-        let started = async {
-            let context = self.context().await?;
-            let query = query_of(&context, statement.clone()).await;
+        let statement = statement.clone();
+        let started = self.plan(deadline, async move |context| {
+            let query = query_of(&context, statement).await;
             let query = query.and_then(|query| query.with_param_values(parameters));
-            query
-                .map_err(query_error)?
-                .execute_stream()
-                .await
-                .map_err(query_error)
-        };
-        let rows = timeout_at(deadline, started).await;
-        let rows = rows.map_err(|_| refused(&too_long(limit)))??;
+            let rows = query.map_err(query_error)?.execute_stream().await;
+            Ok((rows.map_err(query_error)?, permit))
+        });
+        let (rows, permit) = started.await?;
         let asked = AskedQuery::new(self.authority()?, text);
         Ok(LimitedRows::new(
             Arc::clone(self.server()),

@@ -18,6 +18,8 @@ use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::startup::Authentication;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 
+use tokio::time::Instant;
+
 use super::Listener;
 use super::catalog::with_pg_catalog;
 use super::failure::{fatal, query_error, refused};
@@ -87,11 +89,28 @@ impl Session {
         Ok(self.begun()?.cancellation.start_query().await)
     }
 
-    /// Returns the context of the session's queries, at the newest version of the lake.
-    pub(super) async fn context(&self) -> PgWireResult<SessionContext> {
-        let context = sql_context(self.server(), self.authority()?).await;
-        let context = context.map_err(|refusal| refused(&refusal))?;
-        with_pg_catalog(&context).map_err(query_error)
+    /// Runs `work`, which plans a query, on the threads of queries. It gets a context at the newest
+    /// version of the lake.
+    ///
+    /// # Errors
+    /// Those of `work`, and the time limit at `deadline`.
+    pub(super) async fn plan<T, W>(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce(SessionContext) -> W + Send + 'static,
+    ) -> PgWireResult<T>
+    where
+        T: Send + 'static,
+        W: Future<Output = PgWireResult<T>> + Send,
+    {
+        let (server, authority) = (Arc::clone(self.server()), self.authority()?.clone());
+        let planned = async move {
+            let context = sql_context(&server, &authority).await;
+            let context = context.map_err(|refusal| refused(&refusal))?;
+            work(with_pg_catalog(&context).map_err(query_error)?).await
+        };
+        let planned = self.server().run_query(deadline, planned).await;
+        planned.map_err(|refusal| refused(&refusal))?
     }
 
     /// Returns the authority of a token.

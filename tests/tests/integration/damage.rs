@@ -9,6 +9,8 @@ use gristmill_engine::repair::{RepairOptions, repair};
 use gristmill_engine::verify::Problem;
 use gristmill_tests::bitflips::Target;
 use gristmill_tests::damage::{Damage, SampleLake, files_below};
+use gristmill_tests::grains::{frames, grain};
+use gristmill_tests::lake::TestLake;
 
 fn newest(folder: &Path, ending: &str) -> PathBuf {
     let files = files_below(folder)
@@ -29,7 +31,7 @@ async fn a_sound_lake_verifies_and_every_table_is_covered() {
         coverage
             .tables
             .iter()
-            .map(|table| table.table)
+            .map(|table| table.table.as_ref())
             .collect::<Vec<_>>(),
         TABLES
     );
@@ -59,7 +61,7 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
             let undo = damage.inflict(&file);
             let report = sample.verify().await.unwrap();
             let named = |problem: &Problem| {
-                problem.table == Some(table)
+                problem.table.as_deref() == Some(table)
                     && problem.source.contains(&name)
                     && problem.repair.is_some()
             };
@@ -133,7 +135,7 @@ async fn a_log_that_lost_its_end_is_found_and_the_lake_is_not_opened() {
             report
                 .problems
                 .iter()
-                .any(|problem| problem.table == Some(table)),
+                .any(|problem| problem.table.as_deref() == Some(table)),
             "{table}: {:?}",
             report.problems
         );
@@ -159,6 +161,61 @@ async fn a_log_that_lost_its_end_is_found_and_the_lake_is_not_opened() {
         .into_iter()
         .for_each(gristmill_tests::damage::Undo::undo);
     assert!(Lake::open(&sample.lake.display().to_string()).await.is_ok());
+}
+
+/// Runs the program over `lake` and returns its exit code, output and messages.
+fn run(lake: &Path, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = gristmill_tests::binary::gristmill();
+    let ended = command.arg("--lake").arg(lake).args(words).output();
+    let ended = ended.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&ended.stdout) + &text(&ended.stderr);
+    (ended.status.code(), said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_in_the_middle_of_a_log_is_named_with_a_remedy_that_helps() {
+    let mut lake = TestLake::new().await;
+    for number in 0..3 {
+        let text =
+            format!(r#"{{"type":"event","content":"number {number}","created_at":1700000000000}}"#);
+        let file = frames(&[grain(&text).blob]);
+        lake.ingest(&[("one.frames", &file)]).await;
+    }
+    let lake = lake.folder().join("lake");
+    let entry = lake.join("grains/_delta_log/00000000000000000002.json");
+    for damage in [Damage::Delete, Damage::Flip { byte: 0, bit: 1 }] {
+        let undo = damage.inflict(&entry);
+        for words in [&["sql", "SELECT count(*) FROM grains"][..], &["verify"]] {
+            let (code, said) = run(&lake, words);
+            assert_eq!(code, Some(2), "{damage:?} {words:?}: {said}");
+            assert!(said.contains("0000000000000000000"), "{said}");
+            assert!(said.contains("restore this file from a backup"), "{said}");
+            let promises = said.contains("accept-logs") && words[0] == "sql";
+            assert!(!promises, "{said}");
+        }
+        undo.undo();
+    }
+    assert_eq!(run(&lake, &["verify"]).0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_lists_damaged_files_of_tables_whose_rows_are_nowhere_else() {
+    let sample = SampleLake::plain().await;
+    for table in ["state", "rejects", "sources", "audit"] {
+        let file = newest(&sample.lake.join(table), ".parquet");
+        let middle = std::fs::metadata(&file).unwrap().len() / 2;
+        let undo = Damage::Flip {
+            byte: middle,
+            bit: 3,
+        }
+        .inflict(&file);
+        let (code, said) = run(&sample.lake, &["repair", "--dry-run"]);
+        assert_eq!(code, Some(2), "{table}: {said}");
+        let name = file.file_name().unwrap().to_string_lossy();
+        assert!(said.contains(&*name), "{table}: {said}");
+        undo.undo();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

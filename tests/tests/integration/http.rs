@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gristmill_queries::sql::Confinement;
 use gristmill_server::http::{QueryLimits, Scope};
@@ -232,6 +232,63 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
         large.body
     );
     assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
+    server.end().await;
+}
+
+/// The time limit and other requests don't depend on the pauses of a query.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_query_that_never_pauses_is_refused_in_time_and_delays_no_other() {
+    let lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(2),
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Http, &lake, None, tight).await;
+    // One call of a function that takes much longer than the limit.
+    let busy = "SELECT levenshtein(repeat('a', 60000), repeat('b', 60000))";
+    let started = Instant::now();
+    let health = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let asked = Instant::now();
+        let answer = server.request("GET", "/healthz", "", "").await;
+        (answer.status, asked.elapsed())
+    };
+    let (slow, (status, waited)) = tokio::join!(server.sql(busy), health);
+    assert_eq!((slow.status, &*code(&slow)), (504, "TIME_LIMIT"));
+    assert_eq!(status, 200);
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+    assert!(started.elapsed() < Duration::from_secs(8));
+    assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_that_are_too_deep_are_refused_and_the_server_goes_on() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Http, &lake, own(), limits()).await;
+    for (begin, part) in [
+        ("SELECT 1", "+1"),
+        ("SELECT 1", " UNION ALL SELECT 1"),
+        ("SELECT true", " AND true"),
+        ("SELECT 'a'", "||'a'"),
+        ("SELECT 1", "::int"),
+        ("", "EXPLAIN "),
+        ("SELECT '{}'", "->'a'"),
+        ("SELECT ", "INTERVAL "),
+        ("SELECT cast(null AS ", "array<"),
+        (
+            "SELECT count(*) FROM grains WHERE subject = 'x'",
+            " OR subject = 'i'",
+        ),
+    ] {
+        let answer = server.sql(&(begin.to_owned() + &part.repeat(20_000))).await;
+        assert_eq!(answer.status, 400, "{part}: {}", answer.body);
+    }
+    // As deep as is permitted, on the threads of a server.
+    for (begin, part) in [("SELECT 1", "+1"), ("SELECT 1", " UNION ALL SELECT 1")] {
+        let answer = server.sql(&(begin.to_owned() + &part.repeat(400))).await;
+        assert_eq!(answer.status, 200, "{part}: {}", answer.body);
+    }
     server.end().await;
 }
 

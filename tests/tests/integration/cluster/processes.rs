@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use gristmill_cluster::Scheduler;
 use gristmill_cluster::query::run_on_cluster;
 use gristmill_tests::binary;
+use gristmill_tests::damage::{Damage, files_below};
 use gristmill_tests::sandbox::Sandbox;
+use serde_json::Value;
 
 use super::questions::{Asked, QUESTIONS, rows};
 
@@ -146,6 +148,65 @@ async fn the_answers_of_two_executors_are_the_local_ones() {
         }
     }
     println!("{} questions: {:?}", QUESTIONS.len(), began.elapsed());
+}
+
+#[test]
+fn a_scan_by_two_executors_finds_what_the_local_one_finds() {
+    let asked = Asked::nothing();
+    let cluster = Cluster::start();
+    let scan = ["scan", "--format", "jsonl"];
+    let local = asked.sandbox.command("lake", &scan).output().unwrap();
+    let on_cluster = ["scan", "--format", "jsonl", "--cluster", &cluster.address];
+    let on_cluster = asked.sandbox.command("lake", &on_cluster).output().unwrap();
+    let lines = |output: &Output| {
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let found = lines(&local);
+    assert!(found.len() > 1000, "{}", found.len());
+    assert_eq!(lines(&on_cluster), found);
+}
+
+/// Returns the exit code and the report of `verify` with these words, without what was measured.
+fn verified(sandbox: &Sandbox, words: &[&str]) -> (Option<i32>, Value) {
+    let words = [&["verify", "--format", "json"], words].concat();
+    let output = ended(started(sandbox.command("lake", &words)));
+    let mut report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    let members = report.as_object_mut().unwrap();
+    members.remove("seconds");
+    members.remove("gigabytes_per_second");
+    (output.status.code(), report)
+}
+
+#[test]
+fn a_check_by_two_executors_reports_what_the_local_one_reports() {
+    let asked = Asked::nothing();
+    let cluster = Cluster::start();
+    let on_cluster = ["--cluster", &cluster.address];
+    for part in [&[][..], &["--subset", "2/3"]] {
+        let local = verified(&asked.sandbox, part);
+        assert_eq!(local.0, Some(0), "{}", local.1);
+        let words = [&on_cluster[..], part].concat();
+        assert_eq!(verified(&asked.sandbox, &words), local);
+    }
+    let segments = files_below(&asked.sandbox.path("lake/grains"));
+    let segments = segments
+        .iter()
+        .filter(|file| file.extension() == Some("parquet".as_ref()));
+    for segment in segments {
+        let byte = std::fs::metadata(segment).unwrap().len() / 2;
+        let _ = Damage::Flip { byte, bit: 3 }.inflict(segment);
+    }
+    let local = verified(&asked.sandbox, &[]);
+    assert_eq!(local.0, Some(2), "{}", local.1);
+    assert_eq!(verified(&asked.sandbox, &on_cluster), local);
+    let refused = [&["verify", "--max-duration", "1h"], &on_cluster[..]].concat();
+    let refused = ended(started(asked.sandbox.command("lake", &refused)));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("--subset 3/7"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,7 @@ use gristmill_cluster::query::{Planner, cluster_state, encoded};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
+use gristmill_queries::packs::{NAMES, Scan, Since, shipped};
 use gristmill_queries::sql::{
     DataFusionError, FileAccess, SessionContext, SqlOptions, lake_context,
 };
@@ -166,6 +167,40 @@ async fn statements_of_cal_have_the_same_results_after_the_codec() {
     let is_by_words = |refused: &String| refused.contains("search_score");
     assert!(refused.iter().all(is_by_words), "{refused:?}");
     assert!(sent > 12, "{sent} plans were sent");
+}
+
+/// Returns what all packs find in `context`, and on how many views policies ran.
+async fn findings(context: SessionContext, asked: &Asked) -> (Vec<String>, u64) {
+    let lake = Lake::open(&asked.location()).await.unwrap();
+    let packs = NAMES.iter().map(|name| shipped(name).unwrap()).collect();
+    let scan = Scan::prepare_in(context, &lake, packs, Since::Beginning).await;
+    let scan = scan.unwrap();
+    let mut found = Vec::new();
+    let summary = scan.run(|rule, finding| {
+        found.push(format!("{} {finding:?}", rule.id));
+        Ok(())
+    });
+    let summary = summary.await.unwrap();
+    assert_eq!(summary.findings, found.len() as u64);
+    found.sort();
+    (found, summary.views)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_pack_finds_the_same_after_the_codec() {
+    let asked = Asked::nothing();
+    let local = findings(asked.session().await, &asked).await;
+    assert!(local.0.len() > 1000 && local.1 > 1000, "{}", local.0.len());
+    for partitions in [1, 4, 16] {
+        let context = asked.session().await;
+        let seen = over_the_wire(&context, &asked.location(), partitions);
+        assert!(findings(context, &asked).await == local, "{partitions}");
+        let refused = seen.refused.lock().unwrap().clone();
+        let sent = *seen.sent.lock().unwrap();
+        println!("{partitions} partitions: {sent} plans sent, refused: {refused:?}");
+        assert!(refused.is_empty(), "{refused:?}");
+        assert!(sent > 2, "{sent} plans were sent");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -212,6 +212,11 @@ async fn hostile_bytes_end_their_own_connection_only() {
         [startup(b"user\0a\0"), b"p\0\0\0\x04".to_vec()].concat(),
         [startup(b"user\0a\0"), b"B\0\0\0\0".to_vec()].concat(),
     ];
+    // Messages that are shorter than their kind requires.
+    for kind in b"EPBDCQpSHX" {
+        let empty = [&[*kind], &b"\0\0\0\x04"[..]].concat();
+        hostile.push([startup(b"user\0a\0"), empty].concat());
+    }
     let mut seed = 7u64;
     for length in 0..60 {
         let mut bytes = startup(b"user\0a\0");

@@ -1,0 +1,161 @@
+//! The operator that checks segments of a lake: each row of its input is the check of one, each of
+//! its rows the report of one, both in JSON.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties,
+};
+use futures::{TryStreamExt, stream};
+use gristmill_engine::lake::Lake;
+use gristmill_engine::verify::{SegmentCheck, check_segment};
+
+/// One column of texts: checks, or reports, in JSON.
+pub(crate) fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("json", DataType::Utf8, false)]))
+}
+
+/// Returns the rows of these texts.
+pub(crate) fn batch_of(texts: Vec<String>) -> Result<RecordBatch> {
+    let column = StringArray::from(texts);
+    Ok(RecordBatch::try_new(schema(), vec![Arc::new(column)])?)
+}
+
+/// Returns the texts of rows.
+///
+/// # Errors
+/// If these aren't rows of texts.
+pub(crate) fn texts_of(batch: &RecordBatch) -> Result<impl Iterator<Item = &str>> {
+    let column = batch.columns().first();
+    let column = column.and_then(|column| column.as_string_opt::<i32>());
+    let column = column.ok_or_else(|| exec_datafusion_err!("these aren't rows of texts"))?;
+    Ok(column.iter().flatten())
+}
+
+/// Returns the error of JSON that can't be read or written.
+pub(crate) fn json(error: serde_json::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Name in plans.
+const NAME: &str = "SegmentsExec";
+
+/// Checks the segments that its input names.
+pub(crate) struct SegmentsExec {
+    location: String,
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl SegmentsExec {
+    /// Returns the operator for the lake at `location`.
+    pub(crate) fn new(location: String, input: Arc<dyn ExecutionPlan>) -> SegmentsExec {
+        let partitions = input.output_partitioning().partition_count();
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema()),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        SegmentsExec {
+            location,
+            input,
+            properties: Arc::new(properties),
+        }
+    }
+
+    /// Returns the location of the lake.
+    pub(crate) fn location(&self) -> &str {
+        &self.location
+    }
+}
+
+/// Checks the segments of `batch` one after another, and returns their reports.
+async fn checked(lake: &Lake, batch: RecordBatch) -> Result<RecordBatch> {
+    let mut reports = Vec::new();
+    for text in texts_of(&batch)? {
+        let (number, check): (usize, SegmentCheck) = serde_json::from_str(text).map_err(json)?;
+        let report = check_segment(lake, &check).await;
+        let report = report.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        reports.push(serde_json::to_string(&(number, report)).map_err(json)?);
+    }
+    batch_of(reports)
+}
+
+impl fmt::Debug for SegmentsExec {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{NAME}({:?})", self.input)
+    }
+}
+
+impl DisplayAs for SegmentsExec {
+    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{NAME}: {}", self.location)
+    }
+}
+
+impl ExecutionPlan for SegmentsExec {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = children.as_slice() else {
+            return internal_err!("{NAME} has one child");
+        };
+        let input = Arc::clone(input);
+        Ok(Arc::new(SegmentsExec::new(self.location.clone(), input)))
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let batches = self.input.execute(partition, context)?;
+        let location = self.location.clone();
+        let rows = async move {
+            let lake = Lake::open(&location).await;
+            let lake = lake.map_err(|error| DataFusionError::External(Box::new(error)))?;
+            let lake = Arc::new(lake);
+            Ok::<_, DataFusionError>(batches.and_then(move |batch| {
+                let lake = Arc::clone(&lake);
+                async move { checked(&lake, batch).await }
+            }))
+        };
+        let rows = stream::once(rows).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema(), rows)))
+    }
+}
