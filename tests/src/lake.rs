@@ -122,7 +122,7 @@ impl TestLake {
         self.ingest_with(files, options, Arc::default()).await
     }
 
-    /// Does the same, but asks the ingest to stop as soon as it has committed something.
+    /// Does the same, but asks the ingest to stop when it has made `commits` commits.
     ///
     /// # Errors
     /// [`EngineError::Interrupted`] if it stops before its end; others of ingest.
@@ -133,8 +133,9 @@ impl TestLake {
         &mut self,
         files: &[(&str, &[u8])],
         options: &IngestOptions,
+        commits: u64,
     ) -> Result<IngestReport, EngineError> {
-        let next = self.lake.grains.version() + 1;
+        let next = self.lake.grains.version() + commits;
         let commit = format!("lake/grains/_delta_log/{next:020}.json");
         let commit = self.folder.path().join(commit);
         let progress = Arc::new(IngestProgress::default());

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::json::Json;
 use gristmill_tests::binary::{Ended, ended, gristmill};
@@ -351,24 +352,29 @@ async fn known_files_take_part_in_a_continued_conversation() {
     assert_eq!(lake.value(parents).await, "58");
 }
 
-/// An ingest that is interrupted after each of its commits, until nothing is left to do, brings
+/// An ingest that is interrupted after a commit, again and again, until nothing is left to do, brings
 /// what an undisturbed one brings: also messages that wait for one of another file.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ingest_that_is_interrupted_again_and_again_brings_every_message() {
-    let exchange = |at: &str, history: &str, answer: &str| {
+    // Each message fills a batch.
+    let message = |role: &str, text: &str| {
+        let long = "x".repeat(1_100_000);
+        format!(r#"{{"role":"{role}","content":"{text} {long}"}}"#)
+    };
+    let exchange = |at: &str, history: &[&str], answer: &str| {
+        let (history, answer) = (history.join(","), message("assistant", answer));
         format!(
-            r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T{at}Z","request":{{"model":"m","messages":[{history}]}},"response":{{"id":"r-{answer}","model":"m","choices":[{{"index":0,"message":{{"role":"assistant","content":"{answer}"}},"finish_reason":"stop"}}]}}}}"#
+            r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T{at}Z","request":{{"model":"m","messages":[{history}]}},"response":{{"id":"r-{at}","model":"m","choices":[{{"index":0,"message":{answer},"finish_reason":"stop"}}]}}}}"#
         )
     };
-    let question = r#"{"role":"user","content":"q"}"#;
-    let answered = format!(r#"{question},{{"role":"assistant","content":"one"}}"#);
-    let next = |text: &str| format!(r#"{answered},{{"role":"user","content":"{text}"}}"#);
+    let (question, answer) = (message("user", "q"), message("assistant", "one"));
+    let [first, third] = ["first file", "third file"].map(|text| message("user", text));
     // The first file resends an answer that only the second has as an answer, so what follows the
     // answer there is complete with the second file.
     let files = [
-        exchange("12:00:00", &next("first file"), "two"),
-        exchange("12:30:00", question, "one"),
-        exchange("13:00:00", &next("third file"), "three"),
+        exchange("12:00:00", &[&question, &answer, &first], "two"),
+        exchange("12:30:00", &[&question], "one"),
+        exchange("13:00:00", &[&question, &answer, &third], "three"),
     ];
     let names = ["a.jsonl", "b.jsonl", "c.jsonl"];
     let named: Vec<(&str, &[u8])> = names
@@ -385,16 +391,17 @@ async fn an_ingest_that_is_interrupted_again_and_again_brings_every_message() {
         commit_every: Some(1),
         ..IngestOptions::default()
     };
-    let mut runs = 0;
-    while lake
-        .try_interrupted_ingest(&named, &one_by_one)
-        .await
-        .is_err()
-    {
-        runs += 1;
-        assert!(runs < 20, "it never ends");
+    // A file that was begun is read again, so each run makes a commit more than the one before.
+    let mut commits = 1;
+    loop {
+        let ended = lake.try_interrupted_ingest(&named, &one_by_one, commits);
+        match ended.await {
+            Err(EngineError::Interrupted) => commits += 1,
+            ended => break drop(ended.unwrap()),
+        }
+        assert!(commits < 20, "it never ends");
     }
-    assert!(runs > 0, "it was never interrupted");
+    assert!(commits > 2, "it was hardly interrupted");
     assert_eq!(addresses(&lake).await, expected);
 }
 
