@@ -650,7 +650,7 @@ fn a_truncated_container_is_reported_as_cut_off() {
 }
 
 #[test]
-fn a_failing_query_ends_with_1_and_a_damaged_log_is_reported_without_backtrace() {
+fn a_failing_query_ends_with_1_and_a_damaged_log_with_2_without_a_backtrace() {
     let folder = OutputFolder::empty();
     let mut wrong = belief(3);
     wrong[0] = 7;
@@ -669,7 +669,8 @@ fn a_failing_query_ends_with_1_and_a_damaged_log_is_reported_without_backtrace()
     }
     let (code, _, err) = folder.shell("RUST_BACKTRACE=1 gristmill describe");
     assert!(
-        code == 1 && !err.contains("   0:") && err.lines().count() < 5,
+        code == 2 && !err.contains("   0:") && err.lines().count() < 5,
         "{err}"
     );
+    assert!(err.contains("00000000000000000000.json"), "{err}");
 }
