@@ -42,7 +42,7 @@ pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
     Ok(sources)
 }
 
-/// Returns what tells sources apart: the names of local files as bytes, which may not be Unicode.
+/// Returns what identifies a source: of a local file its name in bytes, which may not be Unicode.
 fn identity(source: &Source) -> PathBuf {
     match &source.location {
         SourceLocation::File(path) | SourceLocation::Stream(path) => path.clone(),

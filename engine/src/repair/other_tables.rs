@@ -18,15 +18,10 @@ pub(super) async fn list_damage(lake: &Lake, report: &mut RepairReport) -> Resul
         };
         for file in opened.files()? {
             if let Some(reason) = damage(lake, &opened, &file).await? {
+                let path = opened.path_of(&file.name).to_string();
                 report.unrepaired(Unrepaired {
-                    table: opened.name(),
-                    file: opened.path_of(&file.name).to_string(),
-                    row: None,
                     rows: Some(file.rows),
-                    content_address: None,
-                    source_id: None,
-                    reason,
-                    remedy: FROM_BACKUP,
+                    ..Unrepaired::file(opened.name(), path, reason, FROM_BACKUP)
                 });
             }
         }

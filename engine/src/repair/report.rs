@@ -78,6 +78,27 @@ pub struct Unrepaired {
     pub remedy: &'static str,
 }
 
+impl Unrepaired {
+    /// Returns the entry of a whole file.
+    pub(super) fn file(
+        table: &'static str,
+        file: String,
+        reason: String,
+        remedy: &'static str,
+    ) -> Unrepaired {
+        Unrepaired {
+            table,
+            file,
+            row: None,
+            rows: None,
+            content_address: None,
+            source_id: None,
+            reason,
+            remedy,
+        }
+    }
+}
+
 impl RepairReport {
     /// Returns an empty report whose lists will have at most `listed` entries.
     pub(super) fn new(dry_run: bool, listed: usize) -> RepairReport {

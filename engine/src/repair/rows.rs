@@ -192,14 +192,8 @@ impl SegmentDiagnosis {
 /// Returns the entry of a problem with the rows of `segment` from `row` on.
 fn unrepaired(segment: &OpenSegment, row: u64, reason: String, remedy: &'static str) -> Unrepaired {
     Unrepaired {
-        table: GRAINS,
-        file: segment.name.to_string(),
         row: Some(row),
-        rows: None,
-        content_address: None,
-        source_id: None,
-        reason,
-        remedy,
+        ..Unrepaired::file(GRAINS, segment.name.to_string(), reason, remedy)
     }
 }
 

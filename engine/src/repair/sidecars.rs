@@ -117,15 +117,5 @@ fn is_outdated_mask(found: &CheckedSidecar) -> bool {
 }
 
 fn unrepaired(file: String, reason: String, remedy: &'static str) -> Unrepaired {
-    let (row, rows, content_address, source_id) = (None, None, None, None);
-    Unrepaired {
-        table: GRAINS,
-        file,
-        row,
-        rows,
-        content_address,
-        source_id,
-        reason,
-        remedy,
-    }
+    Unrepaired::file(GRAINS, file, reason, remedy)
 }

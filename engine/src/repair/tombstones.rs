@@ -74,16 +74,14 @@ async fn lost(
                 copied.retain(|tombstone| sound.insert(*tombstone));
                 lost.extend((!copied.is_empty()).then_some((id, copied)));
             }
-            Err(EngineError::Damaged { cause, .. }) => report.unrepaired(Unrepaired {
-                table: ERASED,
-                file: path.to_string(),
-                row: None,
-                rows: None,
-                content_address: None,
-                source_id: None,
-                reason: cause,
-                remedy: FROM_BACKUP,
-            }),
+            Err(EngineError::Damaged { cause, .. }) => {
+                report.unrepaired(Unrepaired::file(
+                    ERASED,
+                    path.to_string(),
+                    cause,
+                    FROM_BACKUP,
+                ));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -91,15 +89,10 @@ async fn lost(
 }
 
 fn unrepaired(lake: &Lake, file: &DataFile, reason: String) -> Unrepaired {
+    let path = lake.erased.path_of(&file.name).to_string();
     Unrepaired {
-        table: ERASED,
-        file: lake.erased.path_of(&file.name).to_string(),
-        row: None,
         rows: Some(file.rows),
-        content_address: None,
-        source_id: None,
-        reason,
-        remedy: FROM_BACKUP,
+        ..Unrepaired::file(ERASED, path, reason, FROM_BACKUP)
     }
 }
 

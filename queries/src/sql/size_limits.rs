@@ -20,7 +20,7 @@ const MOST_BYTES: i64 = 256 << 20;
 /// Largest size of a character in bytes.
 const CHARACTER_BYTES: i64 = 4;
 
-/// Approximate size of an item of a list in bytes, beside its text.
+/// Approximate size of an item of a list in bytes, in addition to its text.
 const ITEM_BYTES: i64 = 8;
 
 /// The functions: each has the number of repetitions, or the length, as its second argument.

@@ -193,7 +193,7 @@ mod tests {
         assert!(check_depth(&format!("SELECT 1 WHERE x = '{parentheses}'")).is_ok());
         let many = vec!["'x'"; 100_000].join(",");
         assert!(check_depth(&format!("SELECT 1 WHERE 'y' IN ({many})")).is_ok());
-        // The parser tells what is wrong with it.
+        // The parser reports the fault.
         assert!(check_depth("SELECT 'unclosed").is_ok());
     }
 }

@@ -96,7 +96,7 @@ fn unfinished() -> Refusal {
         StatusCode::INTERNAL_SERVER_ERROR,
         "INTERNAL",
         "the query ended without an answer",
-        "The log of the server tells why; please report it.",
+        "The log of the server has the reason; please report it.",
     )
 }
 

@@ -249,9 +249,9 @@ async fn a_query_that_never_pauses_is_refused_in_time_and_delays_no_other() {
     let started = Instant::now();
     let health = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let asked = Instant::now();
+        let sent = Instant::now();
         let answer = server.request("GET", "/healthz", "", "").await;
-        (answer.status, asked.elapsed())
+        (answer.status, sent.elapsed())
     };
     let (slow, (status, waited)) = tokio::join!(server.sql(busy), health);
     assert_eq!((slow.status, &*code(&slow)), (504, "TIME_LIMIT"));

@@ -1,4 +1,4 @@
-//! A large answer over Flight SQL, beside the same answer that the command line writes to a file.
+//! A large answer over Flight SQL, compared with the same answer in a file of the command line.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
