@@ -1,0 +1,70 @@
+//! The certificate of an erasure, and changed ones.
+
+use gristmill_engine::erase::{Certificate, InclusionProof, verify};
+
+use super::{erased, lab, order, person};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    let outcome = erased(&mut lake, &person(), fixture.folder()).await;
+    let path = fixture.folder().join("lake").join(&outcome.certificate);
+    let signed = std::fs::read(&path).unwrap();
+    let leaves = std::fs::read(path.with_extension("leaves")).unwrap();
+    let keyring = order(fixture.folder()).keyring;
+    let proof = InclusionProof::of(&fixture.addresses["subject"], &leaves, &keyring)
+        .unwrap()
+        .expect("it is among them");
+    assert!(
+        InclusionProof::of(&fixture.addresses["bob"], &leaves, &keyring)
+            .unwrap()
+            .is_none()
+    );
+    let found = verify(
+        &signed,
+        Some(&outcome.signer),
+        Some(&leaves),
+        std::slice::from_ref(&proof),
+    );
+    assert!(found.valid, "{:?}", found.problems);
+    let text = serde_json::to_string(&found.certificate.unwrap()).unwrap();
+    for marker in ["moy", "Marguerite", "Oyelaran"] {
+        assert!(!text.contains(marker), "no personal data: {marker}");
+    }
+    assert!(
+        !verify(
+            &signed,
+            Some("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"),
+            None,
+            &[]
+        )
+        .valid
+    );
+    // The signature covers everything except the time in the unprotected header.
+    let unprotected = signed
+        .windows(3)
+        .position(|window| window == b"iat")
+        .unwrap();
+    let covered = |at: &usize| !(unprotected..unprotected + 8).contains(at);
+    for at in (0..signed.len()).step_by(signed.len() / 60).filter(covered) {
+        let mut tampered = signed.clone();
+        tampered[at] ^= 1;
+        assert!(!verify(&tampered, None, None, &[]).valid, "byte {at}");
+    }
+    let mut other = leaves.clone();
+    other[0] ^= 1;
+    assert!(!verify(&signed, None, Some(&other), &[]).valid);
+    let wrong = InclusionProof {
+        index: proof.index ^ 1,
+        ..proof.clone()
+    };
+    assert!(!verify(&signed, None, None, &[wrong]).valid);
+    // A certificate without a successful proof is invalid.
+    let mut unproven: Certificate = serde_json::from_str(&text).unwrap();
+    unproven.proofs.byte_search.remnants = 1;
+    let signed = unproven
+        .sign(&keyring.signing_key("erasure").unwrap(), 0)
+        .unwrap();
+    assert!(!verify(&signed, None, None, &[]).valid);
+}

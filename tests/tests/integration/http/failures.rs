@@ -1,0 +1,177 @@
+//! Limits, hostile statements, clients that don't read or send, and the end of a server.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use gristmill_server::http::QueryLimits;
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
+use serde_json::json;
+
+use super::{Requests, code, parsed};
+use crate::namespaces;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_beyond_its_limits_fails_with_its_own_error() {
+    let lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(2),
+        rows: 20_000,
+        memory: 1 << 20,
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Http, &lake, None, tight).await;
+    let endless = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
+    let (slow, quick) = tokio::join!(server.sql(endless), server.sql("SELECT 1 AS a"));
+    assert_eq!((slow.status, &*code(&slow)), (504, "TIME_LIMIT"));
+    assert_eq!(quick.body, "{\"a\":1}\n", "others continue");
+    let many = server.sql("SELECT value FROM range(0, 1000000)").await;
+    assert!(
+        !many.complete,
+        "an answer that was cut must not look complete"
+    );
+    assert_eq!(code(&many), "ROW_LIMIT");
+    let large = "SELECT count(*) FROM (SELECT DISTINCT repeat(CAST(value AS VARCHAR), 50) FROM \
+                 range(0, 20000000))";
+    let large = server.sql(large).await;
+    assert!(
+        ["MEMORY_LIMIT", "TIME_LIMIT"].contains(&&*code(&large)),
+        "{}",
+        large.body
+    );
+    assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
+    server.end().await;
+}
+
+/// The time limit and other requests don't depend on the pauses of a query.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_query_that_never_pauses_is_refused_in_time_and_delays_no_other() {
+    let lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(2),
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Http, &lake, None, tight).await;
+    // One call of a function that takes much longer than the limit.
+    let busy = "SELECT levenshtein(repeat('a', 60000), repeat('b', 60000))";
+    let started = Instant::now();
+    let health = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let sent = Instant::now();
+        let answer = server.request("GET", "/healthz", "", "").await;
+        (answer.status, sent.elapsed())
+    };
+    let (slow, (status, waited)) = tokio::join!(server.sql(busy), health);
+    assert_eq!((slow.status, &*code(&slow)), (504, "TIME_LIMIT"));
+    assert_eq!(status, 200);
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+    assert!(started.elapsed() < Duration::from_secs(8));
+    assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_that_are_too_deep_are_refused_and_the_server_goes_on() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Http, &lake, own(), limits()).await;
+    for (begin, part) in [
+        ("SELECT 1", "+1"),
+        ("SELECT 1", " UNION ALL SELECT 1"),
+        ("SELECT true", " AND true"),
+        ("SELECT 'a'", "||'a'"),
+        ("SELECT 1", "::int"),
+        ("", "EXPLAIN "),
+        ("SELECT '{}'", "->'a'"),
+        ("SELECT ", "INTERVAL "),
+        ("SELECT cast(null AS ", "array<"),
+        (
+            "SELECT count(*) FROM grains WHERE subject = 'x'",
+            " OR subject = 'i'",
+        ),
+    ] {
+        let answer = server.sql(&(begin.to_owned() + &part.repeat(20_000))).await;
+        assert_eq!(answer.status, 400, "{part}: {}", answer.body);
+    }
+    // As deep as is permitted, on the threads of a server.
+    for (begin, part) in [("SELECT 1", "+1"), ("SELECT 1", " UNION ALL SELECT 1")] {
+        let answer = server.sql(&(begin.to_owned() + &part.repeat(400))).await;
+        assert_eq!(answer.status, 200, "{part}: {}", answer.body);
+    }
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_answer_is_finished_when_the_server_stops() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
+    let query = "SELECT value FROM range(0, 90000)";
+    let address = server.address;
+    let asked = tokio::task::spawn_blocking(move || {
+        let body = json!({ "query": query }).to_string();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = "POST /sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut bytes = vec![0; 64];
+        stream.read_exact(&mut bytes).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        stream.read_to_end(&mut bytes).unwrap();
+        parsed(&bytes)
+    });
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    server.end().await;
+    let answer = asked.await.unwrap();
+    assert!(answer.complete);
+    assert_eq!(answer.body.lines().count(), 90_000);
+}
+
+/// Sends a query for many rows and returns the connection, whose answer isn't read.
+fn ask_without_reading(address: SocketAddr) -> TcpStream {
+    let query = "SELECT value, repeat('x', 1000) AS text FROM range(0, 90000)";
+    let body = json!({ "query": query }).to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = "POST /sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_do_not_read_hold_no_slot_and_are_audited() {
+    let mut lake = namespaces::lake(false).await;
+    let tight = QueryLimits {
+        time: Duration::from_secs(2),
+        concurrent: 2,
+        queued: 0,
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Http, &lake, None, tight).await;
+    let mut silent = [(); 2].map(|()| ask_without_reading(server.address));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(code(&server.sql("SELECT 1 AS a").await), "BUSY");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
+    let mut bytes = Vec::new();
+    silent[0]
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let _ = silent[0].read_to_end(&mut bytes);
+    assert!(
+        !parsed(&bytes).complete,
+        "what was cut doesn't look complete"
+    );
+    drop(silent);
+    server.end().await;
+    lake.lake.refresh().await.unwrap();
+    let query = "SELECT count(*) FROM audit WHERE action = 'bulk_read'";
+    assert_eq!(lake.value(query).await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_arrive_is_refused() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
+    let head = "POST /sql HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: \
+                application/json\r\nContent-Length: 100\r\n\r\n{";
+    let answer = server.raw(head.to_owned()).await;
+    assert_eq!((answer.status, &*code(&answer)), (408, "BODY_TIME"));
+    server.end().await;
+}

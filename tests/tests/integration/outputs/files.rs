@@ -1,0 +1,206 @@
+//! Files that commands write: they appear complete or stay unchanged, with their permissions, links
+//! and pipes.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::OutputFolder;
+
+const RESULTS: [&str; 7] = [
+    "export all.jsonl",
+    "export all.mg",
+    "export all.frames",
+    "export all.parquet",
+    "export all.sqlite",
+    "scan --pack integrity --output findings.json",
+    "report-subject --user u-1 --out held.jsonl",
+];
+
+fn file_of(command: &str) -> &str {
+    command.split(' ').find(|word| word.contains('.')).unwrap()
+}
+
+#[test]
+fn result_files_obey_the_umask() {
+    let folder = OutputFolder::with_events(20);
+    for command in RESULTS {
+        let (code, _, err) = folder.shell(&format!("umask 027; gristmill {command}"));
+        assert!(code != 1, "{command}: {err}");
+        assert_eq!(folder.mode(file_of(command)), 0o640, "{command}");
+    }
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+}
+
+#[test]
+fn an_overwritten_file_keeps_its_permissions() {
+    let folder = OutputFolder::with_events(20);
+    for command in RESULTS {
+        let file = folder.at(file_of(command));
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
+        let force = if command.starts_with("export") {
+            "--force"
+        } else {
+            ""
+        };
+        let (code, _, err) = folder.shell(&format!("umask 077; gristmill {command} {force}"));
+        assert!(
+            code != 1 && fs::read(&file).unwrap() != b"before",
+            "{command}: {err}"
+        );
+        assert_eq!(folder.mode(file_of(command)), 0o604, "{command}");
+    }
+}
+
+#[test]
+fn a_symbolic_link_is_followed_and_kept() {
+    let folder = OutputFolder::with_events(20);
+    fs::create_dir(folder.at("away")).unwrap();
+    for (link, end) in [
+        ("all.jsonl", "away/there.jsonl"),
+        ("all.mg", "away/new.mg"),
+        ("findings.json", "away/new.json"),
+    ] {
+        symlink(end, folder.at(link)).unwrap();
+    }
+    fs::write(folder.at("away/there.jsonl"), "before").unwrap();
+    assert_eq!(folder.run(&["export", "all.jsonl"]).0, 1, "it exists");
+    assert_eq!(folder.run(&["export", "all.jsonl", "--force"]).0, 0);
+    assert_eq!(folder.run(&["export", "all.mg"]).0, 0);
+    assert_ne!(
+        folder
+            .run(&["scan", "--pack", "integrity", "--output", "findings.json"])
+            .0,
+        1
+    );
+    for (link, end) in [
+        ("all.jsonl", "away/there.jsonl"),
+        ("all.mg", "away/new.mg"),
+        ("findings.json", "away/new.json"),
+    ] {
+        assert!(
+            fs::symlink_metadata(folder.at(link)).unwrap().is_symlink(),
+            "{link}"
+        );
+        assert!(fs::metadata(folder.at(end)).unwrap().len() > 100, "{end}");
+    }
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+}
+
+#[test]
+fn a_named_pipe_is_written_and_kept() {
+    let folder = OutputFolder::with_events(50);
+    assert!(
+        Command::new("mkfifo")
+            .arg(folder.at("pipe"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    for format in ["jsonl", "mg", "parquet", "frames"] {
+        // If the command fails, the reader is killed: it would wait for a writer forever.
+        let (code, _, err) = folder.shell(&format!(
+            "cat pipe > read.{format} & reader=$!
+             gristmill --quiet export pipe --format {format} > report && test -p pipe || {{ kill $reader; exit 9; }}
+             wait; gristmill export whole.{format} > report"
+        ));
+        assert_eq!(code, 0, "{format}: {err}");
+        assert!(
+            fs::symlink_metadata(folder.at("pipe"))
+                .unwrap()
+                .file_type()
+                .is_fifo(),
+            "{format}"
+        );
+        let (read, whole) = (
+            folder.at(&format!("read.{format}")),
+            folder.at(&format!("whole.{format}")),
+        );
+        assert!(
+            fs::read(read).unwrap() == fs::read(whole).unwrap(),
+            "{format}"
+        );
+    }
+    // Several containers can't be written to one pipe.
+    let (code, _, err) = folder.shell(
+        "cat pipe > read & gristmill export pipe --format mg --split 4K; e=$?; : > pipe; exit $e",
+    );
+    assert!(code == 1 && err.contains("several files"), "{err}");
+    // Standard output under another name.
+    symlink("/dev/fd/1", folder.at("so")).unwrap();
+    let (_, out, err) = folder.run(&[
+        "scan",
+        "--pack",
+        "integrity",
+        "--output",
+        "so",
+        "--format",
+        "json",
+    ]);
+    assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}{err}");
+    assert!(fs::symlink_metadata(folder.at("so")).unwrap().is_symlink());
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+}
+
+#[test]
+fn a_failed_run_keeps_the_existing_file_and_names_it() {
+    let folder = OutputFolder::with_events(500);
+    for (command, file) in [
+        ("report-subject --user u-1 --out held.jsonl", "held.jsonl"),
+        ("export all.jsonl --force", "all.jsonl"),
+        ("export all.frames --force", "all.frames"),
+    ] {
+        fs::write(folder.at(file), "before").unwrap();
+        let (code, _, err) =
+            folder.shell(&format!("trap '' XFSZ; ulimit -f 16; gristmill {command}"));
+        assert!(
+            code == 1 && err.contains(&format!("can't write `{file}`")),
+            "{command}: {code} {err}"
+        );
+        assert_eq!(
+            fs::read_to_string(folder.at(file)).unwrap(),
+            "before",
+            "{command}"
+        );
+    }
+    assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+}
+
+#[test]
+fn a_corpus_overwrites_another_only_with_force() {
+    let folder = OutputFolder::empty();
+    let generate = |words: &[&str]| {
+        folder.run(
+            &[
+                &[
+                    "generate",
+                    "corpus",
+                    "--grains",
+                    "40",
+                    "--file-grains",
+                    "20",
+                    "--people",
+                    "5",
+                ],
+                words,
+            ]
+            .concat(),
+        )
+    };
+    assert_eq!(generate(&[]).0, 0);
+    let file = |number| fs::read(folder.at(&format!("corpus/corpus-0000{number}.mg"))).unwrap();
+    let before = (file(0), file(1));
+    fs::remove_file(folder.at("corpus/corpus-00000.mg")).unwrap();
+    let (code, _, err) = generate(&["--seed", "7"]);
+    assert!(
+        code == 1 && err.contains("corpus-00001.mg") && err.contains("--force"),
+        "{err}"
+    );
+    assert!(!folder.at("corpus/corpus-00000.mg").exists() && file(1) == before.1);
+    assert_eq!(generate(&["--kind", "frames"]).0, 0);
+    assert_eq!(generate(&["--seed", "7", "--force"]).0, 0);
+    assert!(file(0) != before.0 && file(1) != before.1);
+}

@@ -1,0 +1,178 @@
+//! What commands say about people, certificates, and input that they refuse or can't read.
+
+use std::fs;
+use std::path::PathBuf;
+
+use gristmill_tests::grains::{belief, plain};
+
+use super::OutputFolder;
+
+#[test]
+fn a_report_of_a_person_says_what_its_numbers_leave_open() {
+    let folder = OutputFolder::with_events(20);
+    let (code, out, err) = folder.run(&["report-subject", "--email", "nobody@example.org"]);
+    assert_eq!((code, &*out), (0, ""), "{err}");
+    assert!(err.contains("nothing about these people"), "{err}");
+    for flag in ["--user", "--subject"] {
+        let (_, found, err) = folder.run(&["report-subject", flag, "u-1"]);
+        assert!(!found.is_empty(), "{flag}: {err}");
+        assert!(!err.contains("nothing about"), "{flag}: {err}");
+    }
+}
+
+#[test]
+fn a_certificate_of_any_signer_comes_with_a_note() {
+    let folder = OutputFolder::with_events(20);
+    let ring = ["--keyring", "ring.json"];
+    let run = |words: &[&str]| {
+        let (code, out, err) = folder.run(words);
+        assert_eq!(code, 0, "{words:?}: {err}");
+        (out, err)
+    };
+    run(&[&["keys"][..], &ring, &["generate", "erasure"]].concat());
+    let certified = ["--execute", "--exclusive", "--certificate", "c.cose"];
+    run(&[&["erase", "--user", "u-1"][..], &ring, &certified].concat());
+    let (out, err) = run(&["certificate", "verify", "c.cose", "--format", "json"]);
+    assert!(err.contains("--signer"), "{err}");
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let signer = found["signer"].as_str().unwrap();
+    let (_, err) = run(&["certificate", "verify", "c.cose", "--signer", signer]);
+    assert!(!err.contains("--signer"), "{err}");
+}
+
+#[test]
+fn an_empty_identifier_is_refused() {
+    let folder = OutputFolder::with_events(20);
+    assert_eq!(
+        folder
+            .run(&["keys", "--keyring", "ring.json", "generate", "erasure"])
+            .0,
+        0
+    );
+    for option in [
+        "--user",
+        "--subject",
+        "--email",
+        "--phone",
+        "--did",
+        "--session",
+    ] {
+        for nobody in ["", " ", "\u{a0}\t", "\u{200b}"] {
+            for words in [
+                &["erase", "--keyring", "ring.json", "--execute"][..],
+                &["erase"],
+                &["report-subject"],
+            ] {
+                let (code, _, err) =
+                    folder.run(&[words, &[option, nobody, "--user", "u-2"]].concat());
+                assert!(
+                    code == 1 && err.contains(&format!("{option} is empty")),
+                    "{option} {words:?}: {err}"
+                );
+            }
+        }
+    }
+    for people in ["\"\"\n\" \"\n", "user,name\n,\n\"\",\" \"\n", "\n\n"] {
+        fs::write(folder.at("people.csv"), people).unwrap();
+        let (code, _, err) = folder.run(&[
+            "erase",
+            "--keyring",
+            "ring.json",
+            "--execute",
+            "--subjects",
+            "people.csv",
+        ]);
+        assert!(
+            code == 1 && err.contains("names nobody"),
+            "{people:?}: {code} {err}"
+        );
+    }
+    assert!(!folder.at("lake/erasures").exists());
+    fs::write(folder.at("people.csv"), "\"\"\nu-2\n").unwrap();
+    let (code, out, err) = folder.run(&[
+        "report-subject",
+        "--subjects",
+        "people.csv",
+        "--out",
+        "held.jsonl",
+    ]);
+    assert!(code == 0 && out.contains("\"disclosed\":0"), "{out}{err}");
+}
+
+#[test]
+fn errors_name_the_file_that_cannot_be_read_or_written() {
+    let folder = OutputFolder::with_events(20);
+    fs::write(folder.at("a-file"), "").unwrap();
+    let (code, _, err) = folder.run(&["man", "a-file/pages"]);
+    assert!(code == 1 && err.contains("a-file/pages"), "{err}");
+    let (code, _, err) = folder.run(&["grain", "check", "lake"]);
+    assert!(code == 1 && err.contains("can't read `lake`"), "{err}");
+    let (code, _, err) = folder.run(&["export", "lake", "--format", "jsonl", "--force"]);
+    assert!(
+        code == 1 && err.contains("can't write `lake`") && err.contains("directory"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_truncated_container_is_reported_as_cut_off() {
+    let folder = OutputFolder::empty();
+    let without_manifest = plain(&(0..20).map(belief).collect::<Vec<_>>());
+    assert_eq!(
+        folder
+            .run(&["generate", ".", "--grains", "300", "--people", "5"])
+            .0,
+        0
+    );
+    let with_manifest = fs::read(folder.at("corpus-00000.mg")).unwrap();
+    for file in [without_manifest, with_manifest] {
+        fs::write(folder.at("cut.mg"), &file[..file.len() / 2]).unwrap();
+        let query = ["sql", "SELECT count(*) FROM mg_file('cut.mg')"];
+        let ingest = ["ingest", "cut.mg", "--on-error", "fail"];
+        for words in [
+            &["verify", "cut.mg"][..],
+            &["inspect", "cut.mg"],
+            &ingest,
+            &query,
+        ] {
+            let (code, out, err) = folder.run(words);
+            let told = format!("{out}{err}");
+            assert!(
+                code == 2 && told.contains("truncated"),
+                "{words:?}: {code} {told}"
+            );
+            // Only `ingest` has rejects.
+            assert_eq!(
+                told.contains("--on-error quarantine"),
+                words[0] == "ingest",
+                "{words:?}: {told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_failing_query_ends_with_1_and_a_damaged_log_with_2_without_a_backtrace() {
+    let folder = OutputFolder::empty();
+    let mut wrong = belief(3);
+    wrong[0] = 7;
+    fs::write(folder.at("wrong.mg"), plain(&[belief(3), wrong])).unwrap();
+    assert_eq!(folder.run(&["ingest", "wrong.mg"]).0, 2);
+    let (code, _, err) = folder.run(&["sql", "SELECT CAST(bytes AS TEXT) FROM rejects"]);
+    assert_eq!(code, 1, "{err}");
+    let log = folder.at("lake/grains/_delta_log");
+    let entries = fs::read_dir(&log)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    for entry in
+        entries.filter(|path: &PathBuf| path.extension().is_some_and(|ending| ending == "json"))
+    {
+        fs::write(entry, "{\"add\": {").unwrap();
+    }
+    let (code, _, err) = folder.shell("RUST_BACKTRACE=1 gristmill describe");
+    assert!(
+        code == 2 && !err.contains("   0:") && err.lines().count() < 5,
+        "{err}"
+    );
+    assert!(err.contains("00000000000000000000.json"), "{err}");
+}
