@@ -108,6 +108,19 @@ impl SourceBytes {
         }
     }
 
+    /// Returns the lines, without their breaks. Like [`SourceBytes::for_each_chunk`], it releases pages
+    /// of a large source behind it.
+    pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        let (mut next, mut released) = (0, 0);
+        self.split(|byte| *byte == b'\n').inspect(move |line| {
+            if !self.stays_resident() && next - released >= RELEASE_BYTES {
+                self.release(released..next);
+                released = next;
+            }
+            next += line.len() + 1;
+        })
+    }
+
     /// Advises the system to drop the pages of `range` (`MADV_DONTNEED`), so that reading a large
     /// file once doesn't count as memory of this process. The bytes can still be read.
     pub fn release(&self, range: Range<usize>) {
@@ -206,6 +219,21 @@ mod tests {
                 assert!(read == expected, "{range:?} of {}", bytes.len());
             }
         }
+    }
+
+    #[test]
+    fn lines_are_those_between_breaks() {
+        let mut content = vec![b'x'; RESIDENT_LIMIT_BYTES + 5];
+        content
+            .iter_mut()
+            .step_by(1 << 20)
+            .for_each(|byte| *byte = b'\n');
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, &content).unwrap();
+        let bytes = SourceBytes::map(file.path()).unwrap();
+        let expected = content.split(|byte| *byte == b'\n');
+        assert!(bytes.lines().eq(expected));
+        assert_eq!(SourceBytes::from(b"a\n\nb".to_vec()).lines().count(), 3);
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Bundle {
     /// [`EngineError::Request`] if they aren't a bundle; [`EngineError::Damaged`] if they aren't
     /// what was written, or not all of it.
     pub(super) fn open(uri: &str, bytes: SourceBytes) -> Result<Bundle> {
-        let first = bytes.split(|byte| *byte == b'\n').next();
+        let first = bytes.lines().next();
         let header = match first.map(serde_json::from_slice::<ChangeLine>) {
             Some(Ok(ChangeLine::Begin(header))) if header.format == CHANGE_BUNDLE => header,
             Some(Ok(ChangeLine::Begin(header))) => {
@@ -184,7 +184,7 @@ impl Bundle {
     /// # Errors
     /// [`EngineError::File`] if a line isn't of this format; errors of `visit`.
     pub(super) fn each(&self, mut visit: impl FnMut(ChangeLine) -> Result<()>) -> Result<()> {
-        for line in self.bytes.split(|byte| *byte == b'\n') {
+        for line in self.bytes.lines() {
             if line.is_empty() || line.starts_with(ADDED.as_bytes()) {
                 continue;
             }
@@ -195,9 +195,8 @@ impl Bundle {
 
     /// Returns its events.
     pub(super) fn events(&self) -> impl Iterator<Item = Result<EventLine>> {
-        let lines = self.bytes.split(|byte| *byte == b'\n');
         let is_event = |line: &&[u8]| line.starts_with(br#"{"change":"event""#);
-        lines.filter(is_event).map(|line| {
+        self.bytes.lines().filter(is_event).map(|line| {
             match serde_json::from_slice(line).file("can't read", &self.uri)? {
                 ChangeLine::Event(event) => Ok(event),
                 _ => Err("a line isn't an event").file("can't read", &self.uri),
@@ -207,12 +206,12 @@ impl Bundle {
 }
 
 /// Returns the last line of a bundle, whose checksum must be that of the bundle.
-fn checked_end(bytes: &[u8]) -> Result<BundleEnd, &'static str> {
+fn checked_end(bytes: &SourceBytes) -> Result<BundleEnd, &'static str> {
     let truncated = "it has no last line with a checksum: it was cut off";
     let lines = bytes.strip_suffix(b"\n").ok_or(truncated)?;
     let last_break = lines.iter().rposition(|byte| *byte == b'\n');
     let start = last_break.ok_or(truncated)? + 1;
-    let (before, last) = bytes.split_at_checked(start).ok_or(truncated)?;
+    let last = bytes.get(start..).ok_or(truncated)?;
     let Ok(ChangeLine::End(end)) = serde_json::from_slice(last) else {
         return Err(truncated);
     };
@@ -222,7 +221,10 @@ fn checked_end(bytes: &[u8]) -> Result<BundleEnd, &'static str> {
     };
     let text = |end| text_of(&ChangeLine::End(end)).unwrap_or_default();
     let mut hasher = blake3::Hasher::new();
-    hasher.update(before).update(text(blank).as_bytes());
+    bytes.for_each_chunk(0..start, |chunk| {
+        hasher.update(chunk);
+    });
+    hasher.update(text(blank).as_bytes());
     let is_sound = FileDigest::from(hasher.finalize()).to_string() == end.blake3
         && text(end.clone()).as_bytes() == last;
     match is_sound {

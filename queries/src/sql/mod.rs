@@ -56,6 +56,7 @@
 //! | `as_of` | `as_of(instant)`: the grains that were current at an instant |
 //! | `bitemporal` | `known_at(instant)`, `valid_at(instant[, known])`: transaction and valid time |
 //! | `session_limits` | How are threads and memory of a session limited? |
+//! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `row_estimate` | How many rows does a plan return? |
 //! | `build_side` | Which side of a join is held in memory? |
 //! | `spilling_joins` | What happens if that side doesn't fit? |
@@ -105,6 +106,7 @@ mod search_filter;
 mod search_results;
 mod select_grains;
 mod session_limits;
+mod shared_memory;
 mod size_limits;
 mod spill;
 mod spilling_joins;
@@ -161,7 +163,7 @@ pub use script::{
 pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search, search_rows};
 pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
-pub use session_limits::with_memory_limit;
+pub use shared_memory::{SharedMemory, is_memory_of_others};
 pub use statement_depth::STACK_BYTES;
 pub(crate) use unary_node::{UnaryOperator, apply};
 

@@ -8,8 +8,7 @@ use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionConfig;
 
 use super::spill::SealedSpillFactory;
 use super::{FileAccess, SqlOptions};
@@ -124,18 +123,4 @@ pub(super) fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
             .deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
     }
     Ok(runtime)
-}
-
-/// Returns a session with the tables of `context` and a memory limit of its own, in bytes: sorts,
-/// joins and aggregates beyond it spill to disk or fail without disturbing other sessions.
-///
-/// # Errors
-/// [`DataFusionError`](super::DataFusionError) if the runtime can't be created.
-pub fn with_memory_limit(context: &SessionContext, memory: usize) -> Result<SessionContext> {
-    let state = context.state();
-    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
-        .with_memory_pool(Arc::new(FairSpillPool::new(memory)))
-        .build_arc()?;
-    let state = SessionStateBuilder::new_from_existing(state).with_runtime_env(runtime);
-    Ok(SessionContext::new_with_state(state.build()))
 }

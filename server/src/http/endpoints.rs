@@ -8,7 +8,7 @@ use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
 use gristmill_queries::sql::{
-    Confinement, ParamValues, SessionContext, parameters_from_json, query, with_memory_limit,
+    Confinement, ParamValues, SessionContext, parameters_from_json, query,
 };
 use gristmill_schemas::json::Json;
 use http_body_util::BodyExt;
@@ -227,7 +227,7 @@ async fn sql(server: Arc<Server>, request: Request<Incoming>) -> Result<Response
 pub(crate) async fn sql_context(server: &Server, authority: &Authority) -> Result<SessionContext> {
     let snapshot = server.lake.snapshot().await?;
     let context = snapshot.confined(&authority.confinement).await?;
-    Ok(with_memory_limit(&context, server.options.limits.memory)?)
+    Ok(server.session_of(&context)?)
 }
 
 /// Runs a CAL statement and answers with its response.
@@ -284,7 +284,7 @@ async fn executor(
         Some(_) => snapshot.confined(&authority.confinement).await?,
         None => snapshot.context.clone(),
     };
-    let context = with_memory_limit(&context, server.options.limits.memory)?;
+    let context = server.session_of(&context)?;
     let left = deadline.saturating_duration_since(Instant::now());
     let session = Session {
         namespace: namespace.clone(),

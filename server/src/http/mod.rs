@@ -29,6 +29,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use gristmill_engine::lake::Lake;
+use gristmill_queries::sql::{DataFusionError, SessionContext, SharedMemory};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -92,6 +93,7 @@ pub struct Server {
     audited: Mutex<Lake>,
     pub(crate) options: HttpOptions,
     pub(crate) admission: Admission,
+    memory: SharedMemory,
     workers: QueryWorkers,
     metrics: Metrics,
     /// Entries in the audit log about answers that ended early.
@@ -164,17 +166,25 @@ impl Server {
     /// # Errors
     /// [`StartError`] if the lake can't be read, or threads can't be started.
     pub async fn new(lake: NewestLake, options: HttpOptions) -> Result<Arc<Server>, StartError> {
-        let audited = lake.snapshot().await?.lake.clone();
-        let workers = QueryWorkers::start(options.limits.concurrent);
+        let snapshot = lake.snapshot().await?;
+        let concurrent = options.limits.concurrent;
+        let workers = QueryWorkers::start(concurrent);
         Ok(Arc::new(Server {
             workers: workers.map_err(StartError::Threads)?,
             admission: Admission::new(options.limits.clone()),
             metrics: Metrics::default(),
             entries: std::sync::Mutex::default(),
-            audited: Mutex::new(audited),
+            memory: SharedMemory::of(&snapshot.context, concurrent),
+            audited: Mutex::new(snapshot.lake.clone()),
             lake,
             options,
         }))
+    }
+
+    /// Returns a session for one query with the tables of `context`, within the limits of a query and
+    /// of the server.
+    fn session_of(&self, context: &SessionContext) -> Result<SessionContext, DataFusionError> {
+        self.memory.session(context, self.options.limits.memory)
     }
 
     /// Counts an answer of `endpoint`; `duration` is the time until it begins.

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use gristmill_queries::exec::ExecutionError;
-use gristmill_queries::sql::{DataFusionError, user_message};
+use gristmill_queries::sql::{DataFusionError, is_memory_of_others, user_message};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::{Response, StatusCode, header};
@@ -106,6 +106,12 @@ pub(super) fn response(status: StatusCode, kind: &'static str, body: Body) -> Re
 impl From<DataFusionError> for Refusal {
     fn from(error: DataFusionError) -> Refusal {
         match error.find_root() {
+            _ if is_memory_of_others(&error) => Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "BUSY",
+                "other queries use the memory of the server",
+                "Ask again later; the operator can raise --memory or lower --concurrent.",
+            ),
             DataFusionError::ResourcesExhausted(_) => Refusal::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "MEMORY_LIMIT",
