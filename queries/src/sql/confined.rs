@@ -55,16 +55,22 @@ impl Confinement {
 
 /// Rows of `state` about visible grains. A successor that isn't visible is NULL, whether a row of
 /// `state` or an invisible grain names it; the grain is closed all the same.
+///
+/// If an invisible grain closes it, it does so from the time of the run that brought that grain.
+/// When the grain was created is part of it and isn't shown; when its run was is visible anyway to
+/// everyone who looks at `current` before and after. NULL would leave the grain open, and any
+/// earlier time would take it out of answers of `as_of` that were given already.
 const VISIBLE_STATE: &str = "
     SELECT s.content_address, s.event,
-           CASE WHEN s.event <> 'superseded' OR successor.content_address IS NOT NULL THEN s.value END AS value,
+           CASE WHEN s.event NOT IN ('superseded', 'noted') OR successor.content_address IS NOT NULL
+                THEN s.value END AS value,
            s.at, s.actor, s.reason, CAST(NULL AS VARCHAR) AS source_id
     FROM state s
     JOIN visible v ON s.content_address = v.content_address
     LEFT JOIN visible successor ON s.value = successor.content_address
     UNION ALL
-    SELECT old, 'superseded', NULL, coalesce(created_at, ingested_at), NULL, NULL, NULL
-    FROM (SELECT unnest(supersedes) AS old, content_address, created_at, ingested_at FROM grains
+    SELECT old, 'superseded', NULL, ingested_at, NULL, NULL, NULL
+    FROM (SELECT unnest(supersedes) AS old, content_address, ingested_at FROM grains
           WHERE supersedes IS NOT NULL) named
     JOIN visible v ON old = v.content_address
     LEFT ANTI JOIN visible own ON named.content_address = own.content_address";

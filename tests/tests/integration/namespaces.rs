@@ -1,11 +1,18 @@
 //! Namespace isolation: a session confined to one namespace gets, for every statement, the answer
 //! that a lake without the other namespaces would give.
 
+use std::time::Duration;
+
+use arrow::util::pretty::pretty_format_batches;
+use chrono::{SecondsFormat, Utc};
+use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{Executor, Session};
+use gristmill_queries::sql::{SessionContext, SqlOptions, confined_context, lake_context};
 use gristmill_schemas::json::Json;
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::{TestLake, patient_session};
+use gristmill_tests::test_server::own;
 
 const NOW: i64 = 1_800_000_000_000;
 
@@ -286,6 +293,80 @@ async fn grains_of_other_namespaces_are_never_named_copied_or_superseded() {
         assert!(
             named.is_empty() && !told.contains("foreign"),
             "{statement}: {told}"
+        );
+    }
+}
+
+/// Returns a session of SQL that sees the namespace `own`.
+async fn sql_session(lake: &TestLake) -> SessionContext {
+    let options = SqlOptions::default();
+    let whole = lake_context(&lake.lake, &options).await.unwrap();
+    let confinement = own().unwrap();
+    let session = confined_context(&lake.lake, &whole, &options, &confinement);
+    session.await.unwrap()
+}
+
+async fn rows(session: &SessionContext, query: &str) -> String {
+    let rows = session.sql(query).await.unwrap().collect().await.unwrap();
+    pretty_format_batches(&rows).unwrap().to_string()
+}
+
+/// Has a grain of `foreign` that was created on 2020-05-05 supersede the grain `old`, and returns
+/// its address.
+async fn supersede_by_foreign(lake: &mut TestLake, old: &str) -> String {
+    let successor = format!(
+        r#"{{"type":"belief","subject":"alice","relation":"mg:prefers","object":"milk","confidence":0.5,"namespace":"foreign","created_at":1588636800000,"derived_from":["{old}"]}}"#
+    );
+    let line = format!(
+        r#"{{"op":"supersede","address":"{old}","actor":"did:web:someone.example","grain":{successor}}}"#
+    );
+    let mut lines = line.as_bytes();
+    let mut answers = |_: &_| Ok(());
+    let options = ApplyOptions::default();
+    let report = apply(&mut lake.lake, &mut lines, &options, &mut answers).await;
+    assert_eq!(report.unwrap().done, 1);
+    address(&successor)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hidden_successor_closes_a_grain_from_the_time_at_which_the_lake_took_it_in() {
+    let own_grains = grains_of("own", 1);
+    let mut lake = TestLake::of(&[own_grains[0].as_str()]).await;
+    let old = address(&own_grains[0]);
+    std::thread::sleep(Duration::from_millis(5));
+    let before = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
+    std::thread::sleep(Duration::from_millis(5));
+    let successor = supersede_by_foreign(&mut lake, &old).await;
+    let session = sql_session(&lake).await;
+    for (count, expected) in [
+        ("current".to_owned(), 0),
+        (format!("as_of('{before}')"), 1),
+        ("as_of('2126-01-01T00:00:00Z')".to_owned(), 0),
+        (
+            format!("lifecycle WHERE superseded_by IS NULL AND system_valid_to > '{before}'"),
+            1,
+        ),
+        (
+            "state WHERE event = 'noted' AND value IS NULL".to_owned(),
+            1,
+        ),
+        (
+            "state WHERE event = 'superseded' AND value IS NULL".to_owned(),
+            1,
+        ),
+    ] {
+        let query = format!("SELECT count(*) AS n FROM {count}");
+        let found = rows(&session, &query).await;
+        assert!(
+            found.contains(&format!("| {expected} ")),
+            "{query}: {found}"
+        );
+    }
+    for table in ["state", "lifecycle", "supersessions"] {
+        let found = rows(&session, &format!("SELECT * FROM {table}")).await;
+        assert!(
+            !found.contains("2020-05-05") && !found.contains(&successor),
+            "{table}: {found}"
         );
     }
 }
