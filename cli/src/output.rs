@@ -9,13 +9,14 @@ use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
-use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
+use arrow::json::{ArrayWriter, LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use gristmill_engine::destination::{Destination, PendingFile};
 use gristmill_queries::render::escape_control;
+use gristmill_queries::sql::json_writer;
 use serde::Serialize;
 
 use crate::args::{OutputFormat, ResultArgs};
-use crate::cell_text::{binary_as_hex, csv_batch};
+use crate::cell_text::{binary_as_hex, csv_batch, table_batch};
 use crate::exit::Failure;
 use crate::human_readable::human_readable;
 use crate::requests::RequestsBefore;
@@ -171,7 +172,7 @@ impl Printer {
                 layout: self.layout(),
             },
             OutputFormat::Json => RowWriter::Json { held: Vec::new() },
-            OutputFormat::Jsonl => RowWriter::Jsonl(LineDelimitedWriter::new(out)),
+            OutputFormat::Jsonl => RowWriter::Jsonl(json_writer().build(out)),
             OutputFormat::Csv => RowWriter::Csv {
                 writer: Box::new(WriterBuilder::new().with_header(true).build(out)),
                 schema,
@@ -253,7 +254,7 @@ fn write_table(
 ) -> Result<(), Failure> {
     let batches = batches
         .iter()
-        .map(binary_as_hex)
+        .map(table_batch)
         .collect::<Result<Vec<_>, _>>()?;
     let text = table::render(schema, &batches, layout)
         .map_err(|error| Failure::environment("can't print rows", &error))?;
@@ -262,7 +263,7 @@ fn write_table(
 
 /// Prints rows as one JSON array.
 fn write_json_array(batches: &[RecordBatch]) -> Result<(), Failure> {
-    let mut array = arrow::json::ArrayWriter::new(Vec::new());
+    let mut array: ArrayWriter<Vec<u8>> = json_writer().build(Vec::new());
     for batch in batches {
         exit_on_broken_pipe(array.write(&binary_as_hex(batch)?))?;
     }

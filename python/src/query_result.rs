@@ -12,7 +12,7 @@ use arrow::json::ArrayWriter;
 use futures::StreamExt;
 use gristmill_queries::sql::{
     DataFrame, DataFusionError, FileAccess, ParamValues, SendableRecordBatchStream, SqlOptions,
-    context_without_lake, query, user_message,
+    context_without_lake, json_writer, query, user_message,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -91,7 +91,7 @@ impl NativeResult {
 
 fn json_of(batches: &[RecordBatch]) -> Result<String> {
     let failed = |error: ArrowError| PythonError::usage(error.to_string());
-    let mut writer = ArrayWriter::new(Vec::new());
+    let mut writer: ArrayWriter<Vec<u8>> = json_writer().build(Vec::new());
     for batch in batches {
         writer.write(batch).map_err(failed)?;
     }

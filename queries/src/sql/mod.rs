@@ -48,6 +48,7 @@
 //! | `statement_depth` | How deep may a statement be? |
 //! | `allowlist` | Which statements may run? |
 //! | `confined` | What does a session see that is confined to a namespace or user? |
+//! | `json_values` | How are values of rows written as JSON? |
 //! | `error_message` | What does the user read when a statement fails? |
 //! | `no_lake` | Which tables and functions exist without a lake? |
 //! | `select_grains` | Which grains match a condition? |
@@ -85,6 +86,7 @@ mod index_only_scan;
 mod index_predicate;
 mod index_pruning;
 mod indexed_file_source;
+mod json_values;
 mod lake_table;
 mod lazy_views;
 mod leaf_scan;
@@ -149,6 +151,7 @@ pub(crate) use error_message::exhausted_message;
 pub use error_message::user_message;
 pub use indexed_file_source::IndexedFileSource;
 pub(crate) use indexed_file_source::index_notes;
+pub use json_values::{json_options, json_writer, union_texts};
 pub use lake_table::LakeTable;
 pub(crate) use lake_table::hide_rows;
 use lifecycle::{CURRENT, Copies};

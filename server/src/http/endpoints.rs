@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use arrow::json::ArrayWriter;
 use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
 use gristmill_queries::sql::{
-    Confinement, ParamValues, SessionContext, parameters_from_json, query,
+    Confinement, ParamValues, SessionContext, json_writer, parameters_from_json, query,
 };
 use gristmill_schemas::json::Json;
 use http_body_util::BodyExt;
@@ -338,7 +339,7 @@ async fn overview(server: &Arc<Server>, authority: Authority) -> Result<Response
     let batches = server.run_query(deadline, collected).await??;
     let mut rows = Vec::new();
     for batch in &batches {
-        let mut writer = arrow::json::ArrayWriter::new(Vec::new());
+        let mut writer: ArrayWriter<Vec<u8>> = json_writer().build(Vec::new());
         let written = writer.write(batch).and_then(|()| writer.finish());
         written.map_err(|error| Refusal::bad_request(error.to_string()))?;
         rows.extend(serde_json::from_slice::<Vec<JsonValue>>(&writer.into_inner()).ok());

@@ -12,6 +12,7 @@ use arrow::ipc::writer::StreamWriter;
 use arrow::json::LineDelimitedWriter;
 use bytes::Bytes;
 use futures::{TryStreamExt, stream};
+use gristmill_queries::sql::json_writer;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::StatusCode;
 use hyper::body::Frame;
@@ -66,7 +67,7 @@ impl BatchWriter {
     fn write(&mut self, batch: &RecordBatch) -> std::result::Result<Vec<u8>, ArrowError> {
         match self {
             BatchWriter::JsonLines => {
-                let mut lines = LineDelimitedWriter::new(Vec::new());
+                let mut lines: LineDelimitedWriter<Vec<u8>> = json_writer().build(Vec::new());
                 lines.write(batch)?;
                 lines.finish()?;
                 Ok(lines.into_inner())

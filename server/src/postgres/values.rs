@@ -12,6 +12,7 @@ use arrow::error::ArrowError;
 use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
 use arrow::temporal_conversions::{date32_to_datetime, time64us_to_time, timestamp_us_to_datetime};
 use bytes::{BufMut, BytesMut};
+use gristmill_queries::sql::json_options;
 use pgwire::api::Type;
 use pgwire::api::results::FieldFormat;
 
@@ -23,7 +24,7 @@ pub(super) const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
 pub(super) const EPOCH_MICROSECONDS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
 
-static JSON: LazyLock<EncoderOptions> = LazyLock::new(EncoderOptions::default);
+static JSON: LazyLock<EncoderOptions> = LazyLock::new(json_options);
 
 /// The values of a column, of a type that `type_of` converts to.
 pub(super) enum Values<'a> {
@@ -164,6 +165,10 @@ impl<'a> Values<'a> {
                 &array.value(row).to_string(),
                 &format!("{:e}", array.value(row)),
             )),
+            // Arrow shows the zero of a negative scale with zeros behind it.
+            Values::Numeric(array) if array.scale() < 0 && array.value(row) == 0 => {
+                out.write_str("0")
+            }
             Values::Numeric(array) => out.write_str(&array.value_as_string(row)),
             Values::Text(array) => out.write_str(array.value(row)),
             Values::Bytes(array) => write!(out, "\\x{}", hex::encode(array.value(row))),

@@ -364,3 +364,15 @@ async fn requests_are_encrypted_with_the_certificate() {
     }
     server.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_value_of_an_answer_is_json() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
+    let query = r#"SELECT '{"x": {"y": [1, "z"]}}' -> 'x' AS a, json_get('{"x": "y"}', 'x') AS b,
+        '{}' -> 'x' AS c, arrow_cast(0, 'Decimal128(38, -2)') AS d, CAST('NaN' AS DOUBLE) AS e,
+        arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some("UTC"))') AS f"#;
+    let expected = json!({ "a": { "y": [1, "z"] }, "b": "y", "d": 0, "e": null, "f": null });
+    assert_eq!(server.rows(query).await, [expected]);
+    server.end().await;
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::session::{Sessions, value};
 
 /// Queries of one value, with its text.
-const VALUES: [(&str, &str); 30] = [
+const VALUES: [(&str, &str); 35] = [
     ("true", "t"),
     ("CAST(NULL AS BOOLEAN)", "NULL"),
     ("CAST(-7 AS SMALLINT)", "-7"),
@@ -47,6 +47,11 @@ const VALUES: [(&str, &str); 30] = [
     ("MAP(ARRAY['k'], ARRAY[2])", "{\"k\":2}"),
     ("arrow_cast(5, 'UInt64')", "5"),
     ("arrow_cast('x', 'Dictionary(Int32, Utf8)')", "x"),
+    ("arrow_cast(0, 'Decimal128(38, -2)')", "0"),
+    ("'{\"a\": 5}' -> 'a'", "5"),
+    ("'{\"a\": \"x\"}' -> 'a'", "\"x\""),
+    ("'{\"a\": {\"b\": [1, null]}}' -> 'a'", "{\"b\":[1,null]}"),
+    ("'{}' -> 'a'", "NULL"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
