@@ -14,6 +14,7 @@ use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::ViewTable;
 use datafusion::prelude::SessionContext;
+use gristmill_schemas::columns::SOURCES;
 
 use super::as_of::literal_value;
 use super::lazy_views;
@@ -26,17 +27,34 @@ pub(super) const VALID_AT: &str = "valid_at";
 const KNOWN: &str = "known";
 const VALID: &str = "valid";
 
+/// Error of a session without the table `sources`.
+const WITHOUT_SOURCES: &str = "known_at, and valid_at with two instants, go by when each source \
+                               was read, which a session that is confined to a namespace or user \
+                               can't see; use as_of(instant), which goes by the times that authors \
+                               state, or valid_at(instant)";
+
 /// One of the functions.
 #[derive(Debug)]
 struct BitemporalFunction {
     has_valid_time: bool,
+    /// False in a confined session, which has no table `sources`.
+    has_sources: bool,
 }
 
-/// Registers the functions.
-pub(super) fn register(context: &SessionContext) {
+/// Registers the functions. The stored tables must be registered already.
+///
+/// # Errors
+/// If the context has no default schema.
+pub(super) fn register(context: &SessionContext) -> Result<()> {
+    let has_sources = context.table_exist(SOURCES)?;
     for (name, has_valid_time) in [(KNOWN_AT, false), (VALID_AT, true)] {
-        context.register_udtf(name, Arc::new(BitemporalFunction { has_valid_time }));
+        let function = BitemporalFunction {
+            has_valid_time,
+            has_sources,
+        };
+        context.register_udtf(name, Arc::new(function));
     }
+    Ok(())
 }
 
 /// Query of the grains that the lake knew as current at the parameter [`KNOWN`].
@@ -101,6 +119,9 @@ impl TableFunctionImpl for BitemporalFunction {
         let usage = || plan_datafusion_err!("{}", self.usage());
         let copies = Copies::of(args.session().config());
         let (query, names) = self.query(args.exprs().len(), copies).ok_or_else(usage)?;
+        if names.contains(&KNOWN) && !self.has_sources {
+            return Err(plan_datafusion_err!("{WITHOUT_SOURCES}"));
+        }
         let mut values: Vec<(&str, ScalarValue)> = Vec::with_capacity(names.len());
         for (name, argument) in names.iter().zip(args.exprs()) {
             let instant = literal_value(argument).ok_or_else(usage)?;

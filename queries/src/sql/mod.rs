@@ -298,7 +298,7 @@ pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> 
         )),
     )?;
     as_of::register(context);
-    bitemporal::register(context);
+    bitemporal::register(context)?;
     conversation_views::register(context);
     lineage::register(context);
     pattern::register(context);

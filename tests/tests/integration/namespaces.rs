@@ -8,7 +8,9 @@ use chrono::{SecondsFormat, Utc};
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{Executor, Session};
-use gristmill_queries::sql::{SessionContext, SqlOptions, confined_context, lake_context};
+use gristmill_queries::sql::{
+    SessionContext, SqlOptions, confined_context, lake_context, user_message,
+};
 use gristmill_schemas::json::Json;
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::{TestLake, patient_session};
@@ -368,5 +370,25 @@ async fn a_hidden_successor_closes_a_grain_from_the_time_at_which_the_lake_took_
             !found.contains("2020-05-05") && !found.contains(&successor),
             "{table}: {found}"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_needs_the_times_of_sources_is_refused_with_the_remedy() {
+    let own_grains = grains_of("own", 1);
+    let lake = TestLake::of(&[own_grains[0].as_str()]).await;
+    let session = sql_session(&lake).await;
+    let now = "2126-01-01T00:00:00Z";
+    for from in [
+        format!("known_at('{now}')"),
+        format!("valid_at('{now}', '{now}')"),
+    ] {
+        let refused = session.sql(&format!("SELECT * FROM {from}")).await;
+        let message = user_message(&refused.unwrap_err());
+        assert!(message.contains("use as_of(instant)"), "{from}: {message}");
+    }
+    for from in [format!("as_of('{now}')"), format!("valid_at('{now}')")] {
+        let found = rows(&session, &format!("SELECT count(*) AS n FROM {from}")).await;
+        assert!(found.contains("| 1 "), "{from}: {found}");
     }
 }
