@@ -1,6 +1,7 @@
 //! Functions that clients call about the catalog and the session. Most have one answer, because
 //! there are no owners, privileges, defaults and comments.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
@@ -54,7 +55,7 @@ enum Answer {
     Schemas,
     /// The name of a type.
     FormatType,
-    /// The identifier of a table.
+    /// The identifier of a table of the session, or NULL.
     Relation,
     /// The identifier of a type, or NULL.
     TypeNamed,
@@ -127,14 +128,16 @@ const FUNCTIONS: [(&str, Answer); 58] = [
     ("pg_tablespace_location", Answer::NoText),
 ];
 
-/// Returns all functions.
-pub(super) fn functions() -> Vec<ScalarUDF> {
+/// Returns all functions for a session with these `tables`.
+pub(super) fn functions(tables: Vec<String>) -> Vec<ScalarUDF> {
+    let tables: Arc<BTreeSet<String>> = Arc::new(tables.into_iter().collect());
     let functions = FUNCTIONS.iter();
     functions
         .map(|(name, answer)| {
             ScalarUDF::new_from_impl(CatalogFunction {
                 name,
                 answer: *answer,
+                tables: Arc::clone(&tables),
                 signature: Signature::one_of(
                     vec![TypeSignature::Nullary, TypeSignature::VariadicAny],
                     Volatility::Stable,
@@ -146,17 +149,25 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 
 /// Returns the identifier of a table: a hash of its name, so that nothing else decides about it.
 pub(super) fn oid_of(name: &str) -> i64 {
-    let name = name.rsplit('.').next().unwrap_or(name).trim_matches('"');
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = unqualified(name)
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
     16_384 + i64::from(hash & 0x3fff_ffff)
+}
+
+/// Returns the name of a table without its schema and quotes.
+fn unqualified(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name).trim_matches('"')
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CatalogFunction {
     name: &'static str,
     answer: Answer,
+    /// Names of the tables that the session can query.
+    tables: Arc<BTreeSet<String>>,
     signature: Signature,
 }
 
@@ -216,7 +227,7 @@ impl CatalogFunction {
             let texts = texts.as_string::<i32>();
             match self.answer {
                 Answer::Relation => Arc::new(Int64Array::from_iter(
-                    texts.iter().map(|name| Some(oid_of(name?))),
+                    texts.iter().map(|name| self.relation(name?)),
                 )),
                 Answer::TypeNamed => Arc::new(Int64Array::from_iter(
                     texts.iter().map(|name| type_named(name?)),
@@ -231,6 +242,14 @@ impl CatalogFunction {
             }
         };
         Ok(ColumnarValue::Array(answer))
+    }
+
+    /// Returns the identifier of a table that the session can query, among them those of the
+    /// catalog, or `None`.
+    fn relation(&self, name: &str) -> Option<i64> {
+        let table = unqualified(name);
+        let is_of_catalog = table.starts_with("pg_") || name.starts_with("information_schema.");
+        (is_of_catalog || self.tables.contains(table)).then(|| oid_of(name))
     }
 }
 

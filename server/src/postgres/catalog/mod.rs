@@ -46,6 +46,7 @@ pub(super) fn with_pg_catalog(context: &SessionContext) -> Result<SessionContext
     let catalog = context.catalog(catalog_name).ok_or_else(missing)?;
     let lake = catalog.schema(schema_name).ok_or_else(missing)?;
     let pg = Arc::new(PgCatalog::new(catalog_name, schema_name, Arc::clone(&lake)));
+    let tables = lake.table_names();
     let both = Arc::new(SearchPath {
         lake,
         pg: Arc::clone(&pg),
@@ -61,7 +62,7 @@ pub(super) fn with_pg_catalog(context: &SessionContext) -> Result<SessionContext
         .with_catalog_list(Arc::new(catalogs))
         .build();
     let context = SessionContext::new_with_state(state);
-    for function in functions::functions() {
+    for function in functions::functions(tables) {
         context.register_udf(function);
     }
     Ok(context)

@@ -88,6 +88,21 @@ async fn the_catalog_has_what_the_session_can_query_and_nothing_else() {
             assert!(!found.contains(hidden), "{query}: {found}");
         }
     }
+    for (name, is_known) in [
+        ("audit", false),
+        ("public.segments", false),
+        ("nothing", false),
+        ("grains", true),
+        ("public.current", true),
+        ("\"beliefs\"", true),
+        ("pg_catalog.pg_class", true),
+    ] {
+        for query in ["SELECT to_regclass('NAME')", "SELECT 'NAME'::regclass"] {
+            let query = query.replace("NAME", name);
+            let found = value(&shared, &query).await;
+            assert_eq!(found != "NULL", is_known, "{query}: {found}");
+        }
+    }
     let tables = "SELECT count(*) FROM pg_class c JOIN information_schema.tables t ON c.relname = \
                   t.table_name WHERE t.table_schema = 'public'";
     let all = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'";
