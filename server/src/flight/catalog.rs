@@ -10,6 +10,8 @@ use datafusion::common::DataFusionError;
 use datafusion::datasource::TableType;
 use gristmill_queries::sql::SessionContext;
 
+use super::statements::sent_schema;
+
 /// Schema with the tables that describe the session itself.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
@@ -19,6 +21,7 @@ pub(super) struct FoundTable {
     schema: String,
     name: String,
     kind: &'static str,
+    /// The columns as queries send them.
     columns: SchemaRef,
 }
 
@@ -48,7 +51,7 @@ pub(super) async fn tables(
                 schema: schema.clone(),
                 name,
                 kind: kind_of(table.table_type()),
-                columns: table.schema(),
+                columns: sent_schema(&table.schema()),
             });
         }
     }

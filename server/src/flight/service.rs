@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
@@ -29,7 +29,9 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::authority::{authority_of, token_of};
 use super::handle::Handle;
-use super::statements::{FlightStream, context_in_slot, described, in_slot, run, sent_batch};
+use super::statements::{
+    FlightStream, context_in_slot, described, in_slot, run, sent_batch, sent_schema,
+};
 use super::{catalog, failure, parameters, server_info};
 use crate::http::{Authority, BODY_TIME, Server, sql_context};
 
@@ -99,11 +101,11 @@ impl FlightSql {
 fn info(
     ticket: &impl ProstMessageExt,
     descriptor: FlightDescriptor,
-    columns: &Schema,
+    columns: &SchemaRef,
 ) -> Answer<FlightInfo> {
     let ticket = Ticket::new(ticket.as_any().encode_to_vec());
     let info = FlightInfo::new()
-        .try_with_schema(columns)
+        .try_with_schema(&sent_schema(columns))
         .map_err(FlightError::from)?
         .with_endpoint(FlightEndpoint::new().with_ticket(ticket))
         .with_descriptor(descriptor);
@@ -175,7 +177,7 @@ impl FlightSqlService for FlightSql {
         let described = described(&self.0, &authority, &handle).await?;
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: handle.to_bytes(),
-            dataset_schema: schema_bytes(&described.columns)?,
+            dataset_schema: schema_bytes(&sent_schema(&described.columns))?,
             parameter_schema: schema_bytes(&described.parameters)?,
         })
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::FlightData;
-use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::encode::{FlightDataEncoder, FlightDataEncoderBuilder};
 use arrow_flight::error::FlightError;
 use datafusion::prelude::DataFrame;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -209,10 +209,23 @@ fn sent(
     schema: SchemaRef,
     batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
 ) -> FlightStream {
+    encoder(schema, batches).map_err(Status::from).boxed()
+}
+
+/// Returns the encoder of rows, which sends dictionaries as their values.
+fn encoder(
+    schema: SchemaRef,
+    batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
+) -> FlightDataEncoder {
     FlightDataEncoderBuilder::new()
         .with_schema(schema)
         .with_max_flight_data_size(ROW_BYTES)
         .build(batches)
-        .map_err(Status::from)
-        .boxed()
+}
+
+/// Returns the columns with which rows of `schema` are sent, which clients must be told.
+pub(super) fn sent_schema(schema: &SchemaRef) -> SchemaRef {
+    let no_rows = stream::empty::<Result<RecordBatch, FlightError>>();
+    let sent = encoder(Arc::clone(schema), no_rows).known_schema();
+    sent.unwrap_or_else(|| Arc::clone(schema))
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
+use arrow_flight::IpcMessage;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetTables, SqlInfo};
 use futures::TryStreamExt;
 use gristmill_queries::sql::{ParamValues, SqlOptions, lake_context, query};
@@ -105,6 +106,37 @@ async fn values_of_all_types_arrive_as_they_are() {
     let text = "SELECT arrow_cast('x', 'Dictionary(Int32, Utf8)') AS v";
     let found = rows_of(&mut client, text).await.unwrap();
     assert_eq!(found[0].column(0).as_string::<i32>().value(0), "x");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_announced_columns_are_those_that_are_sent() {
+    let lake = namespaces::lake(true).await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, limits()).await;
+    let mut client = connected(&server).await;
+    for query in [
+        "SELECT arrow_cast('x', 'Dictionary(Int32, Utf8)') AS v",
+        "SELECT * FROM message_views",
+        "SELECT * FROM grains",
+    ] {
+        let info = client.execute(query.to_owned(), None).await.unwrap();
+        let told = info.clone().try_decode_schema().unwrap();
+        let prepared = client.prepare(query.to_owned(), None).await.unwrap();
+        assert_eq!(prepared.dataset_schema().unwrap(), &told, "{query}");
+        let rows = collected(&mut client, info).await.unwrap();
+        assert_eq!(*rows[0].schema(), told, "{query}");
+    }
+    let tables = CommandGetTables {
+        include_schema: true,
+        table_name_filter_pattern: Some("message_views".to_owned()),
+        ..CommandGetTables::default()
+    };
+    let info = client.get_tables(tables).await.unwrap();
+    let tables = collected(&mut client, info).await.unwrap();
+    let columns = tables[0].column(4).as_binary::<i32>().value(0).to_vec();
+    let columns = Schema::try_from(IpcMessage(columns.into())).unwrap();
+    let kind = columns.field_with_name("kind").unwrap();
+    assert_eq!(kind.data_type(), &DataType::Utf8);
     server.end().await;
 }
 
