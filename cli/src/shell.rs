@@ -2,10 +2,12 @@
 //! statements, and shell commands.
 //!
 //! A shell command (`help`, `quit`, `\d` …) is a line of its own. It runs at once, also in the
-//! middle of a statement, which is then discarded.
+//! middle of a statement, which is then discarded. In files and pipes, [`script`] finds them.
 //!
 //! Not in this module: the execution of statements, and the meaning of shell commands in a
 //! language.
+
+pub mod script;
 
 use std::path::PathBuf;
 
@@ -76,6 +78,11 @@ pub const COMMANDS: &str = "Commands, each on a line of its own:
   help, \\?    show this list
   quit, \\q    leave the shell (or Ctrl-D)
 A statement ends with `;` or an empty line and may span lines; Tab completes words.";
+
+/// Returns the message for an unknown shell command.
+pub fn unknown_command(text: &str) -> String {
+    format!("unknown shell command `{text}`; `help` lists the commands")
+}
 
 impl Shell {
     /// Creates a shell with the prompt and history of `language` that completes `words`.

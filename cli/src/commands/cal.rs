@@ -1,5 +1,6 @@
 //! `cal`: runs statements, a file, standard input, or a shell.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +21,14 @@ use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::{clock, parse_instant};
 use crate::log::note;
-use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
+use crate::shell::script::{ScriptPart, script_parts};
+use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
 use crate::{diagnostic, output};
 
 /// Parses or runs the statements.
 pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
-    let printing = Printing::of(printer)?;
+    let mut printing = Printing::of(printer)?;
     let options = Options {
         aliases: arguments.aliases,
     };
@@ -40,7 +42,7 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
         Some(text) => {
             #[cfg(feature = "cluster")]
             let cluster = running.cluster.clone();
-            let run = running.all(&text, &bindings, options, printing);
+            let run = running.all(&text, &bindings, options, &mut printing);
             #[cfg(feature = "cluster")]
             let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
             if run.await? == Last::Definition {
@@ -92,14 +94,50 @@ fn text(arguments: &CalArgs) -> Result<Option<Vec<u8>>, Failure> {
 
 /// Prints the syntax trees of all statements, or the first error.
 fn parse(text: &[u8], options: Options, printing: Printing) -> Result<CommandOutcome, Failure> {
-    let queries = match split(text, options) {
-        Ok(queries) => queries,
-        Err(error) => return Err(tell(&error.into(), text, printing)?),
-    };
-    queries
+    queries(text, options, printing)?
         .into_iter()
         .try_for_each(|query| parse_one(query, options, printing))?;
     Ok(CommandOutcome::Done)
+}
+
+/// Splits `text` into its statements.
+fn queries(text: &[u8], options: Options, printing: Printing) -> Result<Vec<&[u8]>, Failure> {
+    match split(text, options) {
+        Ok(queries) => Ok(queries),
+        Err(error) => Err(tell(&error.into(), text, printing)?),
+    }
+}
+
+/// A step of a script.
+enum CalStep<'t> {
+    Statement(&'t [u8]),
+    Command(ShellCommand),
+}
+
+/// Parses a script, so that nothing of it runs if a statement can't be parsed.
+fn steps(text: &[u8], options: Options, printing: Printing) -> Result<Vec<CalStep<'_>>, Failure> {
+    let Ok(script) = std::str::from_utf8(text) else {
+        let queries = queries(text, options, printing)?;
+        return Ok(queries.into_iter().map(CalStep::Statement).collect());
+    };
+    let mut steps = Vec::new();
+    for part in script_parts(script)? {
+        let part = match part {
+            ScriptPart::Statements(part) => part,
+            ScriptPart::Command(command) => {
+                steps.push(CalStep::Command(command));
+                continue;
+            }
+        };
+        let text = part.text.as_bytes();
+        let found = split(text, options).or_else(|_| {
+            // An error has the position in the script.
+            queries(part.in_place().as_bytes(), options, printing)?;
+            queries(text, options, printing)
+        })?;
+        steps.extend(found.into_iter().map(CalStep::Statement));
+    }
+    Ok(steps)
 }
 
 fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Failure> {
@@ -218,41 +256,54 @@ impl Running {
         })
     }
 
-    /// Runs the statements of `text` in order and stops at the first failure; runs none if one
-    /// can't be parsed.
+    /// Runs the statements and shell commands of `text` in order and stops at the first failure;
+    /// runs none if a statement can't be parsed.
     async fn all(
         &mut self,
         text: &[u8],
         bindings: &Bindings,
         options: Options,
-        printing: Printing,
+        printing: &mut Printing,
     ) -> Result<Last, Failure> {
-        let queries = match split(text, options) {
-            Ok(queries) => queries,
-            Err(error) => return Err(tell(&error.into(), text, printing)?),
-        };
+        let steps = steps(text, options, *printing)?;
+        let count = steps.len();
         let mut last = Last::Other;
-        for (number, query) in (1_usize..).zip(&queries) {
-            if !self.fixed_now {
-                self.executor.session_mut().now_ms = clock();
+        for (number, step) in (1_usize..).zip(steps) {
+            let ended = self.step(step, bindings, options, printing).await;
+            if ended.is_err() && count > 1 {
+                eprintln!("statement {number} of {count} failed; the following ones were not run");
             }
-            match self.executor.run_text(query, bindings, options).await {
-                Ok(response) => show(&response, printing, self.timing)?,
-                Err(error) => {
-                    if queries.len() > 1 {
-                        eprintln!(
-                            "statement {number} of {} failed; the following ones were not run",
-                            queries.len()
-                        );
-                    }
-                    return Err(tell(&error, query, printing)?);
-                }
-            }
-            last = exec::parse_query(query, options)
-                .map_or(Last::Other, |parsed| Last::of(&parsed.query));
+            last = ended?;
             self.reload_lake().await?;
         }
         Ok(last)
+    }
+
+    async fn step(
+        &mut self,
+        step: CalStep<'_>,
+        bindings: &Bindings,
+        options: Options,
+        printing: &mut Printing,
+    ) -> Result<Last, Failure> {
+        let query = match step {
+            CalStep::Statement(query) => Cow::Borrowed(query),
+            CalStep::Command(command) => match self.run_command(command, printing) {
+                Some(text) => Cow::Owned(text.into_bytes()),
+                None => return Ok(Last::Other),
+            },
+        };
+        if !self.fixed_now {
+            self.executor.session_mut().now_ms = clock();
+        }
+        match self.executor.run_text(&query, bindings, options).await {
+            Ok(response) => show(&response, *printing, self.timing)?,
+            Err(error) => return Err(tell(&error, &query, *printing)?),
+        }
+        Ok(
+            exec::parse_query(&query, options)
+                .map_or(Last::Other, |parsed| Last::of(&parsed.query)),
+        )
     }
 
     async fn shell(
@@ -267,16 +318,19 @@ impl Running {
         );
         let mut shell = Shell::new("cal", completions());
         loop {
-            let text = match shell.read()? {
+            let ended = match shell.read()? {
                 ShellInput::End => return Ok(CommandOutcome::Done),
                 ShellInput::Nothing => continue,
-                ShellInput::Text(text) => text,
-                ShellInput::Command(command) => match self.run_command(command, &mut printing) {
-                    Some(text) => text,
-                    None => continue,
-                },
+                ShellInput::Text(text) => {
+                    self.all(text.as_bytes(), bindings, options, &mut printing)
+                        .await
+                }
+                ShellInput::Command(command) => {
+                    let step = CalStep::Command(command);
+                    self.step(step, bindings, options, &mut printing).await
+                }
             };
-            if let Err(failure) = self.all(text.as_bytes(), bindings, options, printing).await {
+            if let Err(failure) = ended {
                 note(&failure);
             }
         }
@@ -296,9 +350,7 @@ impl Running {
                 self.timing = !self.timing;
                 eprintln!("timing is {}", if self.timing { "on" } else { "off" });
             }
-            ShellCommand::Unknown(text) => note(format_args!(
-                "unknown shell command `{text}`; `help` lists the commands"
-            )),
+            ShellCommand::Unknown(text) => note(unknown_command(&text)),
         }
         None
     }
@@ -319,7 +371,7 @@ impl Running {
 /// Switches between a table and a record per grain.
 fn toggle_records(printing: Printing) -> Printing {
     if printing.is_json() {
-        eprintln!("results are JSON; start the shell with --format table to see tables");
+        eprintln!("results are JSON; --format table prints tables");
         return printing;
     }
     let records = !printing.prints_records();

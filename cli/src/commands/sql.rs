@@ -7,7 +7,7 @@ use futures::StreamExt;
 use gristmill_engine::error::{EngineError, is_of_damaged_file};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
-    DataFusionError, FileAccess, SessionContext, SqlOptions, TABLES_QUERY, completions,
+    DataFusionError, FileAccess, SessionContext, SqlOptions, Statement, TABLES_QUERY, completions,
     context_without_lake, execute, functions_query, lake_context, statements, user_message,
 };
 
@@ -16,7 +16,8 @@ use crate::args::query::SqlArgs;
 use crate::exit::{CommandOutcome, Failure, with_remedy_of_damage};
 use crate::log::note;
 use crate::output::{Printer, read_stdin};
-use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput};
+use crate::shell::script::{ScriptPart, script_parts};
+use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
 
 /// Runs the command.
 pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<CommandOutcome, Failure> {
@@ -37,7 +38,12 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
         (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
         (None, None) => text_of_stdin()?,
     };
-    let run = run_text(&session, printer, &text);
+    let mut run = SqlRun {
+        session: &session,
+        printer,
+        timing: false,
+    };
+    let run = run.script(&text);
     #[cfg(feature = "cluster")]
     let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
     run.await?;
@@ -86,69 +92,79 @@ pub async fn session(
     }
 }
 
-async fn run_text(session: &SessionContext, printer: Printer, text: &str) -> Result<(), Failure> {
-    for statement in statements(text).map_err(failure)? {
-        let mut stream = execute(session, statement).await.map_err(failure)?;
+/// A step of a script.
+enum SqlStep {
+    Statements(Vec<Statement>),
+    Command(ShellCommand),
+}
+
+/// Parses a script, so that nothing of it runs if a statement can't be parsed.
+fn steps(script: &str) -> Result<Vec<SqlStep>, Failure> {
+    script_parts(script)?.into_iter().map(parsed).collect()
+}
+
+fn parsed(part: ScriptPart<'_>) -> Result<SqlStep, Failure> {
+    match part {
+        ScriptPart::Command(command) => Ok(SqlStep::Command(command)),
+        ScriptPart::Statements(part) => statements(part.text)
+            // An error has the position in the script.
+            .or_else(|_| statements(&part.in_place()))
+            .map(SqlStep::Statements)
+            .map_err(failure),
+    }
+}
+
+/// Runs statements and shell commands over a session, with the settings that the commands change.
+struct SqlRun<'s> {
+    session: &'s SessionContext,
+    printer: Printer,
+    /// True if execution times are shown.
+    timing: bool,
+}
+
+impl SqlRun<'_> {
+    /// Runs the statements and shell commands of a script in order, up to the first failure.
+    async fn script(&mut self, text: &str) -> Result<(), Failure> {
+        for step in steps(text)? {
+            self.step(step).await?;
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: SqlStep) -> Result<(), Failure> {
+        let parsed = match step {
+            SqlStep::Statements(parsed) => parsed,
+            SqlStep::Command(command) => match self.run_command(command) {
+                Some(query) => statements(&query).map_err(failure)?,
+                None => return Ok(()),
+            },
+        };
+        let started = Instant::now();
+        for statement in parsed {
+            self.statement(statement).await?;
+        }
+        if self.timing {
+            eprintln!("{} ms", started.elapsed().as_millis());
+        }
+        Ok(())
+    }
+
+    async fn statement(&self, statement: Statement) -> Result<(), Failure> {
+        let mut stream = execute(self.session, statement).await.map_err(failure)?;
         // A statement like SET returns no columns.
         if stream.schema().fields().is_empty() {
             while let Some(batch) = stream.next().await {
                 batch.map_err(failure)?;
             }
-            continue;
+            return Ok(());
         }
-        let mut rows = printer.rows(stream.schema())?;
+        let mut rows = self.printer.rows(stream.schema())?;
         while let Some(batch) = stream.next().await {
             rows.write(batch.map_err(failure)?)?;
         }
-        rows.finish()?;
+        rows.finish()
     }
-    Ok(())
-}
 
-/// State of the shell between statements.
-struct ShellState {
-    records: bool,
-    timing: bool,
-}
-
-async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutcome, Failure> {
-    eprintln!(
-        "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the \
-         tables, `quit` leaves."
-    );
-    let mut shell = Shell::new("sql", completions(session).await);
-    let mut state = ShellState {
-        records: printer.prints_records(),
-        timing: true,
-    };
-    while let Some(text) = next_statements(&mut shell, &mut state)? {
-        let started = Instant::now();
-        match run_text(session, printer.with_records(state.records), &text).await {
-            Err(failure) => note(&failure),
-            Ok(()) if state.timing => eprintln!("{} ms", started.elapsed().as_millis()),
-            Ok(()) => {}
-        }
-    }
-    Ok(CommandOutcome::Done)
-}
-
-/// Returns the next statements of the user, after the shell's commands before them; `None` at the
-/// end of the input.
-fn next_statements(shell: &mut Shell, state: &mut ShellState) -> Result<Option<String>, Failure> {
-    loop {
-        let text = match shell.read()? {
-            ShellInput::End => return Ok(None),
-            ShellInput::Nothing => None,
-            ShellInput::Text(text) => Some(text),
-            ShellInput::Command(command) => state.run_command(command),
-        };
-        if text.is_some() {
-            return Ok(text);
-        }
-    }
-}
-
-impl ShellState {
     /// Runs a shell command; returns the SQL statement that it is an alias for, if any.
     fn run_command(&mut self, command: ShellCommand) -> Option<String> {
         let on_off = |is_on: bool| if is_on { "on" } else { "off" };
@@ -157,19 +173,45 @@ impl ShellState {
             ShellCommand::List => return Some(TABLES_QUERY.to_owned()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE {name}")),
             ShellCommand::Functions(part) => return Some(functions_query(&part)),
+            ShellCommand::Records if !self.printer.is_for_people() => {
+                eprintln!("records need the format of tables; add --format table");
+            }
             ShellCommand::Records => {
-                self.records = !self.records;
-                eprintln!("records are {}", on_off(self.records));
+                let records = !self.printer.prints_records();
+                self.printer = self.printer.with_records(records);
+                eprintln!("records are {}", on_off(records));
             }
             ShellCommand::Timing => {
                 self.timing = !self.timing;
                 eprintln!("timing is {}", on_off(self.timing));
             }
-            ShellCommand::Unknown(text) => note(format_args!(
-                "unknown shell command `{text}`; `help` lists the commands"
-            )),
+            ShellCommand::Unknown(text) => note(unknown_command(&text)),
         }
         None
+    }
+}
+
+async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutcome, Failure> {
+    eprintln!(
+        "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the \
+         tables, `quit` leaves."
+    );
+    let mut shell = Shell::new("sql", completions(session).await);
+    let mut run = SqlRun {
+        session,
+        printer,
+        timing: true,
+    };
+    loop {
+        let ended = match shell.read()? {
+            ShellInput::End => return Ok(CommandOutcome::Done),
+            ShellInput::Nothing => continue,
+            ShellInput::Text(text) => run.script(&text).await,
+            ShellInput::Command(command) => run.step(SqlStep::Command(command)).await,
+        };
+        if let Err(failure) = ended {
+            note(&failure);
+        }
     }
 }
 

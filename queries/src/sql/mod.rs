@@ -147,6 +147,7 @@ pub use datafusion::common::ParamValues;
 pub use datafusion::error::DataFusionError;
 pub use datafusion::execution::SendableRecordBatchStream;
 pub use datafusion::prelude::{DataFrame, SessionContext};
+pub use datafusion::sql::parser::Statement;
 pub(crate) use error_message::exhausted_message;
 pub use error_message::user_message;
 pub use indexed_file_source::IndexedFileSource;

@@ -2,6 +2,7 @@
 
 mod cal_statements;
 mod grain;
+mod shells;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
