@@ -199,8 +199,10 @@ impl EngineError {
     }
 }
 
-/// Returns true if `error` was caused by the content of a columnar file.
+/// Returns true if `error` was caused by the content of a columnar file. Scans of such files also
+/// evaluate conditions, which can fail on valid content.
 pub fn is_of_damaged_file(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_of_condition = |error: &ArrowError| matches!(error, ArrowError::ComputeError(_));
     let is_of_content = |error: &ArrowError| {
         matches!(
             error,
@@ -213,10 +215,11 @@ pub fn is_of_damaged_file(error: &(dyn std::error::Error + 'static)) -> bool {
                 | ArrowError::IoError(..)
         )
     };
-    causes(error).any(|cause| {
+    let is_of_file = causes(error).any(|cause| {
         cause.is::<parquet::errors::ParquetError>()
             || cause.downcast_ref().is_some_and(is_of_content)
-    })
+    });
+    is_of_file && !causes(error).any(|cause| cause.downcast_ref().is_some_and(is_of_condition))
 }
 
 /// Returns `error` and its sources, outermost first.
@@ -340,6 +343,9 @@ mod tests {
         assert!(read(ErrorKind::NotFound, "state/part-1.parquet").is_damage());
         assert!(!read(ErrorKind::NotFound, "retention.toml").is_damage());
         assert!(!read(ErrorKind::PermissionDenied, "grains/part-1.parquet").is_damage());
+        let condition = ArrowError::ComputeError("division by zero".to_owned());
+        let condition = parquet::errors::ParquetError::External(condition.into());
+        assert!(!is_of_damaged_file(&condition) && is_of_damaged_file(&parquet()));
         let memory = parquet::errors::ParquetError::External(
             std::io::Error::from(ErrorKind::OutOfMemory).into(),
         );

@@ -6,6 +6,7 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::parser::ParserError;
+use parquet::errors::ParquetError;
 
 use super::allowlist::{StatementError, did_you_mean};
 use super::external;
@@ -41,8 +42,29 @@ pub fn user_message(error: &DataFusionError) -> String {
             other => other.to_string(),
         },
         DataFusionError::External(cause) => cause.to_string(),
+        DataFusionError::ParquetError(error) => match failed_condition(error) {
+            Some(cause) => format!("a condition can't be evaluated: {cause}"),
+            None => format!("Parquet error: {error}"),
+        },
         other => other.strip_backtrace(),
     }
+}
+
+/// Returns why a condition that was evaluated during a scan failed, if that is the error. The cause
+/// is DataFusion's debug output.
+fn failed_condition(error: &ParquetError) -> Option<&str> {
+    let ParquetError::External(cause) = error else {
+        return None;
+    };
+    let Some(ArrowError::ComputeError(message)) = cause.downcast_ref() else {
+        return None;
+    };
+    let cause = message.strip_prefix("Error evaluating filter predicate: ");
+    let cause = cause.unwrap_or(message);
+    // The error in an error of DataFusion, and the place for its backtrace.
+    let inner = cause.strip_prefix("ArrowError(");
+    let inner = inner.and_then(|inner| inner.split_once(", Some("));
+    Some(inner.map_or(cause, |(inner, _)| inner))
 }
 
 /// Operators that can exhaust the memory, by the beginning of the names of what they allocate.
@@ -181,6 +203,18 @@ fn unknown_table(state: &SessionState, statement: &Statement) -> Option<Statemen
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_condition_that_fails_during_a_scan_names_its_cause() {
+        let message =
+            r#"Error evaluating filter predicate: ArrowError(CastError("no number"), Some(""))"#;
+        let cause = ArrowError::ComputeError(message.to_owned());
+        let error = ParquetError::External(Box::new(cause)).into();
+        assert_eq!(
+            user_message(&error),
+            "a condition can't be evaluated: CastError(\"no number\")"
+        );
+    }
 
     #[test]
     fn an_exhausted_limit_names_the_operator_and_the_remedy() {

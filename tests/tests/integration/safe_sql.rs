@@ -410,6 +410,16 @@ fn exceeding_the_memory_limit_names_the_option() {
 }
 
 #[test]
+fn a_condition_that_cannot_be_evaluated_is_no_damage() {
+    let folder = SqlFolder::with_lake();
+    let (code, _, err) = folder.sql("SELECT user_id FROM grains WHERE CAST(content AS INT) > 0");
+    assert!(
+        code == 1 && err.contains("can't be evaluated: CastError(") && !err.contains("damaged"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
     let folder = SqlFolder::with_lake();
     fs::write(
