@@ -54,6 +54,7 @@ pub(super) struct SegmentMerge {
 
 /// A segment that is merged, read row group by row group.
 struct MergeInput {
+    path: String,
     file: SegmentReader,
     /// The row group that is read next.
     next: usize,
@@ -65,8 +66,9 @@ struct MergeInput {
 type BatchIterator = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 
 impl MergeInput {
-    fn new(file: SegmentReader) -> MergeInput {
+    fn new((path, file): (String, SegmentReader)) -> MergeInput {
         MergeInput {
+            path,
             file,
             next: 0,
             batches: None,
@@ -75,16 +77,17 @@ impl MergeInput {
     }
 
     /// Returns the next batch, or `None` after the last one.
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>, BoxError> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(batch) = self.batches.as_mut().and_then(Iterator::next) {
-                return Ok(Some(batch?));
+                return batch.map(Some).file("can't read", &self.path);
             }
             if self.next >= self.file.row_groups() {
                 self.batches = None;
                 return Ok(None);
             }
-            let batches = self.file.read_row_group(self.next, BATCH_ROWS)?;
+            let batches = self.file.read_row_group(self.next, BATCH_ROWS);
+            let batches = batches.file("can't read", &self.path)?;
             self.batches = Some(Box::new(batches));
             self.next += 1;
         }
@@ -179,16 +182,16 @@ impl PartialEq for MergeHead {
 impl Eq for MergeHead {}
 
 impl SegmentMerge {
-    /// Starts a merge of `segments`, each of which is sorted. Rows of `sealed` segments stay
-    /// encrypted, except those whose keys were destroyed, which are dropped. With `record`, the
-    /// merge records where each row comes from, for segments that aren't sealed.
+    /// Starts a merge of `segments` with their paths, each of which is sorted. Rows of `sealed`
+    /// segments stay encrypted, except those whose keys were destroyed, which are dropped. With
+    /// `record`, the merge records where each row comes from, for segments that aren't sealed.
     pub(super) fn new(
-        segments: Vec<SegmentReader>,
+        segments: Vec<(String, SegmentReader)>,
         (sealed, keys): (bool, Option<Arc<LakeKeys>>),
         threads: usize,
         record: bool,
         progress: Arc<WorkProgress>,
-    ) -> Result<SegmentMerge, BoxError> {
+    ) -> Result<SegmentMerge> {
         let mut merge = SegmentMerge {
             inputs: segments.into_iter().map(MergeInput::new).collect(),
             nulls: NullColumns::default(),
@@ -229,7 +232,7 @@ impl SegmentMerge {
     }
 
     /// Returns the first row of the next batch of `input`.
-    fn refill(&mut self, input: usize) -> Result<Option<MergeHead>, BoxError> {
+    fn refill(&mut self, input: usize) -> Result<Option<MergeHead>> {
         let Some(reader) = self.inputs.get_mut(input) else {
             return Ok(None);
         };
@@ -240,7 +243,8 @@ impl SegmentMerge {
                 self.dropped += (rows - batch.num_rows()) as u64;
             }
             if batch.num_rows() > 0 {
-                let keys = Arc::new(RowSortKeys::of(&batch)?);
+                let keys = RowSortKeys::of(&batch).file("can't read", &reader.path)?;
+                let keys = Arc::new(keys);
                 self.held.push(batch);
                 return Ok(Some(MergeHead {
                     keys,
@@ -297,9 +301,7 @@ impl SegmentMerge {
         let mut group = Vec::new();
         let (mut group_rows, mut group_bytes) = (0, 0);
         while *left > 0 && group_rows < ROW_GROUP_ROWS && group_bytes < ROW_GROUP_BYTES {
-            let chunk = self
-                .chunk((*left).min(ROW_GROUP_ROWS - group_rows))
-                .file("can't merge", "segments")?;
+            let chunk = self.chunk((*left).min(ROW_GROUP_ROWS - group_rows))?;
             if chunk.num_rows() == 0 {
                 *left = 0;
                 break;
@@ -337,12 +339,15 @@ impl SegmentMerge {
     }
 
     /// Returns the next rows, at most `limit`.
-    fn chunk(&mut self, limit: usize) -> Result<RecordBatch, BoxError> {
+    fn chunk(&mut self, limit: usize) -> Result<RecordBatch> {
         let limit = limit.min(CHUNK_ROWS);
         while self.chosen.len() < limit && self.chosen_bytes < CHUNK_BYTES && self.choose()? {}
         let chunk = match self.held.is_empty() {
             true => RecordBatch::new_empty(grains_schema()),
-            false => self.nulls.interleaved(&self.held, &self.chosen)?,
+            false => self
+                .nulls
+                .interleaved(&self.held, &self.chosen)
+                .file("can't merge", "segments")?,
         };
         self.chosen.clear();
         self.chosen_bytes = 0;
@@ -351,7 +356,7 @@ impl SegmentMerge {
     }
 
     /// Chooses the least row. Returns false if there is none.
-    fn choose(&mut self) -> Result<bool, BoxError> {
+    fn choose(&mut self) -> Result<bool> {
         let Some(mut head) = self.heads.peek_mut() else {
             return Ok(false);
         };

@@ -240,8 +240,7 @@ async fn merge_group(
     let sealed = group.iter().any(|segment| segment.id.is_sealed());
     let keys = (sealed, lake.keys().cloned());
     let (threads, record) = (options.threads, vectors.is_some());
-    let mut merge = SegmentMerge::new(readers, keys, threads, record, Arc::clone(progress))
-        .file("can't merge", "segments")?;
+    let mut merge = SegmentMerge::new(readers, keys, threads, record, Arc::clone(progress))?;
     let mut written = 0;
     for wanted in plan::sizes(rows, options.target_rows) {
         let segment;
@@ -309,12 +308,14 @@ async fn write_next(
     job.await.task("a merge")?
 }
 
-async fn open_all(lake: &Lake, segments: &[Segment]) -> Result<Vec<SegmentReader>> {
+/// Opens the data files of `segments`; returns each with its path.
+async fn open_all(lake: &Lake, segments: &[Segment]) -> Result<Vec<(String, SegmentReader)>> {
     let mut readers = Vec::with_capacity(segments.len());
     for segment in segments {
         let path = lake.grains.path_of(&segment.file.name);
         let bytes = lake.location().read(&path).await?;
-        readers.push(SegmentReader::open(bytes).file("can't read", &path)?);
+        let reader = SegmentReader::open(bytes).file("can't read", &path)?;
+        readers.push((path.to_string(), reader));
     }
     Ok(readers)
 }

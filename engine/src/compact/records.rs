@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use arrow::array::RecordBatch;
+use object_store::path::Path;
 use tempfile::NamedTempFile;
 
 use super::COMMIT_ATTEMPTS;
@@ -24,18 +26,17 @@ pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>
     for file in &removed {
         let path = table.path_of(&file.name);
         let bytes = table.location().read(&path).await?;
-        readers.push_back(SegmentReader::open(bytes).file("can't read", &path)?);
+        let reader = SegmentReader::open(bytes).file("can't read", &path)?;
+        readers.push_back((path, reader));
     }
     let name = SegmentId::new_sealed(are_sealed).file_name();
     let path = table.path_of(&name);
     let scratch = table.location().scratch_file()?;
+    let target = path.clone();
     let written = tokio::task::spawn_blocking(move || {
-        copy(readers, &scratch).map(|written| (scratch, written))
+        copy(readers, &scratch, &target).map(|written| (scratch, written))
     });
-    let (scratch, written) = written
-        .await
-        .file("can't write", &path)?
-        .file("can't write", &path)?;
+    let (scratch, written) = written.await.file("can't write", &path)??;
     table.location().publish(scratch, &path).await?;
     let change = Change {
         added: vec![DataFile::new(name, written)],
@@ -59,21 +60,36 @@ fn mergeable_files(table: &Table) -> Result<(Vec<DataFile>, bool)> {
     Ok((files, most_are_sealed))
 }
 
-/// Copies all rows, in the order of the files.
-fn copy(readers: VecDeque<SegmentReader>, file: &NamedTempFile) -> Result<WrittenFile, BoxError> {
+/// Copies all rows, in the order of the files, to `file`, which will be the file `target`.
+fn copy(
+    readers: VecDeque<(Path, SegmentReader)>,
+    file: &NamedTempFile,
+    target: &Path,
+) -> Result<WrittenFile> {
     let mut writer: Option<RecordWriter> = None;
-    for reader in readers {
-        for batch in reader.read(0..reader.row_groups(), None, BATCH_ROWS)? {
-            let batch = batch?;
-            let writer = match &mut writer {
-                Some(writer) => writer,
-                empty => empty.insert(RecordWriter::create(file, batch.schema())?),
-            };
-            writer.write(&batch)?;
+    for (path, reader) in readers {
+        let batches = reader.read(0..reader.row_groups(), None, BATCH_ROWS);
+        for batch in batches.file("can't read", &path)? {
+            append(&mut writer, &batch.file("can't read", &path)?, file)
+                .file("can't write", target)?;
         }
     }
-    match writer {
+    let written: Result<WrittenFile, BoxError> = match writer {
         Some(writer) => writer.finish().map_err(Into::into),
         None => Err("the files hold no rows".into()),
-    }
+    };
+    written.file("can't write", target)
+}
+
+/// Writes `batch` to `file` with `writer`, which the first batch creates.
+fn append(
+    writer: &mut Option<RecordWriter>,
+    batch: &RecordBatch,
+    file: &NamedTempFile,
+) -> Result<(), BoxError> {
+    let writer = match writer {
+        Some(writer) => writer,
+        empty => empty.insert(RecordWriter::create(file, batch.schema())?),
+    };
+    Ok(writer.write(batch)?)
 }

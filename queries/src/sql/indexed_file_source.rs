@@ -1,5 +1,5 @@
-//! A file source that adds to EXPLAIN which sidecars pruned its rows. Everything else is delegated
-//! to the wrapped source.
+//! A file source that adds to EXPLAIN which sidecars pruned its rows, and the file to errors of
+//! reading it. Everything else is delegated to the wrapped source.
 //!
 //! It is also what marks a scan of a lake for other processes: their codec sends the row selections
 //! of its files along, which the codec of Parquet scans would drop.
@@ -25,6 +25,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
 
+use super::file_errors::NamingMorselizer;
 use super::leaf_scan::LeafScanExec;
 
 /// Returns the pruning note of each scan in `plan`.
@@ -34,6 +35,7 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
         .map(DataSourceExec::data_source);
     let scan = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
     let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedFileSource>());
+    let own = own.filter(|source| !source.note.is_empty());
     let own = own.map(|source| source.note.to_string());
     let covered = plan
         .downcast_ref::<LeafScanExec>()
@@ -91,7 +93,8 @@ impl FileSource for IndexedFileSource {
         config: &FileScanConfig,
         partition: usize,
     ) -> Result<Box<dyn Morselizer>> {
-        self.inner.create_morselizer(store, config, partition)
+        let inner = self.inner.create_morselizer(store, config, partition)?;
+        Ok(Box::new(NamingMorselizer(inner)))
     }
 
     fn table_schema(&self) -> &TableSchema {

@@ -24,6 +24,7 @@
 //! | `point_lookup` | How are rows read whose positions are known? |
 //! | `page_index_reader` | How does a row selection read only the pages that contain its rows? |
 //! | `indexed_file_source` | How does EXPLAIN show which sidecars were used? |
+//! | `file_errors` | How do errors name a damaged file? |
 //! | `unseal` | How are sealed (encrypted) rows read? |
 //! | `search` | `search(text, k)` and the standard response to a search |
 //! | `search_filter` | Which conditions can a search have without SQL? |
@@ -79,6 +80,7 @@ mod deferred_table;
 mod describe;
 mod error_message;
 mod expression_functions;
+mod file_errors;
 mod file_functions;
 mod filtered_search;
 mod hybrid;

@@ -17,25 +17,38 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowS
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 
-/// Reader of single rows with a cache of footers by file name. Stored files are immutable, so an
+use super::file_errors::with_file;
+
+/// Reader of single rows with a cache of footers by path. Stored files are immutable, so an
 /// entry never becomes stale.
 #[derive(Debug, Default)]
 pub(super) struct PointReader(Mutex<HashMap<String, ArrowReaderMetadata>>);
 
 impl PointReader {
-    /// Reads the rows that `selection` picks of the file `name` through `reader`, with the columns
-    /// of `schema`. A column that the file doesn't have is NULL.
+    /// Reads the rows that `selection` picks of the file at `path` through `reader`, with the
+    /// columns of `schema`. A column that the file doesn't have is NULL.
     ///
     /// # Errors
     /// If the file can't be read, or a column can't be cast to the type in `schema`.
     pub(super) async fn read(
         self: Arc<Self>,
-        name: String,
+        path: String,
+        reader: Box<dyn AsyncFileReader>,
+        selection: RowSelection,
+        schema: SchemaRef,
+    ) -> Result<Vec<RecordBatch>> {
+        let rows = self.rows(&path, reader, selection, schema).await;
+        rows.map_err(|error| with_file(error, &path))
+    }
+
+    async fn rows(
+        &self,
+        path: &str,
         mut reader: Box<dyn AsyncFileReader>,
         selection: RowSelection,
         schema: SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
-        let footer = self.footer(name, &mut reader).await?;
+        let footer = self.footer(path, &mut reader).await?;
         let mask = columns_of_schema(&footer, &schema);
         let rows = ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer)
             .with_projection(mask)
@@ -50,19 +63,19 @@ impl PointReader {
 
     async fn footer(
         &self,
-        name: String,
+        path: &str,
         reader: &mut Box<dyn AsyncFileReader>,
     ) -> Result<ArrowReaderMetadata> {
         // The lock guards a map whose operations don't panic, so a poisoned lock is still valid.
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(footer) = known().get(&name) {
+        if let Some(footer) = known().get(path) {
             return Ok(footer.clone());
         }
         let footer = ArrowReaderMetadata::try_new(
             reader.get_metadata(None).await?,
             ArrowReaderOptions::new(),
         )?;
-        known().insert(name, footer.clone());
+        known().insert(path.to_owned(), footer.clone());
         Ok(footer)
     }
 }

@@ -294,7 +294,8 @@ impl LakeTable {
         let schema = Arc::new(self.schema.project(stored.as_deref().unwrap_or(columns))?);
         let partitioned = self.partitioned(file, Precision::Inexact(selection.row_count()));
         let reader = self.reader_of(state, partitioned)?;
-        Ok(Arc::clone(&self.point_reader).read(file.name.clone(), reader, selection, schema))
+        let path = self.table.path_of(&file.name).to_string();
+        Ok(Arc::clone(&self.point_reader).read(path, reader, selection, schema))
     }
 
     /// Returns a reader of `file`, without metrics.

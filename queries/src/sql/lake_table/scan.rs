@@ -195,10 +195,7 @@ impl LakeTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let ScanFiles { files, rows, note } = selected;
-        let source = match note.is_empty() {
-            false => Arc::new(IndexedFileSource::new(source, note)),
-            true => source,
-        };
+        let source = Arc::new(IndexedFileSource::new(source, note));
         let bytes = files.iter().map(|file| file.object_meta.size).sum();
         let statistics = row_statistics(&self.schema, rows, bytes);
         let mut groups = files.split_files(state.config_options().execution.target_partitions);
