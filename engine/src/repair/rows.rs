@@ -19,7 +19,7 @@ use crate::index::SidecarCache;
 use crate::lake::{Change, Lake, Segment};
 use crate::progress::WorkProgress;
 use crate::reproject::ORIGINS;
-use crate::segment::{AddressIndex, WrittenSegment};
+use crate::segment::{AddressIndex, SegmentReader, WrittenSegment};
 use crate::verify::compare::StoredVerdicts;
 use crate::verify::open_segment;
 use crate::verify::row_group::{OpenSegment, RowGroupCheck};
@@ -100,15 +100,7 @@ async fn open(
 ) -> Result<Option<(OpenSegment, FileDigest)>> {
     let path = lake.grains.path_of(&segment.file.name);
     let keys = lake.keys_to_check(&segment.file.name)?;
-    let opened = match lake.location().read(&path).await {
-        Ok(bytes) => {
-            let digest = FileDigest::of(&bytes);
-            open_segment(bytes, segment).map(|reader| (reader, digest))
-        }
-        Err(error) if error.is_not_found() => Err(error.to_string()),
-        Err(error) => return Err(error),
-    };
-    match opened {
+    match open_file(lake, segment).await? {
         Ok((reader, digest)) => Ok(Some((
             OpenSegment {
                 reader,
@@ -131,6 +123,22 @@ async fn open(
             });
             Ok(None)
         }
+    }
+}
+
+/// Opens the data file of `segment` and computes its digest, or returns why the file is unusable.
+pub(super) async fn open_file(
+    lake: &Lake,
+    segment: &Segment,
+) -> Result<std::result::Result<(SegmentReader, FileDigest), String>> {
+    let path = lake.grains.path_of(&segment.file.name);
+    match lake.location().read(&path).await {
+        Ok(bytes) => {
+            let digest = FileDigest::of(&bytes);
+            Ok(open_segment(bytes, segment).map(|reader| (reader, digest)))
+        }
+        Err(error) if error.is_not_found() => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
     }
 }
 

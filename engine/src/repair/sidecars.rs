@@ -4,6 +4,7 @@ use gristmill_schemas::columns::GRAINS;
 
 use super::RepairOptions;
 use super::report::{RepairReport, Repaired, Unrepaired};
+use super::rows::open_file;
 use crate::error::Result;
 use crate::index::fulltext::FULLTEXT_FILE;
 use crate::index::hexastore::HEXASTORE_FILE;
@@ -52,15 +53,17 @@ pub(super) async fn repair(
         if unusable.is_empty() {
             continue;
         }
-        let made = if options.dry_run {
-            Ok(0)
-        } else {
-            rebuild(lake, &segment, kinds).await
+        let made = match options.dry_run {
+            true => open_file(lake, &segment).await?.map(drop),
+            false => {
+                let rebuilt = rebuild(lake, &segment, kinds).await;
+                rebuilt.map(drop).map_err(|error| error.to_string())
+            }
         };
         for name in unusable {
             let file = segment.id.sidecar(&name).to_string();
             match &made {
-                Ok(_) => {
+                Ok(()) => {
                     report.sidecars += 1;
                     let what = "the sidecar was rebuilt from the rows of its segment";
                     let (row, rows, columns) = (None, None, Vec::new());
@@ -73,7 +76,7 @@ pub(super) async fn repair(
                         what,
                     });
                 }
-                Err(error) => report.unrepaired(unrepaired(file, error.to_string(), SEGMENT)),
+                Err(reason) => report.unrepaired(unrepaired(file, reason.clone(), SEGMENT)),
             }
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::repair::{RepairOptions, repair};
 use gristmill_schemas::columns::grains_schema;
@@ -255,6 +256,32 @@ async fn missing_damaged_and_swapped_sidecars_are_rebuilt() {
         "{:#?}",
         verified.problems
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sidecars_of_a_lost_segment_are_listed_as_beyond_repair_also_by_a_dry_run() {
+    let lab = Lab::new(2, 80, false).await;
+    std::fs::remove_file(lab.segments().await.remove(0)).unwrap();
+    for dry_run in [true, false] {
+        let lake = lab.path("").display().to_string();
+        let options = RepairOptions {
+            dry_run,
+            ..RepairOptions::default()
+        };
+        let report = repair(
+            &mut Lake::open_unchecked(&lake).await.unwrap(),
+            &options,
+            Arc::new(WorkProgress::default()),
+        )
+        .await
+        .unwrap();
+        // The file, and its addresses, statements, full text and words.
+        assert_eq!(
+            (report.repaired, report.sidecars, report.unrepaired),
+            (0, 0, 5),
+            "{report:#?}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
