@@ -53,6 +53,6 @@ fn address_of(bytes: &[u8]) -> Result<String> {
 }
 
 fn parsed(text: &str) -> Result<Json<'_>> {
-    let parsed = Json::parse(text.as_bytes());
+    let parsed = Json::parse_unique_keys(text.as_bytes());
     Ok(parsed.map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()))?)
 }

@@ -252,8 +252,9 @@ fn answer_to(
     line: &[u8],
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<Json<'static>, GrainError> {
-    let line = Json::parse(line).map_err(|error| match error.kind {
+    let line = Json::parse_unique_keys(line).map_err(|error| match error.kind {
         JsonErrorKind::NotFinite => GrainError::new(ErrorCode::FloatInvalid, error.to_string()),
+        JsonErrorKind::RepeatedKey => GrainError::new(ErrorCode::Corrupt, error.to_string()),
         _ => not_json(&error.to_string()),
     })?;
     answer(&line)

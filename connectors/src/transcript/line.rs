@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use gristmill_schemas::error::GrainError;
+use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::json::{Json, JsonErrorKind, JsonParser};
 use memchr::memchr;
 
@@ -49,7 +49,7 @@ pub enum FaultCode {
     /// The file is intact, but none of the forms that its reader supports.
     NotUnderstood,
     /// The content can't be encoded as a grain.
-    Grain(gristmill_schemas::error::ErrorCode),
+    Grain(ErrorCode),
 }
 
 impl FaultCode {
@@ -140,7 +140,8 @@ impl Line {
     /// Like [`Line::json`], with a parser that is reused for many lines.
     ///
     /// # Errors
-    /// Those of [`Line::json`].
+    /// Those of [`Line::json`]. A repeated key is `ERR_CORRUPT` if the parser refuses it, as in the
+    /// map that a grain is (§4.1).
     pub fn json_with<'b>(
         &self,
         parser: &mut JsonParser<'b>,
@@ -158,6 +159,9 @@ impl Line {
                 FaultCode::Utf8,
                 format!("not UTF-8 at byte {}", error.offset),
             ),
+            JsonErrorKind::RepeatedKey => {
+                self.fault(FaultCode::Grain(ErrorCode::Corrupt), error.to_string())
+            }
             _ => self.fault(FaultCode::Json, error.to_string()),
         })
     }

@@ -24,7 +24,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, encode_json};
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::{Json, JsonErrorKind, Object};
 use gristmill_schemas::lifecycle::{HoldName, HoldTerms};
 use gristmill_schemas::message::time::Timestamp;
 
@@ -100,10 +100,13 @@ impl OperationRequest {
     /// Parses a line.
     ///
     /// # Errors
-    /// [`ErrorCode::Schema`] if it isn't an operation; errors of encoding its grain.
+    /// [`ErrorCode::Schema`] if it isn't an operation, [`ErrorCode::Corrupt`] if a key is repeated;
+    /// errors of encoding its grain.
     pub fn parse(line: &[u8]) -> Result<OperationRequest, GrainError> {
-        let json =
-            Json::parse(line).map_err(|error| schema(format!("the line isn't JSON: {error}")))?;
+        let json = Json::parse_unique_keys(line).map_err(|error| match error.kind {
+            JsonErrorKind::RepeatedKey => GrainError::new(ErrorCode::Corrupt, error.to_string()),
+            _ => schema(format!("the line isn't JSON: {error}")),
+        })?;
         let object = json
             .as_object()
             .ok_or_else(|| schema("the line isn't a JSON object"))?;
@@ -404,6 +407,7 @@ mod tests {
             ("[]", "isn't a JSON object"),
             ("{}", "`op` is missing"),
             (r#"{"op": "delete"}"#, "isn't an operation"),
+            (r#"{"op": "put", "op": "retract"}"#, "`op` is repeated"),
             (r#"{"op": "put"}"#, "exactly one of"),
             (r#"{"op": "retract"}"#, "`address` is missing"),
             (r#"{"op": "retract", "address": "xyz"}"#, "64 hex digits"),

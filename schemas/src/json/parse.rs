@@ -41,6 +41,8 @@ pub enum JsonErrorKind {
     NotFinite,
     /// The nesting exceeds the limit.
     Depth,
+    /// A key is repeated in one object, which the parser was told to refuse.
+    RepeatedKey,
 }
 
 impl<'a> Json<'a> {
@@ -50,6 +52,11 @@ impl<'a> Json<'a> {
     /// A repeated key keeps its first position and its last value, as in most parsers.
     pub fn parse(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         Self::parse_with_depth(text, DEFAULT_DEPTH_LIMIT)
+    }
+
+    /// As [`Json::parse`], but a repeated key is an error: a grain is a map of unique keys (§4.1).
+    pub fn parse_unique_keys(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
+        JsonParser::new().with_unique_keys().parse_bytes(text)
     }
 
     /// As [`Json::parse`], with the given limit on nesting.
@@ -75,6 +82,7 @@ impl JsonError {
 #[derive(Debug)]
 pub struct JsonParser<'a> {
     depth_limit: usize,
+    unique_keys: bool,
     /// The members of all incomplete objects and the items of all incomplete arrays, those of the
     /// innermost last.
     members: Vec<(Cow<'a, str>, Json<'a>)>,
@@ -92,6 +100,7 @@ impl<'a> JsonParser<'a> {
     pub fn new() -> Self {
         JsonParser {
             depth_limit: DEFAULT_DEPTH_LIMIT,
+            unique_keys: false,
             members: Vec::new(),
             items: Vec::new(),
         }
@@ -101,6 +110,14 @@ impl<'a> JsonParser<'a> {
     pub fn with_depth(self, depth_limit: usize) -> Self {
         JsonParser {
             depth_limit,
+            ..self
+        }
+    }
+
+    /// Refuses objects with a repeated key.
+    pub fn with_unique_keys(self) -> Self {
+        JsonParser {
+            unique_keys: true,
             ..self
         }
     }
@@ -143,6 +160,7 @@ enum ParseFailure {
     Syntax(Box<JiterError>),
     NotFinite(usize),
     Depth,
+    RepeatedKey(String),
 }
 
 impl From<JiterError> for ParseFailure {
@@ -226,6 +244,9 @@ impl<'a> TreeBuilder<'_, 'a> {
                 .iter_mut()
                 .find(|(name, _)| seek && may_be_equal(name) && *name == key)
             {
+                Some(_) if self.stack.unique_keys => {
+                    return Err(ParseFailure::RepeatedKey(key.into_owned()));
+                }
                 Some(member) => member.1 = value,
                 None => self.stack.members.push((key, value)),
             }
@@ -251,6 +272,11 @@ impl<'a> TreeBuilder<'_, 'a> {
             ParseFailure::Depth => (
                 JsonErrorKind::Depth,
                 "nested too deeply".to_owned(),
+                self.jiter.current_index(),
+            ),
+            ParseFailure::RepeatedKey(key) => (
+                JsonErrorKind::RepeatedKey,
+                format!("the key `{key}` is repeated in one object"),
                 self.jiter.current_index(),
             ),
         };
@@ -307,7 +333,13 @@ mod tests {
             assert_eq!(value.as_object().unwrap().len(), filler + 2);
             assert_eq!(value.get("a").and_then(Json::as_i64), Some(3));
             assert_eq!(value.as_object().unwrap().keys().next(), Some("a"));
+            let refused = Json::parse_unique_keys(text.as_bytes()).unwrap_err();
+            assert_eq!(refused.kind, JsonErrorKind::RepeatedKey);
+            let message = "the key `a` is repeated in one object at byte ";
+            assert!(refused.to_string().starts_with(message), "{refused}");
         }
+        let inner = parse(r#"{"a":[{"b":1}],"b":{"a":2}}"#).unwrap().to_string();
+        assert!(Json::parse_unique_keys(inner.as_bytes()).is_ok());
     }
 
     #[test]

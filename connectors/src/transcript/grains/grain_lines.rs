@@ -3,11 +3,11 @@
 //!
 //! If a line has a `content_address`, its grain must have that address, because other grains refer
 //! to it. Other lines of a bundle of changes are passed over. `supersedes` and `system_valid_to`,
-//! which a conversion writes next to a grain, are read back.
+//! which a conversion writes next to a grain, are read back. A line with a repeated key is a fault.
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, JsonParser};
 use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::threads;
@@ -27,8 +27,9 @@ pub(in crate::transcript) fn parse_grains(
     let all: Vec<Line> = lines(bytes).collect();
     let work = |chunk: &&[Line]| {
         let mut part = ParsedPart::default();
+        let mut parser = JsonParser::new().with_unique_keys();
         for line in *chunk {
-            let grain = match line.json(bytes) {
+            let grain = match line.json_with(&mut parser, bytes) {
                 Ok(json) if is_other_change(&json) => continue,
                 Ok(json) => parse_grain(&json, line, options.namespace),
                 Err(fault) => Err(fault),
@@ -188,6 +189,7 @@ mod tests {
             r#"{"x":1}"#.to_owned(),
             r#"{"grain":{"type":"belief"}}"#.to_owned(),
             "oops".to_owned(),
+            FACT.replace('{', r#"{"object":"coffee","#),
         ];
         let (grains, faults) = parsed(&text.join("\n"));
         assert_eq!(
@@ -211,7 +213,8 @@ mod tests {
         );
         assert_eq!(
             (faults.len(), &*faults[0], &*faults[1], &*faults[3]),
-            (4, "3 ERR_SHAPE", "6 ERR_SHAPE", "8 ERR_JSON")
+            (5, "3 ERR_SHAPE", "6 ERR_SHAPE", "8 ERR_JSON")
         );
+        assert_eq!(faults[4], "9 ERR_CORRUPT");
     }
 }

@@ -210,3 +210,15 @@ fn each_line_is_answered_before_the_next_is_read() {
     drop(questions);
     assert!(child.wait().unwrap().success());
 }
+#[test]
+fn a_repeated_key_of_a_grain_is_refused() {
+    let here = folder();
+    let line = r#"{"grain":{"type":"belief","subject":"a","subject":"b","created_at":1}}"#;
+    let answer = run(here.path(), &["grain", "encode"], line);
+    assert_eq!(answer.code, 2, "{}", answer.err);
+    let answers = lines(&answer.out);
+    assert_eq!(member(&answers[0], "error"), "ERR_CORRUPT");
+    let message = member(&answers[0], "message");
+    assert!(message.contains("`subject` is repeated"), "{message}");
+}
+
