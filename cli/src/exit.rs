@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::Path;
 
+use clap::error::ErrorKind;
 use gristmill_connectors::ConnectorError;
 use gristmill_engine::error::EngineError;
 use gristmill_queries::render::escape_control;
@@ -156,6 +157,9 @@ pub fn report(outcome: Result<CommandOutcome, Failure>) -> u8 {
 /// Prints a message of clap about the command line `words`: help is a success, a wrong command line
 /// is not.
 pub fn usage(error: &clap::Error, words: &[OsString]) -> u8 {
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return report(Err(Failure::usage(not_unicode(words))));
+    }
     // Unknown arguments are quoted in the message, such as a file name that a shell pattern
     // expanded to. If any argument contains control characters, the whole message is escaped and
     // printed without colours.
@@ -173,4 +177,25 @@ pub fn usage(error: &clap::Error, words: &[OsString]) -> u8 {
     } else {
         SUCCESS
     }
+}
+
+/// Returns the message for arguments, or variables of the environment, that aren't UTF-8. That of
+/// clap names none of them.
+fn not_unicode(words: &[OsString]) -> String {
+    let words = words.iter().filter(|word| word.to_str().is_none());
+    let mut found: Vec<String> = words
+        .map(|word| format!("`{}`", word.to_string_lossy()))
+        .collect();
+    if found.is_empty() {
+        // A value may be secret.
+        found = std::env::vars_os()
+            .filter(|(_, value)| value.to_str().is_none())
+            .map(|(name, _)| format!("the value of {}", name.to_string_lossy()))
+            .filter(|name| name.contains("GRISTMILL_"))
+            .collect();
+    }
+    format!(
+        "not valid UTF-8: {}; type it in UTF-8, or rename the file",
+        found.join(", ")
+    )
 }

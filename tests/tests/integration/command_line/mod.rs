@@ -337,3 +337,23 @@ fn a_closed_output_pipe_is_no_error() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(first.starts_with('{') && !err.contains("panicked"), "{err}");
 }
+#[cfg(unix)]
+#[test]
+fn an_argument_that_is_not_unicode_is_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let here = folder();
+    let word = std::ffi::OsStr::from_bytes(b"a\xffb");
+    let (code, _, err) = ended(gristmill().current_dir(&here).arg("search").arg(word));
+    assert!(
+        code == 1 && err.contains("not valid UTF-8: `a\u{fffd}b`;"),
+        "{err}"
+    );
+    let mut command = gristmill();
+    command.current_dir(&here).args(["sql", "SELECT 1"]);
+    let (code, _, err) = ended(command.env("GRISTMILL_MEMORY", word));
+    assert!(
+        code == 1 && err.contains("not valid UTF-8: the value of GRISTMILL_MEMORY;"),
+        "{err}"
+    );
+}
+
