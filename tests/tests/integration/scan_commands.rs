@@ -1,8 +1,10 @@
 //! `scan` at the command line: tests of packs, report formats, exit codes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Output;
 
+use gristmill_queries::packs::{NAMES, shipped};
 use gristmill_tests::binary;
 use gristmill_tests::grains::{frames, grain};
 use serde_json::Value;
@@ -289,4 +291,39 @@ fn the_exit_code_depends_on_fail_on() {
     assert_eq!(scan(&["--since", "last"]), 0);
     assert_eq!(scan(&["--since", "yesterday"]), 1);
     assert_eq!(folder.code(&["--lake", "nowhere", "scan"]), 1);
+}
+
+/// The words of a command line, of which double quotes keep some together.
+fn words_of(command: &str) -> Vec<&str> {
+    let parts = command.split('"').enumerate();
+    parts
+        .flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        })
+        .collect()
+}
+
+#[test]
+fn the_commands_that_remedies_of_the_shipped_packs_name_exist() {
+    let packs = NAMES.iter().map(|name| shipped(name).unwrap());
+    let remedies: String = packs
+        .flat_map(|pack| pack.rules)
+        .map(|rule| rule.remediation + "\n")
+        .collect();
+    let quoted = remedies
+        .lines()
+        .flat_map(|text| text.split('`').skip(1).step_by(2));
+    let commands: BTreeSet<Vec<&str>> = quoted
+        .map(words_of)
+        .filter(|words| words.first() == Some(&"gristmill"))
+        .collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    for words in commands {
+        // Help is printed if the commands and options before it are right.
+        let ended = binary::gristmill().args(&words[1..]).arg("--help").output();
+        let ended = ended.unwrap();
+        let message = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{words:?}: {message}");
+    }
 }
