@@ -58,11 +58,13 @@
 //! | `as_of` | `as_of(instant)`: the grains that were current at an instant |
 //! | `bitemporal` | `known_at(instant)`, `valid_at(instant[, known])`: transaction and valid time |
 //! | `session_limits` | How are threads and memory of a session limited? |
+//! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `row_estimate` | How many rows does a plan return? |
 //! | `build_side` | Which side of a join is held in memory? |
 //! | `spilling_joins` | What happens if that side doesn't fit? |
 //! | `spill` | Where do rows go that don't fit in memory? |
+//! | `spill_parts` | Why does no repartition wait forever for its spill files? |
 //! | `unary_node` | How are operators of ours part of a logical plan? |
 //! | `portable` | What of a plan can another process run? |
 
@@ -70,6 +72,7 @@ mod allowlist;
 mod as_of;
 mod binary_functions;
 mod bitemporal;
+mod bounded_pool;
 mod build_side;
 mod cmf_views;
 mod compliance_functions;
@@ -113,6 +116,7 @@ mod session_limits;
 mod shared_memory;
 mod size_limits;
 mod spill;
+mod spill_parts;
 mod spilling_joins;
 mod statement_depth;
 mod system_tables;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::SessionConfig;
 
+use super::bounded_pool::{BoundedPool, MERGE_BYTES};
 use super::spill::SealedSpillFactory;
 use super::{FileAccess, SqlOptions};
 
@@ -24,8 +24,8 @@ const METADATA_SHARE: usize = 4;
 const PARTITION_BYTES: usize = 32 << 20;
 
 /// Below this limit, batches are [`SMALL_BATCH_ROWS`] long: a merge of spilled rows holds a batch
-/// of each file.
-const SMALL_MEMORY: usize = 512 << 20;
+/// of each file, and each operator some that the pool doesn't count.
+const SMALL_MEMORY: usize = 2 << 30;
 
 /// Rows of a batch with little memory.
 const SMALL_BATCH_ROWS: usize = 2_048;
@@ -33,12 +33,16 @@ const SMALL_BATCH_ROWS: usize = 2_048;
 /// Part of the pool that each sort keeps for merging what it spills: one in so many.
 const MERGE_SHARE: usize = 64;
 
-/// Bytes that each sort keeps at most.
-const MERGE_BYTES: usize = 10 << 20;
+/// Rows of a batch with more memory: DataFusion's default.
+const LARGE_BATCH_ROWS: usize = 8_192;
 
-/// Memory that a merge needs for each file of spilled rows: two batches of 2,048 addresses, each
-/// counted twice, take 0.8 MB.
-const MERGED_FILE_BYTES: usize = 1 << 20;
+/// Memory that a merge needs for each row of a file's batch: it has two batches of each file, and
+/// each is counted twice. Rows of four addresses take so much.
+const MERGED_ROW_BYTES: usize = 1 << 10;
+
+/// The setting for the size after which a repartition ends a spill file: after each batch. See
+/// [`spill_parts`](super::spill_parts).
+const SPILL_FILE_BYTES: &str = "datafusion.execution.max_spill_file_size_bytes";
 
 /// Spilled files that are open in one merge at most.
 const MERGED_FILES: usize = 256;
@@ -53,6 +57,14 @@ fn partitions(threads: usize, memory: usize) -> usize {
     threads.min(memory / PARTITION_BYTES).max(1)
 }
 
+/// Returns the number of rows of a batch.
+fn batch_rows(memory: usize) -> usize {
+    match memory < SMALL_MEMORY {
+        true => SMALL_BATCH_ROWS,
+        false => LARGE_BATCH_ROWS,
+    }
+}
+
 /// Returns how many spilled files a sort merges at once; more are merged in several passes.
 ///
 /// A merge takes memory for all its files and can't give it back. Without this limit, the sort of
@@ -60,7 +72,8 @@ fn partitions(threads: usize, memory: usize) -> usize {
 fn files_per_merge(threads: usize, memory: usize) -> usize {
     // Sort-merge joins sort both sides of each partition, of which they have at least two.
     let sorts = 2 * partitions(threads, memory).max(2);
-    (pool_bytes(memory) / sorts / MERGED_FILE_BYTES).clamp(2, MERGED_FILES)
+    let file = batch_rows(memory) * MERGED_ROW_BYTES;
+    (pool_bytes(memory) / sorts / file).clamp(2, MERGED_FILES)
 }
 
 /// Returns the number of threads of a session.
@@ -78,19 +91,17 @@ pub(super) fn session_config(options: &SqlOptions) -> SessionConfig {
         .set_bool("datafusion.execution.parquet.reorder_filters", true)
         // In PostgreSQL `a ->> 'b' = 'c'` compares the result of `->>`.
         .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
+        .set_usize(SPILL_FILE_BYTES, 1)
         .with_extension(Arc::new(options.files));
     let threads = threads(options);
     let Some(memory) = options.memory else {
         return config.with_target_partitions(threads);
     };
     let merge = (pool_bytes(memory) / MERGE_SHARE).min(MERGE_BYTES);
-    let config = config
+    config
         .with_target_partitions(partitions(threads, memory))
-        .with_sort_spill_reservation_bytes(merge);
-    match memory < SMALL_MEMORY {
-        true => config.with_batch_size(SMALL_BATCH_ROWS),
-        false => config,
-    }
+        .with_sort_spill_reservation_bytes(merge)
+        .with_batch_size(batch_rows(memory))
 }
 
 /// Returns the runtime: memory pool, spill files and object stores.
@@ -101,8 +112,8 @@ pub(super) fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
     let metadata_limit = options.memory.map_or(METADATA_CACHE_BYTES, |memory| {
         METADATA_CACHE_BYTES.min(memory / METADATA_SHARE)
     });
-    let mut spills =
-        DiskManagerBuilder::default().with_temp_file_factory(Arc::new(SealedSpillFactory));
+    let mut spills = DiskManagerBuilder::default()
+        .with_temp_file_factory(Arc::new(SealedSpillFactory::default()));
     if let Some(memory) = options.memory {
         spills.set_max_spill_merge_fan_in(files_per_merge(threads(options), memory));
     }
@@ -112,7 +123,7 @@ pub(super) fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
     if let Some(memory) = options.memory {
         let pool = pool_bytes(memory);
         tracing::debug!(memory, pool, "memory of queries");
-        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(pool)));
+        runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(pool)));
     }
     let runtime = runtime.build_arc()?;
     if options.files < FileAccess::ReadAndWrite {

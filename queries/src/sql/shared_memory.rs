@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{
-    FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
+
+use super::bounded_pool::BoundedPool;
 
 /// Part of the memory that is set aside for the shares of queries: one in so many. The rest can be
 /// borrowed.
@@ -78,7 +80,7 @@ impl SharedMemory {
     /// [`DataFusionError`] if the runtime can't be created.
     pub fn session(&self, context: &SessionContext, limit: usize) -> Result<SessionContext> {
         let pool = QueryPool {
-            own: FairSpillPool::new(limit),
+            own: BoundedPool::new(limit),
             memory: self.clone(),
             borrowed: Mutex::new(0),
         };
@@ -113,7 +115,7 @@ impl Rest {
 /// The pool of one query: a limit of its own, and a part of the shared memory.
 #[derive(Debug)]
 struct QueryPool {
-    own: FairSpillPool,
+    own: BoundedPool,
     memory: SharedMemory,
     /// Bytes that the query has borrowed. Locked while it takes or returns memory, so that the two
     /// counts agree.

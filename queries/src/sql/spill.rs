@@ -4,7 +4,9 @@
 //! Every lake spills in this way: reading the rows back costs more than deciphering them, and one
 //! kind of file is one kind of bug.
 
+use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,25 +16,60 @@ use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::{Stream, stream};
 use gristmill_connectors::source::SealedWriter;
 
+use super::spill_parts::{REPARTITION, SharedFile};
+
 /// Creates the files in the system's temporary folder (`TMPDIR`).
-#[derive(Debug)]
-pub(super) struct SealedSpillFactory;
+#[derive(Default)]
+pub(super) struct SealedSpillFactory {
+    repartitions: SharedFile,
+}
+
+impl fmt::Debug for SealedSpillFactory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("SealedSpillFactory")
+    }
+}
 
 /// A spill file, which may be read while it is written.
 #[derive(Clone)]
-struct SealedSpill(Arc<Mutex<SealedWriter>>);
+pub(super) struct SealedSpill(Arc<Mutex<SealedWriter>>);
 
 impl SealedSpill {
-    fn lock(&self) -> MutexGuard<'_, SealedWriter> {
+    /// Creates one.
+    ///
+    /// # Errors
+    /// [`DataFusionError`](super::DataFusionError) if the folder can't be written.
+    pub(super) fn create() -> Result<SealedSpill> {
+        let file = SealedWriter::new()
+            .map_err(|error| exec_datafusion_err!("a query can't spill: {error}"))?;
+        Ok(SealedSpill(Arc::new(Mutex::new(file))))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, SealedWriter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the bytes in `range`, up to the end of what was written.
+    pub(super) fn read(&self, range: Range<usize>) -> impl Stream<Item = Result<Bytes>> + use<> {
+        let next = move |(file, at): (SealedSpill, usize)| async move {
+            if at >= range.end {
+                return Ok(None);
+            }
+            let mut bytes = file.lock().read_from(at).map_err(named)?;
+            bytes.truncate(range.end - at);
+            let end = at + bytes.len();
+            Ok((end > at).then(|| (Bytes::from(bytes), (file, end))))
+        };
+        stream::try_unfold((self.clone(), range.start), next)
     }
 }
 
 impl TempFileFactory for SealedSpillFactory {
-    fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
-        let file = SealedWriter::new()
-            .map_err(|error| exec_datafusion_err!("a query can't spill: {error}"))?;
-        Ok(Arc::new(SealedSpill(Arc::new(Mutex::new(file)))))
+    fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
+        Ok(match description {
+            REPARTITION => Arc::new(self.repartitions.part()),
+            _ => Arc::new(SealedSpill::create()?),
+        })
     }
 }
 
@@ -42,12 +79,7 @@ impl SpillFile for SealedSpill {
     }
 
     fn read_stream(&self) -> Result<Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>> {
-        let next = |(file, at): (SealedSpill, usize)| async move {
-            let bytes = file.lock().read_from(at).map_err(named)?;
-            let end = at + bytes.len();
-            Ok((end > at).then(|| (Bytes::from(bytes), (file, end))))
-        };
-        Ok(Box::pin(stream::try_unfold((self.clone(), 0), next)))
+        Ok(Box::pin(self.read(0..usize::MAX)))
     }
 
     fn open_writer(&self) -> Result<Box<dyn SpillWriter>> {
@@ -72,7 +104,7 @@ impl SpillWriter for SealedSpill {
 }
 
 /// Adds the folder and the remedy to an I/O error.
-fn named(error: io::Error) -> io::Error {
+pub(super) fn named(error: io::Error) -> io::Error {
     let folder = std::env::temp_dir();
     io::Error::new(
         error.kind(),
@@ -91,7 +123,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_spill_file_returns_what_was_written_and_has_no_name() {
-        let file = SealedSpillFactory.create_temp_file("a sort").unwrap();
+        let factory = SealedSpillFactory::default();
+        let file = factory.create_temp_file("a sort").unwrap();
         let content: Vec<u8> = (0..700_000_u32).map(|at| (at % 249) as u8).collect();
         let mut writer = file.open_writer().unwrap();
         writer.write_all(&content).unwrap();

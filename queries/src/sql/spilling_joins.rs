@@ -33,8 +33,9 @@ use super::unary_node;
 /// A build side that takes at most this part of the memory limit is small: one in so many.
 const SMALL_SHARE: usize = 16;
 
-/// How often, and how long each time, the second attempt waits for the memory of the first.
-const RELEASE_WAITS: usize = 200;
+/// How often, and how long each time, the second attempt waits for the memory of the first: its
+/// tasks release it at their next pause.
+const RELEASE_WAITS: usize = 6_000;
 const RELEASE_WAIT: Duration = Duration::from_millis(5);
 
 /// Plans queries, and wraps those whose hash joins may exceed the memory limit.
@@ -231,4 +232,6 @@ async fn await_release(pool: &Arc<dyn MemoryPool>, before: usize) {
         }
         tokio::time::sleep(RELEASE_WAIT).await;
     }
+    let held = pool.reserved().saturating_sub(before);
+    tracing::warn!(held, "the memory of hash joins wasn't released");
 }

@@ -210,6 +210,7 @@ fn each_line_is_answered_before_the_next_is_read() {
     drop(questions);
     assert!(child.wait().unwrap().success());
 }
+
 #[test]
 fn a_repeated_key_of_a_grain_is_refused() {
     let here = folder();
@@ -221,4 +222,3 @@ fn a_repeated_key_of_a_grain_is_refused() {
     let message = member(&answers[0], "message");
     assert!(message.contains("`subject` is repeated"), "{message}");
 }
-

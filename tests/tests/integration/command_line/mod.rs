@@ -337,6 +337,7 @@ fn a_closed_output_pipe_is_no_error() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(first.starts_with('{') && !err.contains("panicked"), "{err}");
 }
+
 #[cfg(unix)]
 #[test]
 fn an_argument_that_is_not_unicode_is_named() {
@@ -356,4 +357,3 @@ fn an_argument_that_is_not_unicode_is_named() {
         "{err}"
     );
 }
-
