@@ -17,17 +17,25 @@ pub enum ClusterError {
     },
     /// A process would be reachable from other machines.
     #[error(
-        "{0} isn't a loopback address: the processes of a cluster trust everybody who reaches \
-         them; listen on 127.0.0.1 and connect machines by tunnels"
+        "{0} isn't a loopback address, and without a key the processes of a cluster trust everybody \
+         who reaches them; make a key with `gristmill cluster key FILE`, give it to all processes \
+         and clients with --cluster-key, or listen on 127.0.0.1"
     )]
     NotLoopback(SocketAddr),
+    /// A process would announce an address that means something else on each machine.
+    #[error("{0} can't be reached by others: listen on an address of this machine")]
+    Unspecified(SocketAddr),
+    /// A file isn't the key of a cluster.
+    #[error("no cluster key: {0}; `gristmill cluster key FILE` makes one")]
+    Key(String),
     /// An address isn't one.
     #[error("`{0}` is no address of a scheduler; it is HOST:PORT, such as 127.0.0.1:50050")]
     Address(String),
     /// The scheduler doesn't answer.
     #[error(
         "the scheduler at {address} doesn't answer ({cause}); it has forgotten its jobs if it \
-         was restarted: run the command again"
+         was restarted: run the command again. All processes and clients need the same \
+         --cluster-key, or none"
     )]
     Unreachable {
         /// Its address.

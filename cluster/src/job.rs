@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ballista_core::client::BallistaClient;
+use ballista_core::config::BALLISTA_CLIENT_USE_TLS;
 use ballista_core::serde::protobuf::execute_query_params::Query;
 use ballista_core::serde::protobuf::execute_query_result::Result as Submitted;
 use ballista_core::serde::protobuf::job_status::Status as JobState;
@@ -22,6 +23,7 @@ use datafusion::prelude::SessionConfig;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
+use crate::cluster_key::ClusterKey;
 use crate::error::ClusterError;
 use crate::lost_executors::{EXACT, REPEATED};
 use crate::session::MESSAGE_BYTES;
@@ -45,24 +47,37 @@ const FETCH_WAIT_MS: u64 = 500;
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     address: String,
+    key: Option<ClusterKey>,
     jobs: Arc<Mutex<BTreeSet<String>>>,
 }
 
 type Client = SchedulerGrpcClient<Channel>;
 
 impl Scheduler {
-    /// Returns the scheduler at `address` (`HOST:PORT`). Nothing is sent yet.
+    /// Returns the scheduler at `address` (`HOST:PORT`) of the cluster with `key`. Nothing is sent
+    /// yet.
     ///
     /// # Errors
     /// [`ClusterError::Address`] if it isn't an address.
-    pub fn at(address: &str) -> std::result::Result<Scheduler, ClusterError> {
+    pub fn at(
+        address: &str,
+        key: Option<ClusterKey>,
+    ) -> std::result::Result<Scheduler, ClusterError> {
         let parts = address.rsplit_once(':');
         let (host, port) = parts.unwrap_or_default();
         if host.is_empty() || port.parse::<u16>().is_err() {
             return Err(ClusterError::Address(address.to_owned()));
         }
-        let (address, jobs) = (address.to_owned(), Arc::default());
-        Ok(Scheduler { address, jobs })
+        Ok(Scheduler {
+            address: address.to_owned(),
+            key,
+            jobs: Arc::default(),
+        })
+    }
+
+    /// Returns the key of the cluster.
+    pub(crate) fn key(&self) -> Option<&ClusterKey> {
+        self.key.as_ref()
     }
 
     /// Cancels the jobs that this process waits for. A scheduler that doesn't answer has none.
@@ -132,7 +147,11 @@ impl Scheduler {
         let url = format!("http://{}", self.address);
         let config = GrpcClientConfig::default();
         let endpoint = create_grpc_client_endpoint(url, Some(&config));
-        let endpoint = endpoint.map_err(|_| ClusterError::Address(self.address.clone()))?;
+        let mut endpoint = endpoint.map_err(|_| ClusterError::Address(self.address.clone()))?;
+        if let Some(key) = &self.key {
+            let secured = key.endpoint(&endpoint);
+            endpoint = secured.map_err(|_| ClusterError::Address(self.address.clone()))?;
+        }
         let channel = endpoint
             .connect()
             .await
@@ -152,8 +171,11 @@ impl Scheduler {
     ) -> std::result::Result<String, ClusterError> {
         let settings = config.options().entries().into_iter();
         let settings = settings.map(|entry| KeyValuePair {
+            value: match entry.key.as_str() {
+                BALLISTA_CLIENT_USE_TLS => Some(self.key.is_some().to_string()),
+                _ => entry.value,
+            },
             key: entry.key,
-            value: entry.value,
         });
         let mut request = Request::new(ExecuteQueryParams {
             query: Some(Query::PhysicalPlan(plan)),
@@ -243,7 +265,10 @@ impl Drop for Waiting {
 ///
 /// # Errors
 /// [`ClusterError::Fetch`] if its executor doesn't answer or has lost it.
-pub(crate) async fn fetch(part: PartitionLocation) -> Result<SendableRecordBatchStream> {
+pub(crate) async fn fetch(
+    part: PartitionLocation,
+    key: Option<ClusterKey>,
+) -> Result<SendableRecordBatchStream> {
     let layout = part.layout();
     let (Some(executor), Some(id)) = (part.executor_meta, part.partition_id) else {
         return Err(ClusterError::Failed("a part of its result is nowhere".to_owned()).into());
@@ -261,8 +286,8 @@ pub(crate) async fn fetch(part: PartitionLocation) -> Result<SendableRecordBatch
         &executor.host,
         port,
         message_bytes,
-        false,
-        None,
+        key.is_some(),
+        key.as_ref().map(ClusterKey::flight_endpoint),
         FETCH_ATTEMPTS,
         FETCH_WAIT_MS,
         0,

@@ -17,6 +17,7 @@
 //! | `lost_executors` | Which results are refused, because work was done again? |
 //! | `job` | How is one query submitted, watched, fetched and cancelled? |
 //! | [`process`] | What do the scheduler and an executor run? |
+//! | `cluster_key`, `tls_listener` | Who is a member of a cluster, and how are others kept out? |
 //!
 //! Ballista cuts a stage into tasks by giving each a part of the files of its scans. A leaf that it
 //! doesn't know is left whole, and each task returns all of its rows; and the protobuf of a file
@@ -34,6 +35,7 @@
     )
 )]
 
+mod cluster_key;
 pub mod codec;
 mod error;
 mod job;
@@ -45,7 +47,9 @@ pub mod query;
 mod segment_operator;
 pub mod segments;
 mod session;
+mod tls_listener;
 mod wire;
 
+pub use cluster_key::ClusterKey;
 pub use error::ClusterError;
 pub use job::Scheduler;

@@ -1,21 +1,26 @@
 //! The processes of a cluster: Ballista's scheduler and executor, with our codec, functions and
 //! settings.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
-use ballista_scheduler::scheduler_process::start_server;
+use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use gristmill_queries::sql::{SqlOptions, bare_context};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
+use crate::cluster_key::ClusterKey;
 use crate::codec::LakeCodec;
 use crate::error::ClusterError;
 use crate::lost_executors::refuse_repeated_work;
 use crate::session::{Functions, MESSAGE_BYTES, config_producer, scheduler_state};
+use crate::tls_listener::{TlsListener, inner_address};
 
 /// Seconds between two signs of life of an executor.
 const HEARTBEAT_SECONDS: u64 = 2;
@@ -44,18 +49,50 @@ pub struct ExecutorOptions {
     pub slots: usize,
     /// Memory of all tasks in bytes; each has an equal share of it.
     pub memory: usize,
+    /// The key of the cluster; needed for addresses that aren't loopback ones.
+    pub key: Option<ClusterKey>,
 }
 
-/// Runs a scheduler at `listen` until the process is stopped.
+/// Runs a scheduler at `listen` until the process is stopped. With `key` it serves members of the
+/// cluster only, at any address.
 ///
 /// # Errors
-/// [`ClusterError`] if the address isn't a loopback one, or is in use.
-pub async fn run_scheduler(listen: SocketAddr) -> Result<(), ClusterError> {
-    require_loopback(listen)?;
+/// [`ClusterError`] if the address isn't a loopback one and there is no key, or if it is in use.
+pub async fn run_scheduler(
+    listen: SocketAddr,
+    key: Option<ClusterKey>,
+) -> Result<(), ClusterError> {
+    check_address(listen, key.as_ref())?;
     let starting = failure("can't start the scheduler");
+    let inner = match key {
+        Some(_) => SocketAddr::new(inner_address(listen.ip()), 0),
+        None => listen,
+    };
+    let listener = TcpListener::bind(inner).await;
+    let listener = listener.map_err(|error| starting(&error))?;
+    let inner = listener.local_addr().map_err(|error| starting(&error))?;
+    let outer = TlsListeners::bind(key.as_ref(), &[(listen, inner)]).await?;
+    let config = Arc::new(scheduler_config(listen, key.as_ref())?);
+    let cluster = BallistaCluster::new_from_config(&config).await;
+    let cluster = refuse_repeated_work(&cluster.map_err(|error| starting(&error))?);
+    let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, config).await;
+    let scheduler = scheduler.map_err(|error| starting(&error))?;
+    let serving = start_grpc_service_with_listener(listener, scheduler);
+    outer
+        .forward_during(serving)
+        .await
+        .map_err(|error| failure("the scheduler has stopped")(&error))
+}
+
+/// Returns the settings of a scheduler that others reach at `listen`.
+fn scheduler_config(
+    listen: SocketAddr,
+    key: Option<&ClusterKey>,
+) -> Result<SchedulerConfig, ClusterError> {
     let codec: Arc<dyn PhysicalExtensionCodec> = Arc::new(LakeCodec::of_scheduler());
-    let functions = bare_context(&SqlOptions::default()).map_err(|error| starting(&error))?;
-    let config = SchedulerConfig {
+    let functions = bare_context(&SqlOptions::default());
+    let functions = functions.map_err(|error| failure("can't start the scheduler")(&error))?;
+    Ok(SchedulerConfig {
         bind_host: listen.ip().to_string(),
         external_host: listen.ip().to_string(),
         bind_port: listen.port(),
@@ -71,45 +108,61 @@ pub async fn run_scheduler(listen: SocketAddr) -> Result<(), ClusterError> {
         // A stage that runs again may be read together with what is left of its first run.
         task_max_failures: 1,
         stage_max_failures: 1,
-        override_config_producer: Some(config_producer(Arc::clone(&codec))),
+        use_tls: key.is_some(),
+        override_create_grpc_client_endpoint: key.map(ClusterKey::endpoints),
+        override_config_producer: Some(config_producer(Arc::clone(&codec), key)),
         override_session_builder: Some(Arc::new(move |config| {
             Ok(scheduler_state(&functions, config))
         })),
         override_physical_codec: Some(codec),
         ..SchedulerConfig::default()
-    };
-    let cluster = BallistaCluster::new_from_config(&config).await;
-    let cluster = refuse_repeated_work(&cluster.map_err(|error| starting(&error))?);
-    start_server(cluster, listen, Arc::new(config))
-        .await
-        .map_err(|error| failure("the scheduler has stopped")(&error))
+    })
 }
 
 /// Runs an executor until the process is stopped.
 ///
 /// # Errors
-/// [`ClusterError`] if the address isn't a loopback one or is in use, if the scheduler doesn't
-/// answer or refuses the executor, or if the folder can't be created.
+/// [`ClusterError`] if the address isn't a loopback one and there is no key, or if it is in use; if
+/// the scheduler doesn't answer or refuses the executor, or if the folder can't be created.
 pub async fn run_executor(options: ExecutorOptions) -> Result<(), ClusterError> {
-    require_loopback(options.listen)?;
+    let key = options.key.as_ref();
+    check_address(options.listen, key)?;
+    let starting = failure("can't start the executor");
+    std::fs::create_dir_all(Path::new(&options.work_dir)).map_err(|error| starting(&error))?;
+    let listen = options.listen.ip();
+    let ports = ports_of(options.listen).map_err(|error| starting(&error))?;
+    let inner = key.map_or(listen, |_| inner_address(listen));
+    let forwarded = [ports.0, ports.1]
+        .map(|port| (SocketAddr::new(listen, port), SocketAddr::new(inner, port)));
+    let outer = TlsListeners::bind(key, &forwarded).await?;
+    let config = executor_config(&options, inner, ports)?;
+    outer
+        .forward_during(start_executor_process(Arc::new(config)))
+        .await
+        .map_err(|error| failure("the executor has stopped")(&error))
+}
+
+/// Returns the settings of an executor whose servers listen at `inner`.
+fn executor_config(
+    options: &ExecutorOptions,
+    inner: IpAddr,
+    (port, task_port): (u16, u16),
+) -> Result<ExecutorProcessConfig, ClusterError> {
     let starting = failure("can't start the executor");
     let address = || ClusterError::Address(options.scheduler.clone());
-    let (host, port) = options.scheduler.rsplit_once(':').ok_or_else(address)?;
-    let scheduler_port = port.parse().map_err(|_| address())?;
-    std::fs::create_dir_all(Path::new(&options.work_dir)).map_err(|error| starting(&error))?;
+    let (host, scheduler_port) = options.scheduler.rsplit_once(':').ok_or_else(address)?;
+    let key = options.key.as_ref();
     let codec: Arc<dyn PhysicalExtensionCodec> = Arc::new(LakeCodec::of_executor());
     let functions = Functions::of_executors().map_err(|error| starting(&error))?;
     let context = bare_context(&SqlOptions::default()).map_err(|error| starting(&error))?;
     let runtime = context.runtime_env();
-    let listen = options.listen.ip();
-    let (port, task_port) = ports_of(options.listen).map_err(|error| starting(&error))?;
-    let config = ExecutorProcessConfig {
-        bind_host: listen.to_string(),
-        external_host: Some(listen.to_string()),
+    Ok(ExecutorProcessConfig {
+        bind_host: inner.to_string(),
+        external_host: Some(options.listen.ip().to_string()),
         port,
         grpc_port: task_port,
         scheduler_host: host.to_owned(),
-        scheduler_port,
+        scheduler_port: scheduler_port.parse().map_err(|_| address())?,
         vcores: gristmill_connectors::threads(options.slots),
         work_dir: Some(options.work_dir.clone()),
         executor_heartbeat_interval_seconds: HEARTBEAT_SECONDS,
@@ -118,20 +171,49 @@ pub async fn run_executor(options: ExecutorOptions) -> Result<(), ClusterError> 
         memory_pool_size: Some(options.memory as u64),
         override_function_registry: Some(Arc::new(functions.into_registry())),
         override_runtime_producer: Some(Arc::new(move |_| Ok(Arc::clone(&runtime)))),
-        override_config_producer: Some(config_producer(Arc::clone(&codec))),
+        override_create_grpc_client_endpoint: key.map(ClusterKey::endpoints),
+        override_config_producer: Some(config_producer(Arc::clone(&codec), key)),
         override_physical_codec: Some(codec),
         ..ExecutorProcessConfig::default()
-    };
-    start_executor_process(Arc::new(config))
-        .await
-        .map_err(|error| failure("the executor has stopped")(&error))
+    })
 }
 
-/// Refuses addresses that other machines reach: the processes trust everybody.
-fn require_loopback(address: SocketAddr) -> Result<(), ClusterError> {
-    match address.ip().is_loopback() {
-        true => Ok(()),
-        false => Err(ClusterError::NotLoopback(address)),
+/// The listeners for members of a process; none without a key.
+struct TlsListeners(Vec<(TlsListener, SocketAddr)>);
+
+impl TlsListeners {
+    /// Listens at the first address of each pair; connections go to the second one.
+    async fn bind(
+        key: Option<&ClusterKey>,
+        forwarded: &[(SocketAddr, SocketAddr)],
+    ) -> Result<TlsListeners, ClusterError> {
+        let mut listeners = Vec::new();
+        for (key, (outer, inner)) in key.into_iter().flat_map(|key| {
+            let with_key = move |pair| (key, pair);
+            forwarded.iter().map(with_key)
+        }) {
+            let listener = TlsListener::bind(*outer, key).await;
+            let listener = listener.map_err(|error| failure("can't listen")(&error))?;
+            listeners.push((listener, *inner));
+        }
+        Ok(TlsListeners(listeners))
+    }
+
+    /// Forwards connections until `serving` ends, and returns its result.
+    async fn forward_during<T>(self, serving: impl Future<Output = T>) -> T {
+        let forward = |(listener, inner): (TlsListener, SocketAddr)| listener.forward_to(inner);
+        let _forwarding: JoinSet<()> = self.0.into_iter().map(forward).collect();
+        serving.await
+    }
+}
+
+/// Refuses addresses that other machines reach, without a key: the processes trust everybody. An
+/// address must be one that others can be given.
+fn check_address(address: SocketAddr, key: Option<&ClusterKey>) -> Result<(), ClusterError> {
+    match (address.ip(), key) {
+        (ip, Some(_)) if ip.is_unspecified() => Err(ClusterError::Unspecified(address)),
+        (ip, None) if !ip.is_loopback() => Err(ClusterError::NotLoopback(address)),
+        _ => Ok(()),
     }
 }
 
@@ -140,7 +222,8 @@ fn require_loopback(address: SocketAddr) -> Result<(), ClusterError> {
 fn ports_of(address: SocketAddr) -> std::io::Result<(u16, u16)> {
     match address.port() {
         0 => {
-            let both = [TcpListener::bind(address)?, TcpListener::bind(address)?];
+            let bind = || std::net::TcpListener::bind(address);
+            let both = [bind()?, bind()?];
             let [first, second] = both.map(|listener| listener.local_addr());
             Ok((first?.port(), second?.port()))
         }
@@ -162,14 +245,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_addresses_are_served() {
+    fn other_machines_need_a_key() {
+        let key = ClusterKey::from_pem(ClusterKey::generate().unwrap().as_bytes()).unwrap();
         for address in ["127.0.0.1:50050", "[::1]:50050", "127.3.4.5:0"] {
-            assert!(require_loopback(address.parse().unwrap()).is_ok());
+            assert!(check_address(address.parse().unwrap(), None).is_ok());
         }
+        let refused = |address: &str, key| {
+            let checked = check_address(address.parse().unwrap(), key);
+            checked.unwrap_err().to_string()
+        };
         for address in ["0.0.0.0:50050", "10.0.0.1:50050", "[::]:50050"] {
-            let refused = require_loopback(address.parse().unwrap()).unwrap_err();
-            assert!(refused.to_string().contains("isn't a loopback address"));
+            assert!(refused(address, None).contains("isn't a loopback address"));
         }
+        assert!(check_address("10.0.0.1:50050".parse().unwrap(), Some(&key)).is_ok());
+        assert!(refused("0.0.0.0:50050", Some(&key)).contains("can't be reached"));
     }
 
     #[test]

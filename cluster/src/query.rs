@@ -186,7 +186,9 @@ impl ExecutionPlan for ClusterQueryExec {
         let config = context.session_config().clone();
         let run = async move {
             let (job_id, parts) = run_exactly(&scheduler, bytes, &config).await?;
-            let rows = stream::iter(parts).then(fetch).try_flatten();
+            let key = scheduler.key().cloned();
+            let rows = stream::iter(parts).then(move |part| fetch(part, key.clone()));
+            let rows = rows.try_flatten();
             let forget = async move { scheduler.forget(job_id).await };
             let end = stream::once(forget).filter_map(|()| ready(None));
             Ok::<_, DataFusionError>(rows.chain(end))

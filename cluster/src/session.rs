@@ -16,6 +16,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use gristmill_queries::sql::{SqlOptions, bare_context};
 
+use crate::cluster_key::ClusterKey;
+
 /// The setting for the number of partitions of one task. With more, the tasks of a stage are few.
 const PARTITIONS_PER_TASK: &str = "ballista.scheduler.max_partitions_per_task";
 
@@ -89,8 +91,21 @@ pub(crate) fn cluster_config(
 }
 
 /// Returns the producer of the configuration of a process, which the settings of each query change.
-pub(crate) fn config_producer(codec: Arc<dyn PhysicalExtensionCodec>) -> ConfigProducer {
-    Arc::new(move || cluster_config(SessionConfig::new(), Arc::clone(&codec)))
+/// With `key`, it connects to others as a member.
+pub(crate) fn config_producer(
+    codec: Arc<dyn PhysicalExtensionCodec>,
+    key: Option<&ClusterKey>,
+) -> ConfigProducer {
+    let endpoints = key.map(ClusterKey::endpoints);
+    Arc::new(move || {
+        let config = cluster_config(SessionConfig::new(), Arc::clone(&codec));
+        match &endpoints {
+            Some(endpoints) => {
+                config.with_ballista_override_create_grpc_client_endpoint(Arc::clone(endpoints))
+            }
+            None => config,
+        }
+    })
 }
 
 /// Returns the state of a session of the scheduler with the functions of `context`.

@@ -77,6 +77,7 @@ pub fn gristmill() -> assert_cmd::Command {
         "GRISTMILL_CACHE",
         "GRISTMILL_CACHE_SIZE",
         "GRISTMILL_CLUSTER",
+        "GRISTMILL_CLUSTER_KEY",
     ] {
         command.env_remove(variable);
     }

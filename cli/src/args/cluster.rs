@@ -1,8 +1,11 @@
 //! Arguments of the processes of a cluster.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+use super::query::ClusterKeyArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
@@ -10,14 +13,24 @@ pub enum ClusterCommand {
     Scheduler(SchedulerArgs),
     /// Run an executor of a cluster, which runs tasks
     Executor(ExecutorArgs),
+    /// Make the key of a new cluster, which its processes and clients share
+    Key(KeyArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// File of the key; it must not exist
+    pub file: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub struct SchedulerArgs {
-    /// Address at which clients and executors reach it; a loopback address, because it trusts
-    /// everybody
+    /// Address at which clients and executors reach it. Without --cluster-key a loopback address,
+    /// because it trusts everybody then
     #[arg(long, default_value = "127.0.0.1:50050", value_name = "ADDR")]
     pub listen: SocketAddr,
+    #[command(flatten)]
+    pub key: ClusterKeyArgs,
 }
 
 #[derive(Debug, Args)]
@@ -29,8 +42,8 @@ pub struct ExecutorArgs {
     #[arg(long, value_name = "DIR")]
     pub work_dir: String,
     /// Address at which clients and other executors fetch results; at the next port the scheduler
-    /// sends tasks. A loopback address, because it trusts everybody [default: free ports of
-    /// 127.0.0.1]
+    /// sends tasks. Without --cluster-key a loopback address, because it trusts everybody then
+    /// [default: free ports of 127.0.0.1]
     #[arg(
         long,
         default_value = "127.0.0.1:0",
@@ -41,4 +54,6 @@ pub struct ExecutorArgs {
     /// Number of tasks that run at a time, which share --memory [default: one per core]
     #[arg(long, value_name = "N")]
     pub slots: Option<usize>,
+    #[command(flatten)]
+    pub key: ClusterKeyArgs,
 }

@@ -40,6 +40,18 @@ pub struct ClusterArgs {
     /// number of parts of the work [default: this process]
     #[arg(long, env = "GRISTMILL_CLUSTER", value_name = "ADDR")]
     pub cluster: Option<String>,
+    #[command(flatten)]
+    pub key: ClusterKeyArgs,
+}
+
+/// The key of a cluster.
+#[cfg(feature = "cluster")]
+#[derive(Debug, Args)]
+pub struct ClusterKeyArgs {
+    /// Key of the cluster (see `cluster key`): connections are encrypted, and only who has it is
+    /// served [default: none; loopback addresses only]
+    #[arg(long, env = "GRISTMILL_CLUSTER_KEY", value_name = "FILE")]
+    pub cluster_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,12 @@
 //! `cluster`: the processes of a cluster; and `--cluster` of the commands that run on one.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_cluster::process::{ExecutorOptions, run_executor, run_scheduler};
 use gristmill_cluster::query::{DEFAULT_PARTITIONS, run_on_cluster};
 use gristmill_cluster::segments::ClusterSegments;
-use gristmill_cluster::{ClusterError, Scheduler, lake_url};
+use gristmill_cluster::{ClusterError, ClusterKey, Scheduler, lake_url};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{VerifyOptions, VerifyReport, VerifyScope, verify_lake_by};
@@ -14,7 +15,7 @@ use gristmill_queries::sql::SessionContext;
 use super::CommandContext;
 use super::sql::failure;
 use crate::args::cluster::ClusterCommand;
-use crate::args::query::ClusterArgs;
+use crate::args::query::{ClusterArgs, ClusterKeyArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 
@@ -28,7 +29,7 @@ pub async fn run(
             if !context.common.quiet {
                 note(format_args!("scheduler at {}", arguments.listen));
             }
-            run_scheduler(arguments.listen).await
+            run_scheduler(arguments.listen, cluster_key(&arguments.key)?).await
         }
         ClusterCommand::Executor(arguments) => {
             if !context.common.quiet {
@@ -40,11 +41,47 @@ pub async fn run(
                 listen: arguments.listen,
                 slots: arguments.slots.unwrap_or(0),
                 memory: context.memory(),
+                key: cluster_key(&arguments.key)?,
             })
             .await
         }
+        ClusterCommand::Key(arguments) => {
+            write_secret(&arguments.file, &ClusterKey::generate()?)?;
+            if !context.common.quiet {
+                note(format_args!(
+                    "the key of a cluster is in {}: give the file to its scheduler, executors and \
+                     clients, with --cluster-key, and to nobody else",
+                    arguments.file.display()
+                ));
+            }
+            Ok(())
+        }
     };
     ended.map(|()| CommandOutcome::Done).map_err(Failure::from)
+}
+
+/// Reads the key of a cluster, if one is named.
+fn cluster_key(arguments: &ClusterKeyArgs) -> Result<Option<ClusterKey>, Failure> {
+    let read = |path: &PathBuf| {
+        let pem = std::fs::read(path).map_err(|error| Failure::reading(path, &error))?;
+        ClusterKey::from_pem(&pem)
+            .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))
+    };
+    arguments.cluster_key.as_ref().map(read).transpose()
+}
+
+/// Writes `text` to a new file that only this user can read.
+fn write_secret(path: &Path, text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(path).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|error| Failure::usage(format!("can't create `{}`: {error}", path.display())))
 }
 
 impl From<ClusterError> for Failure {
@@ -62,7 +99,7 @@ pub fn join(
     let Some(address) = &arguments.cluster else {
         return Ok(None);
     };
-    let scheduler = Scheduler::at(address)?;
+    let scheduler = Scheduler::at(address, cluster_key(&arguments.key)?)?;
     let location = location(context)?;
     run_on_cluster(session, &scheduler, &location, partitions(context)).map_err(failure)?;
     Ok(Some(scheduler))
@@ -76,7 +113,8 @@ pub async fn verify(
     options: &VerifyOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport, Failure> {
-    let scheduler = Scheduler::at(arguments.cluster.as_deref().unwrap_or_default())?;
+    let address = arguments.cluster.as_deref().unwrap_or_default();
+    let scheduler = Scheduler::at(address, cluster_key(&arguments.key)?)?;
     let workers = ClusterSegments::new(&scheduler, &location(context)?, partitions(context));
     if context.common.keys.resolve_did_web {
         return Err(Failure::usage(

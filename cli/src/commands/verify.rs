@@ -32,6 +32,11 @@ pub async fn run(
     let printer = context.printer(arguments.results);
     let options = options_of(context, &arguments)?;
     let part = scope_of(&arguments)?;
+    #[cfg(feature = "cluster")]
+    if arguments.cluster.cluster.is_some() && !arguments.sources.is_empty() && !context.common.quiet
+    {
+        note("files are verified by this process; --cluster verifies the lake");
+    }
     let (progress, shown) = context.track("verify");
     let report = match arguments.sources.is_empty() {
         #[cfg(feature = "cluster")]

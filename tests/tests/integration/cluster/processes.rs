@@ -1,6 +1,7 @@
 //! Real processes on loopback: one scheduler and two executors of the built binary.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ const SLOW: &str = "SELECT count(*) FROM grains a JOIN grains b
 /// A scheduler and its executors, which end with the test.
 struct Cluster {
     address: String,
+    /// The key of all its processes, and of clients.
+    key: Option<PathBuf>,
     scheduler: Child,
     executors: Vec<Child>,
     _folders: Vec<tempfile::TempDir>,
@@ -34,12 +37,18 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Cluster {
+        Cluster::start_with(None)
+    }
+
+    fn start_with(key: Option<PathBuf>) -> Cluster {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
-        let scheduler = spawn(&["cluster", "scheduler", "--listen", &address]);
+        let listen = ["cluster", "scheduler", "--listen", &address];
+        let scheduler = spawn(&listen, key.as_deref());
         let mut cluster = Cluster {
             address: address.clone(),
+            key,
             scheduler,
             executors: Vec::new(),
             _folders: Vec::new(),
@@ -66,7 +75,7 @@ impl Cluster {
         ];
         let mut arguments = arguments.to_vec();
         arguments.extend([&work_dir, "--slots", "2", "--memory", "512M"]);
-        self.executors.push(spawn(&arguments));
+        self.executors.push(spawn(&arguments, self.key.as_deref()));
         self._folders.push(folder);
     }
 
@@ -80,7 +89,16 @@ impl Cluster {
             &self.address,
             question,
         ];
-        sandbox.command("lake", &asked)
+        let mut command = sandbox.command("lake", &asked);
+        with_key(&mut command, self.key.as_deref());
+        command
+    }
+}
+
+/// Gives a process the key of a cluster.
+fn with_key(command: &mut Command, key: Option<&Path>) {
+    if let Some(key) = key {
+        command.arg("--cluster-key").arg(key);
     }
 }
 
@@ -93,9 +111,10 @@ impl Drop for Cluster {
     }
 }
 
-fn spawn(arguments: &[&str]) -> Child {
+fn spawn(arguments: &[&str], key: Option<&Path>) -> Child {
     let mut command = Command::new(binary::path());
     command.args(arguments).stdout(Stdio::null());
+    with_key(&mut command, key);
     if std::env::var_os("CLUSTER_TEST_OUTPUT").is_none() {
         command.stderr(Stdio::null());
     }
@@ -135,7 +154,7 @@ async fn the_answers_of_two_executors_are_the_local_ones() {
     let asked = Asked::new().await;
     let cluster = Cluster::start();
     let context = asked.session().await;
-    let scheduler = Scheduler::at(&cluster.address).unwrap();
+    let scheduler = Scheduler::at(&cluster.address, None).unwrap();
     run_on_cluster(&context, &scheduler, &asked.location(), 4).unwrap();
     let began = Instant::now();
     for joins in ["false", "true"] {
@@ -299,4 +318,53 @@ fn a_cluster_that_others_could_reach_is_refused() {
     let refused = Command::new(binary::path()).args(asked).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("isn't a loopback address"));
+}
+
+/// Makes the key of a cluster in `folder`.
+fn make_key(folder: &Path, name: &str) -> (PathBuf, Output) {
+    let file = folder.join(name);
+    let made = Command::new(binary::path())
+        .args(["cluster", "key"])
+        .arg(&file)
+        .output();
+    (file, made.unwrap())
+}
+
+#[test]
+fn a_cluster_with_a_key_serves_its_members_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, made) = make_key(folder.path(), "key.pem");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let (_, again) = make_key(folder.path(), "key.pem");
+    assert_eq!(again.status.code(), Some(1), "a key was overwritten");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&key).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let asked = Asked::nothing();
+    let mut cluster = Cluster::start_with(Some(key));
+    let rows = |answer: &Output| {
+        let mut rows: Vec<String> = text(&answer.stdout).lines().map(str::to_owned).collect();
+        rows.sort();
+        rows
+    };
+    for question in &QUESTIONS[..6] {
+        let expected = rows(&local(&asked.sandbox, question));
+        let answer = ended(started(cluster.command(&asked.sandbox, question)));
+        assert_eq!(rows(&answer), expected, "{}", text(&answer.stderr));
+    }
+    let other = make_key(folder.path(), "other.pem").0;
+    for stranger in [None, Some(other)] {
+        cluster.key = stranger;
+        let refused = ended(started(cluster.command(&asked.sandbox, SLOW)));
+        let message = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{message}");
+        assert!(
+            message.contains("doesn't answer") && message.contains("--cluster-key"),
+            "{message}"
+        );
+        assert!(refused.stdout.is_empty());
+    }
 }
