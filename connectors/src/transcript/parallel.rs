@@ -25,6 +25,38 @@ pub(super) fn chunk_lines(lines: &[Line]) -> Vec<&[Line]> {
     chunks
 }
 
+/// Lines, and bytes of lines, that are found before they are worked on: at most so many of each.
+const ROUND_LINES: usize = 1 << 20;
+const ROUND_BYTES: usize = 256 << 20;
+
+/// Runs `work` on chunks of `lines` as [`map_ordered`] does, and passes the results to `take` in the
+/// order of the lines. Holds the lines of a round only, whatever the size of the input.
+pub(super) fn map_lines<T: Send>(
+    lines: impl Iterator<Item = Line>,
+    threads: usize,
+    work: &(dyn Fn(&[Line]) -> T + Sync),
+    take: &mut dyn FnMut(T),
+) {
+    let mut lines = lines;
+    loop {
+        let (mut round, mut bytes) = (Vec::new(), 0);
+        while round.len() < ROUND_LINES
+            && bytes < ROUND_BYTES
+            && let Some(line) = lines.next()
+        {
+            bytes += line.range.len();
+            round.push(line);
+        }
+        if round.is_empty() {
+            return;
+        }
+        let work = |chunk: &&[Line]| work(chunk);
+        map_ordered(&chunk_lines(&round), threads, &work, &mut |_, part| {
+            take(part)
+        });
+    }
+}
+
 /// Runs `work` on each item, on `threads` threads, and passes the results to `take` on the calling
 /// thread, in the order of the items and while other items are still worked on.
 ///
@@ -101,6 +133,26 @@ mod tests {
         map_ordered(&[(); 0], 4, &|_| (), &mut |_, ()| {
             panic!("called without an item")
         });
+    }
+
+    #[test]
+    fn lines_of_several_rounds_are_worked_on_in_order() {
+        let line = |number| Line {
+            number,
+            range: 0..ROUND_BYTES / 3,
+        };
+        for (lines, expected) in [
+            ((0..20).map(line).collect(), 20),
+            (numbered(ROUND_LINES as u64 + 3), ROUND_LINES as u64 + 3),
+            (numbered(0), 0),
+        ] {
+            let mut found = Vec::new();
+            let numbers = |chunk: &[Line]| chunk.iter().map(|line| line.number).collect::<Vec<_>>();
+            map_lines(lines.into_iter(), 2, &numbers, &mut |part| {
+                found.extend(part)
+            });
+            assert!(found.into_iter().eq(0..expected));
+        }
     }
 
     #[test]

@@ -61,6 +61,7 @@
 //! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `row_estimate` | How many rows does a plan return? |
+//! | `selectivity` | How many of its rows does a condition keep? |
 //! | `build_side` | Which side of a join is held in memory? |
 //! | `spilling_joins` | What happens if that side doesn't fit? |
 //! | `spill` | Where do rows go that don't fit in memory? |
@@ -112,6 +113,7 @@ mod search;
 mod search_filter;
 mod search_results;
 mod select_grains;
+mod selectivity;
 mod session_limits;
 mod shared_memory;
 mod size_limits;

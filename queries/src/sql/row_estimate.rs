@@ -3,6 +3,8 @@
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::JoinType;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -13,8 +15,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 
-/// Share of the rows that a filter is expected to keep, as DataFusion assumes.
-const KEPT_BY_FILTERS: usize = 5;
+use super::selectivity::kept_one_in;
 
 /// Bytes that a text or binary value is assumed to take.
 const TEXT_BYTES: usize = 64;
@@ -58,16 +59,17 @@ impl RowEstimate {
             .ok()
             .and_then(|statistics| statistics.num_rows.get_value().copied());
         RowEstimate {
-            expected: rows,
+            expected: rows.map(|rows| rows.div_ceil(scan_keeps_one_in(plan))),
             most: rows,
         }
     }
 
     /// The rows of an operator with this input.
     fn through(self, plan: &dyn ExecutionPlan) -> RowEstimate {
-        if plan.downcast_ref::<FilterExec>().is_some() {
+        if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+            let kept = kept_one_in(filter.predicate());
             return RowEstimate {
-                expected: self.expected.map(|rows| rows.div_ceil(KEPT_BY_FILTERS)),
+                expected: self.expected.map(|rows| rows.div_ceil(kept)),
                 ..self
             };
         }
@@ -136,6 +138,15 @@ impl RowEstimate {
             most: least(self.most),
         }
     }
+}
+
+/// Returns a number: of so many rows, the conditions that a scan checks are expected to keep one.
+/// Its statistics are those of the files.
+fn scan_keeps_one_in(plan: &dyn ExecutionPlan) -> usize {
+    let scan = plan.downcast_ref::<DataSourceExec>();
+    let files = scan.and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>());
+    let condition = files.and_then(|files| files.file_source().filter());
+    condition.map_or(1, |condition| kept_one_in(&condition))
 }
 
 fn product(left: Option<usize>, right: Option<usize>) -> Option<usize> {

@@ -132,9 +132,14 @@ impl SpillWriter for FilePart {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
     use std::time::Duration;
 
-    use datafusion::execution::memory_pool::MemoryConsumer;
+    use datafusion::error::DataFusionError;
+    use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation, UnboundedMemoryPool};
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::execution::session_state::SessionStateBuilder;
+    use datafusion::prelude::SessionContext;
     use futures::TryStreamExt;
 
     use super::*;
@@ -188,6 +193,42 @@ mod tests {
         }
     }
 
+    /// A pool in which all rows that are repartitioned spill.
+    #[derive(Debug, Default)]
+    struct RefusedRepartitions(UnboundedMemoryPool);
+
+    impl fmt::Display for RefusedRepartitions {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fmt(f)
+        }
+    }
+
+    impl MemoryPool for RefusedRepartitions {
+        fn name(&self) -> &str {
+            "refused repartitions"
+        }
+
+        fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+            self.0.grow(reservation, additional);
+        }
+
+        fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+            self.0.shrink(reservation, shrink);
+        }
+
+        fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+            let consumer = reservation.consumer().name();
+            match consumer.starts_with("RepartitionExec") {
+                true => Err(DataFusionError::ResourcesExhausted(consumer.to_owned())),
+                false => self.0.try_grow(reservation, additional),
+            }
+        }
+
+        fn reserved(&self) -> usize {
+            self.0.reserved()
+        }
+    }
+
     /// With files that stay open after a batch, one in a few of these queries doesn't end.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_repartition_that_spills_does_not_wait_forever() {
@@ -196,10 +237,13 @@ mod tests {
             memory: Some(128 << 20),
             ..SqlOptions::default()
         };
-        let context = bare_context(&options).unwrap();
-        let pool = Arc::clone(&context.runtime_env().memory_pool);
-        let taken = MemoryConsumer::new("others").register(&pool);
-        taken.try_grow(92 << 20).unwrap();
+        let state = bare_context(&options).unwrap().state();
+        let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
+            .with_memory_pool(Arc::new(RefusedRepartitions::default()))
+            .build_arc()
+            .unwrap();
+        let state = SessionStateBuilder::new_from_existing(state).with_runtime_env(runtime);
+        let context = SessionContext::new_with_state(state.build());
         let query = "SELECT g, count(DISTINCT t) AS n FROM (
                 SELECT value % 20000 AS g, md5(value::text) AS t FROM generate_series(1, 100000)
             ) GROUP BY g HAVING count(DISTINCT t) <> 5";
@@ -207,13 +251,8 @@ mod tests {
             let rows = context.sql(query).await.unwrap().collect();
             let rows = tokio::time::timeout(Duration::from_secs(120), rows).await;
             let rows = rows.unwrap_or_else(|_| panic!("attempt {attempt} doesn't end"));
-            assert_eq!(
-                rows.unwrap()
-                    .iter()
-                    .map(|batch| batch.num_rows())
-                    .sum::<usize>(),
-                0
-            );
+            let rows: usize = rows.unwrap().iter().map(|batch| batch.num_rows()).sum();
+            assert_eq!(rows, 0);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::threads;
 use crate::transcript::changes::is_other_change;
 use crate::transcript::line::{FaultCode, Line, LineFault, lines};
 use crate::transcript::options::ReadOptions;
-use crate::transcript::parallel::{chunk_lines, map_ordered};
+use crate::transcript::parallel::map_lines;
 use crate::transcript::parsed::{ParsedPart, StandaloneGrain};
 
 /// Parses the grains of a file, on several threads, and passes them to `emit` in chunks. Grains
@@ -24,11 +24,10 @@ pub(in crate::transcript) fn parse_grains(
     options: ReadOptions<'_>,
     emit: &mut dyn FnMut(ParsedPart),
 ) {
-    let all: Vec<Line> = lines(bytes).collect();
-    let work = |chunk: &&[Line]| {
+    let work = |chunk: &[Line]| {
         let mut part = ParsedPart::default();
         let mut parser = JsonParser::new().with_unique_keys();
-        for line in *chunk {
+        for line in chunk {
             let grain = match line.json_with(&mut parser, bytes) {
                 Ok(json) if is_other_change(&json) => continue,
                 Ok(json) => parse_grain(&json, line, options.namespace),
@@ -41,12 +40,7 @@ pub(in crate::transcript) fn parse_grains(
         }
         part
     };
-    map_ordered(
-        &chunk_lines(&all),
-        threads(options.threads),
-        &work,
-        &mut |_, part| emit(part),
-    );
+    map_lines(lines(bytes), threads(options.threads), &work, emit);
 }
 
 /// Returns the addresses of the grains that the one of a line supersedes.
