@@ -239,6 +239,8 @@ impl Scheduler {
     fn refusal(&self, status: &Status) -> ClusterError {
         match status.code() {
             tonic::Code::Unavailable | tonic::Code::DeadlineExceeded => self.gone(status),
+            // An error of the connection, such as with a scheduler that has a key.
+            _ if std::error::Error::source(status).is_some() => self.gone(status),
             _ => ClusterError::Refused(status.message().to_owned()),
         }
     }

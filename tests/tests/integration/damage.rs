@@ -95,11 +95,15 @@ fn overwrite_pages(file: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_read_a_damaged_file_end_with_2_and_name_it_and_the_remedy() {
     let sample = SampleLake::plain().await;
-    for file in files_below(&sample.lake.join("grains")) {
-        if file.extension().is_some_and(|ending| ending == "parquet") {
-            overwrite_pages(&file);
-        }
-    }
+    let is_segment = |file: &&PathBuf| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("part-") && name.ends_with(".parquet"))
+    };
+    let files = files_below(&sample.lake.join("grains"));
+    files
+        .iter()
+        .filter(is_segment)
+        .for_each(|file| overwrite_pages(file));
     let folder = tempfile::tempdir().unwrap();
     for command in [
         "sql SELECT\tsum(length(blob))\tFROM\tgrains",
