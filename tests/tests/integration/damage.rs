@@ -112,7 +112,6 @@ async fn commands_that_read_a_damaged_file_end_with_2_and_name_it_and_the_remedy
         "scan --pack gdpr",
         "report-subject --user kim-4004 --out held.jsonl",
         "erase --user kim-4004 --plan",
-        "hold list",
         "export all.mg",
     ] {
         let words = command.split(' ').map(|word| word.replace('\t', " "));
