@@ -1,8 +1,8 @@
 //! Spill files of one batch each, many of which are parts of one file.
 //!
 //! DataFusion 55 repartitions rows through files that several tasks append to. Its reader waits at
-//! the oldest one that is open, also when the next rows are in another: a query may wait forever
-//! (apache/datafusion#24883). A file that is complete after its first batch is never waited for. As
+//! the oldest one that is open, also when the next rows are in another: a query may wait forever or
+//! lose rows (apache/datafusion#24883). A file that is complete after its first batch is never waited for. As
 //! there are many of them, they share files of [`FILE_BYTES`], which are removed when the last of
 //! their parts has been read.
 
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// With files that stay open after a batch, one in a few of these queries doesn't end.
+    /// With files that stay open after a batch, such queries lose rows or don't end.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_repartition_that_spills_does_not_wait_forever() {
         let options = SqlOptions {
