@@ -36,8 +36,8 @@ const MOST_WAIT: Duration = Duration::from_millis(250);
 const MOST_UNCHECKED: u32 = 100;
 
 /// Why a success counts as none.
-const UNCHECKED: &str = "the scheduler doesn't tell whether work was done again; is it a scheduler of \
-                         gristmill?";
+const UNCHECKED: &str = "the scheduler doesn't report whether work was done again; is it a \
+                         scheduler of gristmill?";
 
 /// How often a part of the result is asked for, and the pause in between.
 const FETCH_ATTEMPTS: u8 = 3;

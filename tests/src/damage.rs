@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
-use gristmill_engine::erase::{ErasureOptions, Person, RequestOrigin, SubjectRequest, erase};
+use gristmill_engine::erase::{ErasureOptions, Person, SubjectRequest, erase};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::keys::{FileKeys, Keyring};
@@ -26,7 +26,8 @@ use gristmill_schemas::json::Json;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-const PASSPHRASE: &str = "a passphrase for tests";
+use crate::erasures::erasure_options;
+use crate::sandbox::PASSPHRASE;
 
 /// The people of the lake's grains; those of the first were erased.
 const PEOPLE: [&str; 4] = ["ada-1001", "bob-2002", "eve-3003", "kim-4004"];
@@ -200,22 +201,9 @@ impl SampleLake {
     }
 
     fn erasure_options(&self) -> ErasureOptions {
-        let path = self.folder.path().join("signing.json");
-        let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).expect("a keyring");
-        // A second call finds an existing key.
-        let _ = keyring.generate("erasure");
-        let origin = RequestOrigin {
-            reference: Some("R-1".to_owned()),
-            ..RequestOrigin::default()
-        };
         ErasureOptions {
-            origin,
-            keyring,
-            signing_key: "erasure".to_owned(),
-            exclusive: true,
-            destroy_keys: false,
-            purge_versions: false,
             threads: 1,
+            ..erasure_options(&self.folder.path().join("signing.json"))
         }
     }
 

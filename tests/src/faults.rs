@@ -22,11 +22,11 @@ use gristmill_engine::lake::Lake;
 use crate::binary;
 use crate::grains::{frames, grain};
 use crate::kill::{copy_folder, kill_after, share};
+use crate::sandbox::PASSPHRASE;
 
 /// Message of a failed check.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
-const PASSPHRASE: &str = "a passphrase for tests";
 /// User id of the erased person.
 const PERSON: &str = "person-of-the-faults";
 const NEW_PASSPHRASE: &str = "another passphrase for tests";

@@ -25,6 +25,7 @@ pub mod conformance;
 pub mod damage;
 pub mod datasets;
 pub mod doc_pages;
+pub mod erasures;
 pub mod exact;
 pub mod exchanges;
 pub mod faults;

@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::binary;
 
 /// The passphrase of every sandbox's keyring.
-const PASSPHRASE: &str = "a passphrase for tests";
+/// The passphrase of all keyrings.
+pub const PASSPHRASE: &str = "a passphrase for tests";
 
 /// A temporary folder with lakes, their input, one keyring (`keyring.json`) and temporary files
 /// (`tmp`). Removed when it is dropped.

@@ -45,6 +45,16 @@ pub fn limits() -> QueryLimits {
     }
 }
 
+/// Returns limits of time, rows and memory that queries can exceed.
+pub fn tight_limits() -> QueryLimits {
+    QueryLimits {
+        time: Duration::from_secs(2),
+        rows: 20_000,
+        memory: 1 << 20,
+        ..limits()
+    }
+}
+
 /// Returns the confinement to the namespace `own`.
 pub fn own() -> Option<Confinement> {
     Some(Confinement {

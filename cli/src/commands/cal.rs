@@ -104,7 +104,7 @@ fn parse(text: &[u8], options: Options, printing: Printing) -> Result<CommandOut
 fn queries(text: &[u8], options: Options, printing: Printing) -> Result<Vec<&[u8]>, Failure> {
     match split(text, options) {
         Ok(queries) => Ok(queries),
-        Err(error) => Err(tell(&error.into(), text, printing)?),
+        Err(error) => Err(report_error(&error.into(), text, printing)?),
     }
 }
 
@@ -158,12 +158,16 @@ fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Fa
             };
             print(&to_json(&parsed.query), printing)
         }
-        Err(error) => Err(tell(&error.into(), text, printing)?),
+        Err(error) => Err(report_error(&error.into(), text, printing)?),
     }
 }
 
 /// Prints the error object in machine-readable formats and returns the failure for people.
-fn tell(error: &ExecutionError, text: &[u8], printing: Printing) -> Result<Failure, Failure> {
+fn report_error(
+    error: &ExecutionError,
+    text: &[u8],
+    printing: Printing,
+) -> Result<Failure, Failure> {
     if printing.is_json() {
         print(
             &Json::Object([("error", error.to_json())].into_iter().collect()),
@@ -298,7 +302,7 @@ impl Running {
         }
         match self.executor.run_text(&query, bindings, options).await {
             Ok(response) => show(&response, *printing, self.timing)?,
-            Err(error) => return Err(tell(&error, &query, *printing)?),
+            Err(error) => return Err(report_error(&error, &query, *printing)?),
         }
         Ok(
             exec::parse_query(&query, options)

@@ -57,7 +57,7 @@ pub async fn run(
     printer.record(&report)?;
     if report.report.bad > 0 && arguments.sources.is_empty() {
         note(
-            "`gristmill repair --dry-run` tells what can be computed again, and what must come \
+            "`gristmill repair --dry-run` lists what can be computed again, and what must come \
              from a backup",
         );
     }

@@ -39,7 +39,7 @@ fn held(reservation: &MemoryReservation, bytes: usize) -> usize {
     }
 }
 
-/// Returns true if a sort asks for no more than what it needs to begin.
+/// Returns true if a sort needs no more than what it needs to begin.
 fn is_first_of_sort(reservation: &MemoryReservation, additional: usize) -> bool {
     reservation.consumer().name().starts_with(SORT_MERGE)
         && reservation.size().saturating_add(additional) <= MERGE_BYTES

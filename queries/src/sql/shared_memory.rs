@@ -25,8 +25,8 @@ const SHARED_PART: usize = 2;
 /// The beginning of the message of a query that fails because of others.
 const OTHERS_USE_MEMORY: &str = "other queries use the memory";
 
-/// Returns true if `error` says that a query failed for lack of memory that other queries hold, not
-/// because of its own limit. It may succeed later.
+/// Returns true if `error` is a lack of memory that other queries hold, not the limit of the query
+/// itself. It may succeed later.
 pub fn is_memory_of_others(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(message) => message.starts_with(OTHERS_USE_MEMORY),

@@ -32,7 +32,7 @@ impl fmt::Debug for SealedSpillFactory {
 
 /// A spill file, which may be read while it is written.
 #[derive(Clone)]
-pub(super) struct SealedSpill(Arc<Mutex<SealedWriter>>);
+pub(super) struct SealedSpill(pub(super) Arc<Mutex<SealedWriter>>);
 
 impl SealedSpill {
     /// Creates one.

@@ -8,12 +8,13 @@
 
 use std::io::{self, Write};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::execution::{SpillFile, SpillWriter};
 use futures::{Stream, StreamExt, stream};
+use gristmill_connectors::source::SealedWriter;
 
 use super::spill::{SealedSpill, named};
 
@@ -23,9 +24,9 @@ pub(super) const REPARTITION: &str = "SpillPool";
 /// Size of a file after which the next part begins another one.
 const FILE_BYTES: usize = 64 << 20;
 
-/// The file that the next parts are appended to.
+/// The file that the next parts are appended to, while one of its parts exists.
 #[derive(Clone, Default)]
-pub(super) struct SharedFile(Arc<Mutex<Option<SealedSpill>>>);
+pub(super) struct SharedFile(Arc<Mutex<Weak<Mutex<SealedWriter>>>>);
 
 /// A part of a file.
 #[derive(Clone)]
@@ -61,14 +62,15 @@ impl SharedFile {
     /// Appends `bytes` to the current file, or to a new one if that is full.
     fn store(&self, bytes: &[u8]) -> Result<PartContent> {
         let mut current = lock(&self.0);
-        let full = current.take_if(|file| file.lock().written() >= FILE_BYTES);
-        if let Some(full) = full {
+        let mut file = current.upgrade().map(SealedSpill);
+        if let Some(full) = file.take_if(|file| file.lock().written() >= FILE_BYTES) {
             full.lock().close().map_err(named)?;
         }
-        let file = match &*current {
-            Some(file) => file.clone(),
-            None => current.insert(SealedSpill::create()?).clone(),
+        let file = match file {
+            Some(file) => file,
+            None => SealedSpill::create()?,
         };
+        *current = Arc::downgrade(&file.0);
         let start = file.lock().written();
         file.clone().write_all(bytes)?;
         Ok(PartContent::Stored {
@@ -191,6 +193,9 @@ mod tests {
         for (part, byte) in parts.iter().zip(1..) {
             assert!(content(part).await == vec![byte; FILE_BYTES / 2 + 1]);
         }
+        // The file goes with its last part, so that the next part begins one.
+        drop(parts);
+        assert_eq!(file(&part(4)).1, 0);
     }
 
     /// A pool in which all rows that are repartitioned spill.

@@ -33,10 +33,10 @@ use super::unary_node;
 /// A build side that takes at most this part of the memory limit is small: one in so many.
 const SMALL_SHARE: usize = 16;
 
-/// How often, and how long each time, the second attempt waits for the memory of the first: its
-/// tasks release it at their next pause.
-const RELEASE_WAITS: usize = 6_000;
+/// How long the second attempt sleeps between two looks at the memory of the first, whose tasks
+/// release it at their next pause, and after how many sleeps without a release it begins.
 const RELEASE_WAIT: Duration = Duration::from_millis(5);
+const RELEASE_WAITS: usize = 1_000;
 
 /// Plans queries, and wraps those whose hash joins may exceed the memory limit.
 #[derive(Debug)]
@@ -224,14 +224,20 @@ fn is_exhausted(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
-/// Waits until the tasks of the first attempt, which were cancelled, have released their memory.
+/// Waits until the tasks of the first attempt, which were cancelled, have released their memory, or
+/// none is released any more: what is left belongs to others.
 async fn await_release(pool: &Arc<dyn MemoryPool>, before: usize) {
-    for _ in 0..RELEASE_WAITS {
-        if pool.reserved() <= before {
-            return;
-        }
+    let (mut least, mut waits) = (pool.reserved(), 0);
+    while least > before && waits < RELEASE_WAITS {
         tokio::time::sleep(RELEASE_WAIT).await;
+        let now = pool.reserved();
+        waits = if now < least { 0 } else { waits + 1 };
+        least = least.min(now);
     }
-    let held = pool.reserved().saturating_sub(before);
-    tracing::warn!(held, "the memory of hash joins wasn't released");
+    if least > before {
+        tracing::debug!(
+            held = least - before,
+            "memory of others, or of the first attempt"
+        );
+    }
 }

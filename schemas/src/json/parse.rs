@@ -41,7 +41,7 @@ pub enum JsonErrorKind {
     NotFinite,
     /// The nesting exceeds the limit.
     Depth,
-    /// A key is repeated in one object, which the parser was told to refuse.
+    /// A key is repeated in one object, and the parser is set to refuse that.
     RepeatedKey,
 }
 

@@ -223,7 +223,7 @@ fn encoder(
         .build(batches)
 }
 
-/// Returns the columns with which rows of `schema` are sent, which clients must be told.
+/// Returns the columns with which rows of `schema` are sent, as they are announced to clients.
 pub(super) fn sent_schema(schema: &SchemaRef) -> SchemaRef {
     let no_rows = stream::empty::<Result<RecordBatch, FlightError>>();
     let sent = encoder(Arc::clone(schema), no_rows).known_schema();

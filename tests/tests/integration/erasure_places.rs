@@ -2,17 +2,16 @@
 //! proof, or is documented as not searched.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 
 use gristmill_connectors::generate::Corpus;
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Disclosed, ErasureOptions, Hits, IdentifierMatcher, IdentifierSearch, Person, PersonNumber,
-    RequestOrigin, SelectionOptions, SubjectRequest, Variation, disclose, erase, plan,
+    Disclosed, Hits, IdentifierMatcher, IdentifierSearch, Person, PersonNumber, SelectionOptions,
+    SubjectRequest, Variation, disclose, erase, plan,
 };
-use gristmill_engine::keys::Keyring;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
+use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::TestLake;
 use gristmill_tests::paths::workspace;
@@ -66,21 +65,6 @@ fn request(places: &[Place]) -> SubjectRequest {
         people: places.iter().map(person).collect(),
         extent,
         ..SubjectRequest::default()
-    }
-}
-
-fn order(folder: &Path) -> ErasureOptions {
-    let mut keyring =
-        Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
-    keyring.generate("erasure").unwrap();
-    ErasureOptions {
-        origin: RequestOrigin::default(),
-        keyring,
-        signing_key: "erasure".to_owned(),
-        exclusive: true,
-        destroy_keys: false,
-        purge_versions: false,
-        threads: 2,
     }
 }
 
@@ -202,7 +186,7 @@ async fn every_spelling_is_found_and_erased_or_documented_as_not_searched() {
         "missed: {missed:?}; found, and not expected: {unexpected:?}"
     );
     the_plan_counts_every_class(&mut lake, &request, &places, &by_address).await;
-    let order = order(lake.folder());
+    let order = erasure_options(&lake.folder().join("keyring.json"));
     let erased = erase(&mut lake.lake, &request, &order).await.unwrap();
     assert!(erased.proven, "{:?}", erased.proofs);
     lake.lake.refresh().await.unwrap();

@@ -10,16 +10,16 @@ use gristmill_connectors::source::SourceKind;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Disclosed, ErasureOptions, ErasureReport, Exemption, Person, RequestOrigin, SelectionOptions,
-    SubjectRequest, Survey, disclose, erase, plan,
+    Disclosed, ErasureReport, Exemption, Person, SelectionOptions, SubjectRequest, Survey,
+    disclose, erase, plan,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::IngestOptions;
-use gristmill_engine::keys::Keyring;
 use gristmill_engine::lake::{Change, DataFile, Lake};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{ContainerOptions, IndexState, Manifest};
 use gristmill_schemas::grain::{EncodeOptions, Encoding};
+use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::grains::{container, frames, grain, grain_with};
 use gristmill_tests::lake::TestLake;
 
@@ -43,21 +43,6 @@ fn alice() -> SubjectRequest {
     }
 }
 
-fn order(folder: &Path) -> ErasureOptions {
-    let mut keyring =
-        Keyring::open_or_create(&folder.join("keyring.json"), "a passphrase for tests").unwrap();
-    let _ = keyring.generate("erasure");
-    ErasureOptions {
-        origin: RequestOrigin::default(),
-        keyring,
-        signing_key: "erasure".to_owned(),
-        exclusive: true,
-        destroy_keys: false,
-        purge_versions: false,
-        threads: 2,
-    }
-}
-
 async fn lake_of(grains: &[String]) -> (TestLake, Vec<ContentAddress>) {
     let mut lake = TestLake::new().await;
     let encoded: Vec<_> = grains.iter().map(|text| grain(text)).collect();
@@ -68,7 +53,7 @@ async fn lake_of(grains: &[String]) -> (TestLake, Vec<ContentAddress>) {
 }
 
 async fn erased(lake: &mut TestLake, request: &SubjectRequest) -> ErasureReport {
-    let order = order(lake.folder());
+    let order = erasure_options(&lake.folder().join("keyring.json"));
     erase(&mut lake.lake, request, &order).await.unwrap()
 }
 
@@ -508,7 +493,7 @@ async fn events_that_name_the_person_are_disclosed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_legal_ground_that_names_the_person_is_refused() {
     let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
-    let mut order = order(lake.folder());
+    let mut order = erasure_options(&lake.folder().join("keyring.json"));
     order.origin.reference = Some("Request of Alice Smith".to_owned());
     let refused = erase(&mut lake.lake, &alice(), &order).await;
     assert!(

@@ -99,7 +99,7 @@ async fn executor(lake: &TestLake, namespace: Option<&str>) -> Executor {
 
 /// Returns the answer to `statement` without its duration.
 async fn answer(executor: &Executor, statement: &str) -> String {
-    let told = match executor
+    let response = match executor
         .run_text(statement.as_bytes(), &Bindings::new(), Options::default())
         .await
     {
@@ -109,7 +109,7 @@ async fn answer(executor: &Executor, statement: &str) -> String {
         }
         Err(error) => error.to_json(),
     };
-    told.to_string()
+    response.to_string()
 }
 
 /// Statements that use every access path of the language; `targets` are addresses, whole and
@@ -280,21 +280,21 @@ async fn grains_of_other_namespaces_are_never_named_copied_or_superseded() {
         (format!("HISTORY sha256:{bridge}"), ""),
         ("RECALL beliefs WITH superseded | LIMIT 50".to_owned(), ""),
     ] {
-        let told = answer(&session, &statement).await;
-        let json = Json::parse(told.as_bytes()).unwrap();
+        let response = answer(&session, &statement).await;
+        let json = Json::parse(response.as_bytes()).unwrap();
         assert_eq!(
             json.get("code").and_then(Json::as_str).unwrap_or_default(),
             code,
-            "{statement}: {told}"
+            "{statement}: {response}"
         );
         let asked = |address: &String| statement.contains(address.as_str());
         let named: Vec<_> = [&hidden, &older, &between]
             .into_iter()
-            .filter(|one| !asked(one) && told.contains(one.as_str()))
+            .filter(|one| !asked(one) && response.contains(one.as_str()))
             .collect();
         assert!(
-            named.is_empty() && !told.contains("foreign"),
-            "{statement}: {told}"
+            named.is_empty() && !response.contains("foreign"),
+            "{statement}: {response}"
         );
     }
 }

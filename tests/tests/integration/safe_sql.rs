@@ -449,7 +449,7 @@ fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
         .run(&["cal", "--format", "jsonl", "--parse", "--file", "three.cal"])
         .1;
     assert_eq!(trees.lines().count(), 4, "{trees}");
-    for (text, told) in [
+    for (text, cause) in [
         ("RECALL events; RECALL nothings;", "2 |"),
         ("RECALL events RECALL events", "semicolon"),
         ("RECALL events;\nRECALL events | LIMIT 0", "2 |"),
@@ -461,7 +461,7 @@ fn a_cal_file_runs_no_statement_if_one_does_not_parse() {
         .unwrap();
         let (code, out, err) = folder.run(&["cal", "--format", "table", "--file", "wrong.cal"]);
         assert_eq!((code, out.as_str()), (1, ""), "{text}: {err}");
-        assert!(err.contains(told), "{text}: {err}");
+        assert!(err.contains(cause), "{text}: {err}");
     }
 }
 

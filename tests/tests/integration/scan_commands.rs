@@ -158,13 +158,13 @@ fn packs_are_tested_on_their_examples() {
     )
     .unwrap();
     let output = folder.run(&["scan", "--test", "./wrong.toml"]);
-    let told = format!(
+    let printed = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("house/doubt"), "{told}");
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("house/doubt"), "{printed}");
     for (name, rule, message) in [
         ("no-pack.toml", "id = 7".to_owned(), "no-pack.toml"),
         (
@@ -185,9 +185,9 @@ fn packs_are_tested_on_their_examples() {
     ] {
         std::fs::write(folder.path(name), rule).unwrap();
         let output = folder.run(&["scan", "--test", &format!("./{name}")]);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{name}: {told}");
-        assert!(told.contains(message), "{name}: {told}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{name}: {printed}");
+        assert!(printed.contains(message), "{name}: {printed}");
     }
     assert_eq!(folder.code(&["scan", "--test", "no-such-pack"]), 1);
 }

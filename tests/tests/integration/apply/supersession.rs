@@ -37,11 +37,11 @@ async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
             .collect::<Vec<_>>(),
         [false, false, false, true]
     );
-    let said =
+    let fields =
         format!(r#", "derived_from": ["{soft_target}"], "supersession_justification": "a typo""#);
     assert_eq!(
         answers[3].content_address,
-        Some(address(&belief("softer", &said)).to_string())
+        Some(address(&belief("softer", &fields)).to_string())
     );
     let states = lake.lake.portable_states(|_| true).await.unwrap();
     for (target, answer) in [(target, &answers[2]), (soft_target, &answers[3])] {
@@ -57,7 +57,7 @@ async fn a_supersession_and_its_reason_are_exported_with_the_grain() {
     assert!(again[2].already && again[3].already && report.events_written == 0);
 }
 
-/// An operation with a successor of `target` as bytes, and a reason and an actor beside it.
+/// An operation with a successor of `target` as bytes, and with a reason and an actor.
 fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> String {
     let grain = belief(object, &format!(r#", "derived_from": ["{target}"]{more}"#));
     let blob = encode_json(
@@ -66,9 +66,9 @@ fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> Stri
     )
     .unwrap()
     .blob;
-    let beside = r#""reason": "a typo", "actor": "did:web:editor""#;
+    let members = r#""reason": "a typo", "actor": "did:web:editor""#;
     format!(
-        r#"{{"op": "supersede", "address": "{target}", {beside}, "blob_hex": "{}"}}"#,
+        r#"{{"op": "supersede", "address": "{target}", {members}, "blob_hex": "{}"}}"#,
         hex::encode(blob)
     )
 }

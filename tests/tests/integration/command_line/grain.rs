@@ -145,13 +145,13 @@ fn check_reports_signatures_and_refuses_wrong_ones() {
     let questions = questions.map(|digits| format!(r#"{{"blob_hex":"{digits}"}}"#));
     let answer = run(here.path(), &["grain", "check"], questions.join("\n"));
     let answers = lines(&answer.out);
-    let said: Vec<_> = answers
+    let found: Vec<_> = answers
         .iter()
         .map(|answer| answer.get("signature").or(answer.get("error")))
         .collect();
-    let said: Vec<_> = said
+    let found: Vec<_> = found
         .into_iter()
-        .map(|said| said.and_then(Json::as_str))
+        .map(|found| found.and_then(Json::as_str))
         .collect();
     let expected = [
         Some("valid"),
@@ -159,7 +159,7 @@ fn check_reports_signatures_and_refuses_wrong_ones() {
         Some("ERR_INTEGRITY"),
         None,
     ];
-    assert_eq!((answer.code, said), (2, expected.to_vec()));
+    assert_eq!((answer.code, found), (2, expected.to_vec()));
 }
 
 #[test]

@@ -129,10 +129,10 @@ fn answers(sandbox: &Sandbox, lake: &str) -> Vec<(String, String)> {
             .command(lake, &[&["--format", "json"], *arguments].concat())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let message = String::from_utf8_lossy(&output.stderr);
         assert!(
             matches!(output.status.code(), Some(0 | 2)),
-            "{arguments:?}: {said}"
+            "{arguments:?}: {message}"
         );
         let mut out = String::from_utf8_lossy(&output.stdout).into_owned();
         if let Ok(mut report) = serde_json::from_str(&out) {

@@ -320,7 +320,7 @@ fn a_missing_or_wrong_key_is_reported_and_plain_lakes_stay_readable() {
     let sandbox = sandbox_with_corpus();
     encrypt(&sandbox, "sealed");
     sandbox.run("plain", 2, &["ingest", "one.mgs"]);
-    let said = |command: &mut Command| {
+    let ended_with = |command: &mut Command| {
         let output = command.output().unwrap();
         (
             output.status.code(),
@@ -335,7 +335,7 @@ fn a_missing_or_wrong_key_is_reported_and_plain_lakes_stay_readable() {
         &["export", "out.jsonl"],
         &["erase", "--user", "u"],
     ] {
-        let (code, text) = said(
+        let (code, text) = ended_with(
             sandbox
                 .command("sealed", arguments)
                 .env_remove("GRISTMILL_PASSPHRASE"),
@@ -346,7 +346,7 @@ fn a_missing_or_wrong_key_is_reported_and_plain_lakes_stay_readable() {
             "{arguments:?}: {text}"
         );
     }
-    let (code, text) = said(
+    let (code, text) = ended_with(
         sandbox
             .command("sealed", &query)
             .env("GRISTMILL_PASSPHRASE", "wrong"),
@@ -360,7 +360,7 @@ fn a_missing_or_wrong_key_is_reported_and_plain_lakes_stay_readable() {
         2,
         &["ingest", "one.mgs", "--encrypt", "--keyring", "other.json"],
     );
-    let (code, text) = said(
+    let (code, text) = ended_with(
         sandbox
             .command("sealed", &query)
             .args(["--keyring", "other.json"]),
@@ -370,7 +370,7 @@ fn a_missing_or_wrong_key_is_reported_and_plain_lakes_stay_readable() {
         ("GRISTMILL_PASSPHRASE", "wrong"),
         ("GRISTMILL_KEYRING", "/nowhere"),
     ] {
-        let (code, text) = said(sandbox.command("plain", &query).env(variable, value));
+        let (code, text) = ended_with(sandbox.command("plain", &query).env(variable, value));
         assert_eq!(code, Some(0), "{text}");
     }
 }

@@ -7,10 +7,11 @@ use gristmill_engine::lake::Lake;
 use gristmill_schemas::container::write_frame;
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
+use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::fixture::Fixture;
 use gristmill_tests::paths::workspace;
 
-use super::{erased, lab, order, person, refused, rows, take_in};
+use super::{erased, lab, person, refused, rows, take_in};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn erased_grains_are_refused_on_import() {
@@ -167,9 +168,13 @@ async fn after_an_erasure_an_operation_is_already_done_only_if_nothing_would_cha
         ..SubjectRequest::default()
     };
     let before = lake.state.files().unwrap();
-    erase(&mut lake, &request, &order(folder.path()))
-        .await
-        .unwrap();
+    erase(
+        &mut lake,
+        &request,
+        &erasure_options(&folder.path().join("keyring.json")),
+    )
+    .await
+    .unwrap();
     lake.refresh().await.unwrap();
     // The first file was rewritten, and now sorts after the second.
     let after = lake.state.files().unwrap();

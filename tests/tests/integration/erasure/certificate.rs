@@ -1,8 +1,9 @@
 //! The certificate of an erasure, and changed ones.
 
 use gristmill_engine::erase::{Certificate, InclusionProof, verify};
+use gristmill_tests::erasures::erasure_options;
 
-use super::{erased, lab, order, person};
+use super::{erased, lab, person};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
@@ -12,7 +13,7 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
     let path = fixture.folder().join("lake").join(&outcome.certificate);
     let signed = std::fs::read(&path).unwrap();
     let leaves = std::fs::read(path.with_extension("leaves")).unwrap();
-    let keyring = order(fixture.folder()).keyring;
+    let keyring = erasure_options(&fixture.folder().join("keyring.json")).keyring;
     let proof = InclusionProof::of(&fixture.addresses["subject"], &leaves, &keyring)
         .unwrap()
         .expect("it is among them");

@@ -12,20 +12,17 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_connectors::source::discover;
 use gristmill_engine::erase::{
-    ErasureOptions, ErasureReport, Person, RequestOrigin, SelectionOptions, SubjectRequest, erase,
-    plan,
+    ErasureReport, Person, SelectionOptions, SubjectRequest, erase, plan,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
-use gristmill_engine::keys::Keyring;
 use gristmill_engine::lake::{Lake, Table};
 use gristmill_schemas::container::write_frame;
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
+use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::fixture::Fixture;
 use gristmill_tests::paths::workspace;
-
-const PASSPHRASE: &str = "a passphrase for tests";
 
 async fn lab() -> Fixture {
     Fixture::load(&workspace().join("tests/erasure/hiding.json")).await
@@ -46,26 +43,6 @@ fn person() -> SubjectRequest {
     SubjectRequest {
         people: vec![person],
         ..SubjectRequest::default()
-    }
-}
-
-fn order(folder: &Path) -> ErasureOptions {
-    let path = folder.join("keyring.json");
-    let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).unwrap();
-    // A second call finds an existing key.
-    let _ = keyring.generate("erasure");
-    let origin = RequestOrigin {
-        reference: Some("R-1".to_owned()),
-        ..RequestOrigin::default()
-    };
-    ErasureOptions {
-        origin,
-        keyring,
-        signing_key: "erasure".to_owned(),
-        exclusive: true,
-        destroy_keys: false,
-        purge_versions: false,
-        threads: 2,
     }
 }
 
@@ -204,7 +181,13 @@ async fn visible(lake: &Lake, folder: &Path) -> String {
 }
 
 async fn erased(lake: &mut Lake, request: &SubjectRequest, folder: &Path) -> ErasureReport {
-    erase(lake, request, &order(folder)).await.unwrap()
+    erase(
+        lake,
+        request,
+        &erasure_options(&folder.join("keyring.json")),
+    )
+    .await
+    .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,7 +271,12 @@ async fn grains_under_hold_are_refused() {
         addresses: vec![fixture.addresses["held"]],
         ..SubjectRequest::default()
     };
-    let refused = erase(&mut lake, &request, &order(fixture.folder())).await;
+    let refused = erase(
+        &mut lake,
+        &request,
+        &erasure_options(&fixture.folder().join("keyring.json")),
+    )
+    .await;
     assert!(
         matches!(refused, Err(EngineError::Policy(_))),
         "{refused:?}"

@@ -64,9 +64,13 @@ async fn word_filters_skip_segments_without_missing_a_grain() {
         let file = of_others(fixture.folder(), number);
         take_in(&mut fixture.lake, &file).await;
     }
-    let (told, filtered) = plan(&mut fixture.lake, &person(), 2).await.unwrap();
+    let (planned, filtered) = plan(&mut fixture.lake, &person(), 2).await.unwrap();
     assert_eq!(
-        (told.segments, told.segments_read, told.segments_skipped),
+        (
+            planned.segments,
+            planned.segments_read,
+            planned.segments_skipped
+        ),
         (4, 1, 3)
     );
     let folder = fixture.folder().join("lake/index");
@@ -76,8 +80,8 @@ async fn word_filters_skip_segments_without_missing_a_grain() {
     let mut lake = Lake::open(&fixture.folder().join("lake").display().to_string())
         .await
         .unwrap();
-    let (told, whole) = plan(&mut lake, &person(), 2).await.unwrap();
-    assert_eq!((told.segments_read, told.segments_skipped), (4, 0));
+    let (planned, whole) = plan(&mut lake, &person(), 2).await.unwrap();
+    assert_eq!((planned.segments_read, planned.segments_skipped), (4, 0));
     assert_eq!(by_key(&fixture, &filtered), by_key(&fixture, &whole));
     assert_eq!(filtered.grains.len(), whole.grains.len());
     assert_eq!(filtered.unsearchable, whole.unsearchable);

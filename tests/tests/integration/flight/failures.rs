@@ -12,7 +12,7 @@ use gristmill_server::http::QueryLimits;
 use gristmill_tests::lake::TestLake;
 use tonic::Code;
 
-use gristmill_tests::test_server::{Protocol, TestServer, limits};
+use gristmill_tests::test_server::{Protocol, TestServer, limits, tight_limits};
 
 use super::client::{client_of, connected, rows_of, status_of};
 use crate::namespaces;
@@ -50,13 +50,7 @@ async fn errors_have_status_message_and_remedy() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     let lake = namespaces::lake(false).await;
-    let tight = QueryLimits {
-        time: Duration::from_secs(2),
-        rows: 20_000,
-        memory: 1 << 20,
-        ..limits()
-    };
-    let server = TestServer::start(Protocol::Flight, &lake, None, tight).await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, tight_limits()).await;
     let (mut one, mut other) = (connected(&server).await, connected(&server).await);
     let (slow, quick) = tokio::join!(rows_of(&mut one, ENDLESS), rows_of(&mut other, "SELECT 1"));
     assert_eq!(slow.unwrap_err().code(), Code::DeadlineExceeded);

@@ -86,8 +86,8 @@ async fn answers_are_those_of_sql() {
             "{query}"
         );
         let info = client.execute(query.to_owned(), None).await.unwrap();
-        let told = info.try_decode_schema().unwrap();
-        assert!(!told.fields().is_empty(), "{query}");
+        let announced = info.try_decode_schema().unwrap();
+        assert!(!announced.fields().is_empty(), "{query}");
     }
     server.end().await;
 }
@@ -120,11 +120,11 @@ async fn the_announced_columns_are_those_that_are_sent() {
         "SELECT * FROM grains",
     ] {
         let info = client.execute(query.to_owned(), None).await.unwrap();
-        let told = info.clone().try_decode_schema().unwrap();
+        let announced = info.clone().try_decode_schema().unwrap();
         let prepared = client.prepare(query.to_owned(), None).await.unwrap();
-        assert_eq!(prepared.dataset_schema().unwrap(), &told, "{query}");
+        assert_eq!(prepared.dataset_schema().unwrap(), &announced, "{query}");
         let rows = collected(&mut client, info).await.unwrap();
-        assert_eq!(*rows[0].schema(), told, "{query}");
+        assert_eq!(*rows[0].schema(), announced, "{query}");
     }
     let tables = CommandGetTables {
         include_schema: true,

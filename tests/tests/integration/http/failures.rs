@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use gristmill_server::http::QueryLimits;
-use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own, tight_limits};
 use serde_json::json;
 
 use super::{Requests, code, parsed};
@@ -14,13 +14,7 @@ use crate::namespaces;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     let lake = namespaces::lake(false).await;
-    let tight = QueryLimits {
-        time: Duration::from_secs(2),
-        rows: 20_000,
-        memory: 1 << 20,
-        ..limits()
-    };
-    let server = TestServer::start(Protocol::Http, &lake, None, tight).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, tight_limits()).await;
     let endless = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
     let (slow, quick) = tokio::join!(server.sql(endless), server.sql("SELECT 1 AS a"));
     assert_eq!((slow.status, &*code(&slow)), (504, "TIME_LIMIT"));

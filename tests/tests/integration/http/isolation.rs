@@ -42,8 +42,8 @@ async fn a_token_gets_the_answers_of_a_lake_with_its_namespace_only() {
         let (expected, found) = (expected.sql(query).await, found.sql(query).await);
         assert_eq!(comparable(&found), comparable(&expected), "{query}");
         let named = found.body.contains("foreign") && !query.contains("foreign");
-        let told = addresses.iter().any(|address| found.body.contains(address));
-        assert!(!named && !told, "{query}: {}", found.body);
+        let leaked = addresses.iter().any(|address| found.body.contains(address));
+        assert!(!named && !leaked, "{query}: {}", found.body);
     }
     let address = &addresses[0];
     for query in [

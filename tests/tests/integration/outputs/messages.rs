@@ -136,16 +136,16 @@ fn a_truncated_container_is_reported_as_cut_off() {
             &query,
         ] {
             let (code, out, err) = folder.run(words);
-            let told = format!("{out}{err}");
+            let printed = format!("{out}{err}");
             assert!(
-                code == 2 && told.contains("truncated"),
-                "{words:?}: {code} {told}"
+                code == 2 && printed.contains("truncated"),
+                "{words:?}: {code} {printed}"
             );
             // Only `ingest` has rejects.
             assert_eq!(
-                told.contains("--on-error quarantine"),
+                printed.contains("--on-error quarantine"),
                 words[0] == "ingest",
-                "{words:?}: {told}"
+                "{words:?}: {printed}"
             );
         }
     }

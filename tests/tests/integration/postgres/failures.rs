@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, pin_mut};
 use gristmill_queries::sql::Confinement;
 use gristmill_server::http::QueryLimits;
-use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own, tight_limits};
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
@@ -17,13 +17,7 @@ use crate::namespaces;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     let lake = namespaces::lake(false).await;
-    let tight = QueryLimits {
-        time: Duration::from_secs(2),
-        rows: 20_000,
-        memory: 1 << 20,
-        ..limits()
-    };
-    let server = TestServer::start(Protocol::Postgres, &lake, None, tight).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, tight_limits()).await;
     let (one, other) = (server.connect().await, server.connect().await);
     let endless = "SELECT count(*) FROM range(1, 100000000000) a WHERE a.value % 7 = 8";
     let (slow, quick) = tokio::join!(texts(&one, endless), texts(&other, "SELECT 1"));

@@ -29,8 +29,8 @@ async fn a_token_gets_the_answers_of_a_lake_with_its_namespace_only() {
             Err(error) => format!("{error:?}"),
         };
         let named = message.contains("foreign") && !query.contains("foreign");
-        let told = addresses.iter().any(|address| message.contains(address));
-        assert!(!named && !told, "{query}: {message}");
+        let leaked = addresses.iter().any(|address| message.contains(address));
+        assert!(!named && !leaked, "{query}: {message}");
     }
     for query in [
         "SELECT * FROM grains",

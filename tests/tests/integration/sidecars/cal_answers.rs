@@ -55,7 +55,7 @@ async fn statements(lake: &Lake) -> Vec<String> {
 }
 
 /// Returns the answers to `statements`, without duration and amount read.
-async fn told(lake: &Lake, statements: &[String]) -> Vec<String> {
+async fn answers(lake: &Lake, statements: &[String]) -> Vec<String> {
     let context = lake_context(
         lake,
         &SqlOptions {
@@ -66,15 +66,15 @@ async fn told(lake: &Lake, statements: &[String]) -> Vec<String> {
     .await
     .unwrap();
     let executor = Executor::new(context, patient_session(1_800_000_000_000));
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for statement in statements {
         let answer = executor
             .run_text(statement.as_bytes(), &Bindings::new(), Options::default())
             .await;
         let answer = answer.unwrap_or_else(|error| panic!("{statement}: {error}"));
-        told.push(format!("{:?}", answer.answer));
+        answers.push(format!("{:?}", answer.answer));
     }
-    told
+    answers
 }
 
 async fn plan(lake: &Lake, statement: &str) -> String {
@@ -93,7 +93,7 @@ async fn cal_answers_do_not_depend_on_sidecars_and_explain_names_those_used() {
     let folder = tempfile::tempdir().unwrap();
     let whole = lake(folder.path()).await;
     let statements = statements(&whole).await;
-    let expected = told(&whole, &statements).await;
+    let expected = answers(&whole, &statements).await;
     let found = expected
         .iter()
         .filter(|answer| !answer.contains("results: []"))
@@ -124,13 +124,13 @@ async fn cal_answers_do_not_depend_on_sidecars_and_explain_names_those_used() {
     std::fs::remove_file(&texts[0]).unwrap();
     std::fs::write(&texts[2], b"nothing").unwrap();
     let hurt = reopened(folder.path()).await;
-    assert_eq!(told(&hurt, &statements).await, expected);
+    assert_eq!(answers(&hurt, &statements).await, expected);
     let explained = plan(&hurt, search).await;
     assert!(explained.contains("2 read whole"), "{explained}");
 
     std::fs::remove_dir_all(folder.path().join("lake/index")).unwrap();
     let bare = reopened(folder.path()).await;
-    assert_eq!(told(&bare, &statements).await, expected);
+    assert_eq!(answers(&bare, &statements).await, expected);
     assert!(plan(&bare, search).await.contains("3 read whole"));
 }
 
@@ -197,9 +197,9 @@ async fn counts_totals_and_pages_are_exact_for_any_limit() {
                 beliefs.iter().filter(fits).map(|row| &row[1]).collect();
             subjects.sort();
             subjects.dedup();
-            let told = ask(format!("{query} | SUBJECTS")).await.value.unwrap();
+            let found = ask(format!("{query} | SUBJECTS")).await.value.unwrap();
             assert_eq!(
-                told.as_array().unwrap().len(),
+                found.as_array().unwrap().len(),
                 subjects.len().min(1000),
                 "{query}"
             );

@@ -181,8 +181,8 @@ fn broken_lines_of_every_kind_are_reported_and_the_rest_is_converted() {
             &["convert", "in", "--from", kind, "--to", "messages"],
         );
         assert_eq!((code, lines(&out).len()), (2, 1), "{kind}: {out} {err}");
-        for told in ["line 2: ERR_JSON", "line 3: ERR_UTF8", "line 4: ERR_SHAPE"] {
-            assert!(err.contains(told), "{kind}: {told} isn't in {err}");
+        for fault in ["line 2: ERR_JSON", "line 3: ERR_UTF8", "line 4: ERR_SHAPE"] {
+            assert!(err.contains(fault), "{kind}: {fault} isn't in {err}");
         }
     }
 }
