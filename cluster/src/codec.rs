@@ -1,5 +1,5 @@
 //! The codec of operators that DataFusion's protobuf doesn't know: scans of a lake, with the rows
-//! that are read of each file; rules; checks of segments; and Ballista's own.
+//! that are read of each file; rules; jobs on segments; and Ballista's own.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@
 //! | [`lake_url`] | How does an executor find the lake of a scan? |
 //! | `session` | What do client, scheduler and executors have in common? |
 //! | [`query`] | How does a session send its queries to a cluster? |
-//! | [`segments`], `segment_operator` | How are the segments of a lake checked on a cluster? |
+//! | [`segments`], `segment_operator`, [`segment_job`] | How do executors work on the segments of a lake? |
 //! | `lost_executors` | Which results are refused, because work was done again? |
 //! | `job` | How is one query submitted, watched, fetched and cancelled? |
 //! | [`process`] | What do the scheduler and an executor run? |
@@ -44,6 +44,7 @@ mod lost_executors;
 pub mod portable;
 pub mod process;
 pub mod query;
+pub mod segment_job;
 mod segment_operator;
 pub mod segments;
 mod session;

@@ -1,5 +1,5 @@
-//! The operator that checks segments of a lake: each row of its input is the check of one, each of
-//! its rows the report of one, both in JSON.
+//! The operator that works on segments of a lake: each row of its input is a job, each of its rows
+//! the outcome of one, both in JSON with the index of the job.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use datafusion::physical_plan::{
 };
 use futures::{TryStreamExt, stream};
 use gristmill_engine::lake::Lake;
-use gristmill_engine::verify::{SegmentCheck, check_segment};
 
-/// One column of texts: checks, or reports, in JSON.
+use crate::segment_job::{ClusterJob, failed, json};
+
+/// One column of texts: jobs, or outcomes, in JSON.
 pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("json", DataType::Utf8, false)]))
 }
@@ -42,15 +43,10 @@ pub(crate) fn texts_of(batch: &RecordBatch) -> Result<impl Iterator<Item = &str>
     Ok(column.iter().flatten())
 }
 
-/// Returns the error of JSON that can't be read or written.
-pub(crate) fn json(error: serde_json::Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
 /// Name in plans.
 const NAME: &str = "SegmentsExec";
 
-/// Checks the segments that its input names.
+/// Does the jobs of its input.
 pub(crate) struct SegmentsExec {
     location: String,
     input: Arc<dyn ExecutionPlan>,
@@ -80,16 +76,15 @@ impl SegmentsExec {
     }
 }
 
-/// Checks the segments of `batch` one after another, and returns their reports.
-async fn checked(lake: &Lake, batch: RecordBatch) -> Result<RecordBatch> {
-    let mut reports = Vec::new();
+/// Does the jobs of `batch` one after another, and returns their outcomes.
+async fn done(lake: &Lake, batch: RecordBatch) -> Result<RecordBatch> {
+    let mut outcomes = Vec::new();
     for text in texts_of(&batch)? {
-        let (number, check): (usize, SegmentCheck) = serde_json::from_str(text).map_err(json)?;
-        let report = check_segment(lake, &check).await;
-        let report = report.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        reports.push(serde_json::to_string(&(number, report)).map_err(json)?);
+        let (number, job): (usize, ClusterJob) = serde_json::from_str(text).map_err(json)?;
+        let outcome = job.run(lake).await?;
+        outcomes.push(serde_json::to_string(&(number, outcome)).map_err(json)?);
     }
-    batch_of(reports)
+    batch_of(outcomes)
 }
 
 impl fmt::Debug for SegmentsExec {
@@ -147,12 +142,10 @@ impl ExecutionPlan for SegmentsExec {
         let batches = self.input.execute(partition, context)?;
         let location = self.location.clone();
         let rows = async move {
-            let lake = Lake::open(&location).await;
-            let lake = lake.map_err(|error| DataFusionError::External(Box::new(error)))?;
-            let lake = Arc::new(lake);
+            let lake = Arc::new(Lake::open(&location).await.map_err(failed)?);
             Ok::<_, DataFusionError>(batches.and_then(move |batch| {
                 let lake = Arc::clone(&lake);
-                async move { checked(&lake, batch).await }
+                async move { done(&lake, batch).await }
             }))
         };
         let rows = stream::once(rows).try_flatten();

@@ -1,23 +1,29 @@
-//! The check of a lake's segments on a cluster: one row for each segment, in as many parts as tasks.
+//! Jobs on a lake's segments on a cluster. A few jobs at a time are one query, so that outcomes come
+//! back while others are being done, and that the loss of an executor repeats few of them.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_engine::error::EngineError;
-use gristmill_engine::verify::{SegmentCheck, SegmentWorkers, VerifyReport};
+use gristmill_engine::lake::{Outcomes, SegmentJob, SegmentWorkers};
 use gristmill_queries::sql::SessionContext;
+use serde::de::DeserializeOwned;
 
 use crate::job::Scheduler;
 use crate::query::{ClusterQueryExec, cluster_state};
-use crate::segment_operator::{SegmentsExec, batch_of, json, schema, texts_of};
+use crate::segment_job::{ClusterJob, json};
+use crate::segment_operator::{SegmentsExec, batch_of, schema, texts_of};
 
-/// The executors of a cluster, as workers that check segments.
+/// Number of queries for each one that runs at a time. More of them cost time for each; fewer wait
+/// longer for the last one.
+const QUERIES_PER_PARTITION: usize = 8;
+
+/// The executors of a cluster, as workers.
 pub struct ClusterSegments {
     scheduler: Scheduler,
     /// Location of the lake, the same for all processes.
@@ -26,9 +32,16 @@ pub struct ClusterSegments {
     partitions: usize,
 }
 
+/// The query of some jobs.
+struct JobQuery {
+    plan: ClusterQueryExec,
+    /// The indexes of the jobs, ascending.
+    numbers: Vec<usize>,
+}
+
 impl ClusterSegments {
     /// Returns the executors of `scheduler` for the lake at `location`: an absolute path, or a URI.
-    /// Its segments are checked in at most `partitions` tasks.
+    /// At most `partitions` queries run at a time, each of which is one task.
     pub fn new(scheduler: &Scheduler, location: &str, partitions: usize) -> ClusterSegments {
         let state = SessionContext::new().state();
         let state = cluster_state(&state, partitions, |local| local);
@@ -40,49 +53,72 @@ impl ClusterSegments {
         }
     }
 
-    /// Returns the plan that checks each of `checks`.
-    fn plan(&self, checks: &[SegmentCheck]) -> Result<Arc<dyn ExecutionPlan>> {
-        let numbered: Vec<(usize, &SegmentCheck)> = checks.iter().enumerate().collect();
-        let parts = numbered.len().div_ceil(self.partitions).max(1);
-        let rows = numbered.chunks(parts).map(|part| {
-            let texts = part.iter().map(serde_json::to_string);
-            let texts: Vec<String> = texts.collect::<std::result::Result<_, _>>().map_err(json)?;
-            Ok(vec![batch_of(texts)?])
-        });
-        let rows: Vec<Vec<RecordBatch>> = rows.collect::<Result<_>>()?;
-        let rows = MemorySourceConfig::try_new_exec(&rows, schema(), None)?;
-        Ok(Arc::new(SegmentsExec::new(self.location.clone(), rows)))
+    /// Returns the query of `jobs`, with their indexes.
+    fn query(&self, jobs: &[(usize, ClusterJob)]) -> Result<JobQuery> {
+        let texts = jobs.iter().map(serde_json::to_string);
+        let texts: Vec<String> = texts.collect::<std::result::Result<_, _>>().map_err(json)?;
+        let rows = MemorySourceConfig::try_new_exec(&[vec![batch_of(texts)?]], schema(), None)?;
+        let plan = Arc::new(SegmentsExec::new(self.location.clone(), rows));
+        Ok(JobQuery {
+            plan: ClusterQueryExec::new(plan, self.scheduler.clone()),
+            numbers: jobs.iter().map(|(number, _)| *number).collect(),
+        })
+    }
+}
+
+impl JobQuery {
+    /// Runs the query and returns the outcomes of its jobs.
+    ///
+    /// # Errors
+    /// As of queries; if there isn't exactly one outcome of each job.
+    async fn outcomes<R: DeserializeOwned + Send>(
+        self,
+        context: Arc<TaskContext>,
+    ) -> Result<Vec<(usize, R)>> {
+        let mut batches = self.plan.execute(0, context)?;
+        let mut outcomes: Vec<(usize, R)> = Vec::with_capacity(self.numbers.len());
+        while let Some(batch) = batches.try_next().await? {
+            for text in texts_of(&batch)? {
+                outcomes.push(serde_json::from_str(text).map_err(json)?);
+            }
+        }
+        let mut numbers: Vec<usize> = outcomes.iter().map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        match numbers == self.numbers {
+            true => Ok(outcomes),
+            false => exec_err!("the outcomes of some jobs have not come back exactly once"),
+        }
     }
 }
 
 #[async_trait]
-impl SegmentWorkers for ClusterSegments {
-    async fn check(
-        &self,
-        checks: Vec<SegmentCheck>,
-    ) -> std::result::Result<
-        BoxStream<'static, std::result::Result<(usize, VerifyReport), EngineError>>,
-        EngineError,
-    > {
-        if checks.is_empty() {
-            return Ok(stream::empty().boxed());
-        }
-        let plan = self.plan(&checks).map_err(failed)?;
-        let plan = ClusterQueryExec::new(plan, self.scheduler.clone());
-        let rows = plan.execute(0, self.context.task_ctx()).map_err(failed)?;
-        let reports = rows.map(|batch| {
-            let reports = texts_of(&batch?)?
-                .map(|text| serde_json::from_str::<(usize, VerifyReport)>(text).map_err(json))
-                .collect::<Vec<_>>();
-            Ok::<_, DataFusionError>(stream::iter(reports))
-        });
-        Ok(reports.try_flatten().map_err(failed).boxed())
+impl<J> SegmentWorkers<J> for ClusterSegments
+where
+    J: SegmentJob + Into<ClusterJob>,
+    J::Outcome: DeserializeOwned,
+{
+    async fn run(&self, jobs: Vec<J>) -> std::result::Result<Outcomes<J>, EngineError> {
+        let size = match J::COMES_ALONE {
+            true => 1,
+            false => jobs.len().div_ceil(self.partitions * QUERIES_PER_PARTITION),
+        };
+        let jobs: Vec<(usize, ClusterJob)> = jobs.into_iter().map(Into::into).enumerate().collect();
+        let queries = jobs.chunks(size.max(1)).map(|jobs| self.query(jobs));
+        let queries: Vec<JobQuery> = queries.collect::<Result<_>>().map_err(failed)?;
+        let context = self.context.task_ctx();
+        let outcomes = stream::iter(queries)
+            .map(move |query| query.outcomes::<J::Outcome>(Arc::clone(&context)))
+            .buffer_unordered(self.partitions)
+            .map_ok(|outcomes| stream::iter(outcomes.into_iter().map(Ok::<_, DataFusionError>)))
+            .try_flatten()
+            .map_err(failed);
+        Ok(outcomes.boxed())
     }
 }
 
 fn failed(cause: DataFusionError) -> EngineError {
     EngineError::Task {
-        what: "the check on the cluster".to_owned(),
+        what: "the work on the cluster".to_owned(),
         cause: Box::new(cause),
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Operator {
     /// encodes them.
     #[prost(bytes, tag = "4")]
     Rules(Vec<u8>),
-    /// The check of segments of the lake at this location.
+    /// Jobs on segments of the lake at this location.
     #[prost(string, tag = "5")]
     Segments(String),
 }

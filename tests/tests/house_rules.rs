@@ -113,14 +113,8 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
     (
         "cluster",
         &[
-            &[
-                "error",
-                "lake_url",
-                "lost_executors",
-                "segment_operator",
-                "wire",
-            ],
-            &["cluster_key"],
+            &["error", "lake_url", "lost_executors", "segment_job", "wire"],
+            &["cluster_key", "segment_operator"],
             &["session", "tls_listener"],
             &["codec", "job"],
             &["portable", "process"],

@@ -34,6 +34,7 @@
 //! | `sidecar` | how are segments and sidecars opened and published? |
 //! | `local_cache`, `cached_files` | which sidecars are on the local disk? |
 //! | `segment_cache` | what do clones of a handle cache together? |
+//! | `segment_workers` | how do other processes work on segments for this one? |
 //! | `records`, `edit` | how are files of the small tables written, read and rewritten? |
 //! | `rejects` | what does a row for refused input contain? |
 //! | `audit`, `audit_check` | what did the engine do, and is the log of it complete? |
@@ -76,6 +77,7 @@ mod rejects;
 mod row_versions;
 mod scan;
 mod segment_cache;
+mod segment_workers;
 mod sidecar;
 mod table;
 mod tombstones;
@@ -119,6 +121,7 @@ pub(crate) use rejects::{
 pub use row_versions::RowVersions;
 pub use scan::RowStream;
 pub(crate) use segment_cache::SegmentCache;
+pub use segment_workers::{Outcomes, SegmentJob, SegmentWorkers};
 pub use sidecar::{Segment, open_sidecar};
 pub(crate) use sidecar::{open_bound_sidecar, open_cached_sidecar, publish_sidecars};
 pub use table::{Change, DataFile, Table};

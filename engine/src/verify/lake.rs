@@ -13,7 +13,7 @@ use super::report::{Coverage, FindingTally, Findings, Problem, VerifyReport};
 use super::row_counts::{differing, row_counts};
 use super::row_group::{OpenSegment, open_segment};
 use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
-use super::segment_check::{SegmentCheck, SegmentSettings, SegmentWorkers};
+use super::segment_check::{SegmentCheck, SegmentSettings};
 use super::tables::{TablesCheck, check_local_file, problem};
 use super::{VerifyOptions, erasures};
 use crate::error::{EngineError, Result};
@@ -21,7 +21,9 @@ use crate::index::{
     LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
 };
 use crate::keys::TrustedKey;
-use crate::lake::{ACCEPT, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, disclosed_rows};
+use crate::lake::{
+    ACCEPT, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, SegmentWorkers, disclosed_rows,
+};
 use crate::progress::WorkProgress;
 use crate::segment::{SegmentId, SegmentReader};
 
@@ -59,7 +61,7 @@ pub async fn verify_lake(
 /// As [`verify_lake`]; [`EngineError::Request`] for a scope or options that segments alone can't
 /// answer, or if the lake was changed meanwhile; [`EngineError::Key`] if it is encrypted.
 pub async fn verify_lake_by(
-    workers: &dyn SegmentWorkers,
+    workers: &dyn SegmentWorkers<SegmentCheck>,
     trusted_keys: Vec<TrustedKey>,
     lake: &Lake,
     scope: VerifyScope,
@@ -67,17 +69,13 @@ pub async fn verify_lake_by(
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport> {
     let settings = SegmentSettings::of(options, scope, trusted_keys)?;
-    let segments = lake.segments()?;
-    if segments.iter().any(|segment| segment.id.is_sealed()) {
-        let problem = "an encrypted lake is checked by one machine, which has its keys";
-        return Err(EngineError::Key(problem.to_owned()));
-    }
+    let segments = lake.segments_for_workers("checked")?;
     let mut check = LakeCheck::begin(lake, scope, options, progress).await?;
     let checks = segments.into_iter().map(|segment| SegmentCheck {
         file: segment.file.name,
         settings: settings.clone(),
     });
-    let mut reports = workers.check(checks.collect()).await?;
+    let mut reports = workers.run(checks.collect()).await?;
     while let Some((number, report)) = reports.try_next().await? {
         check.add(number, report);
     }

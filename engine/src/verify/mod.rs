@@ -42,7 +42,7 @@ pub use lake::{verify_lake, verify_lake_by, verify_unopened};
 pub use report::{Coverage, Problem, TableCoverage, VerifyReport};
 pub(crate) use row_group::open_segment;
 pub use scope::{Subset, VerifyScope};
-pub use segment_check::{SegmentCheck, SegmentSettings, SegmentWorkers, check_segment};
+pub use segment_check::{SegmentCheck, SegmentSettings, check_segment};
 
 use crate::ingest::prove::ProofOptions;
 

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use futures::stream::BoxStream;
 use gristmill_schemas::grain::{DecodeMode, DeviceProfile};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +12,7 @@ use super::report::VerifyReport;
 use super::scope::{Subset, VerifyScope};
 use crate::error::{EngineError, Result};
 use crate::keys::{TrustStore, TrustedKey};
-use crate::lake::Lake;
+use crate::lake::{Lake, SegmentJob};
 
 /// The check of one segment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,17 +39,8 @@ pub struct SegmentSettings {
     pub trusted_keys: Vec<TrustedKey>,
 }
 
-/// Processes that check segments.
-#[async_trait]
-pub trait SegmentWorkers: Send + Sync {
-    /// Checks segments. Returns their reports in any order, each with its index in `checks`.
-    ///
-    /// # Errors
-    /// [`EngineError::Task`] if the workers can't be reached, or if one of them fails.
-    async fn check(
-        &self,
-        checks: Vec<SegmentCheck>,
-    ) -> Result<BoxStream<'static, Result<(usize, VerifyReport)>>>;
+impl SegmentJob for SegmentCheck {
+    type Outcome = VerifyReport;
 }
 
 impl SegmentSettings {
@@ -107,17 +96,7 @@ impl SegmentSettings {
 /// [`EngineError::Request`] if the segment isn't part of the lake any more; otherwise as
 /// [`verify_lake`](super::verify_lake).
 pub async fn check_segment(lake: &Lake, check: &SegmentCheck) -> Result<VerifyReport> {
-    let segments = lake.segments()?;
-    let segment = segments
-        .into_iter()
-        .find(|segment| segment.file.name == check.file);
-    let segment = segment.ok_or_else(|| {
-        EngineError::Request(format!(
-            "the segment `{}` isn't part of the lake any more: it was compacted or erased while \
-             the lake was checked; run the command again",
-            check.file
-        ))
-    })?;
+    let segment = lake.segment_of_file(&check.file)?;
     let scope = VerifyScope {
         subset: check.settings.subset,
         max_duration: None,

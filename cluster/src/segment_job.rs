@@ -1,0 +1,74 @@
+//! What executors do with the segments of a lake: jobs as messages, each done as the engine does it
+//! in one process.
+
+use datafusion::common::{DataFusionError, Result};
+use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::Lake;
+use gristmill_engine::verify::{SegmentCheck, check_segment};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A job of an executor.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ClusterJob {
+    /// Check a segment.
+    Check(SegmentCheck),
+}
+
+impl From<SegmentCheck> for ClusterJob {
+    fn from(check: SegmentCheck) -> ClusterJob {
+        ClusterJob::Check(check)
+    }
+}
+
+impl ClusterJob {
+    /// Does the job in `lake`, and returns its outcome.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) async fn run(&self, lake: &Lake) -> Result<Value> {
+        let outcome = match self {
+            ClusterJob::Check(check) => {
+                serde_json::to_value(check_segment(lake, check).await.map_err(failed)?)
+            }
+        };
+        outcome.map_err(json)
+    }
+}
+
+/// Returns the error of a plan whose engine failed.
+pub(crate) fn failed(error: EngineError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Returns the error of JSON that can't be read or written.
+pub(crate) fn json(error: serde_json::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_engine::verify::{SegmentSettings, Subset};
+
+    use super::*;
+
+    /// Returns the job that an executor gets.
+    fn received(job: &ClusterJob) -> ClusterJob {
+        serde_json::from_str(&serde_json::to_string(job).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn jobs_survive_the_wire() {
+        let check = SegmentCheck {
+            file: "part-a.parquet".to_owned(),
+            settings: SegmentSettings {
+                subset: Some(Subset::Group { number: 2, of: 3 }),
+                problems: 7,
+                ..SegmentSettings::default()
+            },
+        };
+        for job in [ClusterJob::from(check)] {
+            assert_eq!(format!("{:?}", received(&job)), format!("{job:?}"));
+        }
+    }
+}
