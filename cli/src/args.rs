@@ -218,7 +218,7 @@ pub enum Command {
     Mcp(serving::McpArgs),
     /// Serve SQL, CAL and searches as JSON over HTTP
     Serve(serving::ServeArgs),
-    /// Run the processes of a cluster, on which queries with --cluster run
+    /// Run the processes of a cluster, on which commands with --cluster run
     #[cfg(feature = "cluster")]
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),

@@ -1,4 +1,5 @@
-//! Queries over a lake on several machines, with [Ballista](https://datafusion.apache.org/ballista).
+//! Queries over a lake, and work on its segments, on several machines, with
+//! [Ballista](https://datafusion.apache.org/ballista).
 //!
 //! A client plans a query as it would run locally: it consults sidecars and lifecycle masks, whose
 //! results are row selections of scans. The physical plan goes to a scheduler, which cuts it into

@@ -3,6 +3,7 @@
 
 use datafusion::common::{DataFusionError, Result};
 use gristmill_engine::error::EngineError;
+use gristmill_engine::index::{SegmentIndexing, index_segment};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::verify::{SegmentCheck, check_segment};
 use serde::{Deserialize, Serialize};
@@ -13,11 +14,19 @@ use serde_json::Value;
 pub enum ClusterJob {
     /// Check a segment.
     Check(SegmentCheck),
+    /// Rebuild the sidecars of a segment.
+    Index(SegmentIndexing),
 }
 
 impl From<SegmentCheck> for ClusterJob {
     fn from(check: SegmentCheck) -> ClusterJob {
         ClusterJob::Check(check)
+    }
+}
+
+impl From<SegmentIndexing> for ClusterJob {
+    fn from(indexing: SegmentIndexing) -> ClusterJob {
+        ClusterJob::Index(indexing)
     }
 }
 
@@ -30,6 +39,9 @@ impl ClusterJob {
         let outcome = match self {
             ClusterJob::Check(check) => {
                 serde_json::to_value(check_segment(lake, check).await.map_err(failed)?)
+            }
+            ClusterJob::Index(indexing) => {
+                serde_json::to_value(index_segment(lake, indexing).await.map_err(failed)?)
             }
         };
         outcome.map_err(json)
@@ -48,6 +60,7 @@ pub(crate) fn json(error: serde_json::Error) -> DataFusionError {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_engine::index::IndexKinds;
     use gristmill_engine::verify::{SegmentSettings, Subset};
 
     use super::*;
@@ -67,7 +80,15 @@ mod tests {
                 ..SegmentSettings::default()
             },
         };
-        for job in [ClusterJob::from(check)] {
+        let indexing = SegmentIndexing {
+            file: "part-b.parquet".to_owned(),
+            kinds: IndexKinds {
+                words: false,
+                ..IndexKinds::ALL
+            },
+            all: true,
+        };
+        for job in [ClusterJob::from(check), ClusterJob::from(indexing)] {
             assert_eq!(format!("{:?}", received(&job)), format!("{job:?}"));
         }
     }

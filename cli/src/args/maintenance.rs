@@ -85,6 +85,9 @@ pub struct ReindexArgs {
     /// embedder
     #[arg(long, conflicts_with = "vectors")]
     pub embed: bool,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,8 @@ use gristmill_cluster::query::{DEFAULT_PARTITIONS, run_on_cluster};
 use gristmill_cluster::segments::ClusterSegments;
 use gristmill_cluster::{ClusterError, ClusterKey, Scheduler, lake_url};
 use gristmill_engine::error::EngineError;
+use gristmill_engine::index::{IndexKinds, ReindexReport, reindex_by};
+use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{VerifyOptions, VerifyReport, VerifyScope, verify_lake_by};
 use gristmill_queries::sql::SessionContext;
@@ -113,9 +115,7 @@ pub async fn verify(
     options: &VerifyOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport, Failure> {
-    let address = arguments.cluster.as_deref().unwrap_or_default();
-    let scheduler = Scheduler::at(address, cluster_key(&arguments.key)?)?;
-    let workers = ClusterSegments::new(&scheduler, &location(context)?, partitions(context));
+    let (scheduler, workers) = workers(context, arguments)?;
     if context.common.keys.resolve_did_web {
         return Err(Failure::usage(
             "--resolve-did-web isn't available with --cluster; trust the keys with `keys trust`",
@@ -126,6 +126,37 @@ pub async fn verify(
     let check = verify_lake_by(&workers, trusted, &lake, scope, options, progress);
     let check = async { check.await.map_err(Failure::from) };
     cancelled_by_interrupt(Some(&scheduler), check).await
+}
+
+/// Rebuilds the sidecars of the lake on the cluster of `--cluster`, if it is given.
+pub async fn reindex(
+    context: &CommandContext,
+    arguments: &ClusterArgs,
+    lake: &Lake,
+    kinds: IndexKinds,
+    all: bool,
+) -> Result<Option<ReindexReport>, Failure> {
+    if arguments.cluster.is_none() {
+        return Ok(None);
+    }
+    let (scheduler, workers) = workers(context, arguments)?;
+    let (progress, shown) = context.track("reindex");
+    let work = reindex_by(&workers, lake, kinds, all, progress);
+    let work = async { work.await.map_err(Failure::from) };
+    let report = cancelled_by_interrupt(Some(&scheduler), work).await;
+    drop(shown);
+    report.map(Some)
+}
+
+/// Returns the executors of the cluster of `--cluster` as workers, with their scheduler.
+fn workers(
+    context: &CommandContext,
+    arguments: &ClusterArgs,
+) -> Result<(Scheduler, ClusterSegments), Failure> {
+    let address = arguments.cluster.as_deref().unwrap_or_default();
+    let scheduler = Scheduler::at(address, cluster_key(&arguments.key)?)?;
+    let workers = ClusterSegments::new(&scheduler, &location(context)?, partitions(context));
+    Ok((scheduler, workers))
 }
 
 /// Returns the location of the lake for all processes.

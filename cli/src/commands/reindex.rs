@@ -30,7 +30,15 @@ pub async fn run(
     let lake = context.open_lake().await?;
     let source = vector_source(context, &arguments)?;
     let kinds = IndexArg::kinds(arguments.indexes.as_deref());
-    let sidecars = reindex(&lake, kinds, arguments.all).await?;
+    #[cfg(feature = "cluster")]
+    let on_cluster =
+        super::cluster::reindex(context, &arguments.cluster, &lake, kinds, arguments.all).await?;
+    #[cfg(not(feature = "cluster"))]
+    let on_cluster = None;
+    let sidecars = match on_cluster {
+        Some(report) => report,
+        None => reindex(&lake, kinds, arguments.all).await?,
+    };
     let vectors = match source {
         Some(source) => Some(index_vectors(&lake, &source, arguments.all).await?),
         None => None,

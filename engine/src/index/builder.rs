@@ -7,6 +7,7 @@ use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::{Field, Grain};
+use serde::{Deserialize, Serialize};
 
 use super::fulltext::{self, FULLTEXT_FILE, SegmentTextIndex, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
@@ -22,7 +23,7 @@ use crate::text::with_grain_if_any;
 
 /// The optional indexes to build from rows. The address index is always built; vectors are built by
 /// `--vectors` and `reindex --embed` only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexKinds {
     /// The hexastore: statements by subject, relation and object.
     pub hexastore: bool,

@@ -42,7 +42,7 @@ pub use builder::{IndexBuilder, IndexKinds, IndexPart};
 pub(crate) use lifecycle_mask::{LIFECYCLE_FILE, differing_masks, refresh_after, refresh_masks};
 pub use partial_index::PartialTextIndex;
 pub(crate) use reindex::rebuild;
-pub use reindex::{ReindexReport, reindex};
+pub use reindex::{ReindexReport, SegmentIndexing, index_segment, reindex, reindex_by};
 pub use row_metadata::RowMetadata;
 pub(crate) use segment_builder::SegmentBuilder;
 pub use sidecar_cache::SidecarCache;

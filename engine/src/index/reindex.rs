@@ -1,10 +1,14 @@
-//! Rebuilds sidecars.
+//! Rebuilds sidecars, in this process or by workers.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
+use futures::TryStreamExt;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::builder::{IndexBuilder, IndexKinds};
 use super::fulltext::SegmentTextIndex;
@@ -15,8 +19,9 @@ use super::subject_filter::refresh_subjects;
 use super::word_filter::WordFilter;
 use crate::error::{Context, Result};
 use crate::keys::{ErasedRows, LakeKeys};
-use crate::lake::{Lake, Segment, open_sidecar, publish_sidecars};
-use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentReader, SidecarFile};
+use crate::lake::{Lake, Segment, SegmentJob, SegmentWorkers, open_sidecar, publish_sidecars};
+use crate::progress::WorkProgress;
+use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentId, SegmentReader, SidecarFile};
 
 /// Result of a reindex.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -42,31 +47,136 @@ pub struct ReindexReport {
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
 pub async fn reindex(lake: &Lake, kinds: IndexKinds, all: bool) -> Result<ReindexReport> {
-    let started = std::time::Instant::now();
-    let mut report = ReindexReport::default();
-    let mut rebuilt = HashSet::new();
+    let started = Instant::now();
     let segments = lake.segments()?;
+    let mut rebuilt = Rebuilt::default();
     for segment in &segments {
-        let kinds = kinds.of_segment(&segment.id);
-        if all || !is_whole(lake, segment, kinds).await {
-            report.bytes += rebuild(lake, segment, kinds).await?;
-            rebuilt.insert(&segment.id);
+        if let Some(bytes) = rebuild_unless_whole(lake, segment, kinds, all).await? {
+            rebuilt.add(&segment.id, bytes);
         }
     }
-    // Masks need the address indexes of all segments.
-    let masks = refresh_masks(lake, all).await?;
-    report.bytes += masks.bytes;
-    refresh_subjects(lake).await?;
-    rebuilt.extend(&masks.segments);
-    let of_rebuilt = segments
-        .iter()
-        .filter(|segment| rebuilt.contains(&segment.id));
-    report.rows = of_rebuilt.map(|segment| segment.file.rows).sum();
-    report.segments = segments.len() as u64;
-    report.rebuilt = rebuilt.len() as u64;
-    report.whole = report.segments - report.rebuilt;
-    report.seconds = started.elapsed().as_secs_f64();
-    Ok(report)
+    rebuilt.finish(lake, &segments, all, started).await
+}
+
+/// The job of a worker that rebuilds the sidecars of a segment, as [`reindex`] does.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SegmentIndexing {
+    /// Name of the data file.
+    pub file: String,
+    /// The indexes.
+    pub kinds: IndexKinds,
+    /// True if intact sidecars are rebuilt, too.
+    pub all: bool,
+}
+
+impl SegmentJob for SegmentIndexing {
+    /// The bytes of the sidecars; `None` if they were intact.
+    type Outcome = Option<u64>;
+}
+
+/// Does the same as [`reindex`], but has the sidecars of segments rebuilt by `workers`. This process
+/// writes what depends on several segments: lifecycle masks, and the filter of subjects.
+///
+/// A segment whose sidecars a lost worker has rebuilt counts as intact.
+///
+/// # Errors
+/// As [`reindex`]; [`EngineError::Task`](crate::error::EngineError::Task) if a worker fails, and
+/// [`EngineError::Key`](crate::error::EngineError::Key) if the lake is encrypted.
+pub async fn reindex_by(
+    workers: &dyn SegmentWorkers<SegmentIndexing>,
+    lake: &Lake,
+    kinds: IndexKinds,
+    all: bool,
+    progress: Arc<WorkProgress>,
+) -> Result<ReindexReport> {
+    let started = Instant::now();
+    let segments = lake.segments_for_workers("indexed")?;
+    let bytes = segments.iter().map(|segment| segment.file.size).sum();
+    progress.total_bytes.store(bytes, Ordering::Relaxed);
+    let jobs = segments.iter().map(|segment| SegmentIndexing {
+        file: segment.file.name.clone(),
+        kinds,
+        all,
+    });
+    let mut outcomes = workers.run(jobs.collect()).await?;
+    let mut rebuilt = Rebuilt::default();
+    while let Some((number, bytes)) = outcomes.try_next().await? {
+        let Some(segment) = segments.get(number) else {
+            continue;
+        };
+        WorkProgress::add(&progress.bytes, segment.file.size);
+        if let Some(bytes) = bytes {
+            SidecarCache::of(lake).evict(&segment.id);
+            WorkProgress::add(&progress.grains, segment.file.rows);
+            rebuilt.add(&segment.id, bytes);
+        }
+    }
+    rebuilt.finish(lake, &segments, all, started).await
+}
+
+/// Does the job of a worker.
+///
+/// # Errors
+/// [`EngineError::Request`](crate::error::EngineError::Request) if the segment isn't part of the
+/// lake any more; otherwise as [`reindex`].
+pub async fn index_segment(lake: &Lake, job: &SegmentIndexing) -> Result<Option<u64>> {
+    let segment = lake.segment_of_file(&job.file)?;
+    rebuild_unless_whole(lake, &segment, job.kinds, job.all).await
+}
+
+/// Rebuilds the sidecars of `segment`, unless they are intact and `all` is false. Returns the bytes
+/// that were written.
+async fn rebuild_unless_whole(
+    lake: &Lake,
+    segment: &Segment,
+    kinds: IndexKinds,
+    all: bool,
+) -> Result<Option<u64>> {
+    let kinds = kinds.of_segment(&segment.id);
+    match all || !is_whole(lake, segment, kinds).await {
+        true => rebuild(lake, segment, kinds).await.map(Some),
+        false => Ok(None),
+    }
+}
+
+/// What was rebuilt of the segments' own sidecars.
+#[derive(Default)]
+struct Rebuilt {
+    segments: HashSet<SegmentId>,
+    bytes: u64,
+}
+
+impl Rebuilt {
+    fn add(&mut self, segment: &SegmentId, bytes: u64) {
+        self.segments.insert(segment.clone());
+        self.bytes += bytes;
+    }
+
+    /// Rebuilds what depends on several segments, and returns the report.
+    async fn finish(
+        mut self,
+        lake: &Lake,
+        segments: &[Segment],
+        all: bool,
+        started: Instant,
+    ) -> Result<ReindexReport> {
+        // Masks need the address indexes of all segments.
+        let masks = refresh_masks(lake, all).await?;
+        refresh_subjects(lake).await?;
+        self.segments.extend(masks.segments);
+        let of_rebuilt = segments
+            .iter()
+            .filter(|segment| self.segments.contains(&segment.id));
+        let rebuilt = self.segments.len() as u64;
+        Ok(ReindexReport {
+            segments: segments.len() as u64,
+            whole: segments.len() as u64 - rebuilt,
+            rebuilt,
+            rows: of_rebuilt.map(|segment| segment.file.rows).sum(),
+            bytes: self.bytes + masks.bytes,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
 }
 
 async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {

@@ -1,5 +1,5 @@
 //! Integrity of the lake: rows equal the projection of their blobs, sidecars belong to their
-//! segments, and both can be repaired.
+//! segments, both can be repaired, and other processes may do the work.
 
 mod checkpoints;
 mod deduplication;
@@ -8,3 +8,4 @@ mod lab;
 mod repair;
 mod rows;
 mod sidecars;
+mod workers;

@@ -5,7 +5,9 @@
 //! | `questions` | Which SQL is asked, of which lake? |
 //! | `round_trip` | Does every plan that is sent mean the same after the codec? What is refused? |
 //! | `processes` | Are the answers of real processes the local ones, also when one is killed? |
+//! | `segment_work` | Is the lake after work of executors what one process makes of it? |
 
 mod processes;
 mod questions;
 mod round_trip;
+mod segment_work;

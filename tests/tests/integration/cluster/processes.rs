@@ -26,8 +26,8 @@ const SLOW: &str = "SELECT count(*) FROM grains a JOIN grains b
                     WHERE a.type IN ('belief', 'observation')";
 
 /// A scheduler and its executors, which end with the test.
-struct Cluster {
-    address: String,
+pub struct Cluster {
+    pub address: String,
     /// The key of all its processes, and of clients.
     key: Option<PathBuf>,
     scheduler: Child,
@@ -36,7 +36,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start() -> Cluster {
+    pub fn start() -> Cluster {
         Cluster::start_with(None)
     }
 
@@ -127,12 +127,12 @@ fn local(sandbox: &Sandbox, question: &str) -> Output {
     sandbox.command("lake", &asked).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Waits for a command, which must not hang.
-fn ended(mut child: Child) -> Output {
+pub fn ended(mut child: Child) -> Output {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if started.elapsed() > PATIENCE {
@@ -144,7 +144,7 @@ fn ended(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn started(mut command: Command) -> Child {
+pub fn started(mut command: Command) -> Child {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     piped.spawn().unwrap()
 }
