@@ -2,6 +2,7 @@
 //! in one process.
 
 use datafusion::common::{DataFusionError, Result};
+use gristmill_engine::compact::{GroupMerge, merge_segments};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::{SegmentIndexing, index_segment};
 use gristmill_engine::lake::Lake;
@@ -16,6 +17,8 @@ pub enum ClusterJob {
     Check(SegmentCheck),
     /// Rebuild the sidecars of a segment.
     Index(SegmentIndexing),
+    /// Merge a group of segments.
+    Merge(GroupMerge),
 }
 
 impl From<SegmentCheck> for ClusterJob {
@@ -30,18 +33,27 @@ impl From<SegmentIndexing> for ClusterJob {
     }
 }
 
+impl From<GroupMerge> for ClusterJob {
+    fn from(merge: GroupMerge) -> ClusterJob {
+        ClusterJob::Merge(merge)
+    }
+}
+
 impl ClusterJob {
-    /// Does the job in `lake`, and returns its outcome.
+    /// Does the job in `lake` with `memory` bytes, and returns its outcome.
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) async fn run(&self, lake: &Lake) -> Result<Value> {
+    pub(crate) async fn run(&self, lake: &Lake, memory: u64) -> Result<Value> {
         let outcome = match self {
             ClusterJob::Check(check) => {
                 serde_json::to_value(check_segment(lake, check).await.map_err(failed)?)
             }
             ClusterJob::Index(indexing) => {
                 serde_json::to_value(index_segment(lake, indexing).await.map_err(failed)?)
+            }
+            ClusterJob::Merge(merge) => {
+                serde_json::to_value(merge_segments(lake, merge, memory).await.map_err(failed)?)
             }
         };
         outcome.map_err(json)
@@ -60,6 +72,7 @@ pub(crate) fn json(error: serde_json::Error) -> DataFusionError {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_engine::compact::MergeSource;
     use gristmill_engine::index::IndexKinds;
     use gristmill_engine::verify::{SegmentSettings, Subset};
 
@@ -88,7 +101,16 @@ mod tests {
             },
             all: true,
         };
-        for job in [ClusterJob::from(check), ClusterJob::from(indexing)] {
+        let source = MergeSource {
+            file: "part-c.parquet".to_owned(),
+            vectors: vec!["vectors-x.bin".to_owned()],
+        };
+        let merge = GroupMerge {
+            segments: vec![source],
+            target_rows: 5,
+            vector_bytes: 6,
+        };
+        for job in [check.into(), indexing.into(), ClusterJob::from(merge)] {
             assert_eq!(format!("{:?}", received(&job)), format!("{job:?}"));
         }
     }

@@ -8,6 +8,7 @@ use datafusion::arrow::array::{AsArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -76,15 +77,23 @@ impl SegmentsExec {
     }
 }
 
-/// Does the jobs of `batch` one after another, and returns their outcomes.
-async fn done(lake: &Lake, batch: RecordBatch) -> Result<RecordBatch> {
+/// Does the jobs of `batch` one after another with `memory` bytes, and returns their outcomes.
+async fn done(lake: &Lake, memory: u64, batch: RecordBatch) -> Result<RecordBatch> {
     let mut outcomes = Vec::new();
     for text in texts_of(&batch)? {
         let (number, job): (usize, ClusterJob) = serde_json::from_str(text).map_err(json)?;
-        let outcome = job.run(lake).await?;
+        let outcome = job.run(lake, memory).await?;
         outcomes.push(serde_json::to_string(&(number, outcome)).map_err(json)?);
     }
     batch_of(outcomes)
+}
+
+/// Returns the share of a task of its executor's memory, in bytes.
+fn memory_of(context: &TaskContext) -> u64 {
+    match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(bytes) => bytes as u64,
+        MemoryLimit::Infinite | MemoryLimit::Unknown => u64::MAX,
+    }
 }
 
 impl fmt::Debug for SegmentsExec {
@@ -139,13 +148,13 @@ impl ExecutionPlan for SegmentsExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let batches = self.input.execute(partition, context)?;
-        let location = self.location.clone();
+        let batches = self.input.execute(partition, Arc::clone(&context))?;
+        let (location, memory) = (self.location.clone(), memory_of(&context));
         let rows = async move {
             let lake = Arc::new(Lake::open(&location).await.map_err(failed)?);
             Ok::<_, DataFusionError>(batches.and_then(move |batch| {
                 let lake = Arc::clone(&lake);
-                async move { done(&lake, batch).await }
+                async move { done(&lake, memory, batch).await }
             }))
         };
         let rows = stream::once(rows).try_flatten();

@@ -65,6 +65,9 @@ pub struct InspectArgs {
 pub struct CompactArgs {
     #[command(flatten)]
     pub results: ResultArgs,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 #[derive(Debug, Args)]

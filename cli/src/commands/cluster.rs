@@ -7,6 +7,7 @@ use gristmill_cluster::process::{ExecutorOptions, run_executor, run_scheduler};
 use gristmill_cluster::query::{DEFAULT_PARTITIONS, run_on_cluster};
 use gristmill_cluster::segments::ClusterSegments;
 use gristmill_cluster::{ClusterError, ClusterKey, Scheduler, lake_url};
+use gristmill_engine::compact::{CompactOptions, CompactReport, compact_by};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::{IndexKinds, ReindexReport, reindex_by};
 use gristmill_engine::lake::Lake;
@@ -146,6 +147,33 @@ pub async fn reindex(
     let report = cancelled_by_interrupt(Some(&scheduler), work).await;
     drop(shown);
     report.map(Some)
+}
+
+/// Merges the small segments of the lake on the cluster of `--cluster`, if it is given. An interrupt
+/// cancels the merges; a commit that has begun isn't broken off.
+pub async fn compact(
+    context: &CommandContext,
+    arguments: &ClusterArgs,
+    lake: &mut Lake,
+    options: &CompactOptions,
+    progress: &Arc<WorkProgress>,
+) -> Option<Result<CompactReport, Failure>> {
+    arguments.cluster.as_ref()?;
+    let (scheduler, workers) = match workers(context, arguments) {
+        Ok(found) => found,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let work = compact_by(&workers, lake, options, Arc::clone(progress));
+    let mut work = std::pin::pin!(work);
+    let ended = tokio::select! {
+        ended = &mut work => ended,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            progress.stop();
+            scheduler.cancel_all().await;
+            work.await
+        }
+    };
+    Some(ended.map_err(Failure::from))
 }
 
 /// Returns the executors of the cluster of `--cluster` as workers, with their scheduler.

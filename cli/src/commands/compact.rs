@@ -18,7 +18,17 @@ pub async fn run(
         ..CompactOptions::with_memory(context.memory() as u64)
     };
     let (progress, shown) = context.track("compact");
-    let report = compact(&mut lake, &options, progress).await;
+    #[cfg(feature = "cluster")]
+    let on_cluster =
+        super::cluster::compact(context, &arguments.cluster, &mut lake, &options, &progress).await;
+    #[cfg(not(feature = "cluster"))]
+    let on_cluster = None;
+    let report = match on_cluster {
+        Some(report) => report,
+        None => compact(&mut lake, &options, progress)
+            .await
+            .map_err(Failure::from),
+    };
     drop(shown);
     printer.record(&report?)?;
     Ok(CommandOutcome::Done)

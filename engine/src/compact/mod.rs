@@ -5,12 +5,14 @@
 //! | `plan` | which segments are merged with which? |
 //! | `merge` | how are sorted segments merged, streaming? |
 //! | `records` | how are the files of a small table merged? |
+//! | `by_workers` | how do other processes merge segments for this one? |
 //!
 //! Rows are copied, not recomputed: every column of every row is the same before and after, and the
 //! commit states that no row changed. Vectors are copied where all merged segments have them.
 //! Memory holds one batch of each input, the row groups that are being encoded, the input of the new
 //! segment's sidecars, and then its vectors.
 
+mod by_workers;
 mod merge;
 mod plan;
 mod records;
@@ -21,6 +23,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde::Serialize;
+
+pub use by_workers::{GroupMerge, MergeSource, MergedGroup, compact_by, merge_segments};
 
 use crate::error::{Context, EngineError, Result};
 use crate::index::refresh_after;
@@ -59,7 +63,7 @@ impl CompactOptions {
     pub fn with_memory(memory: u64) -> CompactOptions {
         CompactOptions {
             target_rows: target_rows(memory),
-            vector_bytes: memory / 4 * 3,
+            vector_bytes: vector_bytes(memory),
             ..CompactOptions::default()
         }
     }
@@ -73,6 +77,11 @@ const ROW_MEMORY: u64 = 2_048;
 fn target_rows(memory: u64) -> u64 {
     let group = ROW_GROUP_ROWS as u64;
     (memory / ROW_MEMORY / group).clamp(1, 32) * group
+}
+
+/// Returns the maximum number of bytes of vectors for a run with so many bytes of memory.
+fn vector_bytes(memory: u64) -> u64 {
+    memory / 4 * 3
 }
 
 /// The result of a compaction.
@@ -114,50 +123,83 @@ pub async fn compact(
     options: &CompactOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<CompactReport> {
-    let started = Instant::now();
-    lake.refresh().await?;
-    let segments = lake.segments()?;
-    let mut report = CompactReport {
-        segments_before: segments.len() as u64,
-        ..CompactReport::default()
-    };
-    let groups = plan::groups(&segments, options.target_rows);
-    let total = groups
-        .iter()
-        .flatten()
-        .map(|segment| segment.file.size)
-        .sum();
-    progress.total_bytes.store(total, Ordering::Relaxed);
-    let vectors = match groups.is_empty() {
-        true => HashMap::new(),
-        false => files_of(lake).await?,
-    };
-    for group in groups {
+    let mut run = CompactRun::begin(lake, options, &progress).await?;
+    for group in std::mem::take(&mut run.groups) {
         // One commit for each group: merged groups stay merged, and no file is unreferenced for
         // long.
-        let replaced = kept_vectors(lake, &group, &vectors, options, &mut report).await?;
+        let (replaced, without) = kept_vectors(lake, &group, &run.vectors, options).await?;
+        run.report.count_without_vectors(without);
         let change = merge_group(lake, group, replaced, options, &progress).await?;
-        report.count(&change);
-        lake.grains
-            .commit(change, "compact", COMMIT_ATTEMPTS)
-            .await?;
+        run.commit(lake, change).await?;
     }
-    compact_tables(lake, options, &mut report).await?;
-    report.segments_after = lake.segments()?.len() as u64;
-    report.version = lake.grains.version();
-    if report.rows > 0 || !report.tables.is_empty() {
-        refresh_after(lake, "compact").await;
-        let details = serde_json::json!({
-            "segments_before": report.segments_before,
-            "segments_after": report.segments_after,
-            "rows": report.rows,
-            "erased_rows": report.erased_rows,
-            "version": report.version,
-        });
-        lake.record("compact", details).await?;
+    run.finish(lake, options).await
+}
+
+/// A running compaction.
+struct CompactRun {
+    started: Instant,
+    /// The segments that are merged with each other.
+    groups: Vec<Vec<Segment>>,
+    /// The names of the vector files of each segment.
+    vectors: HashMap<SegmentId, Vec<String>>,
+    report: CompactReport,
+}
+
+impl CompactRun {
+    /// Plans the compaction of the newest version of `lake`.
+    async fn begin(
+        lake: &mut Lake,
+        options: &CompactOptions,
+        progress: &WorkProgress,
+    ) -> Result<CompactRun> {
+        let started = Instant::now();
+        lake.refresh().await?;
+        let segments = lake.segments()?;
+        let groups = plan::groups(&segments, options.target_rows);
+        let merged = groups.iter().flatten();
+        let total = merged.map(|segment| segment.file.size).sum();
+        progress.total_bytes.store(total, Ordering::Relaxed);
+        Ok(CompactRun {
+            started,
+            vectors: match groups.is_empty() {
+                true => HashMap::new(),
+                false => files_of(lake).await?,
+            },
+            groups,
+            report: CompactReport {
+                segments_before: segments.len() as u64,
+                ..CompactReport::default()
+            },
+        })
     }
-    report.seconds = started.elapsed().as_secs_f64();
-    Ok(report)
+
+    /// Commits the exchange of a group.
+    async fn commit(&mut self, lake: &mut Lake, change: Change) -> Result<()> {
+        self.report.count(&change);
+        let committed = lake.grains.commit(change, "compact", COMMIT_ATTEMPTS);
+        committed.await.map(|_| ())
+    }
+
+    /// Merges the files of the small tables, and records what was done.
+    async fn finish(self, lake: &mut Lake, options: &CompactOptions) -> Result<CompactReport> {
+        let mut report = self.report;
+        compact_tables(lake, options, &mut report).await?;
+        report.segments_after = lake.segments()?.len() as u64;
+        report.version = lake.grains.version();
+        if report.rows > 0 || !report.tables.is_empty() {
+            refresh_after(lake, "compact").await;
+            let details = serde_json::json!({
+                "segments_before": report.segments_before,
+                "segments_after": report.segments_after,
+                "rows": report.rows,
+                "erased_rows": report.erased_rows,
+                "version": report.version,
+            });
+            lake.record("compact", details).await?;
+        }
+        report.seconds = self.started.elapsed().as_secs_f64();
+        Ok(report)
+    }
 }
 
 impl CompactReport {
@@ -168,6 +210,19 @@ impl CompactReport {
         self.erased_rows += before - change.added.iter().map(|file| file.rows).sum::<u64>();
         self.bytes_before += change.removed.iter().map(|file| file.size).sum::<u64>();
         self.bytes_after += change.added.iter().map(|file| file.size).sum::<u64>();
+    }
+
+    /// Counts `segments` whose vectors weren't kept.
+    fn count_without_vectors(&mut self, segments: u64) {
+        self.without_vectors += segments;
+        if segments > 0 {
+            tracing::warn!(
+                segments,
+                "the vectors of merged segments aren't kept, because other segments merged with \
+                 them have none, or they are larger than the memory; `gristmill reindex --embed` \
+                 or `--vectors FILE` makes them again"
+            );
+        }
     }
 }
 
@@ -189,36 +244,35 @@ async fn compact_tables(
     Ok(())
 }
 
-/// Returns the vectors of `group` that the merged segments keep.
+/// Returns the rows of the largest segment to which `group` is merged.
+fn largest(group: &[Segment], target_rows: u64) -> u64 {
+    let rows = group.iter().map(|segment| segment.file.rows).sum();
+    let sizes = plan::sizes(rows, target_rows).into_iter();
+    sizes.max().unwrap_or_default()
+}
+
+/// Returns the vectors of `group` that the merged segments keep, and how many of its segments lose
+/// theirs.
 async fn kept_vectors(
     lake: &Lake,
     group: &[Segment],
     files: &HashMap<SegmentId, Vec<String>>,
     options: &CompactOptions,
-    report: &mut CompactReport,
-) -> Result<Option<Arc<ReplacedVectors>>> {
+) -> Result<(Option<Arc<ReplacedVectors>>, u64)> {
     let with_vectors = group
         .iter()
         .filter(|segment| files.contains_key(&segment.id));
     let with_vectors = with_vectors.count() as u64;
     let replaced = ReplacedVectors::of(lake, group, files).await?;
     let rows: u64 = group.iter().map(|segment| segment.file.rows).sum();
-    let largest = plan::sizes(rows, options.target_rows)
-        .into_iter()
-        .max()
-        .unwrap_or_default();
+    let largest = largest(group, options.target_rows);
     let bytes = u128::from(replaced.bytes()) * u128::from(largest) / u128::from(rows.max(1));
-    let kept = !replaced.is_empty() && bytes <= u128::from(options.vector_bytes);
-    if !kept && with_vectors > 0 {
-        report.without_vectors += with_vectors;
-        tracing::warn!(
-            segments = with_vectors,
-            "the vectors of merged segments aren't kept, because other segments merged with them \
-             have none, or they are larger than the memory; `gristmill reindex --embed` or \
-             `--vectors FILE` makes them again"
-        );
-    }
-    Ok(kept.then(|| Arc::new(replaced)))
+    Ok(
+        match !replaced.is_empty() && bytes <= u128::from(options.vector_bytes) {
+            true => (Some(Arc::new(replaced)), 0),
+            false => (None, with_vectors),
+        },
+    )
 }
 
 /// Merges the segments of `group`, and publishes the new ones with their `vectors`. Committing the

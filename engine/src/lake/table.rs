@@ -19,6 +19,7 @@ use gristmill_schemas::grain::Field;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::commit::FileTags;
@@ -32,7 +33,7 @@ use crate::file_digest::{FileDigest, WrittenFile};
 use crate::segment::CreationSeconds;
 
 /// A data file of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataFile {
     /// Its name in the table's folder.
     pub name: String,
@@ -57,6 +58,7 @@ pub struct DataFile {
     pub disclosed: Option<u64>,
     /// Since which versions of the table its rows are in it. `None` until the file is committed,
     /// and for files of earlier releases and of other engines.
+    #[serde(skip)]
     pub versions: Option<RowVersions>,
 }
 

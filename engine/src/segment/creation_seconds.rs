@@ -11,6 +11,7 @@ use std::str::FromStr;
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::GrainHeader;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum number of ranges. Between more of them, the shortest gaps are closed.
 const MAX_RANGES: usize = 64;
@@ -131,6 +132,19 @@ impl FromStr for CreationSeconds {
             ranges.push(first..=last);
         }
         Ok(CreationSeconds { ranges })
+    }
+}
+
+impl Serialize for CreationSeconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CreationSeconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

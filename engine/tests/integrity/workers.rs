@@ -3,15 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
+use gristmill_engine::compact::{
+    CompactOptions, CompactReport, GroupMerge, compact, compact_by, merge_segments,
+};
 use gristmill_engine::error::EngineError;
+use gristmill_engine::gc::{GcOptions, collect_garbage};
 use gristmill_engine::index::{
     IndexKinds, ReindexReport, SegmentIndexing, index_segment, reindex, reindex_by,
 };
-use gristmill_engine::lake::{Lake, Outcomes, SegmentJob, SegmentWorkers};
+use gristmill_engine::lake::{DataFile, Lake, Outcomes, SegmentJob, SegmentWorkers};
 use gristmill_engine::progress::WorkProgress;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::lab::Lab;
 
@@ -47,6 +54,47 @@ impl SegmentWorkers<SegmentIndexing> for TwiceWorkers {
             index_segment(&self.lake().await, job).await?;
         }
         Ok(reversed::<SegmentIndexing>(outcomes))
+    }
+}
+
+/// Returns `message` as another process gets it.
+fn sent<M: Serialize + DeserializeOwned>(message: &M) -> M {
+    serde_json::from_str(&serde_json::to_string(message).unwrap()).unwrap()
+}
+
+#[async_trait]
+impl SegmentWorkers<GroupMerge> for TwiceWorkers {
+    async fn run(&self, jobs: Vec<GroupMerge>) -> Result<Outcomes<GroupMerge>, EngineError> {
+        let mut outcomes = Vec::new();
+        for job in &jobs {
+            merge_segments(&self.lake().await, &sent(job), u64::MAX).await?;
+            let merged = merge_segments(&self.lake().await, &sent(job), u64::MAX).await?;
+            outcomes.push(sent(&merged));
+        }
+        Ok(reversed::<GroupMerge>(outcomes))
+    }
+}
+
+/// Workers whose new files this process doesn't find.
+struct WorkersElsewhere(TwiceWorkers);
+
+#[async_trait]
+impl SegmentWorkers<GroupMerge> for WorkersElsewhere {
+    async fn run(&self, jobs: Vec<GroupMerge>) -> Result<Outcomes<GroupMerge>, EngineError> {
+        let merged = self.0.run(jobs).await?;
+        let segments = self.0.lake().await.segments().unwrap();
+        let files = contents(&Path::new(&self.0.0).join("grains"));
+        for file in files
+            .keys()
+            .filter(|file| file.extension() == Some("parquet".as_ref()))
+        {
+            let is_of_lake = |name: &str| segments.iter().any(|segment| segment.file.name == name);
+            let name = file.file_name().unwrap().to_str().unwrap();
+            if name.starts_with("part-") && !is_of_lake(name) {
+                std::fs::remove_file(file).unwrap();
+            }
+        }
+        Ok(merged)
     }
 }
 
@@ -103,5 +151,79 @@ async fn workers_rebuild_the_sidecars_that_one_process_rebuilds() {
 async fn workers_get_no_work_on_an_encrypted_lake() {
     let lab = Lab::new(2, 20, true).await;
     let refused = reindexed(&lab, true).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Key(_)), "{refused}");
+}
+
+/// Options with which the segments of a lab are merged.
+fn merging() -> CompactOptions {
+    CompactOptions {
+        target_rows: 1_000,
+        ..CompactOptions::default()
+    }
+}
+
+/// Has the segments of the lake merged by `workers`.
+async fn compacted(
+    workers: &dyn SegmentWorkers<GroupMerge>,
+    lab: &Lab,
+) -> Result<CompactReport, EngineError> {
+    let progress = Arc::new(WorkProgress::default());
+    compact_by(workers, &mut lab.lake().await, &merging(), progress).await
+}
+
+/// Returns what the log states of each segment, without what depends on names and instants.
+async fn stated(lab: &Lab) -> Vec<DataFile> {
+    let segments = lab.lake().await.segments().unwrap();
+    let mut files: Vec<DataFile> = segments.into_iter().map(|segment| segment.file).collect();
+    for file in &mut files {
+        assert!(file.digest.is_some() && file.footer.is_some() && file.versions.is_some());
+        (file.name, file.size) = (String::new(), 0);
+        (file.digest, file.footer, file.versions) = (None, None, None);
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_merge_what_one_process_merges_and_gc_removes_what_was_done_twice() {
+    let (lab, other) = (Lab::new(4, 60, false).await, Lab::new(4, 60, false).await);
+    let rows = lab.rows().await;
+    let report = compacted(&TwiceWorkers::of(&lab), &lab).await.unwrap();
+    let progress = Arc::new(WorkProgress::default());
+    let local = compact(&mut other.lake().await, &merging(), progress).await;
+    let local = local.unwrap();
+    let figures = |it: &CompactReport| (it.segments_before, it.segments_after, it.rows, it.version);
+    assert_eq!(figures(&report), figures(&local));
+    assert_eq!((report.segments_before, report.segments_after), (4, 1));
+    assert_eq!(stated(&lab).await, stated(&other).await);
+    assert!(lab.rows().await == rows);
+
+    let options = GcOptions {
+        older_than: Duration::ZERO,
+        retention: Duration::ZERO,
+        dry_run: false,
+    };
+    let removed = collect_garbage(&mut lab.lake().await, &options).await;
+    assert_eq!(removed.unwrap().data_files, 5);
+    let report = lab.verify_with(true).await;
+    assert_eq!(report.bad, 0, "{:#?}", report.problems);
+    assert!(lab.rows().await == rows);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_whose_file_is_not_here_is_not_committed() {
+    let lab = Lab::new(2, 60, false).await;
+    let (rows, version) = (lab.rows().await, lab.lake().await.grains.version());
+    let workers = WorkersElsewhere(TwiceWorkers::of(&lab));
+    let refused = compacted(&workers, &lab).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("is it the same lake?"),
+        "{refused}"
+    );
+    assert_eq!(lab.lake().await.grains.version(), version);
+    assert!(lab.rows().await == rows);
+    let sealed = Lab::new(2, 20, true).await;
+    let refused = compacted(&TwiceWorkers::of(&sealed), &sealed)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, EngineError::Key(_)), "{refused}");
 }

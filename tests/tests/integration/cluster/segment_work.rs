@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::processes::{Cluster, ended, started, text};
 use super::questions::Asked;
 
-/// Returns the report of a command that must succeed, without its time.
-fn report(sandbox: &Sandbox, words: &[&str]) -> Value {
+/// Returns the report of a command over `lake` that must succeed, without its time.
+fn report(sandbox: &Sandbox, lake: &str, words: &[&str]) -> Value {
     let words = [words, &["--format", "json"]].concat();
-    let output = ended(started(sandbox.command("lake", &words)));
+    let output = ended(started(sandbox.command(lake, &words)));
     let errors = text(&output.stderr);
     assert!(output.status.success(), "{words:?}: {errors}");
     let mut report: Value = serde_json::from_slice(&output.stdout)
@@ -33,20 +33,65 @@ fn two_executors_rebuild_the_sidecars_that_one_process_rebuilds() {
     let asked = Asked::nothing();
     let (sandbox, index) = (&asked.sandbox, asked.sandbox.path("lake/index"));
     std::fs::remove_dir_all(&index).unwrap();
-    let local = report(sandbox, &["reindex"]);
+    let local = report(sandbox, "lake", &["reindex"]);
     let files = contents(&index);
     assert!(local["rebuilt"].as_u64() >= Some(2), "{local}");
 
     let cluster = Cluster::start();
     let on_cluster = ["reindex", "--cluster", &cluster.address];
     std::fs::remove_dir_all(&index).unwrap();
-    assert_eq!(report(sandbox, &on_cluster), local);
+    assert_eq!(report(sandbox, "lake", &on_cluster), local);
     assert_eq!(contents(&index), files);
-    let again = report(sandbox, &on_cluster);
+    let again = report(sandbox, "lake", &on_cluster);
     assert_eq!(
         (&again["rebuilt"], &again["whole"]),
         (&Value::from(0), &local["rebuilt"])
     );
     let all = [&on_cluster[..], &["--all"]].concat();
-    assert_eq!(report(sandbox, &all), local);
+    assert_eq!(report(sandbox, "lake", &all), local);
+}
+
+/// Copies the folder `from` to `to`.
+fn copy(from: &Path, to: &Path) {
+    for (file, bytes) in contents(from) {
+        let target = to.join(file.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::write(target, bytes).unwrap();
+    }
+}
+
+#[test]
+fn two_executors_merge_what_one_process_merges() {
+    let asked = Asked::nothing();
+    let sandbox = &asked.sandbox;
+    // A third segment, which isn't larger than the two others together.
+    let corpus = sandbox.path("corpus-3").display().to_string();
+    for words in [
+        &["generate", &corpus, "--grains", "4000", "--seed", "3"][..],
+        &["ingest", &corpus],
+    ] {
+        let made = sandbox.output("lake", words);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+    }
+    copy(&sandbox.path("lake"), &sandbox.path("other"));
+    let cluster = Cluster::start();
+    let on_cluster = ["compact", "--cluster", &cluster.address];
+    let merged = report(sandbox, "lake", &on_cluster);
+    let local = report(sandbox, "other", &["compact"]);
+    assert!(local["segments_after"].as_u64() < local["segments_before"].as_u64());
+    for figure in [
+        "segments_before",
+        "segments_after",
+        "rows",
+        "bytes_before",
+        "version",
+    ] {
+        assert_eq!(merged[figure], local[figure], "{figure}");
+    }
+    let verified = report(sandbox, "lake", &["verify", "--sidecars"]);
+    assert_eq!(verified["bad"], 0, "{verified}");
+    let rows = "SELECT content_address, type, ingested_at, length(blob) FROM grains ORDER BY 1";
+    assert_eq!(sandbox.sql("lake", rows), sandbox.sql("other", rows));
+    let again = report(sandbox, "lake", &on_cluster);
+    assert_eq!(again["rows"], 0);
 }
