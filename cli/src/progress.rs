@@ -23,6 +23,9 @@ pub struct ProgressSnapshot {
     pub grains: u64,
     /// Refused grains.
     pub rejected: u64,
+    /// Tasks of a cluster, and how many of them are done.
+    pub total_tasks: u64,
+    pub tasks: u64,
     pub phase: WorkPhase,
 }
 
@@ -33,6 +36,8 @@ impl From<&WorkProgress> for ProgressSnapshot {
             total: progress.total_bytes.load(Ordering::Relaxed),
             grains: progress.grains.load(Ordering::Relaxed),
             rejected: progress.rejected.load(Ordering::Relaxed),
+            total_tasks: progress.total_tasks.load(Ordering::Relaxed),
+            tasks: progress.tasks.load(Ordering::Relaxed),
             phase: progress.phase(),
         }
     }
@@ -128,6 +133,9 @@ fn bar(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) 
 /// Returns the text of the bar: the counts, and the phase after reading.
 fn message(now: &ProgressSnapshot) -> String {
     let mut message = format!("{} grains", with_separators(now.grains));
+    if now.total_tasks > 0 {
+        message.push_str(&format!(", {} of {} tasks", now.tasks, now.total_tasks));
+    }
     if now.rejected > 0 {
         message.push_str(&format!(", {} refused", with_separators(now.rejected)));
     }
@@ -142,7 +150,7 @@ fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool
     loop {
         let ended = done.load(Ordering::Relaxed);
         let now = position();
-        let line = serde_json::json!({
+        let mut line = serde_json::json!({
             "work": work,
             "phase": now.phase.name(),
             "bytes": now.bytes,
@@ -152,6 +160,10 @@ fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool
             "seconds": started.elapsed().as_secs_f64(),
             "done": ended,
         });
+        if now.total_tasks > 0 {
+            line["tasks"] = now.tasks.into();
+            line["total_tasks"] = now.total_tasks.into();
+        }
         eprintln!("{line}");
         if ended {
             return;
@@ -179,12 +191,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_names_the_phase_after_reading() {
+    fn the_bar_names_tasks_of_a_cluster_and_the_phase_after_reading() {
         let mut now = ProgressSnapshot {
             grains: 1_500,
             ..ProgressSnapshot::default()
         };
         assert_eq!(message(&now), "1,500 grains");
+        (now.tasks, now.total_tasks) = (3, 16);
+        assert_eq!(message(&now), "1,500 grains, 3 of 16 tasks");
+        now.total_tasks = 0;
         now.phase = WorkPhase::WritingSegments;
         now.rejected = 2;
         assert_eq!(message(&now), "1,500 grains, 2 refused, writing segments");

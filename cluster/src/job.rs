@@ -80,7 +80,8 @@ impl Scheduler {
         self.key.as_ref()
     }
 
-    /// Cancels the jobs that this process waits for. A scheduler that doesn't answer has none.
+    /// Cancels the jobs that this process waits for, or has waited for until just now, and returns
+    /// when the scheduler knows. A scheduler that doesn't answer has none.
     pub async fn cancel_all(&self) {
         let jobs = std::mem::take(&mut *self.lock());
         if !jobs.is_empty() {
@@ -247,7 +248,8 @@ impl Scheduler {
 }
 
 /// A job that a query waits for. If the query is dropped before the job has ended, the job is
-/// cancelled.
+/// cancelled. Until the scheduler knows, it stays among the jobs of this process, so that one that
+/// ends can wait for that with [`Scheduler::cancel_all`].
 struct Waiting {
     scheduler: Scheduler,
     job_id: String,
@@ -255,10 +257,13 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let is_running = self.scheduler.lock().remove(&self.job_id);
+        let is_running = self.scheduler.lock().contains(&self.job_id);
         if let (true, Ok(runtime)) = (is_running, tokio::runtime::Handle::try_current()) {
             let (scheduler, job_id) = (self.scheduler.clone(), self.job_id.clone());
-            runtime.spawn(async move { scheduler.cancel([job_id]).await });
+            runtime.spawn(async move {
+                scheduler.cancel([job_id.clone()]).await;
+                scheduler.lock().remove(&job_id);
+            });
         }
     }
 }
@@ -309,4 +314,22 @@ fn root_cause(error: &dyn std::error::Error) -> String {
         cause = inner;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_whose_query_is_dropped_can_still_be_cancelled() {
+        let scheduler = Scheduler::at("127.0.0.1:1", None).unwrap();
+        scheduler.lock().insert("job".to_owned());
+        drop(Waiting {
+            scheduler: scheduler.clone(),
+            job_id: "job".to_owned(),
+        });
+        assert!(scheduler.lock().contains("job"));
+        scheduler.cancel_all().await;
+        assert!(scheduler.lock().is_empty());
+    }
 }

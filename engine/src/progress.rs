@@ -44,6 +44,11 @@ pub struct WorkProgress {
     pub rejected: AtomicU64,
     /// Number of committed grains.
     pub committed: AtomicU64,
+    /// Number of jobs of other processes, such as the segments that a cluster checks; 0 if there are
+    /// none.
+    pub total_tasks: AtomicU64,
+    /// Number of those whose outcomes have come back.
+    pub tasks: AtomicU64,
     phase: AtomicU8,
     stop: AtomicBool,
 }
@@ -67,6 +72,18 @@ impl WorkProgress {
 
     pub(crate) fn enter(&self, phase: WorkPhase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Begins `tasks` jobs of other processes.
+    pub(crate) fn begin_tasks(&self, tasks: usize) {
+        self.total_tasks.store(tasks as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a job of another process as done, with what it has read.
+    pub(crate) fn end_task(&self, bytes: u64, grains: u64) {
+        WorkProgress::add(&self.tasks, 1);
+        WorkProgress::add(&self.bytes, bytes);
+        WorkProgress::add(&self.grains, grains);
     }
 
     pub(crate) fn add(counter: &AtomicU64, amount: u64) {

@@ -173,6 +173,9 @@ pub async fn compact(
             work.await
         }
     };
+    if ended.is_err() {
+        scheduler.cancel_all().await;
+    }
     Some(ended.map_err(Failure::from))
 }
 
@@ -212,7 +215,7 @@ pub fn join_to_read(
     }
 }
 
-/// Runs `work`; an interrupt cancels its jobs on the cluster.
+/// Runs `work`; an interrupt cancels its jobs on the cluster, and so does an error.
 pub async fn cancelled_by_interrupt<T>(
     scheduler: Option<&Scheduler>,
     work: impl Future<Output = Result<T, Failure>>,
@@ -220,11 +223,13 @@ pub async fn cancelled_by_interrupt<T>(
     let Some(scheduler) = scheduler else {
         return work.await;
     };
-    tokio::select! {
+    let ended = tokio::select! {
         ended = work => ended,
-        Ok(()) = tokio::signal::ctrl_c() => {
-            scheduler.cancel_all().await;
-            Err(EngineError::Interrupted.into())
-        }
+        Ok(()) = tokio::signal::ctrl_c() => Err(EngineError::Interrupted.into()),
+    };
+    if ended.is_err() {
+        // The queries have been dropped, which cancels them; this waits until they are.
+        scheduler.cancel_all().await;
     }
+    ended
 }

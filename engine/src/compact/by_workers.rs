@@ -72,6 +72,7 @@ pub async fn compact_by(
     lake.segments_for_workers("compacted")?;
     let jobs = run.groups.iter();
     let jobs = jobs.map(|group| GroupMerge::new(group, &run.vectors, options));
+    progress.begin_tasks(run.groups.len());
     let mut merges = workers.run(jobs.collect()).await?;
     // A request to stop cancels the jobs, which is an error of theirs.
     let cause = |error| match progress.is_stopped() {
@@ -85,8 +86,10 @@ pub async fn compact_by(
         let without_vectors = merged.without_vectors;
         let change = merged.into_change(lake, group).await?;
         let removed = || change.removed.iter();
-        WorkProgress::add(&progress.grains, removed().map(|file| file.rows).sum());
-        WorkProgress::add(&progress.bytes, removed().map(|file| file.size).sum());
+        progress.end_task(
+            removed().map(|file| file.size).sum(),
+            removed().map(|file| file.rows).sum(),
+        );
         run.report.count_without_vectors(without_vectors);
         run.commit(lake, change).await?;
         if progress.is_stopped() {

@@ -93,6 +93,7 @@ pub async fn reindex_by(
     let segments = lake.segments_for_workers("indexed")?;
     let bytes = segments.iter().map(|segment| segment.file.size).sum();
     progress.total_bytes.store(bytes, Ordering::Relaxed);
+    progress.begin_tasks(segments.len());
     let jobs = segments.iter().map(|segment| SegmentIndexing {
         file: segment.file.name.clone(),
         kinds,
@@ -104,10 +105,9 @@ pub async fn reindex_by(
         let Some(segment) = segments.get(number) else {
             continue;
         };
-        WorkProgress::add(&progress.bytes, segment.file.size);
+        progress.end_task(segment.file.size, segment.file.rows);
         if let Some(bytes) = bytes {
             SidecarCache::of(lake).evict(&segment.id);
-            WorkProgress::add(&progress.grains, segment.file.rows);
             rebuilt.add(&segment.id, bytes);
         }
     }

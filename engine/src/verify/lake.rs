@@ -71,6 +71,7 @@ pub async fn verify_lake_by(
     let settings = SegmentSettings::of(options, scope, trusted_keys)?;
     let segments = lake.segments_for_workers("checked")?;
     let mut check = LakeCheck::begin(lake, scope, options, progress).await?;
+    check.progress.begin_tasks(segments.len());
     let checks = segments.into_iter().map(|segment| SegmentCheck {
         file: segment.file.name,
         settings: settings.clone(),
@@ -212,12 +213,13 @@ impl<'l> LakeCheck<'l> {
     /// Adds the report of a segment that a worker has checked; `number` is its place.
     fn add(&mut self, number: usize, report: VerifyReport) {
         self.tally.report().files += report.files;
+        let mut bytes = 0;
         if let Some(checked) = &report.coverage {
             self.coverage.row_groups += checked.row_groups;
             self.coverage.file_bytes += checked.file_bytes;
-            WorkProgress::add(&self.progress.bytes, checked.file_bytes);
+            bytes = checked.file_bytes;
         }
-        WorkProgress::add(&self.progress.grains, report.ok);
+        self.progress.end_task(bytes, report.ok);
         WorkProgress::add(&self.progress.rejected, report.bad);
         self.tally.add(number as u64 + 1, report.into());
     }

@@ -95,3 +95,24 @@ fn two_executors_merge_what_one_process_merges() {
     let again = report(sandbox, "lake", &on_cluster);
     assert_eq!(again["rows"], 0);
 }
+
+#[test]
+fn the_progress_counts_the_tasks_that_are_done() {
+    let asked = Asked::nothing();
+    let cluster = Cluster::start();
+    let words = [
+        "verify",
+        "--progress",
+        "json",
+        "--cluster",
+        &cluster.address,
+    ];
+    let output = ended(started(asked.sandbox.command("lake", &words)));
+    let shown = text(&output.stderr);
+    assert!(output.status.success(), "{shown}");
+    let lines = shown.lines().map(serde_json::from_str::<Value>);
+    let last = lines.flatten().find(|line| line["done"] == true);
+    let last = last.unwrap_or_else(|| panic!("no last line: {shown}"));
+    assert!(last["tasks"].as_u64() >= Some(2), "{last}");
+    assert_eq!(last["tasks"], last["total_tasks"]);
+}
