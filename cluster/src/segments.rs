@@ -98,9 +98,10 @@ where
     J::Outcome: DeserializeOwned,
 {
     async fn run(&self, jobs: Vec<J>) -> std::result::Result<Outcomes<J>, EngineError> {
+        let queries = self.partitions.saturating_mul(QUERIES_PER_PARTITION);
         let size = match J::COMES_ALONE {
             true => 1,
-            false => jobs.len().div_ceil(self.partitions * QUERIES_PER_PARTITION),
+            false => jobs.len().div_ceil(queries),
         };
         let jobs: Vec<(usize, ClusterJob)> = jobs.into_iter().map(Into::into).enumerate().collect();
         let queries = jobs.chunks(size.max(1)).map(|jobs| self.query(jobs));
