@@ -1,5 +1,5 @@
-//! Jobs on a lake's segments on a cluster. A few jobs at a time are one query, so that outcomes come
-//! back while others are being done, and that the loss of an executor repeats few of them.
+//! Jobs on a lake's segments on a cluster. A few jobs at a time are one query, so that outcomes
+//! come back while others are being done, and that the loss of an executor repeats few of them.
 
 use std::sync::Arc;
 

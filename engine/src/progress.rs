@@ -44,8 +44,8 @@ pub struct WorkProgress {
     pub rejected: AtomicU64,
     /// Number of committed grains.
     pub committed: AtomicU64,
-    /// Number of jobs of other processes, such as the segments that a cluster checks; 0 if there are
-    /// none.
+    /// Number of jobs of other processes, such as the segments that a cluster checks; 0 if there
+    /// are none.
     pub total_tasks: AtomicU64,
     /// Number of those whose outcomes have come back.
     pub tasks: AtomicU64,

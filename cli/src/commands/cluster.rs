@@ -149,8 +149,8 @@ pub async fn reindex(
     report.map(Some)
 }
 
-/// Merges the small segments of the lake on the cluster of `--cluster`, if it is given. An interrupt
-/// cancels the merges; a commit that has begun isn't broken off.
+/// Merges the small segments of the lake on the cluster of `--cluster`, if it is given. An
+/// interrupt cancels the merges; a commit that has begun isn't broken off.
 pub async fn compact(
     context: &CommandContext,
     arguments: &ClusterArgs,

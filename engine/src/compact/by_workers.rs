@@ -1,5 +1,5 @@
-//! Compaction by workers: each merges one group of segments and publishes the new ones. This process
-//! plans the groups, and commits what came back.
+//! Compaction by workers: each merges one group of segments and publishes the new ones. This
+//! process plans the groups, and commits what came back.
 //!
 //! Names of new segments are random, so a merge that is done twice has written other files; those
 //! that no commit names are removed by `gc`.
@@ -99,12 +99,12 @@ pub async fn compact_by(
     run.finish(lake, options).await
 }
 
-/// Does the job of a worker with `memory` bytes. The new segments are published, but not part of the
-/// lake. If the future is dropped, the merge stops at the next row group.
+/// Does the job of a worker with `memory` bytes. The new segments are published, but not part of
+/// the lake. If the future is dropped, the merge stops at the next row group.
 ///
 /// # Errors
-/// [`EngineError::Request`] if one of the segments isn't part of the lake any more, or if the memory
-/// doesn't suffice; errors of the system.
+/// [`EngineError::Request`] if one of the segments isn't part of the lake any more, or if the
+/// memory doesn't suffice; errors of the system.
 pub async fn merge_segments(lake: &Lake, job: &GroupMerge, memory: u64) -> Result<MergedGroup> {
     let mut group = Vec::with_capacity(job.segments.len());
     let mut vectors = HashMap::new();
@@ -147,8 +147,9 @@ fn check_memory(group: &[Segment], target: u64, memory: u64) -> Result<()> {
     match rows <= target_rows(memory) {
         true => Ok(()),
         false => Err(EngineError::Request(format!(
-            "a merged segment needs {} MiB of memory, and a task of this executor has {} MiB: start \
-             executors with more --memory or fewer --slots, or compact with a smaller --memory",
+            "a merged segment needs {} MiB of memory, and a task of this executor has {} MiB: \
+             start executors with more --memory or fewer --slots, or compact with a smaller \
+             --memory",
             rows.saturating_mul(ROW_MEMORY) >> 20,
             memory >> 20
         ))),

@@ -74,8 +74,8 @@ impl SegmentJob for SegmentIndexing {
     type Outcome = Option<u64>;
 }
 
-/// Does the same as [`reindex`], but has the sidecars of segments rebuilt by `workers`. This process
-/// writes what depends on several segments: lifecycle masks, and the filter of subjects.
+/// Does the same as [`reindex`], but has the sidecars of segments rebuilt by `workers`. This
+/// process writes what depends on several segments: lifecycle masks, and the filter of subjects.
 ///
 /// A segment whose sidecars a lost worker has rebuilt counts as intact.
 ///
