@@ -125,17 +125,31 @@ impl<N: Copy + Default + TryFrom<usize> + Into<u16>> DictionaryColumn<N> {
         column: &StringArray,
         known: &mut HashMap<String, N>,
     ) -> Result<(), BoxError> {
+        let mut last: Option<(Option<&str>, N)> = None;
         for text in column {
-            let number = match text {
-                None => N::default(),
-                Some(text) => match known.get(text) {
-                    Some(number) => *number,
-                    None => self.name(text, known)?,
-                },
+            // Rows are sorted by namespace, so most have the text of the row before.
+            let number = match last {
+                Some((before, number)) if before == text => number,
+                _ => self.number_of(text, known)?,
             };
+            last = Some((text, number));
             self.of.push(number);
         }
         Ok(())
+    }
+
+    fn number_of(
+        &mut self,
+        text: Option<&str>,
+        known: &mut HashMap<String, N>,
+    ) -> Result<N, BoxError> {
+        let Some(text) = text else {
+            return Ok(N::default());
+        };
+        match known.get(text) {
+            Some(number) => Ok(*number),
+            None => self.name(text, known),
+        }
     }
 
     fn name(&mut self, text: &str, known: &mut HashMap<String, N>) -> Result<N, BoxError> {
