@@ -24,6 +24,7 @@
 //! | `query` | the syntax of searches |
 //! | `lake` | the indexes of all segments as one |
 //! | `ranked` | the best rows of a search, with scores |
+//! | `scored` | all rows of a search, with upper bounds of their scores |
 //! | `top_k` | the best documents so far |
 //! | `snippet` | the matching fields of a grain, and the text around a match |
 
@@ -35,6 +36,7 @@ mod piece;
 mod postings_reuse;
 mod query;
 mod ranked;
+mod scored;
 mod snippet;
 #[cfg(test)]
 mod tests;

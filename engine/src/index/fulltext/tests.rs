@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 
 use super::query::QueryPart;
 use super::*;
-use crate::text::{Scorer, Statistics, Terms, with_grain};
+use crate::text::{Frequencies, Scorer, Statistics, Terms, with_grain};
 
 fn blob(content: &str, number: usize) -> Vec<u8> {
     let content = serde_json::to_string(content).unwrap();
@@ -178,6 +178,43 @@ proptest! {
         for hit in hits {
             let expected = scorer.score(&counted[hit.segment * segment + hit.row as usize]).unwrap();
             prop_assert!((hit.score - expected).abs() < 1e-5, "{} is not {expected}", hit.score);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn rows_have_upper_bounds_of_the_scores_of_their_texts(texts in texts(), segment in 1_usize..40, rows in 1_usize..20, repeats in 1_usize..60, first in 0_u32..20) {
+        // Lengths of long texts are rounded.
+        let texts: Vec<String> = texts.iter().map(|text| text.repeat(repeats)).collect();
+        let lake = lake(&texts, segment, rows);
+        let segments = texts.len().div_ceil(segment);
+        for words in ["tea", "tea milk", "milk teapot tea", "nothing", "tea nothing", "- !"] {
+            let terms = Terms::of(words);
+            let scorer = Scorer::new(&lake.statistics(terms.words()).unwrap());
+            let counted = |at: usize| with_grain(&blob(&texts[at], at), |grain| Some(terms.count(grain))).unwrap();
+            let bound = |mut found: Frequencies| {
+                found.length = u32::try_from(rounded_length(found.length.into())).unwrap();
+                scorer.score(&found)
+            };
+            let place = |at: usize| (at / segment, (at % segment) as u32);
+            let expected: Vec<_> = (0..texts.len()).filter_map(|at| {
+                let (bound, score) = (bound(counted(at))?, scorer.score(&counted(at))?);
+                assert!(bound >= score && (counted(at).length > 40 || bound == score));
+                Some((place(at), bound))
+            }).collect();
+            let scored = |within: Option<&[Vec<std::ops::Range<u32>>]>, limit: usize| {
+                let hits = lake.scored_rows(&terms, &scorer, within, limit).unwrap()?;
+                Some(hits.iter().map(|hit| ((hit.segment, hit.row), hit.score)).collect::<Vec<_>>())
+            };
+            prop_assert_eq!(scored(None, expected.len()), Some(expected.clone()));
+            prop_assert!(expected.is_empty() || scored(None, expected.len() - 1).is_none());
+            let ranges = vec![vec![0..1, first + 1..first + 5]; segments];
+            let inside = |row: u32| row == 0 || (first + 1..first + 5).contains(&row);
+            let expected: Vec<_> = expected.into_iter().filter(|((_, row), _)| inside(*row)).collect();
+            prop_assert_eq!(scored(Some(ranges.as_slice()), expected.len()), Some(expected));
         }
     }
 }
