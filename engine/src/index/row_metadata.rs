@@ -2,11 +2,14 @@
 //! them: address, type, encoding and namespace.
 //!
 //! A page of a segment contains thousands of rows, and a look-up reads single ones: decompressing a
-//! page for two bytes would dominate the cost. The columns are read once per segment (they compress
-//! to almost nothing), and take [`ROW_BYTES`] per row.
+//! page for two bytes would dominate the cost of a server's look-ups. The columns are read once per
+//! segment (they compress to almost nothing), and take [`ROW_BYTES`] per row. That costs more than
+//! the pages of a few look-ups, so it is only done for small segments and those that are often
+//! searched ([`MetadataRequests`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::datatypes::Int16Type;
@@ -22,6 +25,25 @@ use crate::segment::{AddressIndex, SegmentReader};
 pub const ROW_BYTES: u64 = 8;
 
 const BATCH_ROWS: usize = 65_536;
+
+/// Number of requests for the metadata of a segment after which they are read: reading the pages of
+/// some rows costs about an eighth of that.
+const REQUESTS_BEFORE_READING: u32 = 8;
+
+/// Maximal number of rows of a segment whose metadata are read at the first request.
+const SMALL_SEGMENT: u64 = 32_768;
+
+/// Number of requests for the metadata of a segment.
+#[derive(Debug, Default)]
+pub(super) struct MetadataRequests(AtomicU32);
+
+impl MetadataRequests {
+    /// Counts a request. Returns whether the metadata of `rows` rows are worth reading.
+    pub(super) fn are_worth_reading(&self, rows: u64) -> bool {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        rows <= SMALL_SEGMENT || before >= REQUESTS_BEFORE_READING
+    }
+}
 
 /// The metadata of the rows of one segment.
 #[derive(Debug)]
@@ -165,5 +187,34 @@ impl<N: Copy + Default + TryFrom<usize> + Into<u16>> DictionaryColumn<N> {
         self.names
             .get(usize::from(number).checked_sub(1)?)
             .map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_one_number_wherever_they_are() {
+        let texts = [Some("b"), Some("b"), None, None, Some("a"), Some("b"), None];
+        let mut column = DictionaryColumn::<u8>::default();
+        let mut known = HashMap::new();
+        for part in [&texts[..4], &texts[4..]] {
+            let part = StringArray::from(part.to_vec());
+            column.add(&part, &mut known).unwrap();
+        }
+        let read: Vec<_> = (0..7).map(|row| column.get(row)).collect();
+        assert_eq!(read, texts);
+        assert_eq!(column.names, ["b", "a"]);
+    }
+
+    #[test]
+    fn metadata_of_large_segments_are_read_when_they_are_often_requested() {
+        let requests = MetadataRequests::default();
+        assert!(requests.are_worth_reading(SMALL_SEGMENT));
+        let requests = MetadataRequests::default();
+        let worth = (0..10).map(|_| requests.are_worth_reading(SMALL_SEGMENT + 1));
+        let worth: Vec<bool> = worth.collect();
+        assert_eq!(worth, [[false; 8].as_slice(), &[true, true]].concat());
     }
 }

@@ -17,7 +17,7 @@ use super::fulltext::{FULLTEXT_FILE, LakeTextIndex, SegmentTextIndex};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::partial_index::PartialTextIndex;
 use super::reindex::build_again;
-use super::row_metadata::{ROW_BYTES, RowMetadata};
+use super::row_metadata::{MetadataRequests, ROW_BYTES, RowMetadata};
 use super::subject_filter::{LoadedSubjects, SubjectFilters};
 use super::vectors::VectorIndex;
 use super::word_filter::WordFilter;
@@ -88,6 +88,7 @@ struct SegmentSidecars {
     /// An index in memory that replaces an unusable one.
     read_text: OnceCell<Arc<SegmentTextIndex>>,
     row_metadata: OnceCell<Option<Arc<RowMetadata>>>,
+    metadata_requests: MetadataRequests,
     /// By file name.
     vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
@@ -159,7 +160,9 @@ impl SidecarCache {
     }
 
     /// Returns the row metadata of each of `segments`. Returns `None` if some have no usable
-    /// address index or aren't on this machine, or if all together exceed `METADATA_BYTES_LIMIT`.
+    /// address index or aren't on this machine, if all together exceed `METADATA_BYTES_LIMIT`, or
+    /// if some have rarely been requested: a process that asks little reads the pages of the rows
+    /// instead.
     pub async fn row_metadata(
         &self,
         location: &LakeLocation,
@@ -167,6 +170,14 @@ impl SidecarCache {
     ) -> Option<Vec<Arc<RowMetadata>>> {
         let rows: u64 = segments.iter().map(|segment| segment.file.rows).sum();
         if rows.saturating_mul(ROW_BYTES) > METADATA_BYTES_LIMIT {
+            return None;
+        }
+        // Every segment counts the request.
+        let rare = segments.iter().filter(|segment| {
+            let entry = self.entry(&segment.id);
+            !entry.metadata_requests.are_worth_reading(segment.file.rows)
+        });
+        if rare.count() > 0 {
             return None;
         }
         let read: Vec<_> = segments
