@@ -10,7 +10,7 @@
 //! | `lifecycle` | which grains are superseded, contradicted or verified? |
 //! | `columns`, `blob_functions` | where in a row is a field of CAL? |
 //! | `condition`, `numeric`, `domain_field` | which rows pass a condition? |
-//! | `recall`, `pipeline`, `search_statistics`, `message_thread` | what is the plan of a RECALL? |
+//! | `recall`, `pipeline`, `search_statistics`, `indexed_search`, `message_thread` | what is the plan of a RECALL? |
 //! | `set_operation`, `history`, `assembly`, `explain` | how do the other reading statements run? |
 //! | [`rule`] | which grains does the RECALL of a compliance rule match? |
 //! | [`evolve`], `new_grain`, `quota`, [`writer`] | what do statements append, and where to? |
@@ -38,6 +38,7 @@ mod explain;
 mod fetch;
 mod grain_reader;
 mod history;
+mod indexed_search;
 mod lifecycle;
 mod message_thread;
 mod new_grain;

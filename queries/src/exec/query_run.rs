@@ -10,7 +10,8 @@ use super::answer::{Answer, Hit, ResultEntry};
 use super::diversity::diversify;
 use super::error::Result;
 use super::executor::Executor;
-use super::grain_reader::{GrainReader, target_address};
+use super::grain_reader::{GrainReader, ScoredAddress, target_address};
+use super::indexed_search::are_of_best;
 use super::pipeline::{self, Pipeline, VALUE};
 use super::recall::{LetScope, RecallPlan, RecallPlanner, RecalledGrains};
 use super::{assembly, response};
@@ -118,12 +119,29 @@ impl QueryRun<'_, '_> {
     /// are read.
     async fn page_of(&self, pipeline: Pipeline, planned: &RecallPlan) -> Result<(Vec<Hit>, u64)> {
         let (limit, has_offset) = (pipeline.row_limit, pipeline.has_offset);
-        let scored = self.reader.scored_addresses(pipeline.into_frame()).await?;
+        let scored = self.scored_page(pipeline, planned).await?;
         let total = self.total_matches(limit, has_offset, scored.len() as u64, planned);
         let hits = self
             .reader
             .hits(scored, planned.terms.as_ref(), &planned.fields);
         tokio::try_join!(hits, total)
+    }
+
+    /// Returns the addresses and scores of one page. The best matches of a search are found by the
+    /// full-text sidecars, if these know them.
+    async fn scored_page(
+        &self,
+        pipeline: Pipeline,
+        planned: &RecallPlan,
+    ) -> Result<Vec<ScoredAddress>> {
+        let limit = pipeline.row_limit.filter(|_| are_of_best(&planned.stages));
+        let frame = pipeline.into_frame();
+        if let Some((search, limit)) = planned.search.as_ref().zip(limit)
+            && let Some(page) = search.page(self.reader, &frame, limit).await?
+        {
+            return Ok(page);
+        }
+        self.reader.scored_addresses(frame).await
     }
 
     async fn hits_of(&self, pipeline: Pipeline, planned: &RecallPlan) -> Result<Vec<Hit>> {
@@ -161,7 +179,7 @@ impl QueryRun<'_, '_> {
                 answer.groups = Some(self.groups(pipeline, recall, &planned).await?)
             }
         }
-        answer.total = self.reader.count(planned.matched).await?;
+        answer.total = self.count_matches(&planned).await?;
         Ok(answer)
     }
 
@@ -191,8 +209,16 @@ impl QueryRun<'_, '_> {
     ) -> Result<u64> {
         match page_is_complete(limit, has_offset, returned) {
             true => Ok(returned),
-            false => self.reader.count(planned.matched.clone()).await,
+            false => self.count_matches(planned).await,
         }
+    }
+
+    async fn count_matches(&self, planned: &RecallPlan) -> Result<u64> {
+        let matched = match &planned.search {
+            Some(search) => &search.matched,
+            None => &planned.matched,
+        };
+        self.reader.count(matched.clone()).await
     }
 
     async fn extracted_values(&self, pipeline: Pipeline) -> Result<Vec<String>> {

@@ -20,6 +20,7 @@ use super::answer::Hit;
 use super::columns::{ADDRESS, BLOB, SCORE, is_lifecycle_field, key_name, single};
 use super::error::Result;
 use super::grain_reader::GrainReader;
+use super::indexed_search::IndexedSearch;
 use super::pipeline::{Pipeline, VALUE, stage_keys};
 use super::{blob_functions, condition, message_thread, search_statistics};
 use crate::cal::ast::*;
@@ -54,6 +55,8 @@ pub(super) struct RecallPlan {
     pub(super) matched: DataFrame,
     /// The search terms.
     pub(super) terms: Option<Terms>,
+    /// The matches of the search, if the full-text sidecars know them.
+    pub(super) search: Option<IndexedSearch>,
     /// Names of the fields in conditions.
     pub(super) fields: Vec<String>,
     /// The stages, including those of shortcuts.
@@ -149,11 +152,13 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             frame = frame.filter(lit(false))?;
         }
         let terms = search.map(|search| Terms::of(&search.words));
-        let score = match &terms {
-            Some(terms) => self.score(terms).await?,
-            None => lit(1.0_f64),
-        };
-        if terms.is_some() {
+        let (mut score, mut indexed) = (lit(1.0_f64), None);
+        if let Some(terms) = &terms {
+            let scorer = self.scorer(terms).await?;
+            if !has_ended && self.may_use_index(terms, &desugared.conditions) {
+                indexed = IndexedSearch::of(self.reader, terms, &scorer, frame.clone()).await?;
+            }
+            score = blob_functions::score(terms.clone(), scorer).call(vec![col(BLOB)]);
             frame = frame.filter(score.clone().is_not_null())?;
         }
         // Without masks, superseded grains are removed last, when few rows are left to look up.
@@ -166,6 +171,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         Ok(RecallPlan {
             matched,
             terms,
+            search: indexed,
             fields: condition_fields(&desugared.conditions),
             stages: desugared.stages.clone(),
             desugared,
@@ -266,14 +272,31 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         plans.try_fold(first, |all, next| Ok(all.union(next)?))
     }
 
-    /// Returns the relevance of a grain to a search, weighted by the statistics of all grains that
-    /// the session may see.
-    async fn score(&self, terms: &Terms) -> Result<Expr> {
+    /// Returns the weights of a search, by the statistics of all grains that the session may see.
+    async fn scorer(&self, terms: &Terms) -> Result<Scorer> {
         let statistics = match self.explain_only {
             true => Statistics::new(terms.words().len()),
             false => search_statistics::search_statistics(self.reader, terms).await?,
         };
-        Ok(blob_functions::score(terms.clone(), Scorer::new(&statistics)).call(vec![col(BLOB)]))
+        Ok(Scorer::new(&statistics))
+    }
+
+    /// Returns false for searches whose matches aren't known without their texts: with a condition
+    /// on the score. Also for those with a condition that sidecars look up, which leaves few
+    /// candidates.
+    fn may_use_index(&self, terms: &Terms, conditions: &[Condition]) -> bool {
+        let excluded = [
+            KnownField::Score,
+            KnownField::Subject,
+            KnownField::Relation,
+            KnownField::Object,
+            KnownField::Hash,
+        ];
+        let is_excluded = |condition: &Condition| {
+            let field = &condition.field;
+            excluded.iter().any(|known| *field == (*known).into())
+        };
+        !self.explain_only && !terms.is_empty() && !conditions.iter().any(is_excluded)
     }
 
     /// Applies the conditions on the score, which is a column of the plan only now.
@@ -388,7 +411,11 @@ fn condition_fields(conditions: &[Condition]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::prelude::SessionContext;
+
     use super::*;
+    use crate::exec::lifecycle::LifecycleCache;
+    use crate::exec::session::Session;
     use crate::exec::testing::recall;
 
     #[test]
@@ -409,6 +436,25 @@ mod tests {
     fn a_search_without_words_beside_another_still_matches_nothing() {
         let one = recall("RECALL WHERE query = \"tea\" AND query = \"!?\"");
         assert!(search_text(&one.conditions).unwrap().has_empty_search);
+    }
+
+    #[test]
+    fn conditions_on_the_score_and_on_looked_up_fields_need_the_texts() {
+        let (context, session) = (SessionContext::new(), Session::at(0));
+        let lifecycle = LifecycleCache::default();
+        let reader = GrainReader::new(&context, &session, &lifecycle);
+        let may_use_index = |explain_only: bool, conditions: &str| {
+            let planner = RecallPlanner {
+                reader: &reader,
+                explain_only,
+            };
+            let one = recall(&format!("RECALL WHERE query = \"tea\" AND {conditions}"));
+            planner.may_use_index(&Terms::of("tea"), &one.conditions)
+        };
+        assert!(may_use_index(false, "user_id = \"a\""));
+        assert!(!may_use_index(true, "user_id = \"a\""));
+        assert!(!may_use_index(false, "score > 0.5"));
+        assert!(!may_use_index(false, "subject = \"a\""));
     }
 
     #[test]

@@ -88,6 +88,14 @@ impl IndexPredicate {
         self.words.as_ref()
     }
 
+    /// Returns the restrictions on columns alone.
+    pub(super) fn without_words(self) -> IndexPredicate {
+        IndexPredicate {
+            words: None,
+            ..self
+        }
+    }
+
     /// Returns true if no sidecar can prune anything.
     pub(super) fn is_empty(&self) -> bool {
         self.words.is_none() && self.columns().next().is_none()

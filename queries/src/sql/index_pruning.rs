@@ -64,7 +64,7 @@ impl CandidateRows {
     }
 
     /// Keeps the candidates that are among `rows` (ascending).
-    fn intersect(self, rows: Vec<u32>) -> CandidateRows {
+    pub(super) fn intersect(self, rows: Vec<u32>) -> CandidateRows {
         CandidateRows::Listed(match self {
             CandidateRows::All => rows,
             CandidateRows::Listed(known) => known

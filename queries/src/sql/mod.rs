@@ -162,7 +162,7 @@ pub use indexed_file_source::IndexedFileSource;
 pub(crate) use indexed_file_source::index_notes;
 pub use json_values::{json_options, json_writer, union_texts};
 pub use lake_table::LakeTable;
-pub(crate) use lake_table::hide_rows;
+pub(crate) use lake_table::{TextMatches, hide_rows, keep_rows};
 use lifecycle::{CURRENT, Copies};
 pub use no_lake::context_without_lake;
 pub use page_index_reader::PageIndexReaderFactory;

@@ -11,8 +11,10 @@
 //! | `scan` | How is a scan planned? |
 //! | `rows` | How are rows read whose positions are known? |
 //! | `hidden` | Which rows are left out because of their lifecycle? |
+//! | `kept` | Which rows has a search chosen? |
 
 mod hidden;
+mod kept;
 mod rows;
 mod scan;
 
@@ -42,7 +44,9 @@ use parquet::arrow::arrow_reader::RowSelection;
 use tokio::sync::Mutex;
 
 pub(crate) use hidden::hide_rows;
+pub(crate) use kept::{TextMatches, keep_rows};
 
+use self::kept::KeptRows;
 use super::external;
 use super::index_pruning::ranges;
 use super::page_index_reader::PageIndexReaderFactory;
@@ -62,6 +66,8 @@ pub struct LakeTable {
     lake: Option<Lake>,
     /// Rows that scans leave out.
     hidden: Option<HiddenRows>,
+    /// The only rows that scans read; `None` for all.
+    kept: Option<Arc<KeptRows>>,
     /// Keys of sealed files; `None` if the table has none.
     keys: Option<Arc<LakeKeys>>,
     point_reader: Arc<PointReader>,
@@ -99,6 +105,7 @@ impl LakeTable {
             sidecars: None,
             lake: None,
             hidden: None,
+            kept: None,
             keys,
             point_reader: Arc::default(),
             namespaces: Arc::default(),
@@ -131,6 +138,11 @@ impl LakeTable {
     /// Returns the exact number of rows, as recorded in the Delta log.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Returns true if scans read every row.
+    fn has_all_rows(&self) -> bool {
+        self.hidden.is_none() && self.kept.is_none()
     }
 
     /// Returns the file for a plan, with statistics of `rows` rows.
@@ -190,9 +202,9 @@ impl TableProvider for LakeTable {
     }
 
     fn table_type(&self) -> TableType {
-        match self.hidden {
-            None => TableType::Base,
-            Some(_) => TableType::View,
+        match self.has_all_rows() {
+            true => TableType::Base,
+            false => TableType::View,
         }
     }
 
@@ -208,10 +220,10 @@ impl TableProvider for LakeTable {
     fn statistics(&self) -> Option<PlanStatistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
         let rows = Precision::Exact(self.rows() as usize);
-        // Sealed rows may be erased, so their count is an upper bound, as it is with hidden rows.
+        // Sealed rows may be erased, so their count is an upper bound, as it is of fewer rows.
         Some(row_statistics(
             &self.schema,
-            if self.keys.is_some() || self.hidden.is_some() {
+            if self.keys.is_some() || !self.has_all_rows() {
                 rows.to_inexact()
             } else {
                 rows

@@ -141,7 +141,7 @@ impl LakeTable {
 
     /// Returns the rows of `namespace` in each file that `wanted` marks, as ranges. There are few
     /// ranges because rows are sorted by namespace first. Cached for the session.
-    async fn rows_of_namespace(
+    pub(super) async fn rows_of_namespace(
         &self,
         state: &SessionState,
         namespace: &str,

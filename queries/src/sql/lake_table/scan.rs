@@ -211,12 +211,22 @@ impl LakeTable {
         Ok(DataSourceExec::from_data_source(scan))
     }
 
-    /// Prunes the segments `own` with the sidecars; `None` if `filters` restrict no indexed column.
+    /// Prunes the segments `own` with the sidecars and to the rows that a search has chosen; `None`
+    /// if it has chosen none and `filters` restrict no indexed column.
     async fn prune(&self, own: &[&DataFile], filters: &[Expr]) -> Option<PrunedSegments> {
-        let conditions = IndexPredicate::of(filters);
-        let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
+        let mut conditions = IndexPredicate::of(filters);
+        let is_restricted = self.kept.is_some() || !conditions.is_empty();
+        let sidecars = self.sidecars.as_ref().filter(|_| is_restricted)?;
         let segments = segments(own)?;
-        let chosen = candidate_rows(sidecars, self.table.location(), &segments, &conditions).await;
+        if self.kept.is_some() {
+            // The rows have been chosen by their words.
+            conditions = conditions.without_words();
+        }
+        let mut chosen =
+            candidate_rows(sidecars, self.table.location(), &segments, &conditions).await;
+        if let Some(kept) = &self.kept {
+            chosen = kept.restrict(own, chosen);
+        }
         Some(PrunedSegments {
             conditions,
             segments,

@@ -24,7 +24,18 @@ async fn statements(lake: &Lake) -> Vec<String> {
         "RECALL WHERE query = \"prefers\" | COUNT".to_owned(),
         "RECALL beliefs WHERE query = \"PREFERS\" AND score >= 0.3 | LIMIT 50".to_owned(),
         "RECALL events WHERE query = \"the\" | ORDER BY time DESC | LIMIT 7".to_owned(),
+        "RECALL WHERE query = \"the\" AND importance >= 0.9 | LIMIT 2".to_owned(),
+        "RECALL events WHERE query = \"the\" AND time = \"2020-01-01\" WITH superseded".to_owned(),
+        "RECALL WHERE query = \"the\" | OFFSET 3 | LIMIT 4".to_owned(),
+        "RECALL WHERE query = \"the\" | GROUP BY type".to_owned(),
     ];
+    // Pages of the best, of which the texts of few candidates are read.
+    for word in ["the", "to the", "prefers", "a"] {
+        for stages in ["| FIRST", "| LIMIT 2", "| LIMIT 40", "| LIMIT 400", ""] {
+            statements.push(format!("RECALL WHERE query = {word:?} {stages}"));
+            statements.push(format!("RECALL events WHERE query = {word:?} {stages}"));
+        }
+    }
     for subject in &subjects {
         statements.push(format!("RECALL WHERE subject = {subject:?} | LIMIT 100"));
         statements.push(format!(
@@ -77,6 +88,17 @@ async fn answers(lake: &Lake, statements: &[String]) -> Vec<String> {
     answers
 }
 
+/// Returns the number of matches of `statement`.
+async fn total(lake: &Lake, statement: &str) -> u64 {
+    let context = lake_context(lake, &SqlOptions::default()).await.unwrap();
+    let executor = Executor::new(context, patient_session(1_800_000_000_000));
+    let response = executor
+        .run_text(statement.as_bytes(), &Bindings::new(), Options::default())
+        .await
+        .unwrap();
+    response.answer.total
+}
+
 async fn plan(lake: &Lake, statement: &str) -> String {
     let context = lake_context(lake, &SqlOptions::default()).await.unwrap();
     let executor = Executor::new(context, patient_session(1_800_000_000_000));
@@ -103,6 +125,10 @@ async fn cal_answers_do_not_depend_on_sidecars_and_explain_names_those_used() {
         "{found} of {}",
         statements.len()
     );
+
+    // So many that the texts of few of them are read.
+    let large = total(&whole, "RECALL WHERE query = \"the\" | LIMIT 2").await;
+    assert!(large > 200, "{large}");
 
     let search = "RECALL WHERE query = \"prefers\"";
     let explained = plan(&whole, search).await;

@@ -1,0 +1,129 @@
+//! Pages and totals of a search whose words are indexed in all segments.
+//!
+//! The index knows which rows match, so a total needs no text. It knows upper bounds of their
+//! scores, so a page of the best needs the texts of few: of those with the greatest bounds, if
+//! their scores exceed the bounds of all others. The scores are computed from the texts, as without
+//! an index.
+
+use datafusion::prelude::DataFrame;
+use gristmill_engine::text::{Scorer, Terms};
+
+use super::error::Result;
+use super::grain_reader::{GrainReader, ScoredAddress};
+use crate::cal::ast::{Stage, StageKind};
+use crate::sql::{TextMatches, keep_rows};
+
+/// Rows that are read first for each row of a page, and for any page: some don't pass the other
+/// conditions.
+const FIRST_ROWS: (usize, usize) = (3, 16);
+
+/// Factor by which the number of rows grows if too few of them pass.
+const WIDENING_FACTOR: usize = 8;
+
+/// The rows that match a search, and a plan that counts them.
+pub(super) struct IndexedSearch {
+    matches: TextMatches,
+    /// The matches that pass the other conditions, without their scores.
+    pub(super) matched: DataFrame,
+}
+
+impl IndexedSearch {
+    /// Returns the matches of a search among `grains`, a plan of the grains that pass all other
+    /// conditions; `None` if the texts of all candidates must be read.
+    ///
+    /// # Errors
+    /// If the table of grains is missing, or the plan can't be rewritten.
+    pub(super) async fn of(
+        reader: &GrainReader<'_>,
+        terms: &Terms,
+        scorer: &Scorer,
+        grains: DataFrame,
+    ) -> Result<Option<IndexedSearch>> {
+        let Some(table) = reader.lake_table().await? else {
+            return Ok(None);
+        };
+        let state = reader.context.state();
+        let namespace = reader.session.namespace.as_deref();
+        let matches = table.text_matches(&state, terms, scorer, namespace).await;
+        let Some(matches) = matches else {
+            return Ok(None);
+        };
+        let (state, plan) = grains.into_parts();
+        let matched = keep_rows(plan, matches.all())?;
+        Ok(matched.map(|plan| IndexedSearch {
+            matches,
+            matched: DataFrame::new(state, plan),
+        }))
+    }
+
+    /// Returns the rows of `page`, a plan of the `limit` best matches; `None` if too few of those
+    /// with the greatest bounds pass the other conditions.
+    ///
+    /// # Errors
+    /// If the plan can't be rewritten or fails.
+    pub(super) async fn page(
+        &self,
+        reader: &GrainReader<'_>,
+        page: &DataFrame,
+        limit: u64,
+    ) -> Result<Option<Vec<ScoredAddress>>> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let (per_row, least) = FIRST_ROWS;
+        let mut count = limit.saturating_mul(per_row).saturating_add(least);
+        while let Some((rows, beyond)) = self.matches.best(count) {
+            let (state, plan) = page.clone().into_parts();
+            let Some(plan) = keep_rows(plan, rows)? else {
+                return Ok(None);
+            };
+            let found = reader.scored_addresses(DataFrame::new(state, plan)).await?;
+            let passed = found.iter().filter(|(_, score)| *score > beyond).count();
+            if passed == limit {
+                return Ok(Some(found));
+            }
+            if passed.saturating_mul(WIDENING_FACTOR) < limit {
+                return Ok(None);
+            }
+            count = count.saturating_mul(WIDENING_FACTOR);
+        }
+        Ok(None)
+    }
+}
+
+/// Returns true if `stages` return the best matches, without an order of their own.
+pub(super) fn are_of_best(stages: &[Stage]) -> bool {
+    let shows = |stage: &&StageKind| !matches!(stage, StageKind::Select(_) | StageKind::Project(_));
+    let kinds: Vec<&StageKind> = stages
+        .iter()
+        .map(|stage| &stage.kind)
+        .filter(shows)
+        .collect();
+    matches!(
+        kinds.as_slice(),
+        [] | [StageKind::Limit(_)] | [StageKind::First]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::testing::recall;
+
+    #[test]
+    fn only_one_limit_in_the_default_order_returns_the_best() {
+        let of_best = |text: &str| are_of_best(&recall(&format!("RECALL {text}")).stages);
+        for stages in ["", "| LIMIT 3", "| FIRST", "| SELECT subject | LIMIT 3"] {
+            assert!(of_best(stages), "{stages}");
+        }
+        for stages in [
+            "| ORDER BY time DESC | LIMIT 3",
+            "| LIMIT 3 | LIMIT 2",
+            "| LIMIT 3 | ORDER BY time DESC",
+            "| OFFSET 1 | LIMIT 3",
+            "| COUNT",
+            "| GROUP BY subject",
+            "| HASHES",
+        ] {
+            assert!(!of_best(stages), "{stages}");
+        }
+    }
+}

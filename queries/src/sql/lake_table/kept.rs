@@ -1,0 +1,202 @@
+//! Tables restricted to rows that a search has chosen.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{LogicalPlan, TableScan};
+use gristmill_engine::index::fulltext::TextHit;
+use gristmill_engine::lake::DataFile;
+use gristmill_engine::text::{Scorer, Terms};
+
+use super::super::index_pruning::CandidateRows;
+use super::{LakeTable, segments};
+
+/// Maximum number of matching rows that are held in memory, at 24 bytes each.
+const MAX_MATCHES: usize = 1_000_000;
+
+/// Rows by file name, ascending. Other files have none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct KeptRows(HashMap<String, Vec<u32>>);
+
+/// The rows that contain all words of a search.
+#[derive(Debug)]
+pub(crate) struct TextMatches {
+    /// By descending upper bound of their score.
+    hits: Vec<TextHit>,
+    /// The names of the files that hits refer to.
+    files: Vec<String>,
+}
+
+impl TextMatches {
+    fn new(mut hits: Vec<TextHit>, files: Vec<String>) -> TextMatches {
+        hits.sort_unstable_by(|left, right| right.score.total_cmp(&left.score));
+        TextMatches { hits, files }
+    }
+
+    /// Returns all rows.
+    pub(crate) fn all(&self) -> KeptRows {
+        self.kept(&self.hits)
+    }
+
+    /// Returns about `count` rows with the greatest bounds, and a score that no other row exceeds;
+    /// `None` if these are most of the rows. Rows of equal bounds aren't separated.
+    pub(crate) fn best(&self, count: usize) -> Option<(KeptRows, f64)> {
+        let last = self.hits.get(count.checked_sub(1)?)?.score;
+        let end = self.hits.partition_point(|hit| hit.score >= last);
+        let beyond = self.hits.get(end)?.score;
+        let best = self.hits.get(..end)?;
+        (end <= self.hits.len() / 2).then(|| (self.kept(best), beyond))
+    }
+
+    fn kept(&self, hits: &[TextHit]) -> KeptRows {
+        let mut rows: HashMap<String, Vec<u32>> = HashMap::new();
+        for hit in hits {
+            if let Some(file) = self.files.get(hit.segment) {
+                match rows.get_mut(file) {
+                    Some(known) => known.push(hit.row),
+                    None => drop(rows.insert(file.clone(), vec![hit.row])),
+                }
+            }
+        }
+        rows.values_mut().for_each(|rows| rows.sort_unstable());
+        KeptRows(rows)
+    }
+}
+
+impl KeptRows {
+    /// Removes other rows from the candidates of `files`.
+    pub(super) fn restrict(
+        &self,
+        files: &[&DataFile],
+        chosen: Vec<CandidateRows>,
+    ) -> Vec<CandidateRows> {
+        let kept = |file: &DataFile| self.0.get(&file.name).cloned().unwrap_or_default();
+        let chosen = files.iter().zip(chosen);
+        chosen
+            .map(|(file, rows)| rows.intersect(kept(*file)))
+            .collect()
+    }
+}
+
+/// Returns `plan` with its scan of `grains` restricted to `rows`. `None` if it doesn't have exactly
+/// one scan of the grains of a lake.
+///
+/// # Errors
+/// If the plan can't be rewritten.
+pub(crate) fn keep_rows(plan: LogicalPlan, rows: KeptRows) -> Result<Option<LogicalPlan>> {
+    let rows = Arc::new(rows);
+    let mut scans = 0;
+    let rewritten = plan.transform_down_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = node else {
+            return Ok(Transformed::no(node));
+        };
+        let provider = source_as_provider(&scan.source)?;
+        let table = provider.downcast_ref::<LakeTable>();
+        Ok(match table.filter(|table| table.lake.is_some()) {
+            Some(table) => {
+                scans += 1;
+                let table = table.keeping(Arc::clone(&rows));
+                Transformed::yes(LogicalPlan::TableScan(TableScan {
+                    source: provider_as_source(Arc::new(table)),
+                    ..scan
+                }))
+            }
+            None => Transformed::no(LogicalPlan::TableScan(scan)),
+        })
+    })?;
+    Ok((scans == 1).then_some(rewritten.data))
+}
+
+impl LakeTable {
+    fn keeping(&self, rows: Arc<KeptRows>) -> LakeTable {
+        let mut table = self.clone();
+        table.kept = Some(rows);
+        table
+    }
+
+    /// Returns the rows that contain all `terms`, with bounds of the scores that `scorer` computes
+    /// from their texts: of all rows, or of those of one namespace. `None` if the full-text
+    /// sidecars don't answer that: a segment has no usable one, rows are sealed, or there are more
+    /// than [`MAX_MATCHES`].
+    pub(crate) async fn text_matches(
+        &self,
+        state: &SessionState,
+        terms: &Terms,
+        scorer: &Scorer,
+        namespace: Option<&str>,
+    ) -> Option<TextMatches> {
+        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none())?;
+        let segments = segments(&self.files.iter().collect::<Vec<_>>())?;
+        let text = sidecars.partial_text(self.table.location(), &segments);
+        let text = text.await.ok()?;
+        let index = Arc::clone(text.whole()?);
+        let within: Option<Arc<Vec<Vec<Range<u32>>>>> = match namespace {
+            Some(namespace) => {
+                let rows = self.rows_of_namespace(state, namespace, text.covered());
+                Some(rows.await.ok()?)
+            }
+            None => None,
+        };
+        let (terms, scorer) = (terms.clone(), scorer.clone());
+        let search = move || {
+            let within = within.as_deref().map(Vec::as_slice);
+            index.scored_rows(&terms, &scorer, within, MAX_MATCHES)
+        };
+        let hits = tokio::task::spawn_blocking(search).await.ok()?.ok()??;
+        let files = self.files.iter().map(|file| file.name.clone()).collect();
+        Some(TextMatches::new(hits, files))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(scores: &[(usize, u32, f64)]) -> TextMatches {
+        let hit = |&(segment, row, score): &(usize, u32, f64)| TextHit {
+            segment,
+            row,
+            score,
+        };
+        TextMatches::new(
+            scores.iter().map(hit).collect(),
+            vec!["a".to_owned(), "b".to_owned()],
+        )
+    }
+
+    fn rows(of: &[(&str, &[u32])]) -> KeptRows {
+        let rows = of
+            .iter()
+            .map(|(file, rows)| ((*file).to_owned(), rows.to_vec()));
+        KeptRows(rows.collect())
+    }
+
+    #[test]
+    fn the_best_rows_have_greater_bounds_than_all_others() {
+        let of = |worse: u32| -> Vec<(usize, u32, f64)> {
+            let best = [(0, 7, 0.5), (1, 2, 0.9), (0, 3, 0.5), (0, 9, 0.4)];
+            let worse = (0..worse).map(|row| (1, row + 10, 0.1));
+            best.into_iter().chain(worse).collect()
+        };
+        let found = matches(&of(4));
+        assert_eq!(found.best(1), Some((rows(&[("b", &[2])]), 0.5)));
+        let three = rows(&[("a", &[3, 7]), ("b", &[2])]);
+        assert_eq!(found.best(2), Some((three.clone(), 0.4)));
+        assert_eq!(found.best(3), Some((three, 0.4)));
+        // These would be all but one of the rows, all of them, or none.
+        assert_eq!(matches(&of(1)).best(4), None);
+        assert_eq!(found.best(100), None);
+        assert_eq!(found.best(0), None);
+    }
+
+    #[test]
+    fn all_rows_are_listed_by_file_in_order() {
+        let found = matches(&[(0, 7, 0.5), (1, 2, 0.9), (0, 3, 0.6)]);
+        assert_eq!(found.all(), rows(&[("a", &[3, 7]), ("b", &[2])]));
+    }
+}
