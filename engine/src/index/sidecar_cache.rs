@@ -1,20 +1,21 @@
 //! Cache of open sidecars. Each is checked once, when it is first used, and then shared by all
 //! queries of the process.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::GRAINS;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
 use super::fulltext::{FULLTEXT_FILE, LakeTextIndex, SegmentTextIndex};
-use super::hexastore::{HEXASTORE_FILE, Hexastore};
+use super::hexastore::Hexastore;
 use super::partial_index::PartialTextIndex;
 use super::reindex::build_again;
 use super::row_metadata::{MetadataRequests, ROW_BYTES, RowMetadata};
@@ -23,33 +24,9 @@ use super::vectors::VectorIndex;
 use super::word_filter::WordFilter;
 use crate::error::{Context, EngineError};
 use crate::lake::{Lake, LakeLocation, Segment, SegmentCache, open_cached_sidecar};
-use crate::segment::{AddressIndex, SegmentId, Sidecar, SidecarBinding};
-
-impl Sidecar for Hexastore {
-    const FILE: &'static str = HEXASTORE_FILE;
-    const NAME: &'static str = "hexastore";
-
-    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        Ok(Hexastore::open(bytes)?)
-    }
-
-    fn segment_rows(&self) -> u64 {
-        self.rows()
-    }
-}
-
-impl Sidecar for SegmentTextIndex {
-    const FILE: &'static str = FULLTEXT_FILE;
-    const NAME: &'static str = "full-text index";
-
-    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        Ok(SegmentTextIndex::open(bytes)?)
-    }
-
-    fn segment_rows(&self) -> u64 {
-        self.rows()
-    }
-}
+use crate::segment::{
+    ADDRESSES_FILE, AddressIndex, SegmentId, Sidecar, SidecarBinding, without_trailer,
+};
 
 /// Number of sidecars that are opened at the same time.
 const OPENING: usize = 8;
@@ -82,6 +59,7 @@ struct SegmentSidecars {
     /// Set once the data file is known to have the footer of the binding.
     confirmed: OnceCell<()>,
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
+    unchecked_addresses: OnceLock<Option<AddressIndex>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
     text: OnceCell<Option<Arc<SegmentTextIndex>>>,
     words: OnceCell<Option<Arc<WordFilter>>>,
@@ -157,6 +135,28 @@ impl SidecarCache {
     pub fn has_addresses(&self, segment: &SegmentId) -> bool {
         let entry = self.lock().get(segment).cloned();
         entry.is_some_and(|entry| matches!(entry.addresses.get(), Some(Some(_))))
+    }
+
+    /// Returns true if the address index of `segment`, unless it is open, seems to have none of
+    /// `addresses`. It isn't checked, which would read all of it: only the order in which segments
+    /// are searched may depend on this.
+    pub fn seems_without(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+        addresses: &BTreeSet<ContentAddress>,
+    ) -> bool {
+        let entry = self.entry(&segment.id);
+        if entry.addresses.initialized() {
+            return false;
+        }
+        let unchecked = entry.unchecked_addresses.get_or_init(|| {
+            let path = location.local_path(&segment.id.sidecar(ADDRESSES_FILE))?;
+            AddressIndex::open_unchecked(without_trailer(SourceBytes::map(&path).ok()?)).ok()
+        });
+        let is_unknown =
+            |index: &AddressIndex| addresses.iter().all(|it| index.row_of(it).is_none());
+        unchecked.as_ref().is_some_and(is_unknown)
     }
 
     /// Returns the row metadata of each of `segments`. Returns `None` if some have no usable

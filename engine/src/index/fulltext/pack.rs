@@ -1,5 +1,6 @@
 //! The format of the packed file: its pieces, and the ranges of their files.
 
+use std::error::Error;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use gristmill_connectors::source::SourceBytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::TEXT_VERSION;
+use super::{FULLTEXT_FILE, TEXT_VERSION};
+use crate::segment::Sidecar;
 
 pub(super) const MAGIC: &[u8; 8] = b"GMTEXT01";
 
@@ -158,5 +160,18 @@ impl SegmentTextIndex {
             .iter()
             .flat_map(|piece| &piece.files)
             .map(|file| (&*file.name, self.range_of(file)))
+    }
+}
+
+impl Sidecar for SegmentTextIndex {
+    const FILE: &'static str = FULLTEXT_FILE;
+    const NAME: &'static str = "full-text index";
+
+    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        Ok(SegmentTextIndex::open(bytes)?)
+    }
+
+    fn segment_rows(&self) -> u64 {
+        self.rows()
     }
 }

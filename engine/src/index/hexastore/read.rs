@@ -1,11 +1,13 @@
 //! An open hexastore: which rows match a pattern, and how many.
 
+use std::error::Error;
 use std::ops::Range;
 
 use gristmill_connectors::source::SourceBytes;
 
 use super::blocks::{BLOCK, HEAD, OrderBlocks, partition_point};
-use super::{CHECKSUM, HEADER, MAGIC, TripleOrder, TriplePattern};
+use super::{CHECKSUM, HEADER, HEXASTORE_FILE, MAGIC, TripleOrder, TriplePattern};
+use crate::segment::Sidecar;
 
 /// Why a hexastore can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -323,4 +325,17 @@ fn read_u40(bytes: &[u8], at: usize) -> usize {
         word[..5].copy_from_slice(found);
     }
     u64::from_le_bytes(word) as usize
+}
+
+impl Sidecar for Hexastore {
+    const FILE: &'static str = HEXASTORE_FILE;
+    const NAME: &'static str = "hexastore";
+
+    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        Ok(Hexastore::open(bytes)?)
+    }
+
+    fn segment_rows(&self) -> u64 {
+        self.rows()
+    }
 }

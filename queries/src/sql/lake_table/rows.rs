@@ -37,8 +37,8 @@ const FILTERED_ROWS: u32 = 1 << 16;
 
 impl LakeTable {
     /// Returns the blobs of the grains at `addresses`, each with its address, in no order; `None`
-    /// if the sidecars can't locate them or rows are sealed. Segments are read concurrently, and
-    /// no further address index is opened once all grains are found.
+    /// if the sidecars can't locate them or rows are sealed. Segments are read concurrently, those
+    /// first that seem to have grains, and no further address index is checked once all are found.
     ///
     /// # Errors
     /// [`DataFusionError`] if a segment can't be read.
@@ -54,24 +54,32 @@ impl LakeTable {
         };
         let mut wanted: BTreeSet<ContentAddress> = addresses.iter().copied().collect();
         let mut reads = JoinSet::new();
-        for (file, segment) in self.likely_first(state, sidecars, &segments) {
-            if wanted.is_empty() {
-                break;
+        let files = self.likely_first(state, sidecars, &segments);
+        // The other segments are searched if these don't have all grains.
+        for seems_needed in [true, false] {
+            for (file, segment) in &files {
+                let location = self.table.location();
+                if wanted.is_empty() {
+                    break;
+                }
+                if seems_needed && sidecars.seems_without(location, segment, &wanted) {
+                    continue;
+                }
+                let Some(index) = sidecars.addresses(location, segment).await else {
+                    return Ok(None);
+                };
+                let found = locate(&index, &wanted);
+                if found.is_empty() {
+                    continue;
+                }
+                found.iter().for_each(|(_, address)| {
+                    wanted.remove(address);
+                });
+                self.confirm(file).await?;
+                let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
+                let read = self.rows_of(state, file, &rows, &[SystemColumn::Blob as usize])?;
+                reads.spawn(async move { Ok::<_, DataFusionError>((found, read.await?)) });
             }
-            let Some(index) = sidecars.addresses(self.table.location(), segment).await else {
-                return Ok(None);
-            };
-            let found = locate(&index, &wanted);
-            if found.is_empty() {
-                continue;
-            }
-            found.iter().for_each(|(_, address)| {
-                wanted.remove(address);
-            });
-            self.confirm(file).await?;
-            let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
-            let read = self.rows_of(state, file, &rows, &[SystemColumn::Blob as usize])?;
-            reads.spawn(async move { Ok::<_, DataFusionError>((found, read.await?)) });
         }
         let mut blobs = Vec::with_capacity(addresses.len());
         while let Some(read) = reads.join_next().await {
