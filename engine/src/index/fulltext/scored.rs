@@ -33,7 +33,7 @@ impl LakeTextIndex {
         let mut hits = Vec::new();
         let readers = self.searcher.segment_readers().iter();
         for (reader, (segment, first_row)) in readers.zip(&self.places) {
-            let Some(mut matches) = Matches::open(reader, terms)? else {
+            let Some(mut matches) = DocumentsWithAll::open(reader, terms)? else {
                 continue;
             };
             let ranges = within.map(|within| within.get(*segment).map_or(&[][..], Vec::as_slice));
@@ -60,7 +60,7 @@ impl LakeTextIndex {
 }
 
 /// The documents of one segment of tantivy that contain all words of a search.
-struct Matches {
+struct DocumentsWithAll {
     /// The postings of each word, in the order of the search.
     postings: Vec<SegmentPostings>,
     lengths: FieldNormReader,
@@ -68,10 +68,10 @@ struct Matches {
     next: DocId,
 }
 
-impl Matches {
+impl DocumentsWithAll {
     /// Returns the documents with all `terms`; `None` if one of the words is missing, or there is
     /// none.
-    fn open(reader: &SegmentReader, terms: &Terms) -> tantivy::Result<Option<Matches>> {
+    fn open(reader: &SegmentReader, terms: &Terms) -> tantivy::Result<Option<DocumentsWithAll>> {
         let inverted = reader.inverted_index(text_field())?;
         let mut postings = Vec::with_capacity(terms.words().len());
         for word in terms.words() {
@@ -85,7 +85,7 @@ impl Matches {
             return Ok(None);
         }
         let lengths = reader.get_fieldnorms_reader(text_field())?;
-        Ok(Some(Matches {
+        Ok(Some(DocumentsWithAll {
             postings,
             lengths,
             next: 0,

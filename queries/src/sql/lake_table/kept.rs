@@ -21,7 +21,7 @@ const MAX_MATCHES: usize = 1_000_000;
 
 /// Rows by file name, ascending. Other files have none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct KeptRows(HashMap<String, Vec<u32>>);
+pub(crate) struct RowsByFile(HashMap<String, Vec<u32>>);
 
 /// The rows that contain all words of a search.
 #[derive(Debug)]
@@ -39,13 +39,13 @@ impl TextMatches {
     }
 
     /// Returns all rows.
-    pub(crate) fn all(&self) -> KeptRows {
+    pub(crate) fn all(&self) -> RowsByFile {
         self.kept(&self.hits)
     }
 
     /// Returns about `count` rows with the greatest bounds, and a score that no other row exceeds;
     /// `None` if these are most of the rows. Rows of equal bounds aren't separated.
-    pub(crate) fn best(&self, count: usize) -> Option<(KeptRows, f64)> {
+    pub(crate) fn best(&self, count: usize) -> Option<(RowsByFile, f64)> {
         let last = self.hits.get(count.checked_sub(1)?)?.score;
         let end = self.hits.partition_point(|hit| hit.score >= last);
         let beyond = self.hits.get(end)?.score;
@@ -53,7 +53,7 @@ impl TextMatches {
         (end <= self.hits.len() / 2).then(|| (self.kept(best), beyond))
     }
 
-    fn kept(&self, hits: &[TextHit]) -> KeptRows {
+    fn kept(&self, hits: &[TextHit]) -> RowsByFile {
         let mut rows: HashMap<String, Vec<u32>> = HashMap::new();
         for hit in hits {
             if let Some(file) = self.files.get(hit.segment) {
@@ -64,11 +64,11 @@ impl TextMatches {
             }
         }
         rows.values_mut().for_each(|rows| rows.sort_unstable());
-        KeptRows(rows)
+        RowsByFile(rows)
     }
 }
 
-impl KeptRows {
+impl RowsByFile {
     /// Removes other rows from the candidates of `files`.
     pub(super) fn restrict(
         &self,
@@ -88,7 +88,7 @@ impl KeptRows {
 ///
 /// # Errors
 /// If the plan can't be rewritten.
-pub(crate) fn keep_rows(plan: LogicalPlan, rows: KeptRows) -> Result<Option<LogicalPlan>> {
+pub(crate) fn keep_rows(plan: LogicalPlan, rows: RowsByFile) -> Result<Option<LogicalPlan>> {
     let rows = Arc::new(rows);
     let mut scans = 0;
     let rewritten = plan.transform_down_with_subqueries(|node| {
@@ -113,7 +113,7 @@ pub(crate) fn keep_rows(plan: LogicalPlan, rows: KeptRows) -> Result<Option<Logi
 }
 
 impl LakeTable {
-    fn keeping(&self, rows: Arc<KeptRows>) -> LakeTable {
+    fn keeping(&self, rows: Arc<RowsByFile>) -> LakeTable {
         let mut table = self.clone();
         table.kept = Some(rows);
         table
@@ -169,11 +169,11 @@ mod tests {
         )
     }
 
-    fn rows(of: &[(&str, &[u32])]) -> KeptRows {
+    fn rows(of: &[(&str, &[u32])]) -> RowsByFile {
         let rows = of
             .iter()
             .map(|(file, rows)| ((*file).to_owned(), rows.to_vec()));
-        KeptRows(rows.collect())
+        RowsByFile(rows.collect())
     }
 
     #[test]

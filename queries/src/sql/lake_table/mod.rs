@@ -46,7 +46,7 @@ use tokio::sync::Mutex;
 pub(crate) use hidden::hide_rows;
 pub(crate) use kept::{TextMatches, keep_rows};
 
-use self::kept::KeptRows;
+use self::kept::RowsByFile;
 use super::external;
 use super::index_pruning::ranges;
 use super::page_index_reader::PageIndexReaderFactory;
@@ -67,7 +67,7 @@ pub struct LakeTable {
     /// Rows that scans leave out.
     hidden: Option<HiddenRows>,
     /// The only rows that scans read; `None` for all.
-    kept: Option<Arc<KeptRows>>,
+    kept: Option<Arc<RowsByFile>>,
     /// Keys of sealed files; `None` if the table has none.
     keys: Option<Arc<LakeKeys>>,
     point_reader: Arc<PointReader>,
