@@ -3,7 +3,9 @@
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
 use gristmill_schemas::columns::SystemColumn;
 
@@ -13,13 +15,16 @@ use super::pack::{Check, Rule};
 use super::row_rules::evidence;
 use super::scan::SCANNED;
 use crate::exec::plan_rule;
-use crate::sql::{DataFusionError, plan_query, user_message};
+use crate::sql::{DataFusionError, plan_query, read_consents_once, user_message};
 
 /// A planned query of a rule.
 pub(super) struct RuleQuery {
     /// Index of the rule in the scan.
     rule: usize,
-    frame: DataFrame,
+    /// The session at the time when the query was planned.
+    state: SessionState,
+    /// The optimized plan.
+    plan: LogicalPlan,
 }
 
 impl RuleQuery {
@@ -37,12 +42,30 @@ impl RuleQuery {
             Check::Cal(text) => plan_recall(context, rule, text).await?,
             Check::Where { .. } | Check::Rego { .. } => return Ok(None),
         };
-        Ok(Some(RuleQuery { rule: place, frame }))
+        let (state, plan) = frame.into_parts();
+        let plan = state.optimize(&plan)?;
+        Ok(Some(RuleQuery {
+            rule: place,
+            state,
+            plan,
+        }))
+    }
+
+    /// Lets `queries`, which are planned in `context`, read the consents of the lake once.
+    ///
+    /// # Errors
+    /// If a plan can't be rewritten.
+    pub(super) fn share_rows(context: &SessionContext, queries: &mut [RuleQuery]) -> Result<()> {
+        let mut plans: Vec<&mut LogicalPlan> =
+            queries.iter_mut().map(|query| &mut query.plan).collect();
+        Ok(read_consents_once(&context.state(), &mut plans)?)
     }
 
     /// Runs the query.
     pub(super) async fn execute(&self) -> Result<SendableRecordBatchStream> {
-        Ok(self.frame.clone().execute_stream().await?)
+        let planner = self.state.query_planner();
+        let plan = planner.create_physical_plan(&self.plan, &self.state);
+        Ok(execute_stream(plan.await?, self.state.task_ctx())?)
     }
 
     /// Converts rows to findings: the first column is the address, the others are evidence.

@@ -1,9 +1,9 @@
 //! Runs all rules of the selected packs over a lake, or over what was added to it.
 //!
 //! Three passes run one after another, each on all cores: conditions on grains (one pass for all
-//! rules), policies on message views (one pass for all rules), queries (one each). Findings are
-//! streamed to the caller through a bounded channel, so memory doesn't grow with the lake or the
-//! number of findings.
+//! rules), policies on message views (one pass for all rules), queries (one each, but the consents
+//! that several of them compare with are read once). Findings are streamed to the caller through a
+//! bounded channel, so memory doesn't grow with the lake or the number of findings.
 //!
 //! **Incremental scans** read the segments that were added since a version. Conditions and policies
 //! see only their rows; queries see them as the table `scanned`, next to the whole lake. The audit
@@ -166,6 +166,7 @@ impl Scan {
         for (place, rule) in rules.iter().enumerate() {
             queries.extend(RuleQuery::plan(&context, place, rule).await?);
         }
+        RuleQuery::share_rows(&context, &mut queries)?;
         Ok(Scan {
             context,
             packs,

@@ -60,6 +60,7 @@
 //! | `session_limits` | How are threads and memory of a session limited? |
 //! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
+//! | `shared_rows` | Which rows are read once for several plans? |
 //! | `row_estimate` | How many rows does a plan return? |
 //! | `selectivity` | How many of its rows does a condition keep? |
 //! | `build_side` | Which side of a join is held in memory? |
@@ -116,6 +117,7 @@ mod select_grains;
 mod selectivity;
 mod session_limits;
 mod shared_memory;
+mod shared_rows;
 mod size_limits;
 mod spill;
 mod spill_parts;
@@ -176,6 +178,7 @@ pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search
 pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
+pub(crate) use shared_rows::read_consents_once;
 pub use statement_depth::STACK_BYTES;
 pub(crate) use unary_node::{UnaryOperator, apply};
 

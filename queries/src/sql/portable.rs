@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::leaf_scan::LeafScanExec;
+use super::shared_rows::SharedRowsExec;
 use super::spilling_joins::RetriedJoinsExec;
 use super::unseal::UnsealExec;
 
@@ -24,6 +25,9 @@ pub enum PortableNode {
 pub fn portable_node(plan: &Arc<dyn ExecutionPlan>) -> PortableNode {
     if plan.is::<UnsealExec>() {
         return PortableNode::Bound("executors have no keys of an encrypted lake");
+    }
+    if plan.is::<SharedRowsExec>() {
+        return PortableNode::Bound("executors don't have the rows that this process has read");
     }
     if let Some(scan) = plan.downcast_ref::<LeafScanExec>() {
         return match scan.shown_rows() {

@@ -5,6 +5,7 @@
 //! hash joins may exceed the limit is tried; if the limit is exceeded, which happens before the
 //! first row is returned, the same query is planned with sort-merge joins.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,14 @@ impl QueryPlanner for BoundedJoinPlanner {
             _ => Ok(plan),
         }
     }
+}
+
+/// Returns true if the queries of `state` run in this process: its planner isn't one that sends
+/// their plans to others.
+pub(super) fn runs_here(state: &SessionState) -> bool {
+    let planner: &(dyn QueryPlanner + Send + Sync) = &**state.query_planner();
+    let planner: &dyn Any = planner;
+    planner.is::<BoundedJoinPlanner>()
 }
 
 /// Returns true if running a part of the plan twice has no effect besides time.

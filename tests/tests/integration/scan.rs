@@ -9,8 +9,8 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::packs::report::{ReportFormat, ReportWriter};
-use gristmill_queries::packs::{NAMES, Scan, ScanOptions, ScanSummary, Since, shipped};
-use gristmill_queries::sql::SqlOptions;
+use gristmill_queries::packs::{Check, NAMES, Scan, ScanOptions, ScanSummary, Since, shipped};
+use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::grains::{frames, grain};
 
 /// Ingests grains as one source.
@@ -100,6 +100,73 @@ async fn a_scan_finds_and_counts_violations_of_each_kind_of_rule() {
     );
     let told: u64 = summary.rules.values().map(|count| count.findings).sum();
     assert_eq!(told, summary.findings);
+}
+
+/// A consent of `person`, with `more` fields.
+fn consent(person: &str, created_at: i64, more: &str) -> String {
+    format!(
+        r#"{{"type": "consent", "subject_did": "did:web:{person}.example", "user_id": "{person}-1",
+            "grantee_did": "did:web:agent.example", "scope": ["share", "store"],
+            "jurisdiction": "us_ccpa", "created_at": {created_at}, {more}}}"#
+    )
+}
+
+/// A grain of `person` that rests on `consent`.
+fn resting(person: &str, consent: &str) -> String {
+    format!(
+        r#"{{"type": "belief", "subject": "{person}", "relation": "likes", "object": "tea",
+            "confidence": 0.9, "user_id": "{person}-1", "processing_basis": "{consent}",
+            "structural_tags": ["phi:diet"], "invalidation_policy": {{"mode": "consent_cascade"}},
+            "created_at": 1735689600001}}"#
+    )
+}
+
+/// Adds two people with a consent and a grain that rests on it; one of them withdraws it.
+async fn add_consents(lake: &mut Lake, folder: &Path) {
+    let given = |person| consent(person, 1_735_689_600_000, r#""is_withdrawal": false"#);
+    let (ada, bob) = (given("ada"), given("bob"));
+    let address = |text: &str| grain(text).address.to_string();
+    let prior = format!(
+        r#""is_withdrawal": true, "prior_consent": "{}""#,
+        address(&ada)
+    );
+    let withdrawn = consent("ada", 1_735_689_600_002, &prior);
+    let rests = [("ada", &ada), ("bob", &bob)].map(|(who, it)| resting(who, &address(it)));
+    let grains = [&ada, &bob, &rests[0], &rests[1], &withdrawn].map(String::as_str);
+    add(lake, folder, "consents.frames", &grains).await;
+}
+
+#[tokio::test]
+async fn a_scan_that_reads_consents_once_finds_what_each_query_finds_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = lake(folder.path()).await;
+    add_consents(&mut lake, folder.path()).await;
+    let scan = prepare(&lake, NAMES, Since::Beginning).await;
+    let (counts, _) = findings(&scan).await;
+    for rule in [
+        "gdpr/withdrawn-consent",
+        "gdpr/erasure-overdue",
+        "hipaa/revoked-authorization",
+        "ccpa/deletion-left-over",
+    ] {
+        assert_eq!(counts.get(rule), Some(&1), "{rule}: {counts:?}");
+    }
+    // A session of its own plans each query without the others.
+    let context = lake_context(&lake, &SqlOptions::default()).await.unwrap();
+    let mut compared = 0;
+    for rule in scan.rules() {
+        let Check::Sql(text) = &rule.check else {
+            continue;
+        };
+        if text.contains("scanned") {
+            continue;
+        }
+        let rows = context.sql(text).await.unwrap().count().await.unwrap();
+        let found = counts.get(&rule.id).copied().unwrap_or_default();
+        assert_eq!(found, rows as u64, "{}", rule.id);
+        compared += 1;
+    }
+    assert!(compared > 5, "{compared}");
 }
 
 #[tokio::test]

@@ -1,0 +1,175 @@
+//! The table of the rows that several plans read, and its scan.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_datafusion_err};
+use datafusion::datasource::TableType;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, StatisticsArgs,
+};
+use futures::StreamExt;
+use tokio::sync::OnceCell;
+
+use super::kept::KeptRows;
+
+/// A part of the rows of a table and some of its columns, read when the first plan scans them.
+#[derive(Debug)]
+pub(super) struct SharedRows {
+    /// Reads the rows.
+    plan: LogicalPlan,
+    /// Schema of the whole table, by which scans number the columns.
+    schema: SchemaRef,
+    /// The columns that the plan returns, ascending.
+    columns: Vec<usize>,
+    kept: OnceCell<Arc<KeptRows>>,
+}
+
+impl SharedRows {
+    /// Creates the table of the rows that `plan` returns, with those of the columns of `schema` that
+    /// are at `columns` (ascending).
+    pub(super) fn new(plan: LogicalPlan, schema: SchemaRef, columns: Vec<usize>) -> SharedRows {
+        SharedRows {
+            plan,
+            schema,
+            columns,
+            kept: OnceCell::new(),
+        }
+    }
+
+    async fn read(&self, state: &dyn Session) -> Result<Arc<KeptRows>> {
+        let plan = state.create_physical_plan(&self.plan).await?;
+        let kept = KeptRows::read(plan, state.task_ctx()).await?;
+        tracing::debug!(rows = kept.count(None), "rows that several queries read");
+        Ok(Arc::new(kept))
+    }
+
+    /// Returns where the rows have the column at `column` of the whole table.
+    fn place_of(&self, column: usize) -> Result<usize> {
+        self.columns.binary_search(&column).map_err(|_| {
+            internal_datafusion_err!("column {column} isn't among those that plans share")
+        })
+    }
+}
+
+#[async_trait]
+impl TableProvider for SharedRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    /// As with the table of the lake: plans apply all filters again.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let kept = self.kept.get_or_try_init(|| self.read(state)).await?;
+        let all = || (0..self.schema.fields().len()).collect();
+        let columns: Vec<usize> = projection.cloned().unwrap_or_else(all);
+        let places = columns.into_iter().map(|column| self.place_of(column));
+        let places = places.collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(SharedRowsExec::new(Arc::clone(kept), places)?))
+    }
+}
+
+/// Returns rows that were read before.
+#[derive(Debug)]
+pub(in crate::sql) struct SharedRowsExec {
+    kept: Arc<KeptRows>,
+    /// The columns of the kept rows that are returned.
+    columns: Vec<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl SharedRowsExec {
+    fn new(kept: Arc<KeptRows>, columns: Vec<usize>) -> Result<SharedRowsExec> {
+        let schema = Arc::new(kept.schema().project(&columns)?);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(kept.partitions()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(SharedRowsExec {
+            kept,
+            columns,
+            properties: Arc::new(properties),
+        })
+    }
+}
+
+impl DisplayAs for SharedRowsExec {
+    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SharedRowsExec: rows={}", self.kept.count(None))
+    }
+}
+
+impl ExecutionPlan for SharedRowsExec {
+    fn name(&self) -> &str {
+        "SharedRowsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let columns = self.columns.clone();
+        let rows = self.kept.rows(partition)?;
+        let rows = rows.map(move |batch| Ok(batch?.project(&columns)?));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::new(Statistics {
+            num_rows: Precision::Exact(self.kept.count(args.partition())),
+            ..Statistics::new_unknown(&self.schema())
+        }))
+    }
+}
