@@ -19,6 +19,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_engine::lake::{DataFile, Segment, is_sealed_file};
+use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
 
@@ -34,7 +35,8 @@ use super::{LakeTable, row_statistics, segments, selection_of};
 /// Segments that are confirmed at the same time.
 const CONFIRMED: usize = 8;
 
-/// The column of disclosed copies, whose number in each segment is in the log.
+/// The columns of which the log states in how many rows of a segment they have a value.
+const SUPERSEDES: &str = SystemColumn::Supersedes.name();
 const DISCLOSURE_OF: &str = Field::DisclosureOf.name();
 
 /// Result of pruning a scan with the sidecars.
@@ -67,15 +69,32 @@ struct ScanFiles {
     note: String,
 }
 
-/// Returns true if only disclosed copies can match `filters`.
-fn selects_copies(filters: &[Expr]) -> bool {
-    let is_present = |filter: &Expr| match filter {
-        Expr::IsNotNull(of) => {
-            matches!(&**of, Expr::Column(column) if column.name == DISCLOSURE_OF)
+impl ScanFiles {
+    /// Limits the expected rows to `most`, because the scan's conditions can't match more.
+    fn limit_rows(&mut self, most: u64) {
+        let most = most as usize;
+        if self.rows.get_value().is_some_and(|rows| *rows > most) {
+            self.rows = Precision::Inexact(most);
         }
-        _ => false,
+    }
+}
+
+/// Returns the number of rows of `file` that can match `filters` at most, as far as the log states
+/// it: the grains that supersede others and the disclosed copies are counted there.
+fn most_matches(file: &DataFile, filters: &[Expr]) -> u64 {
+    let stated = |filter: &Expr| match filter {
+        Expr::IsNotNull(of) => match &**of {
+            Expr::Column(column) if column.name == SUPERSEDES => file.superseding,
+            Expr::Column(column) if column.name == DISCLOSURE_OF => file.disclosed,
+            _ => None,
+        },
+        _ => None,
     };
-    filters.iter().flat_map(split_conjunction).any(is_present)
+    let stated = filters
+        .iter()
+        .flat_map(split_conjunction)
+        .filter_map(stated);
+    stated.fold(file.rows, u64::min)
 }
 
 /// Returns the candidate rows of each file; `None` if all rows are read.
@@ -109,12 +128,11 @@ impl LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let copies_only = selects_copies(filters);
         let own: Vec<&DataFile> = self
             .files
             .iter()
             .filter(|file| is_sealed_file(&file.name) == sealed)
-            .filter(|file| !copies_only || file.disclosed != Some(0))
+            .filter(|file| most_matches(file, filters) > 0)
             .collect();
         let mut pruned = self.prune(&own, filters).await;
         let hidden = self.hide(&own, pruned.as_mut()).await?;
@@ -128,7 +146,8 @@ impl LakeTable {
         }
         let chosen = chosen_rows(pruned.as_ref(), hidden.as_ref());
         self.confirm_selected(&own, chosen).await?;
-        let selected = self.scan_files(&own, pruned.as_ref(), hidden.as_ref());
+        let mut selected = self.scan_files(&own, pruned.as_ref(), hidden.as_ref());
+        selected.limit_rows(own.iter().map(|file| most_matches(file, filters)).sum());
         match sealed {
             true => self.plan_sealed(state, selected, projection, filters),
             false => self
@@ -359,5 +378,42 @@ impl LakeTable {
         Ok(ParquetSource::new(Arc::clone(&self.schema))
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(self.readers(state)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::col;
+
+    use super::*;
+
+    fn file(superseding: Option<u64>, disclosed: Option<u64>) -> DataFile {
+        DataFile {
+            name: "part-1.parquet".to_owned(),
+            size: 1,
+            rows: 9,
+            digest: None,
+            seconds: None,
+            footer: None,
+            superseding,
+            disclosed,
+            versions: None,
+        }
+    }
+
+    #[test]
+    fn counts_in_the_log_limit_what_a_condition_matches() {
+        let has = |column| col(column).is_not_null();
+        let superseding = has(SUPERSEDES).and(col("type").eq(col("namespace")));
+        for (file, filter, expected) in [
+            (file(Some(2), Some(0)), superseding.clone(), 2),
+            (file(Some(0), None), superseding.clone(), 0),
+            (file(None, Some(0)), superseding, 9),
+            (file(Some(2), Some(0)), has(DISCLOSURE_OF), 0),
+            (file(Some(0), Some(0)), has("subject"), 9),
+            (file(Some(0), Some(0)), col(SUPERSEDES).is_null(), 9),
+        ] {
+            assert_eq!(most_matches(&file, &[filter]), expected);
+        }
     }
 }
