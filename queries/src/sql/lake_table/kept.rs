@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, TableScan};
@@ -78,7 +78,7 @@ impl RowsByFile {
         let kept = |file: &DataFile| self.0.get(&file.name).cloned().unwrap_or_default();
         let chosen = files.iter().zip(chosen);
         chosen
-            .map(|(file, rows)| rows.intersect(kept(*file)))
+            .map(|(file, rows)| rows.intersect(kept(file)))
             .collect()
     }
 }
