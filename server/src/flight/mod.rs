@@ -3,7 +3,8 @@
 //! | module | question |
 //! |---|---|
 //! | this one | How are connections accepted? |
-//! | `service` | What does each call of the protocol answer? |
+//! | `calls` | Which answers do calls of Flight get that Flight SQL doesn't define? |
+//! | `service` | What does each call of Flight SQL answer? |
 //! | `statements` | How is a statement planned, run and sent as columns? |
 //! | `handle` | What is in a ticket and in the handle of a prepared statement? |
 //! | `parameters` | Which parameters has a statement, and which values are bound to them? |
@@ -18,6 +19,7 @@
 //! clean-up, and give a client no more than its own statement.
 
 mod authority;
+mod calls;
 mod catalog;
 mod failure;
 mod handle;
@@ -39,6 +41,7 @@ use tokio::sync::watch;
 use crate::connections::{TimedStream, serve_connections, timed_stream, until_ended};
 use crate::http::{MAX_BODY, Server};
 use crate::tls::Tls;
+use calls::FlightCalls;
 use service::FlightSql;
 
 /// Largest message of a client in bytes: a statement and its parameters as long as over HTTP, and
@@ -60,7 +63,8 @@ pub async fn listen(
     stop: impl Future<Output = ()>,
 ) {
     let tls = tls.map(|tls| tls.acceptor(&[b"h2"]));
-    let service = FlightServiceServer::new(FlightSql::new(Arc::clone(&server)))
+    let calls = FlightCalls::new(FlightSql::new(Arc::clone(&server)));
+    let service = FlightServiceServer::new(calls)
         .max_decoding_message_size(MAX_MESSAGE)
         // Rows can't be split.
         .max_encoding_message_size(usize::MAX);
@@ -81,7 +85,7 @@ pub async fn listen(
 /// Only HTTP/2 without a request to switch to it is understood, which no page in a browser can
 /// send in the clear; so a server without tokens needs no check of the host's name here.
 async fn connection(
-    service: FlightServiceServer<FlightSql>,
+    service: FlightServiceServer<FlightCalls>,
     stream: Pin<Box<TimedStream>>,
     stopped: watch::Receiver<bool>,
 ) {

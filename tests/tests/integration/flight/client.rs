@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 
 use arrow::array::RecordBatch;
-use arrow_flight::FlightInfo;
+use arrow::datatypes::Schema;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_flight::{FlightClient, FlightInfo};
 use futures::TryStreamExt;
 use gristmill_tests::test_server::TestServer;
 use tonic::Status;
@@ -26,6 +27,22 @@ pub(super) async fn client_of(address: SocketAddr, token: Option<&str>) -> Clien
         client.set_token(token.to_owned());
     }
     client
+}
+
+/// Returns the columns that `GetSchema` answers for the descriptor of `info`.
+pub(super) async fn schema_of(
+    address: SocketAddr,
+    token: Option<&str>,
+    info: &FlightInfo,
+) -> Result<Schema, Status> {
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let mut client = FlightClient::new(channel.connect().await.unwrap());
+    if let Some(token) = token {
+        let value = format!("Bearer {token}");
+        client.add_header("authorization", &value).unwrap();
+    }
+    let descriptor = info.flight_descriptor.clone().unwrap();
+    client.get_schema(descriptor).await.map_err(status_of)
 }
 
 /// Returns the rows that an answer names.

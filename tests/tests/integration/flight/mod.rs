@@ -18,7 +18,7 @@ use gristmill_tests::lake::TestLake;
 use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
 
 use crate::namespaces;
-use client::{Client, collected, connected, count, rows_of};
+use client::{Client, collected, connected, count, rows_of, schema_of};
 
 /// Queries whose answers have every type.
 const VALUES: [&str; 27] = [
@@ -137,6 +137,35 @@ async fn the_announced_columns_are_those_that_are_sent() {
     let columns = Schema::try_from(IpcMessage(columns.into())).unwrap();
     let kind = columns.field_with_name("kind").unwrap();
     assert_eq!(kind.data_type(), &DataType::Utf8);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn get_schema_answers_the_announced_columns() {
+    let lake = namespaces::lake(true).await;
+    let server = TestServer::start(Protocol::Flight, &lake, own(), limits()).await;
+    let mut client = connected(&server).await;
+    let statement = "SELECT subject, arrow_cast('x', 'Dictionary(Int32, Utf8)') AS v FROM beliefs";
+    let mut infos = vec![
+        client.get_table_types().await.unwrap(),
+        client
+            .get_tables(CommandGetTables::default())
+            .await
+            .unwrap(),
+    ];
+    for query in [statement, "CAL RECALL beliefs | COUNT"] {
+        infos.push(client.execute(query.to_owned(), None).await.unwrap());
+    }
+    let mut prepared = client.prepare(statement.to_owned(), None).await.unwrap();
+    infos.push(prepared.execute().await.unwrap());
+    let token = server.token.as_deref();
+    for info in &infos {
+        let schema = schema_of(server.address, token, info).await.unwrap();
+        assert_eq!(schema, info.clone().try_decode_schema().unwrap());
+        assert!(!schema.fields().is_empty(), "{schema:?}");
+        let refused = schema_of(server.address, None, info).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unauthenticated, "{refused}");
+    }
     server.end().await;
 }
 
