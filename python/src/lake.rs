@@ -15,8 +15,8 @@ use gristmill_queries::exec::{Executor, LakeWriter, Session};
 use gristmill_queries::packs::report::{ReportFormat, ReportWriter};
 use gristmill_queries::packs::{self, NAMES, Scan, ScanOptions, Since};
 use gristmill_queries::sql::{
-    SearchFilter, SearchMode, SearchRequest, SessionContext, SqlOptions, lake_context, query,
-    search_rows,
+    SearchFilter, SearchMode, SearchRequest, SessionContext, SqlOptions, lake_context,
+    newer_context, query, search_rows,
 };
 use gristmill_schemas::grain::DecodeMode;
 use pyo3::prelude::*;
@@ -120,7 +120,7 @@ impl OpenLake {
 
     async fn refresh(&mut self, options: &SqlOptions) -> Result<()> {
         self.lake.refresh().await?;
-        self.context = lake_context(&self.lake, options).await?;
+        self.context = newer_context(&self.lake, options, &self.context).await?;
         Ok(())
     }
 }

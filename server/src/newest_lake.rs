@@ -9,6 +9,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
     Confinement, DataFusionError, SessionContext, SqlOptions, confined_context, lake_context,
+    newer_context,
 };
 use tokio::sync::Mutex;
 
@@ -50,16 +51,15 @@ pub enum SnapshotError {
 }
 
 impl LakeSnapshot {
-    async fn of(lake: Lake, options: &SqlOptions) -> Result<LakeSnapshot, SnapshotError> {
-        let context = lake_context(&lake, options).await?;
+    fn of(lake: Lake, context: SessionContext, options: &SqlOptions) -> LakeSnapshot {
         let versions = versions_of(&lake);
-        Ok(LakeSnapshot {
+        LakeSnapshot {
             lake,
             context,
             versions,
             options: options.clone(),
             confined: Arc::default(),
-        })
+        }
     }
 
     /// Returns the query context of a session that is confined to `confinement`.
@@ -94,7 +94,8 @@ impl NewestLake {
     /// # Errors
     /// [`SnapshotError::Context`] if a table can't be read.
     pub async fn new(lake: Lake, options: SqlOptions) -> Result<NewestLake, SnapshotError> {
-        let first = LakeSnapshot::of(lake, &options).await?;
+        let context = lake_context(&lake, &options).await?;
+        let first = LakeSnapshot::of(lake, context, &options);
         Ok(NewestLake {
             options,
             current: RwLock::new(Arc::new(first)),
@@ -142,7 +143,8 @@ impl NewestLake {
         if versions_of(&lake) == current.versions {
             return Ok(current);
         }
-        let newest = Arc::new(LakeSnapshot::of(lake, &self.options).await?);
+        let context = newer_context(&lake, &self.options, &current.context).await?;
+        let newest = Arc::new(LakeSnapshot::of(lake, context, &self.options));
         tracing::debug!(versions = ?newest.versions, "newer version of the lake");
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&newest);
         Ok(newest)

@@ -14,7 +14,6 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::TableType;
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, Operator, TableProviderFilterPushDown, col, lit,
 };
@@ -24,7 +23,7 @@ use gristmill_engine::lake::Lake;
 use gristmill_schemas::columns::{GRAINS, STATE};
 
 use super::leaf_scan::LeafScanExec;
-use super::{LAKE_STORE, SqlOptions, bare_context, register_views, set_extensions};
+use super::{SqlOptions, bare_context_in, register_views, set_extensions};
 
 /// What a session is confined to. Without a field, all of its values are visible.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -78,7 +77,8 @@ const VISIBLE_STATE: &str = "
 /// Returns the context of a session over `lake` that is confined to `confinement`: `grains`,
 /// `state`, and the views and functions that derive from them. The other tables of the lake, and
 /// the functions of the search indexes, don't exist in it. `whole` is the context of the same
-/// version of the lake without a confinement.
+/// version of the lake without a confinement; both share the lake's store, memory and the cache of
+/// footers.
 ///
 /// # Errors
 /// [`datafusion::error::DataFusionError`] if the runtime can't be created or a table can't be
@@ -89,13 +89,11 @@ pub async fn confined_context(
     options: &SqlOptions,
     confinement: &Confinement,
 ) -> Result<SessionContext> {
-    let context = bare_context(options)?;
+    let context = bare_context_in(whole.runtime_env(), options)?;
     set_extensions(&context, lake)?;
-    let store = ObjectStoreUrl::parse(LAKE_STORE)?;
-    context.register_object_store(store.as_ref(), lake.location().store());
     let visible = whole.table(GRAINS).await?.filter(confinement.filter())?;
     let (_, grains) = visible.clone().into_parts();
-    let inner = bare_context(options)?;
+    let inner = bare_context_in(whole.runtime_env(), options)?;
     for name in [GRAINS, STATE] {
         inner.register_table(name, whole.table_provider(name).await?)?;
     }

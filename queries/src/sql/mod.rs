@@ -58,6 +58,7 @@
 //! | `as_of` | `as_of(instant)`: the grains that were current at an instant |
 //! | `bitemporal` | `known_at(instant)`, `valid_at(instant[, known])`: transaction and valid time |
 //! | `session_limits` | How are threads and memory of a session limited? |
+//! | `footer_cache` | Which footers do the versions of a lake share? |
 //! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `shared_rows` | Which rows are read once for several plans? |
@@ -88,6 +89,7 @@ mod expression_functions;
 mod file_errors;
 mod file_functions;
 mod filtered_search;
+mod footer_cache;
 mod hybrid;
 mod index_only_scan;
 mod index_predicate;
@@ -135,6 +137,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
 use gristmill_engine::index::lifecycle_mask::HiddenRows;
 use gristmill_engine::index::vectors::embed::Embedder;
@@ -209,9 +212,14 @@ pub const LAKE_STORE: &str = "gristmill://lake";
 /// # Errors
 /// [`DataFusionError`] if the runtime can't be created.
 pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
+    bare_context_in(session_limits::runtime_env(options)?, options)
+}
+
+/// Does the same in a runtime that exists.
+fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<SessionContext> {
     let mut state = SessionStateBuilder::new()
         .with_config(session_limits::session_config(options))
-        .with_runtime_env(session_limits::runtime_env(options)?)
+        .with_runtime_env(runtime)
         .with_default_features()
         .with_physical_optimizer_rules(build_side::physical_rules())
         .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));
@@ -240,7 +248,31 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
 /// # Errors
 /// [`DataFusionError::External`] with the engine's error if a table can't be read.
 pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionContext> {
-    let context = bare_context(options)?;
+    lake_context_in(session_limits::runtime_env(options)?, lake, options)
+}
+
+/// Returns the same for a newer version of the lake of `earlier`, which was made with the same
+/// options. Both share memory and spill files, and the cache of footers, so that only the footers of
+/// new files are read.
+///
+/// # Errors
+/// As [`lake_context`].
+pub async fn newer_context(
+    lake: &Lake,
+    options: &SqlOptions,
+    earlier: &SessionContext,
+) -> Result<SessionContext> {
+    let runtime = earlier.runtime_env();
+    footer_cache::forget_removed_files(lake, &runtime)?;
+    lake_context_in(runtime, lake, options)
+}
+
+fn lake_context_in(
+    runtime: Arc<RuntimeEnv>,
+    lake: &Lake,
+    options: &SqlOptions,
+) -> Result<SessionContext> {
+    let context = bare_context_in(runtime, options)?;
     set_extensions(&context, lake)?;
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());

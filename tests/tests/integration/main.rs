@@ -40,6 +40,7 @@ mod exchanges_round_trip;
 mod export;
 mod export_rules;
 mod flight;
+mod footers;
 mod goals;
 mod holds;
 mod http;
