@@ -6,11 +6,9 @@ use arrow_flight::{
     Action, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, PollInfo,
     SchemaResult, Ticket,
 };
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Streaming};
 
-use super::service::FlightSql;
-
-type Answer<T> = Result<Response<T>, Status>;
+use super::service::{Answer, FlightSql};
 
 /// The answers of a server to the calls of Flight.
 pub(super) struct FlightCalls(FlightSql);

@@ -35,7 +35,8 @@ use super::statements::{
 use super::{catalog, failure, parameters, server_info};
 use crate::http::{Authority, BODY_TIME, Server, sql_context};
 
-type Answer<T> = Result<Response<T>, Status>;
+/// The answer to a call.
+pub(super) type Answer<T> = Result<Response<T>, Status>;
 
 /// The answers of a server to the calls of Flight SQL.
 pub(super) struct FlightSql(Arc<Server>);

@@ -206,22 +206,35 @@ async fn sql(server: Arc<Server>, request: Request<Incoming>) -> Result<Response
     let asked: SqlRequest = body(request).await?;
     let parameters = parameters_from_json(&asked.parameters)?;
     let deadline = server.admission.deadline();
-    let permit = server.admission.admit(deadline).await?;
-    let audited = AskedQuery::new(&authority, &asked.query);
-    let planned = {
-        let server = Arc::clone(&server);
-        async move {
-            let context = sql_context(&server, &authority).await?;
-            let rows = query(&context, &asked.query, parameters).await?;
-            Ok::<_, Refusal>((rows.execute_stream().await?, permit))
-        }
-    };
-    let (rows, permit) = server.run_query(deadline, planned).await??;
-    let rows = LimitedRows::new(Arc::clone(&server), rows, audited, permit, deadline);
+    let rows = started(&server, &authority, &asked.query, parameters, deadline).await?;
     let rows = timeout_at(deadline, RowBody::start(rows, format))
         .await
         .map_err(|_| too_long(server.options.limits.time))??;
     Ok(response(StatusCode::OK, kind, rows.into_body()))
+}
+
+/// Starts a query within the server's limits.
+pub(super) async fn started(
+    server: &Arc<Server>,
+    authority: &Authority,
+    text: &str,
+    parameters: ParamValues,
+    deadline: Instant,
+) -> Result<LimitedRows> {
+    let permit = server.admission.admit(deadline).await?;
+    let audited = AskedQuery::new(authority, text);
+    let planned = {
+        let (server, authority) = (Arc::clone(server), authority.clone());
+        let text = text.to_owned();
+        async move {
+            let context = sql_context(&server, &authority).await?;
+            let rows = query(&context, &text, parameters).await?;
+            Ok::<_, Refusal>((rows.execute_stream().await?, permit))
+        }
+    };
+    let (rows, permit) = server.run_query(deadline, planned).await??;
+    let server = Arc::clone(server);
+    Ok(LimitedRows::new(server, rows, audited, permit, deadline))
 }
 
 /// Returns the context of SQL for an authority, with the memory limit of one query.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | What do the listeners of a lake share, and how does HTTP begin and end? |
 //! | `endpoints` | What does each request answer? |
+//! | `in_process` | How are statements of the same process answered? |
 //! | `tokens` | Who may ask, and what do they see? |
 //! | `admission` | Which query runs now, waits, or is turned away? |
 //! | `limited_rows` | When does a running query end, and what is recorded of it? |
@@ -16,6 +17,7 @@
 
 mod admission;
 mod endpoints;
+mod in_process;
 mod limited_rows;
 mod metrics;
 mod query_workers;
@@ -48,6 +50,7 @@ use query_workers::QueryWorkers;
 use refusal::Body;
 
 pub use admission::QueryLimits;
+pub use in_process::{AnsweredRows, Unanswered};
 pub(crate) use limited_rows::AskedQuery;
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
 #[cfg(feature = "flight")]

@@ -47,7 +47,6 @@ impl Refusal {
     }
 
     /// Returns a text of the error object: `code`, `message` or `suggestion`.
-    #[cfg(any(feature = "flight", feature = "postgres"))]
     pub(crate) fn text(&self, name: &str) -> &str {
         self.error[name].as_str().unwrap_or_default()
     }
