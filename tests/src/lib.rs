@@ -13,6 +13,7 @@
 //! | [`faults`], [`kill`] | commands that are killed, or run out of disk or memory |
 //! | [`hooked_store`] | a bucket in memory whose requests are counted, or fail |
 //! | [`exact`] | counts and pages compared with a pass over every grain |
+//! | [`isolation`] | random statements of a token compared over two lakes |
 //! | [`doc_pages`] | blocks and commands of the documentation |
 //! | [`generated_page`] | parts of `docs/` that tests generate |
 //! | [`paths`] | where case files are |
@@ -33,6 +34,7 @@ pub mod fixture;
 pub mod generated_page;
 pub mod grains;
 pub mod hooked_store;
+pub mod isolation;
 pub mod kill;
 pub mod lake;
 pub mod paths;

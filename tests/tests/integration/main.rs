@@ -45,6 +45,7 @@ mod goals;
 mod holds;
 mod http;
 mod interop;
+mod isolation;
 mod kept_vectors;
 mod kill;
 mod labels;
