@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ParamValues, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use serde_json::Value as JsonValue;
 
 /// Converts a list to the values of `$1`, `$2` …, an object to those of `$name`, and null to none.
@@ -44,9 +45,44 @@ pub fn parameter_types(plan: &LogicalPlan) -> Result<HashMap<String, Option<Data
                 }
             }
         }
-        Ok(TreeNodeRecursion::Continue)
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Some((name, list)) = expected_list(part, &schema) {
+                    types.entry(name).or_default().get_or_insert(list);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
     })?;
     Ok(types)
+}
+
+/// Returns the placeholder that `expression` expects to be a list, and the list's type: that in
+/// `x = ANY($1)`, which is planned as `array_has`, and in a cast to a list. DataFusion expects any
+/// type there.
+fn expected_list(expression: &Expr, schema: &DFSchema) -> Option<(String, DataType)> {
+    match expression {
+        Expr::ScalarFunction(call) if call.func.name() == "array_has" => {
+            let [Expr::Placeholder(list), item] = call.args.as_slice() else {
+                return None;
+            };
+            let item = match item.get_type(schema).ok()? {
+                DataType::Null => return None,
+                DataType::Dictionary(_, value) => *value,
+                item => item,
+            };
+            let list_type = DataType::List(Field::new_list_field(item, true).into());
+            Some((list.id.clone(), list_type))
+        }
+        Expr::Cast(cast) => match (&*cast.expr, cast.field.data_type()) {
+            (Expr::Placeholder(list), list_type @ DataType::List(_)) => {
+                Some((list.id.clone(), list_type.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn scalar(value: &JsonValue) -> Result<ScalarValue> {

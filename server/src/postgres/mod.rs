@@ -12,13 +12,14 @@
 //! | `rows` | How are rows sent while the query runs? |
 //! | `types` | Which type of PostgreSQL has a column? |
 //! | `values` | How are values written, as text and in binary? |
-//! | `parameters` | Which values do `$1`, `$2` … have? |
+//! | `parameters`, `array_parameters` | Which values do `$1`, `$2` … have? |
 //! | `catalog` | Which part of PostgreSQL's catalog do clients find? |
 //! | `failure` | Which SQLSTATE has an error? |
 //!
 //! The messages are those of the crate `pgwire`. Tokens, slots of queries, limits and the audit log
 //! are those of the [`Server`] that answers HTTP. SQL is read-only, with the same allowlist.
 
+mod array_parameters;
 mod catalog;
 mod connection;
 mod failure;

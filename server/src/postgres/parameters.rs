@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use bytes::{Buf, Bytes};
 use datafusion::common::ScalarValue;
 use pgwire::api::Type;
 use pgwire::api::results::FieldFormat;
 use pgwire::error::PgWireResult;
 
+use super::array_parameters::{binary_items, text_items};
 use super::failure::{error, query_error};
-use super::types::type_of;
+use super::types::{item_of, type_of};
 use super::values::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 
 /// Largest number of parameters.
@@ -80,6 +81,10 @@ fn invalid(kind: &Type) -> pgwire::error::PgWireError {
 
 /// Returns the type of Arrow of a parameter.
 fn arrow_of(kind: &Type) -> PgWireResult<DataType> {
+    if let Some(item) = item_of(kind) {
+        let item = Field::new_list_field(arrow_of(item)?, true);
+        return Ok(DataType::List(item.into()));
+    }
     Ok(match *kind {
         Type::BOOL => DataType::Boolean,
         Type::INT2 => DataType::Int16,
@@ -113,6 +118,16 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Ok(None);
     };
+    if let Some(item) = item_of(kind) {
+        let Some(items) = text_items(text) else {
+            return Ok(None);
+        };
+        let items = items.iter().map(|text| match text {
+            None => null_of(item).map(Some),
+            Some(text) => text_value(item, text.as_bytes()),
+        });
+        return list_value(item, items);
+    }
     let arrow = match arrow_of(kind)? {
         DataType::Binary => {
             let digits = text
@@ -130,6 +145,29 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
     }
 }
 
+/// Returns the array of `items`; `None` if one isn't a value of its type. Numbers get as many digits
+/// behind the point as the longest of them has.
+fn list_value(
+    kind: &Type,
+    items: impl Iterator<Item = PgWireResult<Option<ScalarValue>>>,
+) -> PgWireResult<Option<ScalarValue>> {
+    let Some(items) = items.collect::<PgWireResult<Option<Vec<_>>>>()? else {
+        return Ok(None);
+    };
+    let scales = items.iter().filter_map(|item| match item {
+        ScalarValue::Decimal128(Some(_), _, scale) => Some(*scale),
+        _ => None,
+    });
+    let arrow = match scales.max() {
+        Some(scale) => DataType::Decimal128(38, scale),
+        None => arrow_of(kind)?,
+    };
+    let items = items.iter().map(|item| item.cast_to(&arrow));
+    let items = items.collect::<Result<Vec<_>, _>>().map_err(query_error)?;
+    let list = ScalarValue::new_list_nullable(&items, &arrow);
+    Ok(Some(ScalarValue::List(list)))
+}
+
 /// Returns the type of a number with as many digits behind the point as `text`.
 fn decimal_of(text: &str) -> DataType {
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
@@ -138,6 +176,16 @@ fn decimal_of(text: &str) -> DataType {
 }
 
 fn binary_value(kind: &Type, mut bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
+    if let Some(item) = item_of(kind) {
+        let Some(items) = binary_items(item, bytes) else {
+            return Ok(None);
+        };
+        let items = items.into_iter().map(|bytes| match bytes {
+            None => null_of(item).map(Some),
+            Some(bytes) => binary_value(item, bytes),
+        });
+        return list_value(item, items);
+    }
     let arrow = arrow_of(kind)?;
     let expected = match arrow {
         DataType::Boolean => 1,
@@ -242,6 +290,47 @@ mod tests {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
             assert_eq!(numeric_text(&bytes).as_deref(), expected, "{words:?}");
         }
+    }
+
+    #[test]
+    fn arrays_are_lists_of_their_items() {
+        let read = |kind: &Type, text: &'static str| {
+            let bytes = Bytes::from_static(text.as_bytes());
+            value_of(kind, FieldFormat::Text, Some(&bytes))
+        };
+        let decimal = |value| ScalarValue::Decimal128(Some(value), 38, 1);
+        for (kind, text, items, arrow) in [
+            (
+                Type::TEXT_ARRAY,
+                r#"{a,"b,c",NULL}"#,
+                vec![
+                    ScalarValue::from("a"),
+                    ScalarValue::from("b,c"),
+                    ScalarValue::Utf8(None),
+                ],
+                DataType::Utf8,
+            ),
+            (
+                Type::INT8_ARRAY,
+                "{1,-2}",
+                vec![ScalarValue::from(1i64), ScalarValue::from(-2i64)],
+                DataType::Int64,
+            ),
+            (Type::INT2_ARRAY, "{}", Vec::new(), DataType::Int16),
+            (
+                Type::NUMERIC_ARRAY,
+                "{1.5,2}",
+                vec![decimal(15), decimal(20)],
+                DataType::Decimal128(38, 1),
+            ),
+        ] {
+            let expected = ScalarValue::List(ScalarValue::new_list_nullable(&items, &arrow));
+            assert_eq!(read(&kind, text).unwrap(), expected, "{kind} {text}");
+        }
+        assert!(read(&Type::INT8_ARRAY, "{1,x}").is_err());
+        assert!(read(&Type::INT8_ARRAY, "1").is_err());
+        let null = value_of(&Type::TEXT_ARRAY, FieldFormat::Text, None).unwrap();
+        assert!(null.is_null(), "{null:?}");
     }
 
     #[test]

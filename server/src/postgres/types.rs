@@ -80,24 +80,43 @@ fn list_of(arrow: &DataType, item: &Field) -> (Type, DataType) {
     }
 }
 
+/// Types of items and of their arrays.
+static ARRAYS: [(Type, Type); 13] = [
+    (Type::BOOL, Type::BOOL_ARRAY),
+    (Type::INT2, Type::INT2_ARRAY),
+    (Type::INT4, Type::INT4_ARRAY),
+    (Type::INT8, Type::INT8_ARRAY),
+    (Type::FLOAT4, Type::FLOAT4_ARRAY),
+    (Type::FLOAT8, Type::FLOAT8_ARRAY),
+    (Type::NUMERIC, Type::NUMERIC_ARRAY),
+    (Type::TEXT, Type::TEXT_ARRAY),
+    (Type::BYTEA, Type::BYTEA_ARRAY),
+    (Type::DATE, Type::DATE_ARRAY),
+    (Type::TIME, Type::TIME_ARRAY),
+    (Type::TIMESTAMP, Type::TIMESTAMP_ARRAY),
+    (Type::TIMESTAMPTZ, Type::TIMESTAMPTZ_ARRAY),
+];
+
+/// The same for types that only parameters have.
+static PARAMETER_ARRAYS: [(Type, Type); 5] = [
+    (Type::VARCHAR, Type::VARCHAR_ARRAY),
+    (Type::BPCHAR, Type::BPCHAR_ARRAY),
+    (Type::NAME, Type::NAME_ARRAY),
+    (Type::OID, Type::OID_ARRAY),
+    (Type::UUID, Type::UUID_ARRAY),
+];
+
 /// Returns the type of the arrays of a scalar type.
 fn array_of(item: &Type) -> Option<Type> {
-    Some(match *item {
-        Type::BOOL => Type::BOOL_ARRAY,
-        Type::INT2 => Type::INT2_ARRAY,
-        Type::INT4 => Type::INT4_ARRAY,
-        Type::INT8 => Type::INT8_ARRAY,
-        Type::FLOAT4 => Type::FLOAT4_ARRAY,
-        Type::FLOAT8 => Type::FLOAT8_ARRAY,
-        Type::NUMERIC => Type::NUMERIC_ARRAY,
-        Type::TEXT => Type::TEXT_ARRAY,
-        Type::BYTEA => Type::BYTEA_ARRAY,
-        Type::DATE => Type::DATE_ARRAY,
-        Type::TIME => Type::TIME_ARRAY,
-        Type::TIMESTAMP => Type::TIMESTAMP_ARRAY,
-        Type::TIMESTAMPTZ => Type::TIMESTAMPTZ_ARRAY,
-        _ => return None,
-    })
+    let known = ARRAYS.iter().find(|(known, _)| known == item);
+    known.map(|(_, array)| array.clone())
+}
+
+/// Returns the type of the items of an array.
+pub(super) fn item_of(array: &Type) -> Option<&'static Type> {
+    let mut arrays = ARRAYS.iter().chain(&PARAMETER_ARRAYS);
+    let known = arrays.find(|(_, known)| known == array);
+    known.map(|(item, _)| item)
 }
 
 fn scalar_of(arrow: &DataType) -> (Type, DataType) {

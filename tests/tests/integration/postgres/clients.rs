@@ -81,6 +81,12 @@ with psycopg.connect() as connection:
     for form in ["%s", "%b", "%t"]:
         found = connection.execute(query.replace("%s", form), given).fetchone()
         assert list(found) == given, (form, found)
+    for form in ["%s", "%b", "%t"]:
+        several = f"SELECT count(*) FROM beliefs WHERE subject = ANY({form})"
+        assert connection.execute(several, [["bob"]]).fetchone() == (4,), form
+        assert connection.execute(several, [["bob", "x, y", "{", None]]).fetchone() == (4,), form
+        numbers = f"SELECT count(*) FROM range(0, 10) WHERE value = ANY({form})"
+        assert connection.execute(numbers, [[2, 3, 70000, 5000000000]]).fetchone() == (2,), form
     for _ in range(7):
         connection.execute("SELECT object FROM beliefs WHERE subject = %s", ["bob"]).fetchall()
     try:
@@ -101,6 +107,11 @@ engine = sqlalchemy.create_engine(url)
 with engine.connect() as connection:
     text = sqlalchemy.text("SELECT count(*) FROM grains WHERE namespace = :name")
     assert connection.execute(text, {"name": "own"}).scalar() == 24
+    text = sqlalchemy.text("SELECT count(*) FROM beliefs WHERE subject = ANY(:names)")
+    assert connection.execute(text, {"names": ["bob"]}).scalar() == 4
+    beliefs = sqlalchemy.table("beliefs", sqlalchemy.column("subject", sqlalchemy.Text))
+    count = sqlalchemy.select(sqlalchemy.func.count()).select_from(beliefs)
+    assert connection.execute(count.where(beliefs.c.subject.in_(["bob", "x"]))).scalar() == 4
 inspector = sqlalchemy.inspect(engine)
 assert "grains" in inspector.get_table_names(), inspector.get_table_names()
 assert "beliefs" in inspector.get_view_names(), inspector.get_view_names()

@@ -109,6 +109,48 @@ async fn prepared_statements_take_parameters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn parameters_may_be_arrays() {
+    let lake = namespaces::lake(true).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let client = server.connect().await;
+    let any = "SELECT count(*) FROM beliefs WHERE subject = ANY($1)";
+    let prepared = client.prepare(any).await.unwrap();
+    assert_eq!(prepared.params(), [Type::TEXT_ARRAY]);
+    for subjects in [vec!["alice", "bob"], vec!["it's \"{carol}\""], vec![]] {
+        let of = |subject: &&str| format!("'{}'", subject.replace('\'', "''"));
+        let list = subjects.iter().map(of).collect::<Vec<_>>().join(", ");
+        let count = match list.is_empty() {
+            true => "0".to_owned(),
+            false => {
+                let query = format!("SELECT count(*) FROM beliefs WHERE subject IN ({list})");
+                lake.value(&query).await
+            }
+        };
+        let row = client.query_one(&prepared, &[&subjects]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0).to_string(), count, "{subjects:?}");
+    }
+    let numbers = "SELECT value FROM range(0, 10) WHERE value = ANY($1) ORDER BY value";
+    let given: Vec<Option<i64>> = vec![Some(3), None, Some(7), Some(20)];
+    let rows = client.query(numbers, &[&given]).await.unwrap();
+    let found: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(found, [3, 7]);
+    for (kind, query) in [
+        (Type::INT8_ARRAY, "SELECT $1 AS a"),
+        (Type::INT8_ARRAY, "SELECT $1::BIGINT[] AS a"),
+    ] {
+        let prepared = client.prepare_typed(query, &[kind]).await.unwrap();
+        let row = client.query_one(&prepared, &[&given]).await.unwrap();
+        assert_eq!(row.get::<_, Vec<Option<i64>>>(0), given, "{query}");
+    }
+    let cast = client.prepare("SELECT $1::BIGINT[] AS a").await.unwrap();
+    assert_eq!(cast.params(), [Type::INT8_ARRAY]);
+    let injected = vec!["x') OR true --"];
+    let row = client.query_one(&prepared, &[&injected]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 0);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn errors_have_state_message_and_hint_and_the_session_goes_on() {
     let lake = namespaces::lake(false).await;
     let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
