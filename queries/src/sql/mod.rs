@@ -182,7 +182,7 @@ pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
 pub(crate) use shared_rows::read_consents_once;
-pub use statement_depth::STACK_BYTES;
+pub use statement_depth::{STACK_BYTES, check_depth};
 pub(crate) use unary_node::{UnaryOperator, apply};
 
 /// Settings of a session.

@@ -25,7 +25,7 @@ pub const STACK_BYTES: usize = 64 << 20;
 ///
 /// # Errors
 /// [`DataFusionError::SQL`], with the remedy.
-pub(super) fn check_depth(text: &str) -> Result<()> {
+pub fn check_depth(text: &str) -> Result<()> {
     let Ok(tokens) = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize() else {
         return Ok(());
     };

@@ -7,6 +7,8 @@
 //! | `session` | Who is the client, and which context does it query? |
 //! | `queries` | What do the messages of simple and extended queries answer? |
 //! | `prepared` | Which parameters and columns has a prepared statement? |
+//! | `cursors` | What do DECLARE, FETCH and CLOSE answer? |
+//! | `copy` | How are rows sent to `COPY … TO STDOUT`? |
 //! | `held_objects` | How many prepared statements and portals may a client hold? |
 //! | `statements` | Which statements change nothing and are answered without a query? |
 //! | `rows` | How are rows sent while the query runs? |
@@ -22,6 +24,8 @@
 mod array_parameters;
 mod catalog;
 mod connection;
+mod copy;
+mod cursors;
 mod failure;
 mod held_objects;
 mod parameters;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::sql::parser::Statement;
 use gristmill_queries::sql::{self, ParamValues, query_of};
@@ -16,7 +17,7 @@ use pgwire::messages::extendedquery::Bind;
 use super::failure::{error, query_error};
 use super::parameters::{null_of, parameter_types};
 use super::session::Session;
-use super::statements::{Asked, Reply, parsed};
+use super::statements::{Asked, Declaration, Reply, parsed};
 use super::types::{Column, columns};
 
 /// A prepared statement.
@@ -25,10 +26,37 @@ pub(super) struct Prepared {
     pub(super) text: String,
     pub(super) asked: Asked,
     pub(super) parameters: Vec<Type>,
+    /// The columns of its rows, and for DECLARE those of the cursor.
     pub(super) columns: Vec<Column>,
 }
 
 impl Session {
+    /// Finds the parameters and columns of a statement.
+    pub(super) async fn prepared(
+        &self,
+        text: &str,
+        asked: Asked,
+        declared: &[Option<Type>],
+    ) -> PgWireResult<Prepared> {
+        let (parameters, columns) = match &asked {
+            Asked::Query(query) | Asked::Declare(Declaration { query, .. }) => {
+                self.described(query, declared).await?
+            }
+            Asked::Fetch { cursor, .. } => {
+                let cursor = self.cursors.get(cursor)?;
+                (Vec::new(), cursor.statement.statement.columns.clone())
+            }
+            Asked::Reply(Reply::Setting { name, .. }) => (Vec::new(), vec![setting_column(name)]),
+            Asked::Reply(_) | Asked::Close(_) | Asked::Copy(_) => (Vec::new(), Vec::new()),
+        };
+        Ok(Prepared {
+            text: text.to_owned(),
+            asked,
+            parameters,
+            columns,
+        })
+    }
+
     /// Returns the types of a query's parameters, and its columns.
     async fn described(
         &self,
@@ -51,6 +79,15 @@ impl Session {
             Ok((types, columns(query.schema().as_arrow())))
         })
         .await
+    }
+}
+
+/// Returns the one column of a setting.
+fn setting_column(name: &str) -> Column {
+    Column {
+        name: name.to_owned(),
+        kind: Type::TEXT,
+        written: DataType::Utf8,
     }
 }
 
@@ -85,28 +122,7 @@ impl QueryParser for Session {
             (Some(asked), true) => asked,
             (Some(_), false) => return Err(error("42601", "expected exactly one statement")),
         };
-        let (parameters, columns) = match &asked {
-            Asked::Query(statement) => self.described(statement, declared).await?,
-            Asked::Reply(Reply::Setting { name, .. }) => {
-                let name = (*name).to_owned();
-                let (kind, written) = (Type::TEXT, arrow::datatypes::DataType::Utf8);
-                (
-                    Vec::new(),
-                    vec![Column {
-                        name,
-                        kind,
-                        written,
-                    }],
-                )
-            }
-            Asked::Reply(_) => (Vec::new(), Vec::new()),
-        };
-        let prepared = Arc::new(Prepared {
-            text: text.to_owned(),
-            asked,
-            parameters,
-            columns,
-        });
+        let prepared = Arc::new(self.prepared(text, asked, declared).await?);
         self.held.add(&prepared, text.len())?;
         Ok(Some(prepared))
     }
@@ -120,6 +136,9 @@ impl QueryParser for Session {
         prepared: &Arc<Prepared>,
         formats: Option<&Format>,
     ) -> PgWireResult<Vec<FieldInfo>> {
+        if let Asked::Declare(_) = prepared.asked {
+            return Ok(Vec::new());
+        }
         let formats = formats.unwrap_or(&Format::UnifiedText);
         let columns = with_formats(prepared.columns.clone(), formats)?;
         Ok(columns

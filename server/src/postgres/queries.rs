@@ -25,6 +25,7 @@ use pgwire::messages::extendedquery::{Bind, BindComplete, Execute, Sync as SyncM
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
 
+use super::copy::CopiedQuery;
 use super::failure::{error, query_error, refused};
 use super::parameters::value_of;
 use super::prepared::{Prepared, check_bind, with_formats};
@@ -66,10 +67,7 @@ impl Session {
         let rows = result?;
         let columns = columns(&rows.schema());
         if expected.is_some_and(|expected| !are_of_same_types(expected, &columns)) {
-            return Err(error(
-                "0A000",
-                "the columns have changed: prepare the statement again",
-            ));
+            return Err(columns_changed());
         }
         let columns = with_formats(columns, formats)?;
         let infos = columns
@@ -83,6 +81,31 @@ impl Session {
             _unfinished: self.unfinished(),
         };
         Ok(QueryResponse::new(Arc::new(infos), query.into_stream()))
+    }
+
+    /// Starts the query of a portal with its parameters.
+    pub(super) async fn run_portal(
+        &self,
+        portal: &Portal<Arc<Prepared>>,
+        formats: &Format,
+    ) -> PgWireResult<QueryResponse> {
+        let prepared = &portal.statement.statement;
+        let Asked::Query(statement) = &prepared.asked else {
+            return Err(error("42601", "the portal has no query"));
+        };
+        let values = prepared
+            .parameters
+            .iter()
+            .zip(&portal.parameters)
+            .enumerate();
+        let values = values
+            .map(|(at, (kind, bytes))| {
+                value_of(kind, portal.parameter_format.format_for(at), bytes.as_ref())
+            })
+            .collect::<PgWireResult<Vec<_>>>()?;
+        let (values, expected) = (ParamValues::from(values), Some(&*prepared.columns));
+        self.run(statement, &prepared.text, values, formats, expected)
+            .await
     }
 
     async fn rows(
@@ -111,6 +134,13 @@ impl Session {
             deadline,
         ))
     }
+}
+
+fn columns_changed() -> PgWireError {
+    error(
+        "0A000",
+        "the columns have changed: prepare the statement again",
+    )
 }
 
 fn are_of_same_types(one: &[Column], other: &[Column]) -> bool {
@@ -178,17 +208,11 @@ impl SimpleQueryHandler for Handler {
             client.feed(empty).await?;
         }
         for asked in &statements {
-            let response = match asked {
-                Asked::Query(statement) => {
-                    check_transaction(client)?;
-                    let (none, formats) = (ParamValues::List(Vec::new()), Format::UnifiedText);
-                    let rows = self.0.run(statement, &text, none, &formats, None).await;
-                    Response::Query(rows?)
-                }
-                Asked::Reply(asked) => reply(client, asked, FieldFormat::Text),
-            };
-            match response {
-                Response::Query(rows) => send_query_response(client, rows, true).await?,
+            match self.answer_simple(client, asked, &text).await? {
+                Response::Query(rows) => match asked {
+                    Asked::Copy(copied) => copied.send(client, rows).await?,
+                    _ => send_query_response(client, rows, true).await?,
+                },
                 Response::Execution(tag) => send_execution_response(client, tag).await?,
                 _ => {}
             }
@@ -299,37 +323,94 @@ impl ExtendedQueryHandler for Handler {
     {
         let prepared = &portal.statement.statement;
         let formats = &portal.result_column_format;
-        let statement = match &prepared.asked {
-            Asked::Reply(asked) => {
-                let format = match prepared.columns.is_empty() {
-                    true => FieldFormat::Text,
-                    false => formats.format_for(0),
-                };
-                return Ok(reply(client, asked, format));
-            }
-            Asked::Query(statement) => statement,
-        };
+        if let Asked::Reply(asked) = &prepared.asked {
+            let format = match prepared.columns.is_empty() {
+                true => FieldFormat::Text,
+                false => formats.format_for(0),
+            };
+            return Ok(reply(client, asked, format));
+        }
         check_transaction(client)?;
-        let values = prepared
-            .parameters
-            .iter()
-            .zip(&portal.parameters)
-            .enumerate();
-        let values = values
-            .map(|(at, (kind, bytes))| {
-                value_of(kind, portal.parameter_format.format_for(at), bytes.as_ref())
-            })
-            .collect::<PgWireResult<Vec<_>>>()?;
-        let (values, expected) = (ParamValues::from(values), Some(&*prepared.columns));
-        let rows = self
-            .0
-            .run(statement, &prepared.text, values, formats, expected)
-            .await;
-        Ok(Response::Query(rows?))
+        match &prepared.asked {
+            Asked::Declare(declaration) => {
+                let tag = self
+                    .0
+                    .declare(client, declaration, prepared, Some(portal))?;
+                return Ok(Response::Execution(tag));
+            }
+            Asked::Close(name) => {
+                let tag = self.0.close(client, name.as_deref())?;
+                return Ok(Response::Execution(tag));
+            }
+            Asked::Fetch { cursor, count } => {
+                let cursor = self.0.cursors.get(cursor)?;
+                if !are_of_same_types(&prepared.columns, &cursor.statement.statement.columns) {
+                    return Err(columns_changed());
+                }
+                let rows = self.0.fetch(&cursor, *count, formats).await?;
+                return Ok(Response::Query(rows));
+            }
+            Asked::Query(_) | Asked::Copy(_) | Asked::Reply(_) => {}
+        }
+        Ok(Response::Query(self.0.run_portal(portal, formats).await?))
     }
 }
 
 impl Handler {
+    /// Starts what a statement of a simple message asks for.
+    async fn answer_simple<C>(
+        &self,
+        client: &mut C,
+        asked: &Asked,
+        text: &str,
+    ) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Send + Sync,
+        C::PortalStore: PortalStore,
+    {
+        if !matches!(asked, Asked::Reply(_)) {
+            check_transaction(client)?;
+        }
+        let session = &self.0;
+        let none = ParamValues::List(Vec::new());
+        Ok(match asked {
+            Asked::Query(query) => {
+                let formats = Format::UnifiedText;
+                Response::Query(session.run(query, text, none, &formats, None).await?)
+            }
+            Asked::Copy(copied) => {
+                let (query, formats) = (&copied.query, copied.format());
+                Response::Query(session.run(query, text, none, &formats, None).await?)
+            }
+            Asked::Declare(declaration) => {
+                let prepared = session.prepared(text, asked.clone(), &[]).await?;
+                Response::Execution(session.declare(client, declaration, &prepared, None)?)
+            }
+            Asked::Fetch { cursor, count } => {
+                let cursor = session.cursors.get(cursor)?;
+                let formats = &cursor.result_column_format;
+                Response::Query(session.fetch(&cursor, *count, formats).await?)
+            }
+            Asked::Close(name) => Response::Execution(session.close(client, name.as_deref())?),
+            Asked::Reply(asked) => reply(client, asked, FieldFormat::Text),
+        })
+    }
+
+    /// Copies the rows of a query to the client.
+    async fn copy<C>(&self, client: &mut C, copied: &CopiedQuery, text: &str) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        check_transaction(client)?;
+        let none = ParamValues::List(Vec::new());
+        let rows = self
+            .0
+            .run(&copied.query, text, none, &copied.format(), None);
+        copied.send(client, rows.await?).await
+    }
+
     /// Sends up to `max_rows` rows of a portal, all if it isn't positive.
     async fn execute<C>(
         &self,
@@ -345,10 +426,16 @@ impl Handler {
     {
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
         let state = portal.state();
-        let mut state = state.lock().await;
+        // The rows of a FETCH hold the state of their cursor, which is a portal, too.
+        let in_use = |_| error("55006", "the rows of a FETCH aren't all taken");
+        let mut state = state.try_lock().map_err(in_use)?;
         let mut rows = match std::mem::replace(&mut *state, PortalExecutionState::Finished) {
             PortalExecutionState::Suspended(rows) => rows,
             PortalExecutionState::Initial => {
+                let prepared = &portal.statement.statement;
+                if let Asked::Copy(copied) = &prepared.asked {
+                    return self.copy(client, copied, &prepared.text).await;
+                }
                 match ExtendedQueryHandler::do_query(self, client, portal, max_rows).await? {
                     Response::Query(rows) => rows,
                     Response::Execution(tag) => return send_execution_response(client, tag).await,

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::Listener;
 use super::catalog::with_pg_catalog;
+use super::cursors::Cursors;
 use super::failure::{fatal, query_error, refused};
 use super::held_objects::HeldObjects;
 use crate::http::{Authority, Scope, Server, sql_context};
@@ -44,6 +45,8 @@ pub(super) struct Session {
     unfinished: Arc<()>,
     /// The prepared statements and portals that the client holds.
     pub(super) held: HeldObjects,
+    /// The portals among them that DECLARE has made.
+    pub(super) cursors: Cursors,
 }
 
 impl Session {
@@ -53,6 +56,7 @@ impl Session {
             begun: OnceLock::new(),
             unfinished: Arc::new(()),
             held: HeldObjects::default(),
+            cursors: Cursors::default(),
         }
     }
 

@@ -1,14 +1,17 @@
-//! Statements about the session, which clients send without being asked to: transactions, settings,
-//! cursors. A session reads one version of the lake per query and has no settings, so they are
-//! accepted and change nothing.
+//! What statements ask for: rows, cursors, or something about the session, which clients send
+//! without being asked to: transactions, settings. A session reads one version of the lake per query
+//! and has no settings, so the latter are accepted and change nothing.
 
 use gristmill_queries::sql::DataFusionError;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Ident, Set, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{
+    CloseCursor, Declare, FetchDirection, Ident, Set, Statement as SqlStatement,
+};
 use pgwire::error::PgWireResult;
 
 use super::catalog::rewritten;
+use super::copy::{CopiedQuery, copied_query};
 use super::failure::error;
 use super::session::SERVER_VERSION;
 
@@ -17,8 +20,30 @@ use super::session::SERVER_VERSION;
 pub(super) enum Asked {
     /// Rows of the lake.
     Query(Box<Statement>),
+    /// The same in the form of COPY.
+    Copy(CopiedQuery),
+    /// A cursor is made.
+    Declare(Declaration),
+    /// Rows of a cursor: so many at most, or all that are left.
+    Fetch {
+        /// Its name.
+        cursor: String,
+        /// Number of rows.
+        count: Option<usize>,
+    },
+    /// The cursor with this name is dropped, or all of them.
+    Close(Option<String>),
     /// Something about the session.
     Reply(Reply),
+}
+
+/// A cursor and its query.
+#[derive(Debug, Clone)]
+pub(super) struct Declaration {
+    pub(super) name: String,
+    pub(super) query: Box<Statement>,
+    /// Whether FETCH answers in binary if it names no format.
+    pub(super) is_binary: bool,
 }
 
 /// Answer to a statement about the session.
@@ -68,7 +93,7 @@ pub(super) const SETTINGS: [(&str, &str); 20] = [
 /// Returns what `statement` asks for.
 ///
 /// # Errors
-/// A setting that would change the meaning of answers.
+/// A setting that would change the meaning of answers, and cursors that read backwards.
 pub(super) fn asked(statement: Statement) -> PgWireResult<Asked> {
     let Statement::Statement(inner) = &statement else {
         return Ok(match statement {
@@ -91,7 +116,19 @@ pub(super) fn asked(statement: Statement) -> PgWireResult<Asked> {
         SqlStatement::Deallocate { name, .. } => Reply::Deallocate(name.value.clone()),
         SqlStatement::LISTEN { .. } => Reply::Done("LISTEN"),
         SqlStatement::UNLISTEN { .. } => Reply::Done("UNLISTEN"),
-        SqlStatement::Close { .. } => Reply::Done("CLOSE CURSOR"),
+        SqlStatement::Declare { stmts } => return Ok(Asked::Declare(declaration(stmts)?)),
+        SqlStatement::Fetch {
+            name, direction, ..
+        } => {
+            let (cursor, count) = (name_of(name), rows_of(direction)?);
+            return Ok(Asked::Fetch { cursor, count });
+        }
+        SqlStatement::Close { cursor } => {
+            return Ok(Asked::Close(match cursor {
+                CloseCursor::All => None,
+                CloseCursor::Specific { name } => Some(name_of(name)),
+            }));
+        }
         SqlStatement::ShowVariable { variable } => match setting(variable) {
             Some(reply) => reply,
             None => return Ok(Asked::Query(Box::new(rewritten(statement)))),
@@ -99,6 +136,60 @@ pub(super) fn asked(statement: Statement) -> PgWireResult<Asked> {
         _ => return Ok(Asked::Query(Box::new(rewritten(statement)))),
     };
     Ok(Asked::Reply(reply))
+}
+
+/// Returns the name of a cursor: in lower case unless it is quoted.
+fn name_of(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}
+
+fn declaration(declared: &[Declare]) -> PgWireResult<Declaration> {
+    let [
+        Declare {
+            names,
+            binary,
+            scroll,
+            hold,
+            for_query: Some(query),
+            ..
+        },
+    ] = declared
+    else {
+        return Err(error("42601", "expected DECLARE name CURSOR FOR query"));
+    };
+    let [name] = names.as_slice() else {
+        return Err(error("42601", "expected the name of one cursor"));
+    };
+    if *scroll == Some(true) {
+        let message = "cursors read forwards only: leave out SCROLL";
+        return Err(error("0A000", message));
+    }
+    if *hold == Some(true) {
+        let message = "cursors end with their transaction: leave out WITH HOLD";
+        return Err(error("0A000", message));
+    }
+    let query = Statement::Statement(Box::new(SqlStatement::Query(query.clone())));
+    Ok(Declaration {
+        name: name_of(name),
+        query: Box::new(rewritten(query)),
+        is_binary: *binary == Some(true),
+    })
+}
+
+/// Returns the number of rows of a FETCH; `None` for all.
+fn rows_of(direction: &FetchDirection) -> PgWireResult<Option<usize>> {
+    let limit = match direction {
+        FetchDirection::Next | FetchDirection::Forward { limit: None } => return Ok(Some(1)),
+        FetchDirection::All | FetchDirection::ForwardAll => return Ok(None),
+        FetchDirection::Count { limit } | FetchDirection::Forward { limit: Some(limit) } => limit,
+        _ => return Err(error("55000", "cursors read forwards only")),
+    };
+    let count = limit.value.to_string().parse();
+    let count = count.map_err(|_| error("42601", "expected a number of rows"))?;
+    Ok(Some(count))
 }
 
 /// Refuses the settings that would have answers in another form or with other limits.
@@ -145,6 +236,9 @@ fn setting(variable: &[Ident]) -> Option<Reply> {
 
 /// Parses a text into what its statements ask for.
 pub(super) fn parsed(text: &str) -> PgWireResult<Vec<Asked>> {
+    if let Some(copied) = copied_query(text)? {
+        return Ok(vec![Asked::Copy(copied)]);
+    }
     let statements = gristmill_queries::sql::statements(text);
     let failed = |error: DataFusionError| super::failure::query_error(error);
     statements.map_err(failed)?.into_iter().map(asked).collect()
@@ -157,7 +251,7 @@ mod tests {
     fn reply(text: &str) -> Option<Reply> {
         match parsed(text).unwrap().pop().unwrap() {
             Asked::Reply(reply) => Some(reply),
-            Asked::Query(_) => None,
+            _ => None,
         }
     }
 
@@ -194,6 +288,47 @@ mod tests {
         }
         assert_eq!(reply("SELECT 1"), None);
         assert_eq!(reply("SHOW TABLES"), None);
+    }
+
+    #[test]
+    fn cursors_have_a_name_and_read_forwards() {
+        let asked = |text: &str| parsed(text).map(|mut asked| asked.pop().unwrap());
+        for (text, expected) in [
+            ("DECLARE c CURSOR FOR SELECT 1", ("c", false)),
+            (
+                "DECLARE \"C\" NO SCROLL CURSOR WITHOUT HOLD FOR SELECT 1",
+                ("C", false),
+            ),
+            ("DECLARE C BINARY CURSOR FOR SELECT 1", ("c", true)),
+        ] {
+            let Ok(Asked::Declare(declared)) = asked(text) else {
+                panic!("{text}");
+            };
+            assert_eq!((&*declared.name, declared.is_binary), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("FETCH NEXT FROM c", Some(1)),
+            ("FETCH 7 FROM c", Some(7)),
+            ("FETCH FORWARD 0 FROM c", Some(0)),
+            ("FETCH FORWARD ALL IN c", None),
+            ("FETCH ALL FROM c", None),
+        ] {
+            let Ok(Asked::Fetch { cursor, count }) = asked(text) else {
+                panic!("{text}");
+            };
+            assert_eq!((&*cursor, count), ("c", expected), "{text}");
+        }
+        assert!(matches!(asked("CLOSE ALL"), Ok(Asked::Close(None))));
+        assert!(matches!(asked("CLOSE c"), Ok(Asked::Close(Some(_)))));
+        for text in [
+            "DECLARE c SCROLL CURSOR FOR SELECT 1",
+            "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+            "FETCH PRIOR FROM c",
+            "FETCH BACKWARD 3 FROM c",
+            "FETCH ABSOLUTE 3 FROM c",
+        ] {
+            assert!(asked(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -48,6 +48,10 @@ async fn psql_asks_and_shows_tables() {
         ("\\dn", "public|gristmill"),
         ("\\l", "datafusion|gristmill"),
         ("\\conninfo", "lake"),
+        (
+            "COPY (SELECT 'a' AS a, NULL AS b) TO STDOUT WITH CSV HEADER",
+            "a,b",
+        ),
     ] {
         let arguments = ["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", command];
         let Some(printed) = client_program(&server, "psql", &arguments).await else {
@@ -87,6 +91,15 @@ with psycopg.connect() as connection:
         assert connection.execute(several, [["bob", "x, y", "{", None]]).fetchone() == (4,), form
         numbers = f"SELECT count(*) FROM range(0, 10) WHERE value = ANY({form})"
         assert connection.execute(numbers, [[2, 3, 70000, 5000000000]]).fetchone() == (2,), form
+    for binary in [False, True]:
+        with connection.transaction(), connection.cursor("several", binary=binary) as cursor:
+            cursor.itersize = 3
+            cursor.execute("SELECT value, 'x' AS x FROM range(0, 99) WHERE value < %s ORDER BY value", [8])
+            assert [column.name for column in cursor.description] == ["value", "x"]
+            assert cursor.fetchmany(2) == [(0, "x"), (1, "x")]
+            assert [row[0] for row in cursor] == [2, 3, 4, 5, 6, 7]
+    with connection.cursor() as cursor, cursor.copy("COPY (SELECT 1 AS a, 'b' AS b) TO STDOUT") as copy:
+        assert b"".join(map(bytes, copy)) == b"1\tb\n"
     for _ in range(7):
         connection.execute("SELECT object FROM beliefs WHERE subject = %s", ["bob"]).fetchall()
     try:
@@ -109,6 +122,9 @@ with engine.connect() as connection:
     assert connection.execute(text, {"name": "own"}).scalar() == 24
     text = sqlalchemy.text("SELECT count(*) FROM beliefs WHERE subject = ANY(:names)")
     assert connection.execute(text, {"names": ["bob"]}).scalar() == 4
+    streamed = sqlalchemy.text("SELECT object FROM beliefs")
+    streamed = streamed.execution_options(stream_results=True, max_row_buffer=3)
+    assert len(connection.execute(streamed).fetchall()) == 12
     beliefs = sqlalchemy.table("beliefs", sqlalchemy.column("subject", sqlalchemy.Text))
     count = sqlalchemy.select(sqlalchemy.func.count()).select_from(beliefs)
     assert connection.execute(count.where(beliefs.c.subject.in_(["bob", "x"]))).scalar() == 4

@@ -2,6 +2,7 @@
 //! the driver `tokio-postgres`.
 
 mod clients;
+mod cursors;
 mod failures;
 mod isolation;
 mod session;
