@@ -1,4 +1,5 @@
-//! The calls of Flight SQL: who asks, and which answer of the other files belongs to each command.
+//! The calls of Flight SQL: their authority, and which answer of the other files belongs to each
+//! command.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Cursors of SQL: DECLARE makes one, FETCH reads it, CLOSE drops it. A cursor is a portal with its
 //! name, so it can be described as one, ends with the transaction, and counts as one.
 //!
-//! It reads forwards, and its query begins with the first FETCH, in the format that this asks for.
+//! It reads forwards. Its query begins with the first FETCH, whose format all of its rows have.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -357,7 +357,7 @@ impl ExtendedQueryHandler for Handler {
 }
 
 impl Handler {
-    /// Starts what a statement of a simple message asks for.
+    /// Starts the answer to a statement of a simple message.
     async fn answer_simple<C>(
         &self,
         client: &mut C,

@@ -2,7 +2,7 @@
 //! have the same people, words and conversations, `foreign` several times as many grains.
 //!
 //! Confidences are multiples of 1/8, so that sums don't depend on the order of rows. No grain of
-//! `foreign` supersedes one of `own`: that would close it, and nothing says that it doesn't.
+//! `foreign` supersedes one of `own`: that would close it in one lake only.
 
 use std::sync::Arc;
 

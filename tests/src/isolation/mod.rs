@@ -4,7 +4,7 @@
 //! | module | question |
 //! |---|---|
 //! | this one | Which statements are compared, and what is found? |
-//! | `lakes` | Which grains are in the two lakes, and who asks? |
+//! | `lakes` | Which grains are in the two lakes, and which tokens have their servers? |
 //! | `catalog` | What can a statement name? |
 //! | `expressions`, `sql` | Which queries are made? |
 //! | `cal` | Which statements of CAL are made? |
