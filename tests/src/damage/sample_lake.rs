@@ -1,10 +1,7 @@
-//! A lake with every kind of file, and ways to damage them.
-//!
-//! Above 500 lines: the sample lake and the damage to its files share its layout.
+//! A lake with rows in every table, sidecars, checkpoints and the certificate of an erasure.
 
-use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
@@ -18,14 +15,10 @@ use gristmill_engine::verify::{
     VerifyOptions, VerifyReport, VerifyScope, verify_lake, verify_unopened,
 };
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{
-    ContainerOptions, ContainerWriter, IndexState, Manifest, write_frame,
-};
-use gristmill_schemas::grain::{EncodeOptions, encode_json};
-use gristmill_schemas::json::Json;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use gristmill_schemas::container::{IndexState, Manifest};
 
+use super::files_below;
+use super::sample_input::{blob, container, container_of, frames, wrong_blob};
 use crate::erasures::erasure_options;
 use crate::sandbox::PASSPHRASE;
 
@@ -317,64 +310,6 @@ impl SampleLake {
     }
 }
 
-fn blob(person: &str, number: usize) -> Vec<u8> {
-    let json = format!(
-        r#"{{"type": "belief", "subject": "subject {number}", "relation": "prefers", "object": "tea number {number} of {person}",
-            "user_id": "{person}", "confidence": 0.5, "importance": 0.{number}, "created_at": {}}}"#,
-        1_767_225_600_000_u64 + 1_000 * number as u64
-    );
-    let json = Json::parse(json.as_bytes()).expect("JSON");
-    encode_json(&json, EncodeOptions::default())
-        .unwrap_or_else(|error| panic!("{error}"))
-        .blob
-}
-
-fn frames(blobs: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = Vec::new();
-    blobs
-        .iter()
-        .for_each(|blob| write_frame(blob, &mut out).expect("a frame"));
-    out.extend([0; 4]);
-    out
-}
-
-/// A container whose manifest has the first grain superseded by the second.
-fn container(blobs: &[Vec<u8>], addresses: &[ContentAddress]) -> Vec<u8> {
-    let own: HashSet<ContentAddress> = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
-    let mut own = addresses.iter().filter(|address| own.contains(address));
-    let mut manifest = Manifest::default();
-    if let (Some(first), Some(second)) = (own.next(), own.next()) {
-        let state = IndexState {
-            superseded_by: Some(*second),
-            ..IndexState::default()
-        };
-        manifest.entries.insert(*first, state);
-    }
-    container_of(blobs, &manifest)
-}
-
-fn container_of(blobs: &[Vec<u8>], manifest: &Manifest) -> Vec<u8> {
-    let options = ContainerOptions {
-        with_manifest: true,
-        ..ContainerOptions::default()
-    };
-    let lengths = blobs.iter().map(|blob| blob.len() as u32).collect();
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    let mut writer = ContainerWriter::new(&mut bytes, options, lengths).expect("a container");
-    blobs
-        .iter()
-        .for_each(|blob| writer.push(blob).expect("a grain of the container"));
-    writer.finish(Some(manifest)).expect("the container's end");
-    bytes.into_inner()
-}
-
-/// A grain whose header has another type than its payload.
-fn wrong_blob(number: usize) -> Vec<u8> {
-    let mut wrong = blob("mallory", number);
-    wrong[2] = 2;
-    wrong
-}
-
 /// Converts an action of a log to format 1.
 fn without_digests(mut action: serde_json::Value) -> serde_json::Value {
     if let Some(add) = action
@@ -393,183 +328,4 @@ fn without_digests(mut action: serde_json::Value) -> serde_json::Value {
         *version = "1".into();
     }
     action
-}
-
-/// Returns all files below `folder`, sorted by path.
-///
-/// # Panics
-/// If it can't be listed.
-pub fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in
-            fs::read_dir(&next).unwrap_or_else(|error| panic!("{}: {error}", next.display()))
-        {
-            let path = entry.expect("an entry of a folder").path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => files.push(path),
-            }
-        }
-    }
-    files.sort();
-    files
-}
-
-/// Damage to a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Damage {
-    /// One bit is flipped.
-    Flip {
-        /// Position of the byte.
-        byte: u64,
-        /// Number of the bit.
-        bit: u8,
-    },
-    /// The file is truncated.
-    Truncate {
-        /// Remaining bytes.
-        length: u64,
-    },
-    /// The file is deleted.
-    Delete,
-    /// The file is swapped with another of its kind.
-    Swap(PathBuf),
-    /// The Parquet file is rewritten by Arrow's writer with another value in one cell of a column.
-    Cell {
-        /// The column's name.
-        column: String,
-    },
-}
-
-/// Reverts a damage.
-#[must_use]
-pub struct Undo(Vec<(PathBuf, Vec<u8>)>);
-
-impl Undo {
-    /// Restores the files.
-    ///
-    /// # Panics
-    /// If they can't be written.
-    pub fn undo(self) {
-        self.0.into_iter().for_each(|(path, bytes)| {
-            fs::write(path, bytes).expect("the file can be written back")
-        });
-    }
-}
-
-impl Damage {
-    /// Applies the damage to `file`.
-    ///
-    /// # Panics
-    /// If the file can't be changed.
-    pub fn inflict(&self, file: &Path) -> Undo {
-        let sound = fs::read(file).expect("the file can be read");
-        let mut undo = Undo(vec![(file.to_owned(), sound.clone())]);
-        match self {
-            Damage::Flip { byte, bit } => {
-                let mut bytes = sound;
-                bytes[*byte as usize] ^= 1 << bit;
-                fs::write(file, bytes)
-            }
-            Damage::Truncate { length } => fs::write(file, &sound[..*length as usize]),
-            Damage::Delete => fs::remove_file(file),
-            Damage::Cell { column } => fs::write(file, with_another_cell(&sound, column)),
-            Damage::Swap(other) => {
-                let others = fs::read(other).expect("the other file can be read");
-                fs::write(file, &others).expect("the file can be written");
-                undo.0.push((other.clone(), others));
-                fs::write(other, sound)
-            }
-        }
-        .expect("the file can be changed");
-        undo
-    }
-}
-
-/// Returns the names of the columns of the Parquet file at `path`.
-///
-/// # Panics
-/// If it isn't one.
-pub fn columns_of(path: &Path) -> Vec<String> {
-    let bytes = bytes::Bytes::from(fs::read(path).expect("the file can be read"));
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a Parquet file");
-    reader
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| field.name().clone())
-        .collect()
-}
-
-/// Returns the Parquet file in `bytes` with the first cell of `column` replaced by that of a row
-/// that differs, or by null.
-fn with_another_cell(bytes: &[u8], column: &str) -> Vec<u8> {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::copy_from_slice(bytes))
-        .expect("a Parquet file");
-    let schema = Arc::clone(reader.schema());
-    let batches: Vec<_> = reader
-        .build()
-        .expect("a reader")
-        .collect::<Result<_, _>>()
-        .expect("rows");
-    let rows = arrow::compute::concat_batches(&schema, &batches).expect("one batch");
-    let index = schema.index_of(column).expect("the column");
-    let cells = rows.column(index);
-    let other =
-        (1..cells.len()).find(|row| cells.slice(*row, 1).to_data() != cells.slice(0, 1).to_data());
-    let first = match other {
-        Some(row) => cells.slice(row, 1),
-        None if cells.is_null(0) => other_than_null(cells.data_type()),
-        None => arrow::array::new_null_array(cells.data_type(), 1),
-    };
-    let changed =
-        arrow::compute::concat(&[&first, &cells.slice(1, cells.len() - 1)]).expect("a column");
-    let mut columns = rows.columns().to_vec();
-    columns[index] = changed;
-    // The changed column may have nulls.
-    let fields: Vec<_> = schema
-        .fields()
-        .iter()
-        .map(|field| field.as_ref().clone().with_nullable(true))
-        .collect();
-    let schema = Arc::new(arrow::datatypes::Schema::new(fields));
-    let rows = arrow::array::RecordBatch::try_new(Arc::clone(&schema), columns).expect("rows");
-    let mut out = Vec::new();
-    let mut writer = ArrowWriter::try_new(&mut out, schema, None).expect("a writer");
-    writer.write(&rows).expect("rows can be written");
-    writer.close().expect("the file can be ended");
-    out
-}
-
-/// A column of one value that isn't null.
-fn other_than_null(kind: &arrow::datatypes::DataType) -> arrow::array::ArrayRef {
-    use arrow::datatypes::DataType::{List, Struct, Utf8};
-    let text: arrow::array::ArrayRef = Arc::new(arrow::array::StringArray::from(vec!["1"]));
-    match kind {
-        List(field) => {
-            let values = other_than_null(field.data_type());
-            let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
-            Arc::new(arrow::array::ListArray::new(
-                Arc::clone(field),
-                offsets,
-                values,
-                None,
-            ))
-        }
-        Struct(fields) => {
-            let columns = fields
-                .iter()
-                .map(|field| other_than_null(field.data_type()))
-                .collect();
-            Arc::new(arrow::array::StructArray::new(
-                fields.clone(),
-                columns,
-                None,
-            ))
-        }
-        Utf8 => text,
-        kind => arrow::compute::cast(&text, kind).expect("a value of every kind"),
-    }
 }
