@@ -3,8 +3,9 @@
 use crate::erase::decoded;
 use crate::erase::gapped_patterns::{Gap, GappedPattern};
 use crate::erase::normalized::NormalizedBytes;
-use crate::erase::pattern_search::has_length_prefix;
 use crate::erase::patterns::{MAX_AFFIX, SUFFIXES};
+
+use super::length_prefix::has_length_prefix;
 
 /// Bytes that are searched.
 pub(super) struct SearchedText<'b> {

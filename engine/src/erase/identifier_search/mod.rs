@@ -10,9 +10,11 @@
 //! |---|---|
 //! | `context` | the pieces around an anchor, and the boundaries of a match |
 //! | `digits` | telephone numbers |
+//! | `length_prefix` | values by the length before them |
 
 mod context;
 mod digits;
+mod length_prefix;
 
 use std::collections::BTreeMap;
 
