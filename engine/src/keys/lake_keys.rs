@@ -26,7 +26,7 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use super::Secret;
-use super::keyring::{seal_bound, unseal_bound};
+use super::sealing::{seal_bound, unseal_bound};
 use super::store::{KeyDisposition, KeyId, KeyStore, PersonKey};
 use super::tombstones::TombstoneSet;
 use crate::error::{EngineError, Result};

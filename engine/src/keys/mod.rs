@@ -7,6 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `keyring` | the master secret and the signing keys |
+//! | `sealing` | encryption of secrets and records with AES-256-GCM |
 //! | `store` | the interface of a store of people's keys |
 //! | `people` | the store in a file next to the keyring |
 //! | `lock` | concurrent changes by several processes |
@@ -20,16 +21,18 @@ mod lake_keys;
 mod lock;
 mod people;
 mod rows;
+mod sealing;
 mod store;
 mod tombstones;
 mod trusted_keys;
 
-pub use keyring::{KeyEntry, Keyring, PublicKey, Secret};
-pub(crate) use keyring::{random, seal, unseal};
+pub use keyring::{KeyEntry, Keyring, PublicKey};
 pub use lake_keys::{ENVELOPE, LakeKeys, Unsealed, key_of};
 pub use people::FileKeys;
 pub use rows::ErasedRows;
 pub(crate) use rows::write_sort_key;
+pub use sealing::Secret;
+pub(crate) use sealing::{random, seal, unseal};
 pub use store::{Decide, KeyChange, KeyDisposition, KeyId, KeyStatus, KeyStore, PersonKey};
 pub(crate) use tombstones::Tombstone;
 pub use tombstones::TombstoneSet;

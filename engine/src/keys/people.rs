@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 use super::Secret;
-use super::keyring::{Keyring, people_file_of, random, seal_bound, unseal_bound};
+use super::keyring::{Keyring, people_file_of};
 use super::lock::{KeyringLock, replace_file};
+use super::sealing::{random, seal_bound, unseal_bound};
 use super::store::{Decide, KeyChange, KeyDisposition, KeyId, KeyStatus, KeyStore, PersonKey};
 use crate::error::{Context, EngineError, Result};
 
