@@ -2,11 +2,12 @@
 //!
 //! [`scan_exchange`] computes only the positions, which is all that the first pass needs;
 //! [`visit_messages`] reads the messages too. Both yield the same positions in the same order.
-//!
-//! Above 500 lines: a quarter of them are its tests.
+
+mod folded_body;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
-use std::rc::Rc;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{Origin, UnknownBlock};
@@ -18,8 +19,9 @@ use crate::transcript::sighting_index::{Sighting, SightingKind};
 use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::{read_choices, read_messages, scan_request, scan_response};
 use crate::wire::conversation::{Conversation, ReadContext};
-use crate::wire::exchange::{CachedFold, Exchange, ResponseBody};
+use crate::wire::exchange::{Exchange, ResponseBody};
 use crate::wire::registry;
+use folded_body::FoldedBody;
 
 /// A message of an exchange, with its position.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,58 +83,6 @@ pub fn match_adapter<'e>(exchange: &Exchange<'e>) -> AdapterMatch<'e> {
             AdapterMatch::Opaque("a stream without an event")
         }
         _ => AdapterMatch::Matched(adapter),
-    }
-}
-
-/// The body of a response; a stream is folded into one body.
-enum FoldedBody<'b> {
-    Json(&'b Json<'b>),
-    Stream(Rc<CachedFold<'b>>),
-}
-
-impl<'b> FoldedBody<'b> {
-    /// Returns the body of the response. A stream that was cut before its first event has none,
-    /// unless its HTTP status is an error.
-    fn of(adapter: &dyn Adapter, exchange: &Exchange<'b>) -> Option<FoldedBody<'b>> {
-        match &exchange.response {
-            ResponseBody::None => None,
-            ResponseBody::Json(json) => Some(FoldedBody::Json(json)),
-            ResponseBody::Stream(_) => {
-                let has_failed = exchange.status.is_some_and(|status| status >= 400);
-                exchange
-                    .folded(adapter)
-                    .filter(|fold| has_failed || !fold.is_empty)
-                    .map(FoldedBody::Stream)
-            }
-        }
-    }
-
-    fn json(&self) -> &Json<'b> {
-        match self {
-            FoldedBody::Json(json) => json,
-            FoldedBody::Stream(fold) => &fold.folded.body,
-        }
-    }
-
-    /// Returns the stop reason and status of an answer with stop reason `reason`, taking into
-    /// account an error or a missing end of the stream. A status of `None` leaves it as it is.
-    fn outcome(&self, reason: Option<StopReason>) -> (Option<StopReason>, Option<MessageStatus>) {
-        let folded = match self {
-            FoldedBody::Json(_) => None,
-            FoldedBody::Stream(fold) => Some(&fold.folded),
-        };
-        let has_failed = folded.is_some_and(|folded| folded.error.is_some());
-        match reason {
-            _ if has_failed => (Some(StopReason::Error), Some(MessageStatus::Error)),
-            Some(StopReason::Error) => (reason, Some(MessageStatus::Error)),
-            Some(StopReason::Cancelled) => (reason, Some(MessageStatus::Cancelled)),
-            _ => (
-                reason,
-                folded
-                    .filter(|folded| !folded.complete)
-                    .map(|_| MessageStatus::Partial),
-            ),
-        }
     }
 }
 
@@ -437,160 +387,4 @@ fn error_block<'j>(
         origin: Origin::Wire(adapter.key().to_owned().into()),
         json: Json::Object(block),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the status, stop reason and model of the last message of an exchange, and whether it
-    /// has metadata of the response. Asserts that both passes yield the same positions.
-    fn last(line: &str) -> (MessageStatus, Option<StopReason>, Option<String>, bool) {
-        let json = Json::parse(line.as_bytes()).unwrap();
-        let exchange = Exchange::from_json(&json).unwrap();
-        let AdapterMatch::Matched(adapter) = match_adapter(&exchange) else {
-            panic!("opaque")
-        };
-        let (mut messages, time) = (Vec::new(), Timestamp::from_seconds(5));
-        visit_messages(
-            adapter,
-            &exchange,
-            Conversation::new(""),
-            &ReadContext::at(time),
-            &|_, _| true,
-            &mut |message, _| {
-                let metadata = message.message.metadata;
-                let model = metadata.model.map(Cow::into_owned);
-                let kept = message
-                    .response
-                    .is_some_and(|response| response.get("provider_raw").is_some());
-                messages.push((
-                    message.position,
-                    (metadata.status, message.stop_reason, model, kept),
-                ));
-            },
-        );
-        let sightings = scan_exchange(
-            adapter,
-            &exchange,
-            &mut Conversation::new(""),
-            &ReadContext::at(time),
-        )
-        .sightings;
-        let seen: Vec<MessagePosition> =
-            sightings.iter().map(|sighting| sighting.position).collect();
-        assert_eq!(
-            seen,
-            messages
-                .iter()
-                .map(|(position, _)| *position)
-                .collect::<Vec<_>>(),
-            "both passes yield the same positions"
-        );
-        messages.pop().unwrap().1
-    }
-
-    #[test]
-    fn a_failed_answer_has_status_error_and_keeps_the_response() {
-        let claude = r#"{"provider":"anthropic","endpoint":"messages","request":{"max_tokens":5,"messages":[{"role":"user","content":"hi"}]},
-            "response_sse":"data: {\"type\":\"message_start\",\"message\":{\"type\":\"message\",\"role\":\"assistant\",\"model\":\"c\",\"content\":[]}}\n\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n"}"#;
-        let expected = (
-            MessageStatus::Error,
-            Some(StopReason::Error),
-            Some("anthropic:c".to_owned()),
-            true,
-        );
-        assert_eq!(last(claude), expected);
-        let bedrock = r#"{"provider":"bedrock","endpoint":"invoke","request":{"max_tokens":5,"messages":[{"role":"user","content":"hi"}]},"framing":"aws-eventstream",
-            "response_sse":"{\"headers\":{\":event-type\":\"chunk\"},\"payload\":{\"type\":\"message_start\",\"message\":{\"type\":\"message\",\"content\":[]}}}\n{\"headers\":{\":exception-type\":\"throttlingException\"},\"payload\":{\"message\":\"slow\"}}"}"#;
-        assert_eq!(
-            last(bedrock),
-            (MessageStatus::Error, Some(StopReason::Error), None, true)
-        );
-        let responses = |status: &str| {
-            last(&format!(
-                r#"{{"provider":"openai","endpoint":"responses","request":{{"input":"hi"}},"response":{{"object":"response","status":"{status}","output":[]}}}}"#
-            ))
-        };
-        assert_eq!(responses("failed").0, MessageStatus::Error);
-        assert_eq!(responses("cancelled").0, MessageStatus::Cancelled);
-        assert_eq!(responses("queued").0, MessageStatus::Partial);
-        assert_eq!(responses("completed").0, MessageStatus::Complete);
-    }
-
-    #[test]
-    fn an_unwanted_message_does_not_change_the_others() {
-        let line = r#"{"provider":"openai","endpoint":"chat","request":{"x":[1.50],"messages":[{"role":"system","content":"s","y":1},{"role":"user","content":"hi","z":null}]},
-            "response":{"w":2,"choices":[{"index":0,"v":3,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}}"#;
-        let json = Json::parse(line.as_bytes()).unwrap();
-        let exchange = Exchange::from_json(&json).unwrap();
-        let AdapterMatch::Matched(adapter) = match_adapter(&exchange) else {
-            panic!("opaque")
-        };
-        let visited = |wanted: &dyn Fn(&MessagePosition, SightingKind) -> bool| {
-            let (mut messages, context) = (Vec::new(), ReadContext::at(Timestamp::from_seconds(5)));
-            visit_messages(
-                adapter,
-                &exchange,
-                Conversation::new(""),
-                &context,
-                wanted,
-                &mut |message, _| {
-                    if wanted(&message.position, message.sighting) {
-                        messages.push((message.position, format!("{message:?}")));
-                    }
-                },
-            );
-            messages
-        };
-        let all = visited(&|_, _| true);
-        assert_eq!(all.len(), 3);
-        assert!(
-            all.iter().all(|(_, message)| message.contains("\"p\"")),
-            "each message has a residual: {all:?}"
-        );
-        for message in &all {
-            assert_eq!(
-                visited(&|position, _| *position == message.0),
-                std::slice::from_ref(message)
-            );
-        }
-        assert_eq!(visited(&|_, sight| sight == SightingKind::Answer), all[2..]);
-    }
-
-    #[test]
-    fn a_stream_without_an_event_has_no_answer() {
-        let cut = r#"{"provider":"openai","endpoint":"chat","request":{"messages":[{"role":"user","content":"hi"}]},"response_sse":"data: {\"choi"}"#;
-        assert_eq!(last(cut), (MessageStatus::Complete, None, None, false));
-    }
-
-    #[test]
-    fn a_response_without_a_choice_is_an_error_message() {
-        let blocked = r#"{"provider":"gemini","endpoint":"generatecontent","url_path":"/v1beta/models/g-1:generateContent",
-            "request":{"contents":[{"role":"user","parts":[{"text":"hi"}]}]},"response":{"promptFeedback":{"blockReason":"SAFETY"}}}"#;
-        let expected = (
-            MessageStatus::Error,
-            Some(StopReason::Error),
-            Some("gemini:g-1".to_owned()),
-            true,
-        );
-        assert_eq!(last(blocked), expected);
-    }
-
-    #[test]
-    fn an_answer_without_a_model_has_the_requested_one() {
-        let converse = |path: &str, model: &str| {
-            last(&format!(
-                r#"{{"provider":"bedrock","endpoint":"converse","url_path":"{path}","request":{{{model}"messages":[{{"role":"user","content":[{{"text":"hi"}}]}}]}},
-                "response":{{"output":{{"message":{{"role":"assistant","content":[{{"text":"x"}}]}}}},"stopReason":"end_turn"}}}}"#
-            ))
-            .2
-        };
-        let named = |name: &str| Some(format!("bedrock:{name}"));
-        assert_eq!(
-            converse("/model/us.amazon.nova%3A0/converse", ""),
-            named("us.amazon.nova:0")
-        );
-        assert_eq!(converse("", ""), None);
-    }
 }
