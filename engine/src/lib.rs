@@ -1,6 +1,6 @@
 //! The engine: the lake with its hashing, ingest, segments, commits and sidecar indexes.
 //!
-//! A module depends only on modules of lower layers, which `tests/tests/house_rules.rs` checks:
+//! A module depends only on modules of lower layers, which `tests/tests/house_rules/` checks:
 //!
 //! | layer | module | what it answers |
 //! |---|---|---|
