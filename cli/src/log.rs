@@ -16,8 +16,8 @@ const NORMAL_LOG: &str =
 /// Log filter with `--quiet`.
 const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transaction=off";
 
-/// Starts logging to standard error: warnings and errors, or what `RUST_LOG` selects. A process that
-/// runs several commands keeps the log of the first.
+/// Starts logging to standard error: warnings and errors, or what `RUST_LOG` selects. A process
+/// that runs several commands keeps the log of the first.
 pub fn start_log(common: &CommonArgs) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })

@@ -103,7 +103,7 @@ impl Drop for ProgressDisplay {
 const READING: &str = "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  \
                        {binary_bytes_per_sec}  {eta} left";
 
-/// Template after that, when bytes no longer tell how much is left.
+/// Template after that, when bytes no longer indicate how much is left.
 const READ: &str = "{prefix} {spinner} {msg}  {elapsed}";
 
 fn bar(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) {

@@ -1,8 +1,8 @@
 //! The requests of a command to object stores, in its output.
 //!
-//! Reports in JSON get them as the key `requests`. Commands whose results are rows or the answers of
-//! a language have no place for them in the results: they print them as a line of JSON on standard
-//! error, if `--format json` or `jsonl` was given.
+//! Reports in JSON get them as the key `requests`. Commands whose results are rows or the answers
+//! of a language have no place for them in the results: they print them as a line of JSON on
+//! standard error, if `--format json` or `jsonl` was given.
 
 use gristmill_connectors::storage::{self, RequestCounts};
 use serde_json::{Value, json};

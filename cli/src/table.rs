@@ -14,7 +14,7 @@ use gristmill_queries::render::escape_control;
 /// Maximum number of characters shown of a cell.
 const CELL_WIDTH: usize = 200;
 
-/// Minimum width of a column in characters, enough to tell values apart.
+/// Minimum width of a column in characters, enough to distinguish values.
 const NARROWEST: usize = 12;
 
 /// Blanks around a cell.

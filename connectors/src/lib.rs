@@ -77,8 +77,8 @@
 //! assert_eq!(texts, ["user: 1 + 1?", "assistant: 2"]);
 //! ```
 //!
-//! A provider is added as an [`Adapter`](wire::adapter::Adapter) in [`wire`], whose first page lists
-//! the steps.
+//! A provider is added as an [`Adapter`](wire::adapter::Adapter) in [`wire`], whose first page
+//! lists the steps.
 //!
 //! # Cargo features
 //!

@@ -230,7 +230,7 @@ fn no_sample_of_another_format_is_taken_for_a_kind_that_is_read() {
             );
             match TranscriptKind::detect(&bytes, &name) {
                 // A database is looked into when it is read: nothing comes out of these, and the
-                // fault says why.
+                // fault states why.
                 Some(TranscriptKind::Sqlite) => {
                     let (mut grains, mut faults) = (0, 0);
                     grains_of_transcript(

@@ -120,7 +120,7 @@ pub enum EngineError {
          imports them"
     )]
     Vectors(String),
-    /// Input was refused, and the caller asked to stop in that case.
+    /// Input was refused, and the caller requested to stop in that case.
     #[error("{source_uri}: {error}")]
     Refused {
         /// The source of the input.
@@ -147,7 +147,7 @@ pub enum EngineError {
     /// The reader of the output has closed it.
     #[error("the output was closed by its reader")]
     OutputClosed,
-    /// The user asked to stop.
+    /// The user requested to stop.
     #[error("interrupted; the lake is as it was at the last commit")]
     Interrupted,
 }

@@ -89,7 +89,7 @@ impl ContentRoot {
     }
 }
 
-/// What a reference says about its content.
+/// What a reference states about its content.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Reference {
     uri: String,
@@ -98,7 +98,7 @@ struct Reference {
     checksum: String,
 }
 
-/// Why content isn't what a reference says.
+/// Why content differs from what a reference states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Equal(u64),

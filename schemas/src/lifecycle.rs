@@ -78,7 +78,7 @@ impl LifecycleEvent {
         LifecycleEvent::Released,
     ];
 
-    /// Returns the kind with the given name; `None` for one that this version does not know.
+    /// Returns the kind with the given name; `None` for one unknown to this version.
     pub fn from_name(name: &str) -> Option<LifecycleEvent> {
         Self::ALL.into_iter().find(|event| event.name() == name)
     }

@@ -80,8 +80,8 @@ pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Send> ByteStream for S {}
 
-/// Negotiates TLS if there is a certificate; `None` if that fails or takes too long. `query_time` is
-/// the longest time of a query.
+/// Negotiates TLS if there is a certificate; `None` if that fails or takes too long. `query_time`
+/// is the longest time of a query.
 pub(crate) async fn timed_stream(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
@@ -101,8 +101,8 @@ pub(crate) async fn timed_stream(
     };
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(STALL_TIME));
-    // Nothing is read while an answer is waited for, so that an idle connection can be told from
-    // a busy one after the time of a query only.
+    // Nothing is read while an answer is waited for, so that an idle connection can be
+    // distinguished from a busy one after the time of a query only.
     stream.set_read_timeout(Some(query_time + IDLE_TIME));
     Some(Box::pin(stream))
 }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`newest_lake`] | Which version of the lake does a request read? |
 //! | [`http`] | How are SQL, CAL and searches answered over HTTP, and to whom? |
-//! | [`flight`] | How do programs that speak Arrow Flight SQL ask, and get columns? |
-//! | [`postgres`] | How do programs that speak PostgreSQL's protocol ask SQL? |
+//! | [`flight`] | How do clients of Arrow Flight SQL send queries and get columns? |
+//! | [`postgres`] | How do clients of PostgreSQL's protocol send SQL? |
 //! | `connections` | How many connections are there, and how do they end? |
 //! | [`tls`] | Which certificate do the listeners show? |
 //! | [`mcp`] | Which tools does an agent get over the Model Context Protocol? |

@@ -17,8 +17,8 @@ pub fn make_certificate(folder: &Path) -> Option<CertificateFiles> {
     make(folder, &[])
 }
 
-/// As [`make_certificate`]; the certificate isn't one of an authority. Clients that tell the two
-/// apart accept it only as a server's own.
+/// As [`make_certificate`]; the certificate isn't one of an authority. Clients that distinguish the
+/// two apart accept it only as a server's own.
 pub fn make_leaf_certificate(folder: &Path) -> Option<CertificateFiles> {
     make(folder, &["-addext", "basicConstraints=critical,CA:FALSE"])
 }

@@ -7,8 +7,8 @@ use gristmill_engine::keys::Keyring;
 
 use crate::sandbox::PASSPHRASE;
 
-/// Returns options for an erasure on two threads that no other process disturbs, whose certificate is
-/// signed with a key of the keyring `keyring`. Both are made if they don't exist.
+/// Returns options for an erasure on two threads that no other process disturbs, whose certificate
+/// is signed with a key of the keyring `keyring`. Both are made if they don't exist.
 ///
 /// # Panics
 /// If the keyring can't be written.

@@ -332,7 +332,7 @@ fn by_relation(rows: &[&Row]) -> Vec<String> {
 /// Returns the lake's answer to `question`, in the form of [`Question::wanted`].
 ///
 /// # Errors
-/// What executing says.
+/// The answer of the execution.
 pub async fn answered(
     context: &SessionContext,
     executor: &Executor,

@@ -36,7 +36,7 @@ pub struct Faults {
     pub when: Failing,
 }
 
-/// What a hooked store was asked, and which of it fails.
+/// The requests to a hooked store, and which of them fail.
 #[derive(Debug, Default)]
 struct Hook {
     calls: Mutex<Vec<String>>,

@@ -122,7 +122,7 @@ impl TestLake {
         self.ingest_with(files, options, Arc::default()).await
     }
 
-    /// Does the same, but asks the ingest to stop when it has made `commits` commits.
+    /// Does the same, but requests the ingest to stop when it has made `commits` commits.
     ///
     /// # Errors
     /// [`EngineError::Interrupted`] if it stops before its end; others of ingest.

@@ -11,7 +11,7 @@ pub fn workspace() -> PathBuf {
 }
 
 /// Returns the folder of material that is not ours to publish: `$GRISTMILL_SHARED`, else `shared`
-/// beside the checkout; `None` if it is missing.
+/// next to the checkout; `None` if it is missing.
 pub fn shared() -> Option<PathBuf> {
     let folder = match std::env::var_os("GRISTMILL_SHARED") {
         Some(folder) => PathBuf::from(folder),

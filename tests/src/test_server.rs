@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::lake::TestLake;
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// JSON over HTTP.

@@ -1,1 +1,2 @@
-//! No code: the manifest has features of third-party crates that every selection of packages shares.
+//! No code: the manifest has features of third-party crates that every selection of packages
+//! shares.

@@ -6,9 +6,9 @@
 //! cargo run -p gristmill-night -- --program target/release/gristmill --folder /tmp/night 1M 10M 30M
 //! ```
 //!
-//! `--memory SIZE` is passed on, `--new N` brings N new grains at every size instead of a hundredth,
-//! `--json FILE` writes the results as JSON, and `--peers PYTHON` runs the peers of `peers.py` over
-//! the same files with that interpreter. Needs Linux (`/proc`).
+//! `--memory SIZE` is passed on, `--new N` brings N new grains at every size instead of a
+//! hundredth, `--json FILE` writes the results as JSON, and `--peers PYTHON` runs the peers of
+//! `peers.py` over the same files with that interpreter. Needs Linux (`/proc`).
 
 mod child;
 mod night;

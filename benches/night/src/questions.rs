@@ -1,5 +1,5 @@
-//! What a night asks: ten SQL questions, twenty CAL look-ups and some searches. The SQL runs in
-//! DuckDB as well, over the tables `grains` and `current`.
+//! The queries of a night: ten SQL questions, twenty CAL look-ups and some searches. The SQL runs
+//! in DuckDB as well, over the tables `grains` and `current`.
 
 /// Name and text of a question.
 pub type Question = (&'static str, &'static str);

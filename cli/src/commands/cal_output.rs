@@ -19,7 +19,7 @@ use crate::table::TableLayout;
 pub(super) enum Printing {
     /// Tables and text for people.
     People(Printer),
-    /// The text that a statement asks for as it is, other answers like those for people.
+    /// The text that a statement requests, unchanged, other answers like those for people.
     Text(Printer),
     /// JSON with line breaks.
     Pretty,
@@ -191,7 +191,7 @@ fn records_of(answer: &Answer) -> Option<&[Json<'static>]> {
     (is_of_records && !list.is_empty()).then_some(list)
 }
 
-/// Returns the text that the statement asked for with AS or ASSEMBLE.
+/// Returns the text that the statement requests with AS or ASSEMBLE.
 fn requested_text(answer: &Answer) -> Option<&String> {
     let context = answer.context.as_ref().map(|(_, text)| text);
     answer.formatted.as_ref().or(context)

@@ -30,7 +30,7 @@ pub async fn run(
     Ok(CommandOutcome::Done)
 }
 
-/// The description of a lake, with the counts of references if they were asked for.
+/// The description of a lake, with the counts of references if they were requested.
 #[derive(Debug, Serialize)]
 struct LakeDescription {
     #[serde(flatten)]

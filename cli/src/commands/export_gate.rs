@@ -16,7 +16,7 @@ use crate::args::transfer::{ExportArgs, ExportPurposeArg};
 use crate::exit::Failure;
 use crate::human_readable::with_separators;
 
-/// Name of the entry that is written before an export hands out anything.
+/// Name of the entry that is written before an export writes anything.
 const STARTED: &str = "export";
 
 /// Name of the entry with the counts of an export that is complete.

@@ -15,7 +15,7 @@ use crate::args::ingest::{IndexArg, IngestArgs, OnErrorArg};
 use crate::exit::{CommandOutcome, Failure};
 
 /// Ingests the sources; the outcome is `Problems` if anything was refused, or is beyond the device
-/// profile that was asked for.
+/// requested profile.
 pub async fn run(
     context: &CommandContext,
     arguments: IngestArgs,

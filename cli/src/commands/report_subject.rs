@@ -78,8 +78,8 @@ pub async fn run(
     Ok(CommandOutcome::Done)
 }
 
-/// Tells what the numbers alone don't: that nothing was found, that an erasure with the same options
-/// would leave some of what is disclosed, and by what else the people may be found.
+/// Tells what the numbers alone don't: that nothing was found, that an erasure with the same
+/// options would leave some of what is disclosed, and by what else the people may be found.
 fn explain(plan: &ErasurePlan, disclosed: u64, further: Option<&FurtherIdentifiers>) {
     let selected = plan.selected.grains + plan.selected.rejects;
     if disclosed == 0 {

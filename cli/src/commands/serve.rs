@@ -59,7 +59,7 @@ pub async fn run(
     Ok(CommandOutcome::Done)
 }
 
-/// Listens on `address` if there is one, and says so.
+/// Listens on `address` if there is one, and prints it.
 async fn bind_optional(
     context: &CommandContext,
     scheme: &str,
@@ -71,7 +71,7 @@ async fn bind_optional(
     }
 }
 
-/// Listens on `address`, and says so.
+/// Listens on `address`, and prints it.
 async fn bind(
     context: &CommandContext,
     scheme: &str,

@@ -24,7 +24,7 @@ use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 
 /// Verifies the sources, or the lake if none is given; the outcome is `Problems` if anything is
-/// bad, or beyond the device profile that was asked for.
+/// bad, or beyond the requested device profile.
 pub async fn run(
     context: &CommandContext,
     arguments: VerifyArgs,

@@ -35,7 +35,7 @@ use settings::Settings;
 
 /// Reason why the command line can't be used.
 pub enum ParseFailure {
-    /// The command line is wrong, or asks for help.
+    /// The command line is wrong, or requests help.
     CommandLine(Box<clap::Error>),
     /// A configuration file is wrong.
     Configuration(Failure),

@@ -21,7 +21,7 @@ pub(super) struct DocumentClient {
 }
 
 impl DocumentClient {
-    /// Returns a client that asks by `access`. It uses no proxy, which would look up hosts by
+    /// Returns a client for requests under `access`. It uses no proxy, which would look up hosts by
     /// itself.
     ///
     /// # Errors
@@ -104,8 +104,8 @@ fn follow(attempt: Attempt<'_>, most: usize) -> reqwest::redirect::Action {
     }
 }
 
-/// Looks up hosts, and leaves out the addresses that may not be asked. The client connects to what
-/// this returns, so that no second look-up can give another answer.
+/// Looks up hosts, and leaves out addresses to which requests aren't permitted. The client connects
+/// to what this returns, so that no second look-up can give another answer.
 struct PermittedHosts(WebAccess);
 
 impl Resolve for PermittedHosts {

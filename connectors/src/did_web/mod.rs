@@ -1,14 +1,14 @@
 //! Keys of `did:web` identifiers, from the documents that their hosts publish over HTTPS (OMS 1.3,
 //! section 9.3).
 //!
-//! Who writes a grain chooses its signer's DID, and so which host is asked. Therefore every request
-//! has limits: only public addresses, HTTPS alone, a maximum of bytes, of time, of redirects, and
-//! of documents per resolver ([`WebLimits`]).
+//! Who writes a grain chooses its signer's DID, and so the host of the request. Therefore every
+//! request has limits: only public addresses, HTTPS alone, a maximum of bytes, of time, of
+//! redirects, and of documents per resolver ([`WebLimits`]).
 //!
 //! | module | what it answers |
 //! |---|---|
 //! | `location` | where is the document of a DID? |
-//! | `address` | may this address be asked? |
+//! | `address` | are requests to this address permitted? |
 //! | `fetch` | what is in the document? |
 
 mod address;
@@ -65,7 +65,7 @@ pub struct WebAccess {
     pub limits: WebLimits,
     /// Looks up the addresses of a host; the system's resolver by default.
     pub lookup: HostLookup,
-    /// Whether an address may be asked; [`is_public`] by default.
+    /// Whether requests to an address are permitted; [`is_public`] by default.
     pub may_ask: fn(IpAddr) -> bool,
     /// Certificates in PEM that are trusted as roots instead of the system's.
     pub roots: Option<Vec<u8>>,
@@ -89,7 +89,7 @@ fn system_lookup(host: &str) -> io::Result<Vec<IpAddr>> {
         .collect())
 }
 
-/// What a document says.
+/// The content of a document.
 type Document = Result<Vec<PublishedKey>, DidError>;
 
 /// Resolves `did:web` by the documents of the web, and `did:key`. Each document is requested once,
@@ -112,7 +112,7 @@ impl DidWebResolver {
         }
     }
 
-    /// Returns what the document of `did`, which has no fragment, says. Waits for a request of
+    /// Returns the content of the document of `did`, which has no fragment. Waits for a request of
     /// another thread for the same document.
     fn document(&self, did: &str) -> Document {
         let mut documents = self

@@ -4,9 +4,9 @@
 //! homes and a team of developers, in eighteen towns and four languages. Texts are templates
 //! (`script`) with slots for names, places, dates, codes and personal data; the latter is labelled.
 //!
-//! A corpus is a sequence of blocks of grains. A block depends only on the seed, the number of people
-//! and its own number, so blocks can be generated in parallel, and a corpus of a million grains
-//! begins with that of a thousand. Grains refer only to grains of their own block.
+//! A corpus is a sequence of blocks of grains. A block depends only on the seed, the number of
+//! people and its own number, so blocks can be generated in parallel, and a corpus of a million
+//! grains begins with that of a thousand. Grains refer only to grains of their own block.
 //!
 //! | module | what it answers |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! Texts from templates.
 //!
 //! `{slot}` is replaced by a value, `[one|another]` by one of the alternatives. A slot keeps its
-//! value within a scene; `{slot2}` is another value of the same slot. Single numbers (`{n}`, `{nn}`,
-//! `{nnn}`), lists of rows and further sentences (`{more}`) are new each time. Values of a person,
-//! such as `{email}`, are the same in all scenes of the person.
+//! value within a scene; `{slot2}` is another value of the same slot. Single numbers (`{n}`,
+//! `{nn}`, `{nnn}`), lists of rows and further sentences (`{more}`) are new each time. Values of a
+//! person, such as `{email}`, are the same in all scenes of the person.
 
 use std::ops::Range;
 

@@ -108,8 +108,8 @@ impl SourceBytes {
         }
     }
 
-    /// Returns the lines, without their breaks. Like [`SourceBytes::for_each_chunk`], it releases pages
-    /// of a large source behind it.
+    /// Returns the lines, without their breaks. Like [`SourceBytes::for_each_chunk`], it releases
+    /// pages of a large source behind it.
     pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let (mut next, mut released) = (0, 0);
         self.split(|byte| *byte == b'\n').inspect(move |line| {

@@ -155,8 +155,8 @@ fn file(path: &Path) -> Result<Source, ConnectorError> {
     })
 }
 
-/// Returns the source at a local path, of which nothing else is known. Bytes of its name that aren't
-/// Unicode are escaped, so that different names stay different.
+/// Returns the source at a local path, of which nothing else is known. Bytes of its name that
+/// aren't Unicode are escaped, so that different names stay different.
 fn source_of(path: PathBuf, location: fn(PathBuf) -> SourceLocation) -> Source {
     let mut uri = String::new();
     for part in path.as_os_str().as_encoded_bytes().utf8_chunks() {

@@ -153,9 +153,10 @@ impl ObjectVersions {
         }))
     }
 
-    /// Deletes every version that isn't the newest of its object, and every marker of a deletion that
-    /// isn't. Newest markers stay, without bytes: if one were deleted, what another writer stores and
-    /// deletes meanwhile could come back. Costs a request per thousand versions and one per deletion.
+    /// Deletes every version that isn't the newest of its object, and every marker of a deletion
+    /// that isn't. Newest markers stay, without bytes: if one were deleted, what another writer
+    /// stores and deletes meanwhile could come back. Costs a request per thousand versions and one
+    /// per deletion.
     ///
     /// # Errors
     /// [`ConnectorError::Store`] if the store refuses, such as for objects under a lock. Running it

@@ -1,4 +1,4 @@
-//! Bundles of changes between lakes, as far as readers of grains need to know them: the engine
+//! Bundles of changes between lakes, as far as readers of grains need them: the engine
 //! writes and applies them.
 
 use gristmill_schemas::json::Json;

@@ -131,8 +131,8 @@ impl Line {
     /// Parses the line as JSON.
     ///
     /// # Errors
-    /// A [`LineFault`] with code [`FaultCode::Json`], [`FaultCode::Utf8`] or [`FaultCode::TooLong`],
-    /// with the offset in the line where it is known.
+    /// A [`LineFault`] with code [`FaultCode::Json`], [`FaultCode::Utf8`] or
+    /// [`FaultCode::TooLong`], with the offset in the line where it is known.
     pub fn json<'b>(&self, bytes: &'b [u8]) -> Result<Json<'b>, LineFault> {
         self.json_with(&mut JsonParser::new(), bytes)
     }

@@ -39,8 +39,8 @@
 //! | `message_placer` | at which position is a message that has an id already? |
 //! | `message_json` | how is a message encoded with the metadata of its response? |
 //!
-//! What doesn't belong here: the meaning of providers' fields ([`crate::wire`]), and the encoding of
-//! grains (the schemas).
+//! What doesn't belong here: the meaning of providers' fields ([`crate::wire`]), and the encoding
+//! of grains (the schemas).
 
 pub mod agent_logs;
 pub mod changes;

@@ -29,8 +29,8 @@ pub(super) fn chunk_lines(lines: &[Line]) -> Vec<&[Line]> {
 const ROUND_LINES: usize = 1 << 20;
 const ROUND_BYTES: usize = 256 << 20;
 
-/// Runs `work` on chunks of `lines` as [`map_ordered`] does, and passes the results to `take` in the
-/// order of the lines. Holds the lines of a round only, whatever the size of the input.
+/// Runs `work` on chunks of `lines` as [`map_ordered`] does, and passes the results to `take` in
+/// the order of the lines. Holds the lines of a round only, whatever the size of the input.
 pub(super) fn map_lines<T: Send>(
     lines: impl Iterator<Item = Line>,
     threads: usize,

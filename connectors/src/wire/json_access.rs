@@ -63,7 +63,8 @@ pub fn concat_texts<'j>(items: &'j [Json<'_>], key: &str) -> Option<Cow<'j, str>
     })
 }
 
-/// Joins texts with `separator`; returns `None` if there are none, and a single text without a copy.
+/// Joins texts with `separator`; returns `None` if there are none, and a single text without a
+/// copy.
 pub fn join<'m>(texts: &[&'m str], separator: &str) -> Option<Cow<'m, str>> {
     match texts {
         [] => None,

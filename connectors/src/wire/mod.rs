@@ -94,10 +94,10 @@
 //! 4. Add hosts, aliases, ends of URL paths and distinctive members to the tables of
 //!    [`provider_detection`], and new members of requests to `REQUEST_MEMBERS` of
 //!    [`standalone_body`].
-//! 5. Add cases (`name`, `line`, `expect`) to a file in `tests/cases/wire/`; a new file also needs a
-//!    test in `transcript/tests.rs`. Add unusual bodies to `wire/tests.rs`: every adapter must return
-//!    them value for value. The residual should be small;
-//!    [`round_trip::RoundTripSizes`] measures it.
+//! 5. Add cases (`name`, `line`, `expect`) to a file in `tests/cases/wire/`; a new file also needs
+//!    a test in `transcript/tests.rs`. Add unusual bodies to `wire/tests.rs`: every adapter must
+//!    return them value for value. The residual should be small; [`round_trip::RoundTripSizes`]
+//!    measures it.
 //! 6. Add the token counts of the provider to the table of `docs/transcripts.md`.
 
 pub mod adapter;

@@ -115,8 +115,8 @@ pub(crate) async fn apply_batches(
     Ok(report)
 }
 
-/// Reads the lines of the next batch; `None` at the end. Empty lines count, so that line numbers are
-/// right.
+/// Reads the lines of the next batch; `None` at the end. Empty lines count, so that line numbers
+/// are right.
 fn read_batch(lines: &mut dyn std::io::BufRead) -> Result<Option<Vec<Vec<u8>>>> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while batch.len() < BATCH_OPERATIONS && bytes < BATCH_BYTES {

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The position that the lake has reached in the other one is an entry of the audit log, written
-//! last. A process that is killed before it leaves a lake to which the same bundle is applied again.
+//! last. A process that is killed before it leaves a lake to which the same bundle is applied
+//! again.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -2,8 +2,8 @@
 //! that the lake doesn't have.
 //!
 //! Events of grains that are new in a bundle are committed before the grains, and those that close
-//! a grain of the lake by a grain of the bundle after them, as at ingest: no grain is visible before
-//! what is known against it, and none is closed by a grain that isn't there.
+//! a grain of the lake by a grain of the bundle after them, as at ingest: no grain is visible
+//! before what is known against it, and none is closed by a grain that isn't there.
 
 use std::collections::HashSet;
 

@@ -69,9 +69,9 @@ impl ExportedChanges {
     }
 }
 
-/// Writes what was added to `lake`, closed and erased since `from`, up to the version of the handle.
-/// Merging and rewriting of files isn't a change. Rows whose version isn't known, in files of
-/// earlier releases, are always written. Memory is bounded by a batch of rows per thread.
+/// Writes what was added to `lake`, closed and erased since `from`, up to the version of the
+/// handle. Merging and rewriting of files isn't a change. Rows whose version isn't known, in files
+/// of earlier releases, are always written. Memory is bounded by a batch of rows per thread.
 ///
 /// # Errors
 /// [`EngineError::Request`] if the lake is older than `from`; [`EngineError::File`] if `out` exists

@@ -8,7 +8,7 @@
 //! | `export` | writing a bundle |
 //! | `migrated` | writing a bundle of all that a migration converted |
 //! | `apply` | applying a bundle, in steps that can be repeated |
-//! | `tombstones` | erasing what a bundle says was erased |
+//! | `tombstones` | erasing what was erased according to a bundle |
 //! | `events` | adding lifecycle events that the lake doesn't have |
 //!
 //! A bundle is applied as it is: its events were judged by the lake that they come from (§23), and

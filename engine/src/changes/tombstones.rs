@@ -1,4 +1,4 @@
-//! Erasing what a bundle says was erased.
+//! Erasing what was erased according to a bundle.
 //!
 //! Tombstones don't reveal addresses, so the lake's own grains are compared with them: one keyed
 //! hash per grain. The tombstones are added first, so that no other writer brings such a grain

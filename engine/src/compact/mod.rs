@@ -9,8 +9,8 @@
 //!
 //! Rows are copied, not recomputed: every column of every row is the same before and after, and the
 //! commit states that no row changed. Vectors are copied where all merged segments have them.
-//! Memory holds one batch of each input, the row groups that are being encoded, the input of the new
-//! segment's sidecars, and then its vectors.
+//! Memory holds one batch of each input, the row groups that are being encoded, the input of the
+//! new segment's sidecars, and then its vectors.
 
 mod by_workers;
 mod merge;
@@ -73,7 +73,8 @@ impl CompactOptions {
 /// which is held until the segment is complete.
 const ROW_MEMORY: u64 = 2_048;
 
-/// Returns the rows of a merged segment for a run with so many bytes of memory, in whole row groups.
+/// Returns the rows of a merged segment for a run with so many bytes of memory, in whole row
+/// groups.
 fn target_rows(memory: u64) -> u64 {
     let group = ROW_GROUP_ROWS as u64;
     (memory / ROW_MEMORY / group).clamp(1, 32) * group
@@ -323,9 +324,9 @@ async fn merge_group(
     Ok(change)
 }
 
-/// Returns the data files of `group`. The disclosed copies of sealed segments, which merging doesn't
-/// decrypt, are counted where the log doesn't state their number, so that the merged segment states
-/// it.
+/// Returns the data files of `group`. The disclosed copies of sealed segments, which merging
+/// doesn't decrypt, are counted where the log doesn't state their number, so that the merged
+/// segment states it.
 async fn with_counted_copies(lake: &Lake, group: &[Segment]) -> Result<Vec<DataFile>> {
     let mut files = Vec::with_capacity(group.len());
     for segment in group {

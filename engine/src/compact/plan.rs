@@ -129,7 +129,8 @@ mod tests {
         assert!(many.iter().all(|group| group.len() <= FAN_IN));
     }
 
-    /// A segment of the simulation: its rows, and how often the one that was copied most was copied.
+    /// A segment of the simulation: its rows, and how often the one that was copied most was
+    /// copied.
     type Simulated = (u64, u32);
 
     /// Compacts after each of the `nights`. Returns the most copies of a row, the most segments

@@ -1,5 +1,5 @@
-//! The request of a data subject: people by their identifiers, sessions, consents, addresses. Grains
-//! that expired by retention rules are requested in the same way.
+//! The request of a data subject: people by their identifiers, sessions, consents, addresses.
+//! Grains that expired by retention rules are requested in the same way.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -80,7 +80,7 @@ impl RetentionSelection {
         self.first..=self.last
     }
 
-    /// Returns what the rules say of `grain`, or `None` if it isn't selected.
+    /// Returns what the rules state about `grain`, or `None` if it isn't selected.
     pub(super) fn expired(&self, grain: &Grain<'_>) -> Option<ExpiredGrain<'_>> {
         let second = grain.header().created_at_seconds;
         let is_within = self.seconds().contains(&second);

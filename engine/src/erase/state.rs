@@ -1,9 +1,9 @@
 //! Lifecycle events of erased grains.
 //!
 //! Events of an erased grain are removed. An event that names an erased grain as the successor of
-//! another is kept without the name. A grain that an erased grain superseded by its own row, or as the
-//! original of a disclosed copy, gets a `superseded` event, because forgetting the newest version must
-//! not revive the one before. Names of people in `actor` and `reason` are blanked.
+//! another is kept without the name. A grain that an erased grain superseded by its own row, or as
+//! the original of a disclosed copy, gets a `superseded` event, because forgetting the newest
+//! version must not revive the one before. Names of people in `actor` and `reason` are blanked.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -216,8 +216,8 @@ fn event_at(batch: &RecordBatch, row: usize) -> (String, DisclosedEvent) {
     (owned("content_address").unwrap_or_default(), event)
 }
 
-/// Returns grains that stay and that an erased grain superseded by its own row or as the original of
-/// a disclosed copy, with the time.
+/// Returns grains that stay and that an erased grain superseded by its own row or as the original
+/// of a disclosed copy, with the time.
 async fn orphans(
     lake: &Lake,
     survey: &Survey,

@@ -36,8 +36,8 @@ fn hash_each<'m>(compressor: ShaNi, digests: &mut [Digest], message: impl Fn(usi
 }
 
 impl Compressor for ShaNi {
-    /// The words as the instructions want them: *abef* in one vector and *cdgh* in another, the
-    /// first word highest.
+    /// The words in the order that the instructions require: *abef* in one vector and *cdgh* in
+    /// another, the first word highest.
     const INITIAL: State = State([
         0x9b05688c, 0x510e527f, 0xbb67ae85, 0x6a09e667, // f e b a
         0x5be0cd19, 0x1f83d9ab, 0xa54ff53a, 0x3c6ef372, // h g d c

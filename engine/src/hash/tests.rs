@@ -1,5 +1,5 @@
-//! Digests must be what the standard and `sha2` say, whatever the lengths, their order and their
-//! place in memory.
+//! Digests must equal those of the standard and of `sha2`, whatever the lengths, their order and
+//! their place in memory.
 
 use proptest::{collection::vec, prelude::*};
 use sha2::block_api::compress256;
@@ -7,8 +7,8 @@ use sha2::block_api::compress256;
 use super::lanes::{Block, Compressor, State};
 use super::*;
 
-/// `sha2`'s compression function behind the lanes: tells a mistake of the lanes from one of the
-/// kernel, on any CPU.
+/// `sha2`'s compression function behind the lanes: distinguishes a mistake of the lanes from one of
+/// the kernel, on any CPU.
 #[derive(Clone, Copy)]
 struct Portable;
 

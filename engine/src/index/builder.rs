@@ -393,8 +393,8 @@ impl IndexBuilder {
         seconds.map(CreationSeconds::union)
     }
 
-    /// Returns the number of rows in all parts so far that supersede others, or `None` if that isn't
-    /// known, as of encrypted rows.
+    /// Returns the number of rows in all parts so far that supersede others, or `None` if that
+    /// isn't known, as of encrypted rows.
     pub(crate) fn superseding_rows(&self) -> Option<u64> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let readable = parts.values().all(|part| part.seconds.is_some());

@@ -96,8 +96,8 @@ impl SidecarCache {
 
     /// Checks that the data file of `segment` is the one to which its sidecars are bound. Rows that
     /// a sidecar selects are read only after this check, which reads the footer once: the binding
-    /// is known from the log, and excluded segments aren't opened. Without a usable sidecar there is
-    /// nothing to check.
+    /// is known from the log, and excluded segments aren't opened. Without a usable sidecar there
+    /// is nothing to check.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if it has another footer than the log states;
@@ -231,8 +231,8 @@ impl SidecarCache {
             .clone()
     }
 
-    /// Returns the subject filters of the lake at `location`, which may lack segments. `None` if the
-    /// lake is in a folder: opening its sidecars makes no requests.
+    /// Returns the subject filters of the lake at `location`, which may lack segments. `None` if
+    /// the lake is in a folder: opening its sidecars makes no requests.
     pub async fn subjects(&self, location: &LakeLocation) -> Option<Arc<SubjectFilters>> {
         match location.is_remote() {
             true => self.subjects.get(location).await,

@@ -7,7 +7,7 @@
 //! the claim has no author, so it only applies to unprotected grains. A denied claim goes to
 //! `rejects` with the reason, and changes nothing.
 //!
-//! A dry run can't read what it would have written: of earlier batches it knows only the addresses.
+//! A dry run can't read what it would have written: of earlier batches it has only the addresses.
 //! Claims that depend on such grains aren't judged and count as permitted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,6 +1,6 @@
 //! Counts of grains beyond the limits of a device profile (§18), among the marks of reports.
 //!
-//! They depend on the profile that a run asks for, so they are no marks of rows.
+//! They depend on the profile that a run requests, so they are no marks of rows.
 
 use std::collections::BTreeMap;
 

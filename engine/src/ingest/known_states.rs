@@ -1,8 +1,8 @@
 //! The lifecycle events of sources that `state` contains already, because a run was killed between
 //! its commits or a source is read again.
 //!
-//! Each data file is opened once in a run for the sources of its rows. Its events are read only if a
-//! batch has events of one of these sources, which is the exception.
+//! Each data file is opened once in a run for the sources of its rows. Its events are read only if
+//! a batch has events of one of these sources, which is the exception.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -3,9 +3,9 @@
 //!
 //! Requests resend their whole history, and a client may record each request in a file of its own.
 //! A first pass over all such files of a run records where each message occurs and when it was
-//! first seen. Then the files are read in the order of their first messages, and the [`MessageLinker`]
-//! with the links between messages is handed from each file to the next. So neither the order of
-//! the files nor their number changes an address.
+//! first seen. Then the files are read in the order of their first messages, and the
+//! [`MessageLinker`] with the links between messages is handed from each file to the next. So
+//! neither the order of the files nor their number changes an address.
 //!
 //! If at least one file is new, files that the lake contains take part: their messages keep their
 //! addresses, and new messages follow them. A group ends where its index would exceed its part of

@@ -37,8 +37,8 @@
 //!   keys are in memory, not grains.
 //! * **write**: project the grains of each row group from where they lie in the input, encode,
 //!   write and index them.
-//! * **commit**: `rejects`, `state` and `sources` first, then `grains`, with how far each source was
-//!   read; late claims after it (see `commit`).
+//! * **commit**: `rejects`, `state` and `sources` first, then `grains`, with how far each source
+//!   was read; late claims after it (see `commit`).
 //!
 //! A batch is a fixed number of grains or bytes in the order of the input, so neither the rows of a
 //! segment nor their order depend on the number of threads. A process that is killed leaves the

@@ -219,7 +219,7 @@ impl IngestRun<'_> {
         Ok(rejects)
     }
 
-    /// Counts what a dry run would have written, and remembers its addresses.
+    /// Counts what a dry run would have written, and records its addresses.
     async fn dry_run(&mut self, proven: Arc<ProvenBatch>) -> Result<()> {
         let known = self.known.of_seconds(proven.seconds()).await?;
         let DryRun {

@@ -1,5 +1,5 @@
 //! Sources that are read again because parts of them were rejected: a newer version of the program,
-//! or a lenient reader, may accept them. How a killed run continues is told by `admit` and `commit`.
+//! or a lenient reader, may accept them. How a killed run continues is in `admit` and `commit`.
 //!
 //! Grains that the lake contains already are duplicates, and rejects that occur again have rows
 //! already. When all sources have been read, the rows of rejects that didn't occur again are

@@ -50,7 +50,7 @@ pub(super) const COMMIT_ATTEMPTS: usize = 10;
 /// Ingests `sources` into `lake`.
 ///
 /// # Errors
-/// [`EngineError::Refused`] if input is refused and the options say to stop then,
+/// [`EngineError::Refused`] if input is refused and the options request to stop then,
 /// [`EngineError::Interrupted`], [`EngineError::Conflict`], and errors of the system. The lake is
 /// then as it was at the last commit.
 pub async fn ingest(
@@ -368,7 +368,7 @@ fn warn_about(counts: &GrainCounts) {
     }
 }
 
-/// Returns what the audit log says about a run.
+/// Returns the entry of the audit log about a run.
 fn audit_details(report: &IngestReport) -> serde_json::Value {
     serde_json::json!({
         "files": report.files,

@@ -103,8 +103,8 @@ impl LakeKeys {
             .is_empty()
     }
 
-    /// Returns the same keys with the grains in `tombstones` erased, even if their keys are back from
-    /// an old copy of the keyring.
+    /// Returns the same keys with the grains in `tombstones` erased, even if their keys are back
+    /// from an old copy of the keyring.
     pub(crate) fn with_tombstones(&self, tombstones: TombstoneSet) -> LakeKeys {
         LakeKeys {
             tombstones,

@@ -62,7 +62,7 @@ pub enum KeyChange {
     Read(KeyId, u32),
     /// Adds a key of this generation, with a new random salt, and returns it.
     Add(KeyId, u32),
-    /// Destroys the secret of this key. The store remembers the key and its disposition, also of a
+    /// Destroys the secret of this key. The store keeps the key's id and its disposition, also of a
     /// key that it never had. A destroyed key stays destroyed.
     End(KeyId, u32, KeyDisposition),
 }
@@ -122,7 +122,7 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Destroys the secrets of `keys`; the store remembers the keys and `ending`.
+    /// Destroys the secrets of `keys`; the store keeps their ids and `ending`.
     ///
     /// # Errors
     /// As [`KeyStore::update`].

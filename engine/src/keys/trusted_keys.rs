@@ -2,8 +2,8 @@
 //! keyring.
 //!
 //! It holds no secrets and needs no passphrase. The keys of a DID are those that its operator gave
-//! with `keys trust`. [`TrustedFirst`] asks another resolver for the rest; without one, nothing is
-//! fetched over the network.
+//! with `keys trust`. [`TrustedFirst`] queries another resolver for the rest; without one, nothing
+//! is fetched over the network.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -192,7 +192,7 @@ pub struct TrustedFirst<R> {
 }
 
 impl<R: KeyResolver> TrustedFirst<R> {
-    /// Returns a resolver that asks `other` for the keys of DIDs that `trusted` has none of.
+    /// Returns a resolver that queries `other` for the keys of DIDs that `trusted` has none of.
     pub fn new(trusted: TrustStore, other: R) -> TrustedFirst<R> {
         TrustedFirst { trusted, other }
     }

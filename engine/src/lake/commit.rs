@@ -293,7 +293,7 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
     }
 }
 
-/// What the tags of an `add` action say about a data file.
+/// The tags of an `add` action about a data file.
 #[derive(Default)]
 pub(super) struct FileTags {
     pub(super) digest: Option<FileDigest>,

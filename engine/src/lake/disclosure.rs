@@ -1,10 +1,10 @@
 //! Disclosed copies (§10.4): rows whose `_disclosure_of` names another grain, the original.
 //!
 //! A copy is superseded by its original if both are in the lake, whichever came first, unless they
-//! are in different namespaces: what a namespace contains doesn't depend on another. A copy may hide
-//! its namespace. This follows from the rows, so no event is written. The tag `gristmill.disclosedRows` of a segment's `add`
-//! action is the number of its copies: segments without any aren't read, and those without the tag
-//! are.
+//! are in different namespaces: what a namespace contains doesn't depend on another. A copy may
+//! hide its namespace. This follows from the rows, so no event is written. The tag
+//! `gristmill.disclosedRows` of a segment's `add` action is the number of its copies: segments
+//! without any aren't read, and those without the tag are.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,8 @@ pub(crate) fn disclosed_rows_in(batch: &RecordBatch) -> Option<u64> {
     Some((batch.num_rows() - column.null_count()) as u64)
 }
 
-/// Counts the rows of `file` that are disclosed copies. Reads one column; a sealed file is decrypted.
+/// Counts the rows of `file` that are disclosed copies. Reads one column; a sealed file is
+/// decrypted.
 pub(crate) fn disclosed_rows(file: &LakeFile) -> Result<u64> {
     Ok(rows_with(file, Field::DisclosureOf.name())?.len() as u64)
 }
@@ -147,8 +148,8 @@ impl Lake {
         Ok(copies)
     }
 
-    /// Returns the disclosed copies for which `wanted` is true and whose originals are in the lake and
-    /// in no other namespace, at the version of the handle. Without copies, no address index is
+    /// Returns the disclosed copies for which `wanted` is true and whose originals are in the lake
+    /// and in no other namespace, at the version of the handle. Without copies, no address index is
     /// opened.
     ///
     /// # Errors

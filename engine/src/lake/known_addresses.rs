@@ -82,7 +82,7 @@ impl KnownAddresses {
             .find_map(|segment| Some((&segment.id, segment.index.row_of(address)?)))
     }
 
-    /// Returns true if the grain called `address` was erased and must not come back.
+    /// Returns true if the grain called `address` was erased and must not be admitted again.
     pub fn is_erased(&self, address: &ContentAddress) -> bool {
         !self.erased.is_empty() && self.erased.contains(address)
     }

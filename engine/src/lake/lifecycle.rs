@@ -1,5 +1,5 @@
-//! The lifecycle state of grains: the fold of `state`, of the supersessions in the grains' own rows,
-//! and of those of disclosed copies by their originals.
+//! The lifecycle state of grains: the fold of `state`, of the supersessions in the grains' own
+//! rows, and of those of disclosed copies by their originals.
 //!
 //! [`LifecycleState`] defines which events count. The views of SQL are equivalent.
 
@@ -51,8 +51,8 @@ impl Lake {
     /// the version of the handle. Reads all of `state` and the supersessions of all grains, file by
     /// file; only the wanted grains are held in memory.
     ///
-    /// That a disclosed copy is beside its original isn't among them: it follows from the grains of
-    /// each lake.
+    /// That the lake has a disclosed copy and its original isn't among them: it follows from the
+    /// grains of each lake.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),
@@ -69,7 +69,8 @@ impl Lake {
     }
 
     /// Returns the lifecycles of the grains for which `wanted` is true and which have any event, at
-    /// the version of the handle. Reads as [`Lake::portable_states`] does, and the disclosed copies.
+    /// the version of the handle. Reads as [`Lake::portable_states`] does, and the disclosed
+    /// copies.
     ///
     /// # Errors
     /// As [`Lake::portable_states`].

@@ -227,7 +227,7 @@ fn filetime_set(place: &FilePath, used: SystemTime) -> std::io::Result<()> {
     file.set_modified(used)
 }
 
-/// Writes the file `place` under a temporary name beside it, and renames it.
+/// Writes the file `place` under a temporary name in the same folder, and renames it.
 fn write_whole(place: &FilePath, bytes: &[u8]) -> std::io::Result<()> {
     let folder = place.parent().unwrap_or(place);
     std::fs::create_dir_all(folder)?;

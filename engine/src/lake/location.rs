@@ -250,7 +250,7 @@ impl LakeLocation {
 
     /// Returns true if the lake is in a store that states versions of its objects, so that it may
     /// keep those of changed and deleted ones: a bucket of S3 or a container of Azure with
-    /// versioning, and every bucket of Google Cloud, whose generations don't tell.
+    /// versioning, and every bucket of Google Cloud, whose generations don't indicate it.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -283,8 +283,8 @@ impl LakeLocation {
     /// Removes the earlier versions of the lake's objects, in a bucket of S3 with versioning.
     ///
     /// # Errors
-    /// [`EngineError::Request`](crate::error::EngineError::Request) if the lake isn't in a bucket of
-    /// S3; errors of the store.
+    /// [`EngineError::Request`](crate::error::EngineError::Request) if the lake isn't in a bucket
+    /// of S3; errors of the store.
     pub async fn remove_earlier_versions(&self) -> Result<RemovedVersions> {
         let versions = self
             .object_versions()?

@@ -55,8 +55,8 @@ impl LogFile {
     }
 
     /// Returns what makes the log of `table` unreadable: the first commit that is missing among the
-    /// others, or whose lines aren't JSON. `None` if its files can't be read, or if there is no such
-    /// commit.
+    /// others, or whose lines aren't JSON. `None` if its files can't be read, or if there is no
+    /// such commit.
     pub(super) async fn damage(location: &LakeLocation, table: &str) -> Option<EngineError> {
         let damaged = |path: &Path, cause: String| EngineError::Damaged {
             what: format!("`{path}`"),

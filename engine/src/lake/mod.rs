@@ -38,7 +38,7 @@
 //! | `records`, `edit` | how are files of the small tables written, read and rewritten? |
 //! | `rejects` | what does a row for refused input contain? |
 //! | `audit`, `audit_check` | what did the engine do, and is the log of it complete? |
-//! | `tombstones` | which grains must not come back? |
+//! | `tombstones` | which grains must not be admitted again? |
 //! | `encryption` | is the lake encrypted, and with which keys? |
 //! | `purge` | how are files removed that only earlier versions need? |
 //!
@@ -308,7 +308,7 @@ impl Lake {
         Ok(lake)
     }
 
-    /// Checks that this program knows the format of a lake.
+    /// Checks that this program supports the format of a lake.
     fn check_format(location: &LakeLocation, grains: &Table) -> Result<()> {
         let found = grains.format_version();
         match found > FORMAT_VERSION {

@@ -81,8 +81,8 @@ impl Table {
         Ok(purged)
     }
 
-    /// Writes a checkpoint of the newest version, unless it is among `files`. A second checkpoint of
-    /// the same version could have other bytes, and `heads.json` contains their digest.
+    /// Writes a checkpoint of the newest version, unless it is among `files`. A second checkpoint
+    /// of the same version could have other bytes, and `heads.json` contains their digest.
     async fn ensure_checkpoint(&self, files: &[ObjectMeta]) -> Result<()> {
         let has = |path| files.iter().any(|file| file.location == path);
         if has(checkpoint_path(self.name(), self.version())) && has(hint_path(self.name())) {

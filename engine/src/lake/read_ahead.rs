@@ -1,10 +1,10 @@
 //! A store that reads the end of a Parquet file with one request.
 //!
-//! A reader of Parquet asks for the last eight bytes, the footer, the page index and then for pages,
-//! one after the other. In an object store each of them is a request of some tens of milliseconds,
-//! whatever its size. Here the first small read also fetches what precedes it, and later reads
-//! within it are answered from memory: a file smaller than [`BLOCK`], such as a checkpoint of a log
-//! or the segment of a small batch, is fetched once.
+//! A reader of Parquet requests the last eight bytes, the footer, the page index and then for
+//! pages, one after the other. In an object store each of them is a request of some tens of
+//! milliseconds, whatever its size. Here the first small read also fetches what precedes it, and
+//! later reads within it are answered from memory: a file smaller than [`BLOCK`], such as a
+//! checkpoint of a log or the segment of a small batch, is fetched once.
 //!
 //! Data files and checkpoints never change, so what was read stays valid; a file that this process
 //! writes or deletes is forgotten.
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(counters.counts().get, 2);
         store.delete(&path).await.unwrap();
         assert!(store.get_range(&path, 0..5).await.is_err());
-        // Other files are read as they are asked for.
+        // Other files are read as they are requested.
         let hint = Path::from("grains/_delta_log/_last_checkpoint");
         store.put(&hint, b"{}".to_vec().into()).await.unwrap();
         for _ in 0..2 {

@@ -154,7 +154,8 @@ impl Table {
         }
     }
 
-    /// Returns a handle of the table `name` without reading its log: it has no version and no files.
+    /// Returns a handle of the table `name` without reading its log: it has no version and no
+    /// files.
     ///
     /// # Errors
     /// [`EngineError::Delta`] if the log's store can't be used.

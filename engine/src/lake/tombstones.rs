@@ -19,8 +19,8 @@ use crate::keys::{Tombstone, TombstoneSet, random};
 /// The name of the table of tombstones.
 pub const ERASED: &str = "erased";
 
-/// The action in the audit log under which tombstones of another lake are added. Their erasures have
-/// certificates there, and none here.
+/// The action in the audit log under which tombstones of another lake are added. Their erasures
+/// have certificates there, and none here.
 pub(crate) const ADOPTED: &str = "changes-erased";
 
 /// How often a commit is retried after commits of other writers.
@@ -88,7 +88,7 @@ impl Lake {
     ///
     /// # Errors
     /// [`EngineError::Damaged`](crate::error::EngineError::Damaged) if a data file isn't what was
-    /// written: erased grains could come back.
+    /// written: erased grains could be admitted again.
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn tombstone_set(&self) -> Result<TombstoneSet> {
         let mut tombstones = Vec::new();
@@ -167,7 +167,8 @@ impl Lake {
         Ok(count)
     }
 
-    /// Writes `lost`, tombstones by their erasures, and removes `damaged` from the table, in one commit.
+    /// Writes `lost`, tombstones by their erasures, and removes `damaged` from the table, in one
+    /// commit.
     ///
     /// # Errors
     /// As [`Lake::add_tombstones`].
@@ -234,8 +235,8 @@ impl Lake {
         Ok(ids)
     }
 
-    /// Adds tombstones of `addresses`, which the lake refuses from now on. Existing tombstones aren't
-    /// added again. Returns how many were added.
+    /// Adds tombstones of `addresses`, which the lake refuses from now on. Existing tombstones
+    /// aren't added again. Returns how many were added.
     ///
     /// # Errors
     /// [`EngineError::Conflict`](crate::error::EngineError::Conflict),

@@ -11,7 +11,7 @@ use gristmill_schemas::sign::{DeliveredGrain, SigningKey, sign};
 use super::form::{GrainForm, TargetForm};
 use super::links::{each_address, with_addresses};
 
-/// What a migration needs to know of a grain before it converts any.
+/// What a migration needs of a grain before it converts any.
 #[derive(Debug, Default)]
 pub(super) struct Analysis {
     /// Its form; `None` if it can't be decoded.

@@ -10,9 +10,9 @@
 //! | `address_map` | the file of old and new addresses |
 //! | `run` | the phases of a migration |
 //!
-//! An address is the hash of a grain's bytes, its links included. So a grain is converted after those
-//! that it links to, and one that can't be converted keeps its bytes, and with it all that it links
-//! to, transitively: no link of the new lake leads nowhere that didn't before.
+//! An address is the hash of a grain's bytes, its links included. So a grain is converted after
+//! those that it links to, and one that can't be converted keeps its bytes, and with it all that it
+//! links to, transitively: no link of the new lake leads nowhere that didn't before.
 
 mod address_map;
 mod form;

@@ -58,7 +58,7 @@ pub struct MigrateReport {
     pub grains: u64,
     /// Grains with another address than before.
     pub changed: u64,
-    /// Grains that keep their bytes although the form asks for others.
+    /// Grains that keep their bytes although the form requires others.
     pub kept: u64,
     /// Why, with their numbers.
     pub kept_because: BTreeMap<String, u64>,
@@ -88,8 +88,8 @@ pub struct MigrateReport {
 ///
 /// # Errors
 /// [`EngineError::Request`] if `lake` is encrypted, or `target` has grains of another origin;
-/// [`EngineError::Damaged`] if links form a cycle; [`EngineError::Interrupted`]; errors of the lakes
-/// and of the work file. The same call goes on where this one stopped.
+/// [`EngineError::Damaged`] if links form a cycle; [`EngineError::Interrupted`]; errors of the
+/// lakes and of the work file. The same call goes on where this one stopped.
 pub async fn migrate(
     lake: &Lake,
     target: Option<&mut Lake>,

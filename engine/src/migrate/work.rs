@@ -112,8 +112,8 @@ pub(super) struct WorkFile {
 }
 
 impl WorkFile {
-    /// Opens the work file at `path` of the migration described by `job`, or begins it anew if there
-    /// is none or one of another migration. SQLite caches at most `memory` bytes.
+    /// Opens the work file at `path` of the migration described by `job`, or begins it anew if
+    /// there is none or one of another migration. SQLite caches at most `memory` bytes.
     pub(super) fn open(path: &Path, job: &str, memory: usize) -> Result<WorkFile> {
         let mut work = WorkFile::connect(path, memory)?;
         if work.progress("job")?.as_deref() != Some(job) {
@@ -173,7 +173,8 @@ impl WorkFile {
         self.fault(self.connection.execute_batch(statements))
     }
 
-    /// Adds grains with their delivered bytes. `analysis.addresses` are those of grains of the lake.
+    /// Adds grains with their delivered bytes. `analysis.addresses` are those of grains of the
+    /// lake.
     pub(super) fn add(&mut self, grains: &[(ContentAddress, Vec<u8>, Analysis)]) -> Result<()> {
         let add = |connection: &mut Connection| -> rusqlite::Result<()> {
             let transaction = connection.transaction()?;

@@ -1,9 +1,9 @@
 //! Delegations (§6.11, §28.7): what an agent may write under the authority that another granted it.
 //!
-//! A grain with the relation `mg:delegates_to` grants the agent that is its object (the delegatee) an
-//! authority of the agent that is its subject (the delegator). A new grain whose `derived_from` names
-//! a delegation is written under it, unless the delegator itself writes it or it supersedes the
-//! delegation. It must be permitted by that delegation, and by those under which the delegation
+//! A grain with the relation `mg:delegates_to` grants the agent that is its object (the delegatee)
+//! an authority of the agent that is its subject (the delegator). A new grain whose `derived_from`
+//! names a delegation is written under it, unless the delegator itself writes it or it supersedes
+//! the delegation. It must be permitted by that delegation, and by those under which the delegation
 //! itself was granted.
 //!
 //! Limits that a delegation doesn't state don't bind. One that is hidden or can't be read permits

@@ -77,7 +77,8 @@ impl Gate<'_> {
     /// least one.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidationDenied`]; [`ErrorCode::Schema`] if the lake doesn't contain `target`.
+    /// [`ErrorCode::InvalidationDenied`]; [`ErrorCode::Schema`] if the lake doesn't contain
+    /// `target`.
     pub fn judge_release(
         &self,
         target: &ContentAddress,

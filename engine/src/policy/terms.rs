@@ -21,7 +21,7 @@ pub enum PolicyMode {
     Hold,
     /// Erased when the consent on which it is based is withdrawn.
     ConsentCascade,
-    /// A mode that this version doesn't know, which counts as locked (§23.3).
+    /// A mode unknown to this version, which counts as locked (§23.3).
     Unknown,
 }
 
@@ -68,7 +68,7 @@ pub enum PolicyScope {
     Subtree,
     /// This grain and its supersession chain.
     Lineage,
-    /// A scope that this version doesn't know, which counts as the widest.
+    /// A scope unknown to this version, which counts as the widest.
     Unknown,
 }
 

@@ -10,8 +10,8 @@
 //! | `other_tables` | which files of the other tables are damaged? |
 //! | `report` | what was repaired, and what can't be? |
 //!
-//! Nothing is guessed and no row is dropped. A segment is replaced by one commit, so a run that was
-//! killed is simply run again: what it had repaired is sound by then.
+//! Nothing is inferred and no row is dropped. A segment is replaced by one commit, so a run that
+//! was killed is simply run again: what it had repaired is sound by then.
 
 mod cells;
 mod other_tables;

@@ -1,5 +1,5 @@
-//! Listing damaged data files of the tables whose rows are in no other place: events, rejects, sources
-//! and the audit log.
+//! Listing damaged data files of the tables whose rows are in no other place: events, rejects,
+//! sources and the audit log.
 
 use super::report::{RepairReport, Unrepaired};
 use crate::error::Result;

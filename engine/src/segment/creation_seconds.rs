@@ -1,8 +1,8 @@
 //! The creation seconds in the headers of a segment's grains, as a few ranges.
 //!
-//! A header is part of the bytes of which the address is the hash, so a segment without the creation
-//! second of a grain can't contain that grain. Ranges may include seconds that no grain has, but
-//! never exclude one that a grain has.
+//! A header is part of the bytes of which the address is the hash, so a segment without the
+//! creation second of a grain can't contain that grain. Ranges may include seconds that no grain
+//! has, but never exclude one that a grain has.
 
 use std::fmt;
 use std::ops::RangeInclusive;

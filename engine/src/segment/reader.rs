@@ -170,8 +170,8 @@ impl SegmentReader {
         self.batches(Some(row_groups), None, columns, batch_rows)
     }
 
-    /// Reads all columns of row group `number` as [`SegmentReader::read`] does. Columns that contain
-    /// only nulls are recognised by their levels and not decoded.
+    /// Reads all columns of row group `number` as [`SegmentReader::read`] does. Columns that
+    /// contain only nulls are recognised by their levels and not decoded.
     ///
     /// # Errors
     /// [`ParquetError`], also if a page can't be read.
@@ -239,8 +239,8 @@ impl SegmentReader {
             .build()
     }
 
-    /// Advises the system that the pages of the file that were read needn't stay in memory. They are
-    /// read again if they are used again.
+    /// Advises the system that the pages of the file that were read needn't stay in memory. They
+    /// are read again if they are used again.
     pub(crate) fn release_all(&self) {
         self.bytes.0.release(0..self.bytes.as_ref().len());
     }

@@ -1,9 +1,9 @@
-//! Sidecars: index files that are derived from a segment and stored in a folder of their own. To add
-//! a kind, start in `index/builder.rs`; docs/architecture.md, "Where to add", lists the rest.
+//! Sidecars: index files that are derived from a segment and stored in a folder of their own. To
+//! add a kind, start in `index/builder.rs`; docs/architecture.md, "Where to add", lists the rest.
 //!
-//! A sidecar is bound to its segment by a trailer ([`SidecarBinding`](super::SidecarBinding)) and can be rebuilt
-//! at any time. The sidecars of statements, words and vectors are in `index`; the address index is
-//! in this folder, because ingest needs it to detect duplicates.
+//! A sidecar is bound to its segment by a trailer ([`SidecarBinding`](super::SidecarBinding)) and
+//! can be rebuilt at any time. The sidecars of statements, words and vectors are in `index`; the
+//! address index is in this folder, because ingest needs it to detect duplicates.
 
 use std::error::Error;
 

@@ -358,9 +358,9 @@ impl<'l> LakeCheck<'l> {
         }
     }
 
-    /// Starts the comparison of the numbers of rows of `segment` that supersede others, and that are
-    /// disclosed copies, with the log, by which the segments without such rows aren't read. Sealed
-    /// copies must be decrypted, which is done together with the comparison of sidecars.
+    /// Starts the comparison of the numbers of rows of `segment` that supersede others, and that
+    /// are disclosed copies, with the log, by which the segments without such rows aren't read.
+    /// Sealed copies must be decrypted, which is done together with the comparison of sidecars.
     async fn start_counts(&mut self, segment: &Segment, reader: SegmentReader) -> Result<()> {
         let logged = [segment.file.superseding, segment.file.disclosed];
         let is_sealed = segment.id.is_sealed();

@@ -11,8 +11,8 @@ use crate::segment::SegmentReader;
 /// Rows of which the columns that are counted are read at a time.
 const COUNTED_ROWS: usize = 1 << 14;
 
-/// Returns how the numbers of rows that supersede others, and that are disclosed copies, differ from
-/// those in the log.
+/// Returns how the numbers of rows that supersede others, and that are disclosed copies, differ
+/// from those in the log.
 pub(super) fn differing(
     counted: [u64; 2],
     logged: [Option<u64>; 2],

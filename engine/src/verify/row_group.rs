@@ -269,8 +269,8 @@ impl FailedRow {
     }
 }
 
-/// Returns the problem of `rows`, of which `columns` can't be decoded. Without the blob nothing else
-/// can be computed.
+/// Returns the problem of `rows`, of which `columns` can't be decoded. Without the blob nothing
+/// else can be computed.
 fn undecodable_problem(
     segment: &OpenSegment,
     rows: &Range<u64>,

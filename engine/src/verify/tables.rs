@@ -156,8 +156,8 @@ impl<'l> TablesCheck<'l> {
         Ok(true)
     }
 
-    /// Returns an opened table. Returns `None`, with a problem if it `has_head`, if there is none, or
-    /// if it is damaged. A table without a head didn't exist in the lake's version; if it should
+    /// Returns an opened table. Returns `None`, with a problem if it `has_head`, if there is none,
+    /// or if it is damaged. A table without a head didn't exist in the lake's version; if it should
     /// exist, that is reported when the lake is opened.
     fn opened(
         &mut self,
@@ -290,7 +290,7 @@ impl<'l> TablesCheck<'l> {
         self.checkpoint_hint(name, &expected.hint, is_later).await
     }
 
-    /// Checks the file that names the newest checkpoint. It may differ from what the heads say if
+    /// Checks the file that names the newest checkpoint. It may differ from the heads if
     /// it names a later one (`is_later`).
     async fn checkpoint_hint(
         &mut self,

@@ -126,8 +126,8 @@ async fn one_changed_cell_of_each_column_is_reported_with_row_and_column() {
         let rows = found.get(field.name());
         match field.name().as_str() {
             name if kept().contains(&name) => assert_eq!(rows, None, "{name}"),
-            // A hash can't tell a changed blob from a changed address; the envelope covers a blob
-            // that isn't its own.
+            // A hash doesn't show whether the blob or the address was changed; the envelope covers
+            // a blob that isn't its own.
             "content_address" | "blob" | "envelope" => {
                 let all: Vec<i64> = found.values().flatten().copied().collect();
                 assert!(

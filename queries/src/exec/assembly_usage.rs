@@ -73,8 +73,8 @@ impl AssemblyUsage {
         }
     }
 
-    /// Returns a sentence for people: included and matching grains, the used part of the budget, and
-    /// what was left out for which reason.
+    /// Returns a sentence for people: included and matching grains, the used part of the budget,
+    /// and what was left out for which reason.
     pub fn summary(&self) -> String {
         let total =
             |count: fn(&SourceContribution) -> u64| -> u64 { self.sources.iter().map(count).sum() };

@@ -12,7 +12,7 @@ use super::finding::Finding;
 
 /// Columns: the rule, by its index in the scan; the grain; what the rule reports of it, as a JSON
 /// array of names and values; why the rule failed, in which case it found nothing; and a number of
-/// views, of which no other column says anything.
+/// views, which no other column identifies.
 static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     let column = |name: &str, kind| ArrowField::new(name, kind, true);
     Arc::new(Schema::new(vec![

@@ -30,7 +30,7 @@ impl Rule {
         self.bars.is_some_and(|bars| bars <= purpose)
     }
 
-    /// Returns whether a finding of the rule says something about a grain that stays in the lake.
+    /// Returns whether a finding of the rule is about a grain that stays in the lake.
     /// Rules on sales alone don't: the grain itself violates nothing.
     pub(super) fn concerns_stored_grains(&self) -> bool {
         self.bars != Some(ExportPurpose::Sale)

@@ -9,9 +9,9 @@ use crate::cal::suggest::near;
 /// Maximum number of suggested ids.
 const SUGGESTIONS: usize = 3;
 
-/// Keeps the rules whose ids (`PACK/RULE`) are in `ids`, and the packs that have any of them. A pack
-/// that loses rules gets another digest, so that `--since last` continues only after a scan of the
-/// same rules.
+/// Keeps the rules whose ids (`PACK/RULE`) are in `ids`, and the packs that have any of them. A
+/// pack that loses rules gets another digest, so that `--since last` continues only after a scan of
+/// the same rules.
 ///
 /// # Errors
 /// [`PackError::UnknownRule`] for an id that no pack has.

@@ -20,7 +20,7 @@ struct CertificateVariables<'c> {
     now: String,
 }
 
-/// Returns the page of a certificate: what was asked, found, kept and why, how the rest was
+/// Returns the page of a certificate: what was requested, found, kept and why, how the rest was
 /// searched, and how to check it independently. `bytes` are those of its `file`, and `check` is the
 /// result of their verification; without a certificate in it, there is no page.
 ///

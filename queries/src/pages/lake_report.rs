@@ -10,7 +10,7 @@ use super::{ChartBar, bars, now, render_page};
 
 const TEMPLATE: &str = include_str!("lake_report.html");
 
-/// Largest number of rows of a table; the page tells how to get all of them.
+/// Largest number of rows of a table; the page states how to get all of them.
 const MAX_ROWS: usize = 25;
 
 /// The reason why there is no page.

@@ -13,10 +13,10 @@ const TEMPLATE: &str = include_str!("subject_page.html");
 /// Longest value of a field on the page in characters; longer ones are cut, with a note.
 const LONGEST_VALUE: usize = 4_000;
 
-/// What the head of the page says.
+/// The head of the page.
 #[derive(Debug, Serialize)]
 pub struct SubjectPageHead<'p> {
-    /// The identifiers that were asked for.
+    /// The requested identifiers.
     pub people: &'p [String],
     /// What was searched and found.
     pub plan: &'p ErasurePlan,

@@ -1,11 +1,12 @@
-//! The two axes of time (§15): `known_at(instant)`, the grains that the lake knew as current at an
+//! The two axes of time (§15): `known_at(instant)`, the grains that were current in the lake at an
 //! instant of transaction time, and `valid_at(instant[, known])`, those of them that hold at an
 //! instant of valid time.
 //!
 //! Transaction time is the lake's own: a grain counts from its `ingested_at`, a supersession from
-//! that of the superseding grain, and an event from its time, but not before the source that brought
-//! it was read. What is ingested later, however it is dated, never changes what an earlier instant
-//! returns. `as_of` in contrast goes by the times that authors state. Erased grains don't reappear.
+//! that of the superseding grain, and an event from its time, but not before the source that
+//! brought it was read. What is ingested later, however it is dated, never changes what an earlier
+//! instant returns. `as_of` in contrast goes by the times that authors state. Erased grains don't
+//! reappear.
 
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ pub(super) fn register(context: &SessionContext) -> Result<()> {
     Ok(())
 }
 
-/// Query of the grains that the lake knew as current at the parameter [`KNOWN`].
+/// Query of the grains that were current in the lake at the parameter [`KNOWN`].
 fn known_query(copies: Copies) -> String {
     let grains = format!("(SELECT * FROM grains WHERE ingested_at <= ${KNOWN})");
     let state = format!(
@@ -80,8 +81,8 @@ fn known_query(copies: Copies) -> String {
     )
 }
 
-/// Query of the grains of `known` (a relation) that hold at the parameter [`VALID`]. A missing bound
-/// is open; both bounds are inclusive (§15.2).
+/// Query of the grains of `known` (a relation) that hold at the parameter [`VALID`]. A missing
+/// bound is open; both bounds are inclusive (§15.2).
 fn valid_query(known: &str) -> String {
     format!(
         "SELECT * FROM {known} WHERE (valid_from IS NULL OR valid_from <= ${VALID})

@@ -1,5 +1,5 @@
-//! A stored table that is opened when a query scans it. Most queries don't read `rejects`, `sources`
-//! and `audit`.
+//! A stored table that is opened when a query scans it. Most queries don't read `rejects`,
+//! `sources` and `audit`.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The best rows of a search that pass the filters of a query.
 //!
 //! A filter never makes the result shorter than it has to be. The search first returns more rows
-//! than asked for; often enough of them pass. Otherwise a filter on columns of `grains` becomes a
+//! than requested; often enough of them pass. Otherwise a filter on columns of `grains` becomes a
 //! set of rows of each segment, which costs a pass over these columns, and the indexes are searched
-//! within the sets. A filter on the score, the snippet or the matched fields is known only for found
-//! rows: the search runs with increasing limits.
+//! within the sets. A filter on the score, the snippet or the matched fields is known only for
+//! found rows: the search runs with increasing limits.
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;

@@ -1,11 +1,11 @@
 //! The combination of a search by words with one by meaning.
 //!
-//! A grain is found if it contains all or enough of the words ([`LakeTextIndex::rows_with_enough`]), or
-//! if its similarity is that of a related text. Its score is the mean of both scores, each in
-//! [0, 1]: a convex combination, which unlike a fusion of ranks says how good the best hit is. A
-//! search that doesn't find the grain counts as 0. If the search by meaning was cut at its limit,
-//! the grain counts with the least similarity before the cut instead: for a model in which all
-//! texts are similar, the words would otherwise hardly count.
+//! A grain is found if it contains all or enough of the words
+//! ([`LakeTextIndex::rows_with_enough`]), or if its similarity is that of a related text. Its score
+//! is the mean of both scores, each in [0, 1]: a convex combination, which unlike a fusion of ranks
+//! shows how good the best hit is. A search that doesn't find the grain counts as 0. If the search
+//! by meaning was cut at its limit, the grain counts with the least similarity before the cut
+//! instead: for a model in which all texts are similar, the words would otherwise hardly count.
 
 use std::collections::{HashMap, HashSet};
 

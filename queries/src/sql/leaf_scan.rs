@@ -31,7 +31,7 @@ impl LeafScanExec {
         }
     }
 
-    /// Creates a scan whose `rows` were read from indexes, as `note` says.
+    /// Creates a scan whose `rows` were read from indexes, as `note` describes.
     pub(super) fn index_only(rows: RecordBatch, note: String) -> Result<LeafScanExec> {
         let schema = rows.schema();
         Ok(LeafScanExec {

@@ -7,8 +7,8 @@
 //! | `current` | a grain that is not superseded, expired, contradicted or retracted |
 //!
 //! Lifecycle fields in a blob are not trusted: only events, the grains that a row supersedes, and
-//! disclosed copies beside their originals are folded. The rules that decide which event counts are those of
-//! [`gristmill_schemas::lifecycle`]; a property test compares the two.
+//! disclosed copies beside their originals are folded. The rules that decide which event counts are
+//! those of [`gristmill_schemas::lifecycle`]; a property test compares the two.
 
 use datafusion::common::Result;
 use datafusion::prelude::SessionConfig;
@@ -17,8 +17,8 @@ use gristmill_engine::lake::Lake;
 use super::external;
 use super::lazy_views::View;
 
-/// Name of the view of the current grains. In a lake it is a table that leaves out rows by lifecycle
-/// masks; elsewhere it is a query.
+/// Name of the view of the current grains. In a lake it is a table that leaves out rows by
+/// lifecycle masks; elsewhere it is a query.
 pub(super) const CURRENT: &str = "current";
 
 /// Returns the views of a session with or without disclosed copies, and their queries.
@@ -50,7 +50,8 @@ impl Copies {
     /// Returns what the grains of `lake` may be.
     ///
     /// # Errors
-    /// [`DataFusionError::External`](datafusion::error::DataFusionError::External) if the log can't be read.
+    /// [`DataFusionError::External`](datafusion::error::DataFusionError::External) if the log can't
+    /// be read.
     pub(super) fn in_lake(lake: &Lake) -> Result<Copies> {
         let segments = lake.segments().map_err(external)?;
         let has_none = segments.iter().all(|it| it.file.disclosed == Some(0));
@@ -82,9 +83,9 @@ fn all(copies: Copies) -> EventSources<'static> {
 
 impl EventSources<'_> {
     /// Returns the events as a relation: `content_address`, `event`, `value`, `at`. A grain that
-    /// supersedes another adds an event to the other, at the time at which the superseding grain was
-    /// created; a disclosed copy beside its original adds one to itself, at the time at which it was
-    /// created. A successor that isn't an address becomes NULL.
+    /// supersedes another adds an event to the other, at the time at which the superseding grain
+    /// was created; a disclosed copy beside its original adds one to itself, at the time at which
+    /// it was created. A successor that isn't an address becomes NULL.
     fn events(&self) -> String {
         let EventSources {
             state,
@@ -208,8 +209,9 @@ fn verification() -> String {
     )
 }
 
-/// Query with one row, in the columns of [`EventSources::events`], for each grain that the events of
-/// `state` (a relation) matching `seen` (an SQL condition) contradict: the instant since which it is contradicted without interruption.
+/// Query with one row, in the columns of [`EventSources::events`], for each grain that the events
+/// of `state` (a relation) matching `seen` (an SQL condition) contradict: the instant since which
+/// it is contradicted without interruption.
 fn contradictions(state: &str, seen: &str) -> String {
     format!(
         "SELECT content_address, '{CONTRADICTED_SINCE}' AS event, NULL AS value, min(at) AS at

@@ -296,7 +296,7 @@ fn lake_context_in(
     Ok(context)
 }
 
-/// Sets what sessions over `lake` know of it.
+/// Sets the extensions of sessions over `lake`.
 fn set_extensions(context: &SessionContext, lake: &Lake) -> Result<()> {
     let copies = Copies::in_lake(lake)?;
     let state = context.state_ref();

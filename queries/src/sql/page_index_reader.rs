@@ -28,7 +28,8 @@ use futures::future::BoxFuture;
 pub struct PageIndexReaderFactory(CachedParquetFileReaderFactory);
 
 impl PageIndexReaderFactory {
-    /// Creates the factory of readers of the files in `store`, with the metadata cache of `runtime`.
+    /// Creates the factory of readers of the files in `store`, with the metadata cache of
+    /// `runtime`.
     ///
     /// # Errors
     /// If the store isn't registered in `runtime`.

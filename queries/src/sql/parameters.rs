@@ -30,8 +30,8 @@ pub fn parameters_from_json(parameters: &JsonValue) -> Result<ParamValues> {
     })
 }
 
-/// Returns the types that a query expects of its placeholders, by their names with `$`; `None` where
-/// every type fits.
+/// Returns the types that a query expects of its placeholders, by their names with `$`; `None`
+/// where every type fits.
 ///
 /// # Errors
 /// [`datafusion::error::DataFusionError::Plan`] if a placeholder is used with two types.

@@ -30,7 +30,7 @@ pub fn statements(text: &str) -> Result<Vec<Statement>> {
 }
 
 /// Runs one statement, if it only reads or the session's [`FileAccess`] allows it; rows are
-/// streamed. DESCRIBE also tells what the columns mean.
+/// streamed. DESCRIBE also returns what the columns mean.
 ///
 /// # Errors
 /// A [`StatementError`](super::StatementError) for a refused statement, or an error of planning.

@@ -44,8 +44,8 @@ pub(super) const LIMIT: usize = 10_000;
 pub struct SearchEnvelope {
     /// The best matches, best first.
     pub results: Vec<SearchResult>,
-    /// Number of grains that match by their words, or of the results if there are more. Exact without
-    /// a filter; with one it counts at most 10,000.
+    /// Number of grains that match by their words, or of the results if there are more. Exact
+    /// without a filter; with one it counts at most 10,000.
     pub total: u64,
     /// Always `None`: searches have no cursor (§28.4); a larger limit returns more results.
     pub next_cursor: Option<String>,

@@ -1,8 +1,8 @@
 //! The memory that queries of several sessions share, such as those of a server.
 //!
-//! Each query has a limit of its own. A share of the memory is set aside for each, so that one query
-//! can't make another fail that needs little; beyond its share, a query borrows from the rest, as
-//! long as others have left something.
+//! Each query has a limit of its own. A share of the memory is set aside for each, so that one
+//! query can't make another fail that needs little; beyond its share, a query borrows from the
+//! rest, as long as others have left something.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,8 +50,8 @@ struct Rest {
 }
 
 impl SharedMemory {
-    /// Divides the memory of the sessions of `context` between up to `concurrent` queries. If it has
-    /// no limit, each query has only its own.
+    /// Divides the memory of the sessions of `context` between up to `concurrent` queries. If it
+    /// has no limit, each query has only its own.
     pub fn of(context: &SessionContext, concurrent: usize) -> SharedMemory {
         let size = match context.runtime_env().memory_pool.memory_limit() {
             MemoryLimit::Finite(size) => size,
@@ -72,9 +72,9 @@ impl SharedMemory {
         }
     }
 
-    /// Returns a session for one query, with the tables of `context`. Its sorts, joins and aggregates
-    /// spill to disk or fail if they need more than `limit` bytes, or more than other queries have
-    /// left.
+    /// Returns a session for one query, with the tables of `context`. Its sorts, joins and
+    /// aggregates spill to disk or fail if they need more than `limit` bytes, or more than other
+    /// queries have left.
     ///
     /// # Errors
     /// [`DataFusionError`] if the runtime can't be created.

@@ -3,8 +3,8 @@
 //! DataFusion 55 repartitions rows through files that several tasks append to. Its reader waits at
 //! the oldest one that is open, also when the next rows are in another: a query may wait forever or
 //! lose rows (apache/datafusion#24883). A file that is complete after its first batch is never
-//! waited for. As there are many of them, they share files of [`FILE_BYTES`], which are removed when
-//! the last of their parts has been read.
+//! waited for. As there are many of them, they share files of [`FILE_BYTES`], which are removed
+//! when the last of their parts has been read.
 
 use std::io::{self, Write};
 use std::pin::Pin;

@@ -1,6 +1,6 @@
-//! Limits how deep the syntax tree of a statement is. A chain of operators without parentheses is as
-//! deep as it is long, and the recursive steps of parsing, planning and freeing it would overflow
-//! the stack.
+//! Limits how deep the syntax tree of a statement is. A chain of operators without parentheses is
+//! as deep as it is long, and the recursive steps of parsing, planning and freeing it would
+//! overflow the stack.
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -21,7 +21,8 @@ const MOST_IN_TYPE: usize = 64;
 /// Stack of a thread that plans statements, in bytes. Only what is used takes memory.
 pub const STACK_BYTES: usize = 64 << 20;
 
-/// Refuses a text of which a statement is too deep. Texts that have no tokens are left to the parser.
+/// Refuses a text of which a statement is too deep. Texts that have no tokens are left to the
+/// parser.
 ///
 /// # Errors
 /// [`DataFusionError::SQL`], with the remedy.

@@ -1,8 +1,8 @@
 //! The extensions of a message as one consumer sees them: every accessor applies the consumer's
 //! capabilities (§3.2, §4.5).
 //!
-//! [`ExtensionAccess`] borrows the extensions; [`filter`] makes a filtered copy to hand out. Both
-//! use the same accessors, so they always agree.
+//! [`ExtensionAccess`] borrows the extensions; [`filter`] makes a filtered copy for a recipient.
+//! Both use the same accessors, so they always agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 

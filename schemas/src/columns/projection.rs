@@ -175,8 +175,8 @@ impl GrainBatchBuilder {
         self.rows
     }
 
-    /// Returns how many of all sealed rows so far, those of finished batches included, are disclosed
-    /// copies of other grains: their cells don't tell.
+    /// Returns how many of all sealed rows so far, those of finished batches included, are
+    /// disclosed copies of other grains: their cells don't show it.
     pub fn sealed_copies(&self) -> u64 {
         self.sealed_copies
     }

@@ -154,8 +154,8 @@ fn split_offsets(body: &[u8], count: u32) -> Result<(&[[u8; 4]], &[u8]), GrainEr
 
 /// Detects the codec by the region's first bytes, regardless of the header. They can't be confused
 /// with those of a valid grain, which are its version byte or the head of an envelope. Those of a
-/// corrupt grain can, so the first bytes are ignored if flag, codec byte and offsets all indicate an
-/// uncompressed region.
+/// corrupt grain can, so the first bytes are ignored if flag, codec byte and offsets all indicate
+/// an uncompressed region.
 fn detect_codec(rest: &[u8], offsets: &[[u8; 4]], start: usize, header: &ContainerHeader) -> Codec {
     let is_flagged = header.flags.compressed();
     let is_absolute = offsets.first() == Some(&(start as u32).to_be_bytes());
@@ -187,9 +187,9 @@ fn detect_base(offsets: &[[u8; 4]], start: usize) -> Result<u32, GrainError> {
     }
 }
 
-/// Checks that the last grain of an uncompressed region starts before the footer at `end`. The usual
-/// cause of a violation is a truncated file, and this error describes that better than any later
-/// one.
+/// Checks that the last grain of an uncompressed region starts before the footer at `end`. The
+/// usual cause of a violation is a truncated file, and this error describes that better than any
+/// later one.
 fn check_last_offset(
     offsets: &[[u8; 4]],
     base: u32,

@@ -35,8 +35,8 @@ pub(super) fn is_sha256_reference(text: &str) -> bool {
 
 /// Encodes the disclosed variant of `grain` with the fields `hidden` elided. `grain` is JSON with
 /// full names; `original` is its address. The variant's sensitivity is at least that of `options`
-/// and of the grain's tags, hidden ones included: a reader of the variant has the duties of a reader
-/// of the grain.
+/// and of the grain's tags, hidden ones included: a reader of the variant has the duties of a
+/// reader of the grain.
 ///
 /// # Errors
 /// [`ErrorCode::Schema`] if a field must stay visible (§10.2) or is absent; encoding errors.

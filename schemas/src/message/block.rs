@@ -7,7 +7,7 @@ use crate::json::{Json, Object};
 /// A content block of a message.
 ///
 /// The six kinds are a closed set; future additions get tags of their own.
-/// [`ContentBlock::Unknown`] holds a block that this version does not know, unchanged, so that it
+/// [`ContentBlock::Unknown`] holds a block of a type unknown to this version, unchanged, so that it
 /// round-trips.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContentBlock<'a> {

@@ -21,7 +21,7 @@ pub(super) const WIRE_BLOCKS: &str = "blocks";
 /// The member of metadata with the origin of the message's time; absent if the time was recorded.
 pub(super) const TIME_SOURCE: &str = "time_source";
 
-/// The treatment of fields and blocks that this version does not know.
+/// The treatment of fields and blocks unknown to this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownFields {
     /// Write them, so that they round-trip.

@@ -164,7 +164,7 @@ pub fn model_count() -> usize {
 }
 
 /// Returns the prices of a model, in the form `provider:model`. Without a provider, or if the text
-/// before the colon is none, the provider is guessed from the model's name. Suffixes such as
+/// before the colon is none, the provider is inferred from the model's name. Suffixes such as
 /// `-20251001` are accepted where the catalogue has the date with dashes.
 pub(super) fn find(model: &str) -> Option<CatalogEntry<'static>> {
     let model = model.to_lowercase();

@@ -10,7 +10,7 @@
 //! | `parameters` | Which parameters has a statement, and which values are bound to them? |
 //! | `catalog` | Which tables does a client find? |
 //! | `server_info` | What can the server do, and which types has it? |
-//! | `authority` | Who asks? |
+//! | `authority` | Who is the client, and what may it read? |
 //! | `failure` | Which gRPC status has an error? |
 //!
 //! Tokens, slots of queries, limits and the audit log are those of the [`Server`] that answers

@@ -31,7 +31,7 @@ impl Parameters {
     /// their names. Those of which the query expects no type are texts.
     ///
     /// # Errors
-    /// Numbers beside names, and too many parameters.
+    /// Numbers mixed with names, and too many parameters.
     pub(super) fn of(plan: &LogicalPlan) -> Result<Parameters> {
         let types = sql::parameter_types(plan)?;
         let named = |name: &str| name.trim_start_matches('$').to_owned();
@@ -62,7 +62,7 @@ impl Parameters {
         })
     }
 
-    /// Returns the schema that clients are told.
+    /// Returns the schema that is sent to clients.
     pub(super) fn schema(&self) -> Schema {
         Schema::new(self.fields.clone())
     }

@@ -1,4 +1,4 @@
-//! The calls of Flight SQL: their authority, and which answer of the other files belongs to each
+//! The calls of Flight SQL: authorization, and which answer of the other files belongs to each
 //! command.
 
 use std::pin::Pin;

@@ -25,7 +25,7 @@ use crate::http::{
 /// Largest message with rows in bytes, as most clients accept; larger are single rows only.
 const ROW_BYTES: usize = 2 << 20;
 
-/// The answer to a call that asks for rows.
+/// The answer to a call that requests rows.
 pub(super) type FlightStream = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 
 /// Columns of the answer to a statement of CAL: its response as JSON.

@@ -70,7 +70,7 @@ impl Admission {
         }
     }
 
-    /// Returns the time at which a query that is asked now must be answered.
+    /// Returns the time at which a query that arrives now must be answered.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limits.time
     }

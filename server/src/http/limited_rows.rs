@@ -18,7 +18,7 @@ use super::query_workers::QueryTask;
 use super::refusal::{Refusal, Result};
 use super::tokens::Authority;
 
-/// Who asked what, for the audit log.
+/// The client and its query, for the audit log.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedQuery {
     /// Name of the token.

@@ -25,7 +25,7 @@ pub(super) struct Metrics {
     rows: AtomicU64,
 }
 
-/// Values that are read when the figures are asked for.
+/// Values that are read when metrics are requested.
 pub(super) struct Gauges {
     pub(super) running: usize,
     pub(super) waiting: usize,

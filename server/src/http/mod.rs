@@ -68,7 +68,7 @@ pub(crate) use {
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Who may ask; `None` lets every process of this machine read the whole lake.
+    /// Who may query; with `None` every process of this machine may read the whole lake.
     pub tokens: Option<Tokens>,
     /// Whether tokens with the scope `append`, or everyone without tokens, may append.
     pub allow_writes: bool,
@@ -184,8 +184,8 @@ impl Server {
         }))
     }
 
-    /// Returns a session for one query with the tables of `context`, within the limits of a query and
-    /// of the server.
+    /// Returns a session for one query with the tables of `context`, within the limits of a query
+    /// and of the server.
     fn session_of(&self, context: &SessionContext) -> Result<SessionContext, DataFusionError> {
         self.memory.session(context, self.options.limits.memory)
     }

@@ -1,5 +1,6 @@
 //! The threads on which queries are planned and run. Connections and clocks have others, so a query
-//! that computes without a pause delays neither answers, nor time limits, nor the end of the server.
+//! that computes without a pause delays neither answers, nor time limits, nor the end of the
+//! server.
 
 use std::future::Future;
 use std::io;

@@ -87,7 +87,8 @@ pub(super) fn text_response(
     response(status, kind, body.boxed_unsync())
 }
 
-/// Returns a response with a body of `kind`, which browsers neither guess nor keep.
+/// Returns a response with a body of `kind`, whose type browsers don't sniff and which they don't
+/// cache.
 pub(super) fn response(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -80,7 +80,7 @@ pub enum TokenError {
     /// Two tokens have one name or one hash.
     #[error("the token `{0}` is there twice")]
     Twice(String),
-    /// The file has no token, so nobody could ask.
+    /// The file has no token, so that every query would be refused.
     #[error("there is no [[token]]; `gristmill serve --new-token NAME` prints one")]
     Empty,
 }

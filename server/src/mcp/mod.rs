@@ -84,7 +84,7 @@ where
 {
     let session = McpSession::start(lake, options).await?;
     let running = match serve_server(session, (input, output)).await {
-        // A client that leaves before it opens a session asked for nothing.
+        // A client that disconnects before it opens a session has sent no request.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         other => other.map_err(|error| McpError::Initialize(Box::new(error)))?,
     };

@@ -1,4 +1,4 @@
-//! Limits of what a client lets the server hold: prepared statements and portals.
+//! Limits of what the server holds for a client: prepared statements and portals.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

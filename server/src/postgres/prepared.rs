@@ -91,7 +91,7 @@ fn setting_column(name: &str) -> Column {
     }
 }
 
-/// Returns the columns with the formats that the client has asked for.
+/// Returns the columns with the formats that the client has requested.
 pub(super) fn with_formats(
     columns: Vec<Column>,
     formats: &Format,

@@ -61,7 +61,7 @@ impl RunningQuery {
     }
 }
 
-/// Writes rows in the formats that the client has asked for.
+/// Writes rows in the formats that the client has requested.
 pub(super) struct RowWriter {
     columns: Vec<(Column, FieldFormat, FieldRef)>,
 }

@@ -1,6 +1,6 @@
-//! What statements ask for: rows, cursors, or something about the session, which clients send
-//! without being asked to: transactions, settings. A session reads one version of the lake per query
-//! and has no settings, so the latter are accepted and change nothing.
+//! What statements request: rows, cursors, or something about the session, which clients send by
+//! themselves: transactions, settings. A session reads one version of the lake per query and has no
+//! settings, so the latter are accepted and change nothing.
 
 use gristmill_queries::sql::DataFusionError;
 
@@ -15,7 +15,7 @@ use super::copy::{CopiedQuery, copied_query};
 use super::failure::error;
 use super::session::SERVER_VERSION;
 
-/// What a statement asks for.
+/// What a statement requests.
 #[derive(Debug, Clone)]
 pub(super) enum Asked {
     /// Rows of the lake.
@@ -90,7 +90,7 @@ pub(super) const SETTINGS: [(&str, &str); 20] = [
     ("transaction_read_only", "on"),
 ];
 
-/// Returns what `statement` asks for.
+/// Returns what `statement` requests.
 ///
 /// # Errors
 /// A setting that would change the meaning of answers, and cursors that read backwards.

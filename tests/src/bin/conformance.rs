@@ -5,7 +5,7 @@
 //! Exit codes: 0 if no case failed, 2 if one did, 1 if a file can't be read or has an unknown
 //! shape.
 
-// The input includes files that nobody here has seen.
+// The input includes files that weren't written for this runner.
 #![warn(
     clippy::unwrap_used,
     clippy::expect_used,

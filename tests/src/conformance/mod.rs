@@ -7,7 +7,7 @@
 //!
 //! Cases that leave a choice have pinned outcomes, see [`pins`].
 
-// The input includes files that nobody here has seen.
+// The input includes files that weren't written for this runner.
 #![warn(
     clippy::unwrap_used,
     clippy::expect_used,

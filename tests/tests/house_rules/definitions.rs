@@ -15,7 +15,8 @@ pub(super) struct Function {
     pub(super) tokens: usize,
 }
 
-/// Counts the tokens of `trees`: a pair of delimiters is two, an operator of several characters one.
+/// Counts the tokens of `trees`: a pair of delimiters is two, an operator of several characters
+/// one.
 fn count(trees: &[TokenTree]) -> usize {
     let mut tokens = 0;
     let mut is_joint = false;

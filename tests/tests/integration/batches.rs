@@ -1,4 +1,4 @@
-//! Overlapping batches: one is planned while the previous one is committed, beside other writers,
+//! Overlapping batches: one is planned while the previous one is committed, next to other writers,
 //! and no grain is stored twice.
 
 use std::collections::HashSet;

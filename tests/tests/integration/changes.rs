@@ -103,8 +103,8 @@ fn step(sandbox: &Sandbox, lake: &str) -> Step {
     Step {
         grains: sandbox.addresses(lake, "true"),
         current: sandbox.sql(lake, "SELECT content_address FROM current ORDER BY 1"),
-        // A grain that was superseded and erased within a round never comes to the other lake, where
-        // its successor is a grain like others.
+        // A grain that was superseded and erased within a round never comes to the other lake,
+        // where its successor is a grain like others.
         lifecycle: sandbox.sql(
             lake,
             "SELECT * FROM lifecycle WHERE content_address IN (SELECT content_address FROM grains)

@@ -90,7 +90,7 @@ impl DocumentHost {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Checks that `resolver` finds no key of the document `name`, and says why.
+    /// Checks that `resolver` finds no key of the document `name`, and states why.
     fn check_refused(&self, resolver: &DidWebResolver, name: &str, reason: &str) {
         let did = self.did(name);
         let error = tokio::task::block_in_place(|| resolver.resolve(&did)).unwrap_err();
@@ -253,7 +253,7 @@ async fn the_web_is_asked_only_for_identifiers_without_a_trusted_key() {
 fn commands_ask_the_web_on_request_only_and_no_private_address() {
     let sandbox = Sandbox::new();
     sandbox.run("lake", 0, &["keys", "generate", "acme"]);
-    // Nothing listens there, and nothing of this machine is asked anyway.
+    // Nothing listens there, and no request is sent to this machine anyway.
     let did = "did:web:localhost%3A9";
     let belief = json!({"grain": {"type": "belief", "subject": "acme", "relation": "keeps",
         "object": "ledgers", "confidence": 1.0, "created_at": 1767225600000_i64}});

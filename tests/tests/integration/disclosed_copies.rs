@@ -1,4 +1,5 @@
-//! Disclosed copies (§10.4): beside their originals they aren't current, whichever came first.
+//! Disclosed copies (§10.4): where the original is in the lake, they aren't current, whichever came
+//! first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -62,7 +62,7 @@ fn a_goal_becomes_active_only_when_the_goals_that_it_depends_on_are_satisfied() 
         supersede(&second, active.clone()),
     ];
     let active = apply(&sandbox, 0, &operations)[1]["content_address"].clone();
-    // In another run: through two versions. One that is active already isn't asked again.
+    // In another run: through two versions. One that is active already isn't checked again.
     done(
         &sandbox,
         json!({"op": "put", "grain": goal("build", "active", &[&first])}),

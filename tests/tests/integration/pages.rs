@@ -61,8 +61,8 @@ fn hostile_text_is_escaped_on_pages_and_personal_data_is_masked() {
 }
 
 /// Measures a page inside a frame: overflow, the lowest contrast of a text with its background, and
-/// how many parts can't be reached by keyboard: scrollable ones without a tab stop, and tab stops out
-/// of the order of the page.
+/// how many parts can't be reached by keyboard: scrollable ones without a tab stop, and tab stops
+/// out of the order of the page.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><pre id="result">none</pre>
 <iframe id="frame" style="border:0;width:WIDTHpx;height:900px" srcdoc="PAGE"></iframe>
 <script>

@@ -1,5 +1,5 @@
-//! One invented sample of every kind of transcript (`tests/cases/transcripts`): its kind is detected
-//! and every line of it is understood.
+//! One invented sample of every kind of transcript (`tests/cases/transcripts`): its kind is
+//! detected and every line of it is understood.
 
 use gristmill_tests::paths::workspace;
 use gristmill_tests::sandbox::Sandbox;

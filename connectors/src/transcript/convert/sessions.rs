@@ -143,8 +143,8 @@ impl SessionExchange {
         self.time.map(|time| time.to_string())
     }
 
-    /// Writes both bodies for `adapter`. The response refers to tool calls by the ids that they have
-    /// in the request.
+    /// Writes both bodies for `adapter`. The response refers to tool calls by the ids that they
+    /// have in the request.
     fn write_into(
         &self,
         line: &mut Object<'static>,

@@ -98,8 +98,8 @@ fn detect(bytes: &[u8], uri: &str) -> Detection {
     }
 }
 
-/// Detects the kind of lines of which the first isn't JSON: it was cut when a log was rotated, or is
-/// a heading. Any other text has more such lines.
+/// Detects the kind of lines of which the first isn't JSON: it was cut when a log was rotated, or
+/// is a heading. Any other text has more such lines.
 fn detect_after_cut_line(bytes: &[u8]) -> Detection {
     let mut evidence = Evidence::default();
     let (mut objects, mut examined, mut decided) = (0, 0, None);

@@ -31,7 +31,7 @@ pub fn canonical_lines(bytes: &[u8]) -> ParsedPart {
     })
 }
 
-/// Parses CMF messages, one per line, with their extensions in or beside the message.
+/// Parses CMF messages, one per line, with their extensions inside the message or next to it.
 ///
 /// A message whose extensions name no session is in a session that is derived from the first such
 /// message; one without a time gets `time`.

@@ -1,9 +1,9 @@
 //! LangGraph: items of its store, and snapshots of its threads.
 //!
 //! A snapshot holds the whole state of a thread after a step. Its messages are a conversation that
-//! later snapshots repeat and edits branch; each message is emitted once, with the time of the first
-//! snapshot that has it. Every other channel is a fact of the thread, with a version for each change
-//! of its value.
+//! later snapshots repeat and edits branch; each message is emitted once, with the time of the
+//! first snapshot that has it. Every other channel is a fact of the thread, with a version for each
+//! change of its value.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -7,9 +7,9 @@
 //! | `zep` | an edge of the graph | edges that invalidate each other |
 //! | `langgraph` | an item of a store, a channel of a thread | writes to the same key |
 //!
-//! A version is a grain of its own that supersedes the previous version. A fact that was deleted, or
-//! expired without a successor, gets an end time. Members of an export without a field in the grain
-//! are kept in `context`, prefixed with the name of the system.
+//! A version is a grain of its own that supersedes the previous version. A fact that was deleted,
+//! or expired without a successor, gets an end time. Members of an export without a field in the
+//! grain are kept in `context`, prefixed with the name of the system.
 //!
 //! | module | what it answers |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! MessagePack as LangGraph writes it in checkpoints: plain values, and Python objects as extensions
-//! that name their class.
+//! MessagePack as LangGraph writes it in checkpoints: plain values, and Python objects as
+//! extensions that name their class.
 //!
-//! The decoder rejects trailing bytes, text that isn't UTF-8 and the reserved byte `0xc1`, limits the
-//! depth, and allocates nothing by a declared length. The crate `rmpv` would do except that it
+//! The decoder rejects trailing bytes, text that isn't UTF-8 and the reserved byte `0xc1`, limits
+//! the depth, and allocates nothing by a declared length. The crate `rmpv` would do except that it
 //! decodes `0xc1` as nil, so that damage would go unnoticed.
 
 use base64::Engine as _;
@@ -15,8 +15,8 @@ const DEPTH_LIMIT: usize = 64;
 /// Extension types of Python objects: `[module, class, arguments, …]`.
 const OBJECT_TYPES: std::ops::RangeInclusive<i8> = 0..=5;
 
-/// Decodes a value; `None` if the bytes aren't exactly one. Binary data becomes base64, and a Python
-/// object the arguments of its constructor.
+/// Decodes a value; `None` if the bytes aren't exactly one. Binary data becomes base64, and a
+/// Python object the arguments of its constructor.
 pub(super) fn decode(bytes: &[u8]) -> Option<Json<'static>> {
     let mut decoder = Decoder { rest: bytes };
     let value = decoder.value(DEPTH_LIMIT)?;

@@ -1,5 +1,5 @@
-//! Zep and Graphiti: the edges of a temporal graph as facts, the summaries of its nodes, and threads
-//! of messages.
+//! Zep and Graphiti: the edges of a temporal graph as facts, the summaries of its nodes, and
+//! threads of messages.
 //!
 //! An edge whose fact ceases to hold isn't changed: it gets an end of validity, and the edge that
 //! contradicts it begins there. So an expired edge is superseded by the edge of the same subject

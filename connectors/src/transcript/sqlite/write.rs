@@ -86,8 +86,8 @@ fn sqlite_error(cause: rusqlite::Error) -> ConnectorError {
 }
 
 impl MessageDatabase {
-    /// Creates a database in the file `path`, which is empty or doesn't exist. Costs of messages are
-    /// computed with `prices`.
+    /// Creates a database in the file `path`, which is empty or doesn't exist. Costs of messages
+    /// are computed with `prices`.
     ///
     /// # Errors
     /// [`ConnectorError::Sqlite`].

@@ -55,8 +55,8 @@ struct ConverseFold<'f> {
 }
 
 impl<'f> ConverseFold<'f> {
-    /// Adds an event. `is_converse` tells Converse streams, whose block indices are reliable, from
-    /// InvokeModel streams.
+    /// Adds an event. `is_converse` distinguishes Converse streams, whose block indices are
+    /// reliable, from InvokeModel streams.
     fn event(&mut self, name: &str, mut event: Object<'f>, is_converse: bool) {
         let index = event.remove("contentBlockIndex");
         let index = index

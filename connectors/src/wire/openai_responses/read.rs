@@ -63,7 +63,8 @@ fn model_output_run(kinds: &[ItemKind]) -> usize {
     kinds.iter().take_while(is_model_output).count()
 }
 
-/// Reads the items of an input: each message and each result is a unit, and so is a run of model items.
+/// Reads the items of an input: each message and each result is a unit, and so is a run of model
+/// items.
 fn read_items<'j>(list: &'j [Json<'j>], reader: &mut MessageReader<'_, 'j>) {
     let kinds = item_kinds(list);
     let mut at = 0;

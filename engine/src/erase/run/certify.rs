@@ -195,7 +195,7 @@ impl Run<'_> {
         })
     }
 
-    /// Returns what the audit log says about the erasure.
+    /// Returns the entry of the audit log about the erasure.
     async fn audit_details(
         &self,
         scope: &ErasureScope,

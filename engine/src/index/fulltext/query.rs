@@ -1,6 +1,6 @@
 //! The syntax of full-text searches.
 //!
-//! | written | asks for |
+//! | written | matches |
 //! |---|---|
 //! | `tea time` | both words, anywhere |
 //! | `"tea time"` | both words, one after the other |

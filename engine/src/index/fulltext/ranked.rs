@@ -1,8 +1,9 @@
 //! The best rows of a search by BM25.
 //!
-//! A search needs all of its words, or enough of them: a third of the weight of all, where a word weighs the more, the fewer grains contain it (BM25's inverse document frequency). A
-//! word that no grain contains weighs most, so a search for what isn't there finds nothing, and a
-//! question finds what its rare words are about.
+//! A search needs all of its words, or enough of them: a third of the weight of all, where a word
+//! weighs the more, the fewer grains contain it (BM25's inverse document frequency). A word that no
+//! grain contains weighs most, so a search for what isn't there finds nothing, and a question finds
+//! what its rare words are about.
 
 use std::collections::HashMap;
 

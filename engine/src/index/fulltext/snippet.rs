@@ -1,5 +1,5 @@
-//! The fields of a grain that match a search, and a snippet: all of its text if it is short, else the
-//! part around the first match, or the beginning if no word matches.
+//! The fields of a grain that match a search, and a snippet: all of its text if it is short, else
+//! the part around the first match, or the beginning if no word matches.
 
 use gristmill_schemas::grain::{Field, Grain};
 

@@ -219,7 +219,7 @@ proptest! {
     }
 }
 
-/// Returns what `lake` says of each query: the words' statistics, and every hit with its score.
+/// Returns the answer of `lake` to each query: the words' statistics, and every hit with its score.
 fn answers(lake: &LakeTextIndex) -> Vec<(Statistics, Vec<TextHit>)> {
     let statistics = lake
         .statistics(&["tea".to_owned(), "milk".to_owned()])

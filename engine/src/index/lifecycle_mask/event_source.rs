@@ -71,8 +71,8 @@ impl EventSource {
     ///
     /// # Errors
     /// [`EngineError::Delta`](crate::error::EngineError::Delta);
-    /// [`EngineError::File`](crate::error::EngineError::File) if a segment can't be read whose copies
-    /// the log doesn't count.
+    /// [`EngineError::File`](crate::error::EngineError::File) if a segment can't be read whose
+    /// copies the log doesn't count.
     pub(in crate::index) async fn all(lake: &Lake) -> Result<Vec<EventSource>> {
         let states = lake.state.files()?.into_iter();
         let mut sources: Vec<EventSource> = states

@@ -139,8 +139,8 @@ impl LifecycleSnapshot {
         Self::cached(lake, with_known).await
     }
 
-    /// Returns a snapshot that has the lifecycles of `addresses`. If the segments of earlier queries
-    /// contain all of these grains, their masks suffice: a grain is in one segment.
+    /// Returns a snapshot that has the lifecycles of `addresses`. If the segments of earlier
+    /// queries contain all of these grains, their masks suffice: a grain is in one segment.
     ///
     /// # Errors
     /// As [`LifecycleSnapshot::of`].

@@ -147,7 +147,7 @@ fn read_arrow(bytes: SourceBytes) -> Result<Rows, BoxError> {
         decoder.finish()?;
         Ok(rows)
     };
-    // The library trusts the offsets in a stream, and panics if they are out of range.
+    // The library doesn't check the offsets in a stream, and panics if they are out of range.
     caught(read).unwrap_or_else(|| Err("it is damaged".into()))
 }
 

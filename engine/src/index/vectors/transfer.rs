@@ -1,8 +1,8 @@
 //! Copies the vectors of rows from segments that are replaced to the segment with these rows.
 //!
-//! A vector isn't computed again: imported ones couldn't be, and a sentence transformer embeds about
-//! a hundred texts per second. The graph is built again, because it would lose its paths through
-//! vectors that are gone.
+//! A vector isn't computed again: imported ones couldn't be, and a sentence transformer embeds
+//! about a hundred texts per second. The graph is built again, because it would lose its paths
+//! through vectors that are gone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -67,8 +67,8 @@ impl ReplacedVectors {
             .sum()
     }
 
-    /// Builds the files of a segment of `rows` rows, on all threads of the current pool. `moved` has
-    /// the rows of each replaced segment that it contains, ascending.
+    /// Builds the files of a segment of `rows` rows, on all threads of the current pool. `moved`
+    /// has the rows of each replaced segment that it contains, ascending.
     pub(crate) fn files(&self, moved: &[Vec<MovedRow>], rows: u64) -> Vec<SidecarFile> {
         let first = self.segments.first().into_iter().flatten();
         first

@@ -12,7 +12,7 @@
 //! n             rows                                             u64
 //! u             rows that can't be decoded                       u64
 //! flags         1 has a policy that reaches other grains,        u64
-//!               2 has a withdrawal, 4 the filter says nothing
+//!               2 has a withdrawal, 4 the filter rules nothing out
 //! m             words of 64 bits in the filter                   u64
 //! filter                                                         u64 × m
 //! checksum      BLAKE3 of all before                             32

@@ -95,8 +95,8 @@ impl KeyEntry {
         Ok(self)
     }
 
-    /// Returns the associated data of the seal, which prevents that an entry gets another name, kind
-    /// or DID.
+    /// Returns the associated data of the seal, which prevents that an entry gets another name,
+    /// kind or DID.
     pub(super) fn bound(&self) -> Vec<u8> {
         format!(
             "{FORMAT}\n{}\n{}\n{}",

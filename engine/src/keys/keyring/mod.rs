@@ -65,8 +65,8 @@ impl Keyring {
     /// time, one creates the keyring and the others open it.
     ///
     /// # Errors
-    /// As [`Keyring::open`]; [`EngineError::Key`] if there is no keyring but a file of people's keys,
-    /// which belongs to a lost keyring; [`EngineError::File`] if it can't be written.
+    /// As [`Keyring::open`]; [`EngineError::Key`] if there is no keyring but a file of people's
+    /// keys, which belongs to a lost keyring; [`EngineError::File`] if it can't be written.
     pub fn open_or_create(path: &Path, passphrase: &str) -> Result<Keyring> {
         if exists(path)? {
             return Keyring::open(path, passphrase);
@@ -151,8 +151,8 @@ impl Keyring {
     /// Changes the passphrase: reseals all secrets, which don't change.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if it is empty; [`EngineError::File`] if the file can't be written, which
-    /// then keeps the old passphrase.
+    /// [`EngineError::Key`] if it is empty; [`EngineError::File`] if the file can't be written,
+    /// which then keeps the old passphrase.
     pub fn change_passphrase(&mut self, passphrase: &str) -> Result<()> {
         check_passphrase(passphrase)?;
         let kdf = KdfParams::fresh();
@@ -307,8 +307,8 @@ pub(super) fn people_file_of(path: &Path) -> PathBuf {
     people.into()
 }
 
-/// Returns whether `path` exists. If that can't be determined, the error is returned, so that no new
-/// keyring is created in its place.
+/// Returns whether `path` exists. If that can't be determined, the error is returned, so that no
+/// new keyring is created in its place.
 fn exists(path: &Path) -> Result<bool> {
     path.try_exists()
         .file("can't look for the keyring", path.display())

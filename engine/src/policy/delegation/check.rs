@@ -11,15 +11,16 @@ use gristmill_schemas::sign::did_without_fragment as bare;
 use super::{DelegatedAct, Delegation, Permitted};
 use crate::policy::{FactSource, GrainFacts, HOPS};
 
-/// A source of facts that also knows which grains are in force.
+/// A source of facts and of which grains are in force.
 pub trait DelegationSource: FactSource {
     /// Returns true if nobody has superseded, contradicted or retracted the grain called `address`,
     /// and it hasn't expired in the lake.
     fn is_in_force(&self, address: &ContentAddress) -> bool;
 }
 
-/// Checks `act` at `now` (milliseconds since 1970) against the delegations from which it is derived,
-/// except `replaced`, the grain that it supersedes, and against those under which these were granted.
+/// Checks `act` at `now` (milliseconds since 1970) against the delegations from which it is
+/// derived, except `replaced`, the grain that it supersedes, and against those under which these
+/// were granted.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidationDenied`] with the field that a delegation doesn't permit.

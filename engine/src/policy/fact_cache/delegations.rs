@@ -11,8 +11,8 @@ use crate::lake::Lake;
 use crate::policy::DelegationSource;
 
 impl FactCache {
-    /// Looks up the lifecycles of all delegations that are known. Without any, nothing is read; else
-    /// `state` and the supersessions of all grains.
+    /// Looks up the lifecycles of all delegations that are known. Without any, nothing is read;
+    /// else `state` and the supersessions of all grains.
     pub(crate) async fn look_up_delegations(&mut self, lake: &Lake) -> Result<()> {
         let known = self.facts.iter();
         let delegations: HashSet<ContentAddress> = known

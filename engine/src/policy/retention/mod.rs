@@ -1,7 +1,7 @@
 //! Retention by policy: how long grains are kept, and how long they must be kept at least.
 //!
-//! The first policy that covers a grain decides when it expires, counted from the creation second in
-//! its header. Every floor that covers it binds: it is kept until the last of them has ended. A
+//! The first policy that covers a grain decides when it expires, counted from the creation second
+//! in its header. Every floor that covers it binds: it is kept until the last of them has ended. A
 //! grain that no policy covers never expires.
 
 mod period;
@@ -54,7 +54,7 @@ pub struct RetentionRules {
     pub floors: Vec<RetentionRule>,
 }
 
-/// What the rules say of a grain whose period has ended.
+/// What the rules state about a grain whose period has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpiredGrain<'r> {
     /// The index of the policy by which it expired.
@@ -125,8 +125,8 @@ impl RetentionRules {
         Ok(())
     }
 
-    /// Returns what the rules say of `grain` at `now` (milliseconds since 1970), or `None` if it
-    /// hasn't expired.
+    /// Returns what the rules state about `grain` at `now` (milliseconds since 1970), or `None` if
+    /// it hasn't expired.
     pub fn expired(&self, grain: &Grain<'_>, now: i64) -> Option<ExpiredGrain<'_>> {
         let created = i64::from(grain.header().created_at_seconds) * 1_000;
         let covering = self.policies.iter().position(|it| it.covers(grain))?;

@@ -1,6 +1,6 @@
 //! Tables without the rows that the lifecycle takes out: `current`, `as_of`, and the grains that
-//! CAL searches. Lifecycle masks tell the rows of each segment, which become a row selection of its
-//! scan.
+//! CAL searches. Lifecycle masks contain the rows of each segment, which become a row selection of
+//! its scan.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -255,8 +255,8 @@ impl LakeTable {
         Ok(found)
     }
 
-    /// Checks that `file` is the one to which its sidecars are bound, before rows are read that they
-    /// select.
+    /// Checks that `file` is the one to which its sidecars are bound, before rows are read that
+    /// they select.
     ///
     /// # Errors
     /// [`DataFusionError::External`] if it isn't, or can't be read.

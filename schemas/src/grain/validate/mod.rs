@@ -11,7 +11,7 @@
 //! | `required` | required fields per type |
 //! | `action` | fields per phase of an action |
 //! | `vocabulary` | closed vocabularies, and the syntax of DIDs |
-//! | `references` | what references to content, vectors and works say |
+//! | `references` | references to content, vectors and works |
 //! | `profiles` | fields of domain profiles |
 
 mod action;

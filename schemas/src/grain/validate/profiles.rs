@@ -5,7 +5,7 @@
 
 use crate::grain::{Grain, Mark, RawValue};
 
-/// What a profile says of a field's value.
+/// What a profile requires of a field's value.
 #[derive(Debug, Clone, Copy)]
 enum ValueForm {
     /// One of these texts.

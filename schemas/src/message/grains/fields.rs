@@ -70,7 +70,8 @@ pub(super) fn event_fields<'m>(message: &'m Message, details: EventDetails<'m>) 
     event
 }
 
-/// Returns the text for readers without support for blocks; for a tool message, that of its results.
+/// Returns the text for readers without support for blocks; for a tool message, that of its
+/// results.
 fn plain_text<'m>(message: &'m Message) -> Cow<'m, str> {
     let results = message.content.iter().filter_map(|block| match block {
         ContentBlock::ToolResult(result) => Some(join_text(&result.content, "\n")),

@@ -9,8 +9,8 @@
 //!                                   own event and marked as an orphan
 //! ```
 //!
-//! A [`MessageDraft`] holds what follows from the message alone. [`MessageDraft::encode`] encodes it
-//! except for the addresses of other grains (that of the preceding message and those of calls),
+//! A [`MessageDraft`] holds what follows from the message alone. [`MessageDraft::encode`] encodes
+//! it except for the addresses of other grains (that of the preceding message and those of calls),
 //! which [`EncodedDraft::link`] adds. The same message with the same links always yields the same
 //! blobs.
 //!

@@ -7,7 +7,7 @@
 //! | `table_specs` | Which columns do they have? |
 //! | `empty_tables` | How are tables without rows queried? |
 //! | `functions` | What do `version()`, `pg_table_is_visible(oid)` and the others return? |
-//! | `rewrite` | Which expressions of clients does DataFusion not know, and what replaces them? |
+//! | `rewrite` | Which expressions of clients does DataFusion not support, and what replaces them? |
 //!
 //! It is derived from the tables of the session's context, so that a confined session finds in it
 //! what it can query and nothing else. `information_schema` doesn't list it: its answers are those

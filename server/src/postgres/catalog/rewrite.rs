@@ -1,5 +1,5 @@
-//! Expressions that clients of PostgreSQL send and DataFusion doesn't know, replaced by others with
-//! the same value. None of them has a meaning in `gristmill sql`.
+//! Expressions that clients of PostgreSQL send and DataFusion doesn't support, replaced by others
+//! with the same value. None of them has a meaning in `gristmill sql`.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::PG_CATALOG;
 use super::empty_tables::replace_empty;
 
-/// Returns a statement with what DataFusion knows.
+/// Returns a statement with what DataFusion supports.
 pub(in crate::postgres) fn rewritten(mut statement: Statement) -> Statement {
     if let Statement::Statement(inner) = &mut statement {
         let _ = inner.visit(&mut Rewriter);

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Prints, as Markdown: calls, errors and latencies by protocol and kind of call; the memory of the
-//! server while it answered; then latencies of RECALL by subject for one client over HTTP and Flight,
-//! and of the command in a process of its own. A call that must exceed the limit of rows counts as an
-//! error if it succeeds or fails for another reason. `--memory` is passed to the server. Needs Linux
-//! (`/proc`). Exit code 1 if any call failed.
+//! server while it answered; then latencies of RECALL by subject for one client over HTTP and
+//! Flight, and of the command in a process of its own. A call that must exceed the limit of rows
+//! counts as an error if it succeeds or fails for another reason. `--memory` is passed to the
+//! server. Needs Linux (`/proc`). Exit code 1 if any call failed.
 
 mod calls;
 mod clients;

@@ -1,5 +1,5 @@
-//! `gristmill serve --flight`: answers, types, parameters, errors, limits, tokens, and the isolation
-//! of namespaces, with Arrow's own client and the drivers of ADBC.
+//! `gristmill serve --flight`: answers, types, parameters, errors, limits, tokens, and the
+//! isolation of namespaces, with Arrow's own client and the drivers of ADBC.
 
 mod client;
 mod clients;

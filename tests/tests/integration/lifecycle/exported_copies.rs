@@ -1,4 +1,4 @@
-//! What a copy by `export` and `ingest` knows of contradictions and supersessions.
+//! Contradictions and supersessions in a copy by `export` and `ingest`.
 
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_tests::grains::grain;

@@ -1,4 +1,4 @@
-//! What commands say about people, certificates, and input that they refuse or can't read.
+//! Messages of commands about people, certificates, and input that they refuse or can't read.
 
 use std::fs;
 use std::path::PathBuf;

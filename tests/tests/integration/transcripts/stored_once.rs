@@ -128,8 +128,8 @@ async fn known_files_take_part_in_a_continued_conversation() {
     assert_eq!(lake.value(parents).await, "58");
 }
 
-/// An ingest that is interrupted after a commit, again and again, until nothing is left to do, brings
-/// what an undisturbed one brings: also messages that wait for one of another file.
+/// An ingest that is interrupted after a commit, again and again, until nothing is left to do,
+/// brings what an undisturbed one brings: also messages that wait for one of another file.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ingest_that_is_interrupted_again_and_again_brings_every_message() {
     // Each message fills a batch.

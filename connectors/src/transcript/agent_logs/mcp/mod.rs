@@ -8,9 +8,10 @@
 //! | result of `tools/list` | an Action in phase `definition` for each tool, once per connection |
 //! | everything else | an event with its JSON |
 //!
-//! The metadata that a server returns for a tool, resource or prompt when it lists it is attached to
-//! the messages about it, as the CMF extension `mcp`. A result without its call is kept as an
-//! orphan. If the capture doesn't name its connections, each `initialize` begins a new conversation.
+//! The metadata that a server returns for a tool, resource or prompt when it lists it is attached
+//! to the messages about it, as the CMF extension `mcp`. A result without its call is kept as an
+//! orphan. If the capture doesn't name its connections, each `initialize` begins a new
+//! conversation.
 //!
 //! | module | what it answers |
 //! |---|---|

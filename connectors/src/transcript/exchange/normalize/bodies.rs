@@ -17,7 +17,7 @@ pub(super) fn normalize(bytes: &[u8]) -> NormalizedExchanges {
     }
 }
 
-/// Converts a body, whose provider is guessed from its form.
+/// Converts a body, whose provider is inferred from its form.
 fn convert_body(json: &Json) -> Option<Object<'static>> {
     let (half, adapter) = detect_standalone_body(json)?;
     let (provider, endpoint) = adapter.key().split_once('/').unwrap_or((adapter.key(), ""));

@@ -125,8 +125,8 @@ impl NormalizedExchanges {
     }
 }
 
-/// Returns the entries of `document`, whose log is `log`, under any of the names that recorders give
-/// them.
+/// Returns the entries of `document`, whose log is `log`, under any of the names that recorders
+/// give them.
 fn recorded_entries<'j>(log: &'j Json<'j>, document: &'j Json<'j>) -> &'j [Json<'j>] {
     log.get("entries")
         .or_else(|| document.get("interactions"))
