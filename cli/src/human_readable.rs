@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_say_how_many_are_left_out() {
+    fn long_lists_have_the_number_of_what_is_left_out() {
         let rows: Vec<_> = (0..25).map(|n| json!({"n": n})).collect();
         let text = human_readable(&json!({"a": rows}));
         assert!(

@@ -34,7 +34,7 @@ pub fn start_log(common: &CommonArgs) {
                 "message" => write!(out, "{}", escape_control(&format!("{value:?}"))),
                 name => write!(out, "{name}={}", escape_control(&format!("{value:?}"))),
             });
-            log.with_ansi(wants_colour())
+            log.with_ansi(uses_colour())
                 .without_time()
                 .fmt_fields(fields.delimited(" "))
                 .try_init()
@@ -44,7 +44,7 @@ pub fn start_log(common: &CommonArgs) {
     drop(started);
 }
 
-fn wants_colour() -> bool {
+fn uses_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 

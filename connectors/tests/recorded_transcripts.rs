@@ -158,7 +158,7 @@ fn logs_of_agents_are_detected_and_read() {
 }
 
 #[test]
-fn a_database_of_checkpoints_tells_what_its_snapshots_tell() {
+fn a_database_of_checkpoints_has_the_messages_of_its_snapshots() {
     let Some(folder) = shared("transcripts/agentlogs/langgraph") else {
         return;
     };

@@ -238,7 +238,7 @@ impl TokenRewriter<'_> {
     }
 
     fn names(&mut self, text: &str) -> bool {
-        self.pseudonyms.matcher.names_somebody(text, &mut self.hits)
+        self.pseudonyms.matcher.names_person(text, &mut self.hits)
     }
 }
 

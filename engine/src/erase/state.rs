@@ -109,7 +109,7 @@ impl FileEdits {
             }
             for column in ["actor", "reason"] {
                 let text = text_at(texts(batch, column), row);
-                if text.is_some_and(|text| matcher.names_somebody(text, hits)) {
+                if text.is_some_and(|text| matcher.names_person(text, hits)) {
                     self.blanked.entry(column).or_default().insert(number);
                 }
             }
@@ -196,7 +196,7 @@ pub(super) async fn events_naming(
             if ["actor", "reason"]
                 .into_iter()
                 .filter_map(text)
-                .any(|text| matcher.names_somebody(text, &mut hits))
+                .any(|text| matcher.names_person(text, &mut hits))
             {
                 out.push(event_at(&batch, row));
             }
@@ -239,7 +239,7 @@ async fn orphans(
         }
     }
     let stays = |it: &DisclosedCopy| erased.contains(&it.original) && !erased.contains(&it.address);
-    let copies = lake.copies_beside_originals(stays).await?.into_iter();
+    let copies = lake.copies_with_originals(stays).await?.into_iter();
     out.extend(copies.map(|copy| (copy.address, copy.at)));
     Ok(out)
 }

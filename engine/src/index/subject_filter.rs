@@ -183,14 +183,14 @@ impl SubjectFilters {
             return None;
         }
         let mut rest = content.strip_prefix(MAGIC.as_slice())?;
-        let segments = taken_number(&mut rest)?;
+        let segments = take_number(&mut rest)?;
         let mut by_segment = BTreeMap::new();
         for _ in 0..segments {
-            let length = usize::try_from(taken_number(&mut rest)?).ok()?;
-            let id = std::str::from_utf8(taken(&mut rest, length)?).ok()?;
-            let footer: [u8; FOOTER] = taken(&mut rest, FOOTER)?.try_into().ok()?;
-            let length = usize::try_from(taken_number(&mut rest)?).ok()?;
-            let words = taken(&mut rest, length.checked_mul(8)?)?;
+            let length = usize::try_from(take_number(&mut rest)?).ok()?;
+            let id = std::str::from_utf8(take_bytes(&mut rest, length)?).ok()?;
+            let footer: [u8; FOOTER] = take_bytes(&mut rest, FOOTER)?.try_into().ok()?;
+            let length = usize::try_from(take_number(&mut rest)?).ok()?;
+            let words = take_bytes(&mut rest, length.checked_mul(8)?)?;
             let words = words.as_chunks::<8>().0.iter();
             let own = SegmentSubjects {
                 footer: blake3::Hash::from_bytes(footer).into(),
@@ -203,14 +203,14 @@ impl SubjectFilters {
 }
 
 /// Takes `length` bytes from `rest`.
-fn taken<'b>(rest: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
-    let (taken, left) = rest.split_at_checked(length)?;
+fn take_bytes<'b>(rest: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
+    let (bytes, left) = rest.split_at_checked(length)?;
     *rest = left;
-    Some(taken)
+    Some(bytes)
 }
 
-fn taken_number(rest: &mut &[u8]) -> Option<u64> {
-    taken(rest, 8)?.try_into().ok().map(u64::from_le_bytes)
+fn take_number(rest: &mut &[u8]) -> Option<u64> {
+    take_bytes(rest, 8)?.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// Adds the segments of `lake` that its subject filter lacks, and removes those that the lake

@@ -154,7 +154,7 @@ impl Lake {
     ///
     /// # Errors
     /// As [`Lake::disclosed_copies`].
-    pub(crate) async fn copies_beside_originals(
+    pub(crate) async fn copies_with_originals(
         &self,
         wanted: impl Fn(&DisclosedCopy) -> bool,
     ) -> Result<Vec<DisclosedCopy>> {

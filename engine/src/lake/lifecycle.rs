@@ -79,7 +79,7 @@ impl Lake {
         wanted: impl Fn(&ContentAddress) -> bool,
     ) -> Result<BTreeMap<ContentAddress, LifecycleState>> {
         let mut folds = self.recorded_lifecycles(&wanted).await?;
-        let copies = self.copies_beside_originals(|copy| wanted(&copy.address));
+        let copies = self.copies_with_originals(|copy| wanted(&copy.address));
         for copy in copies.await? {
             let effect = (copy.at, EventEffect::Superseded(copy.original));
             folds.entry(copy.address).or_default().apply(effect);

@@ -140,7 +140,7 @@ struct MigrateRun<'a> {
 const ABSENT: &str = "absent";
 
 /// Returns the file `name` next to the map.
-fn beside(map: &Path, ending: &str) -> PathBuf {
+fn with_suffix(map: &Path, ending: &str) -> PathBuf {
     let mut name = map.as_os_str().to_owned();
     name.push(ending);
     name.into()
@@ -160,7 +160,7 @@ impl<'a> MigrateRun<'a> {
             options.undo,
             options.signer.is_some(),
         );
-        let path = beside(&options.map, ".work");
+        let path = with_suffix(&options.map, ".work");
         let builder = rayon::ThreadPoolBuilder::new().num_threads(options.ingest.threads);
         Ok(MigrateRun {
             lake,
@@ -240,7 +240,7 @@ impl<'a> MigrateRun<'a> {
 
     /// Writes the converted grains, events and tombstones to `target`.
     async fn write(&mut self, target: &mut Lake, progress: Arc<WorkProgress>) -> Result<()> {
-        let path = beside(&self.options.map, ".changes");
+        let path = with_suffix(&self.options.map, ".changes");
         let mut changes = MigratedChanges::begin(self.lake, &self.job, path.clone())?;
         self.work
             .each(|grain| changes.add_grain(&grain.new, &grain.bytes))?;

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_tells_what_was_left_out_and_why() {
+    fn the_summary_has_what_was_left_out_and_why() {
         let all = usage(vec![source("facts", [3, 0, 0])]);
         assert_eq!(all.summary(), "3 of 3 grains, 481 of 500 tokens");
         let parts = usage(vec![

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_without_words_beside_another_still_matches_nothing() {
+    fn a_search_without_words_in_conjunction_with_another_matches_nothing() {
         let one = recall("RECALL WHERE query = \"tea\" AND query = \"!?\"");
         assert!(search_text(&one.conditions).unwrap().has_empty_search);
     }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_text_are_there_only_where_they_are_asked_for() {
+    fn rows_and_text_are_present_only_if_requested() {
         let hits = [hit("01", r#"{"subject":"a","relation":"is","object":"b"}"#)];
         let mut answer = Answer::default();
         let statement = recall("RECALL beliefs");

@@ -17,7 +17,7 @@ use super::external;
 use super::search_results::ScoredRow;
 
 /// A row, identified by its segment and its number.
-type Place = (usize, u32);
+type SegmentRow = (usize, u32);
 
 /// Result of the search by words.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct WordHits {
     /// The search, with prefixes and fuzzy words expanded.
     pub(super) terms: SearchTerms,
     /// Scores of the best rows with any of the words.
-    scores: HashMap<Place, f64>,
+    scores: HashMap<SegmentRow, f64>,
     /// Rows with all or enough of the words, of each segment.
     enough: Vec<RoaringBitmap>,
 }
@@ -67,14 +67,14 @@ impl WordHits {
         let nearest = nearest
             .iter()
             .map(|row| ((row.segment, row.row), row.score));
-        let nearest: HashMap<Place, f64> = nearest.collect();
-        let has_enough = |(segment, row): &Place| {
+        let nearest: HashMap<SegmentRow, f64> = nearest.collect();
+        let has_enough = |(segment, row): &SegmentRow| {
             let rows = self.enough.get(*segment);
             rows.is_some_and(|rows| rows.contains(*row))
         };
         let by_words = self.scores.keys().filter(|place| has_enough(place));
-        let places: HashSet<Place> = nearest.keys().chain(by_words).copied().collect();
-        let score = |place: &Place| {
+        let places: HashSet<SegmentRow> = nearest.keys().chain(by_words).copied().collect();
+        let score = |place: &SegmentRow| {
             let by_words = self.scores.get(place).copied().unwrap_or(0.0);
             let by_meaning = nearest.get(place).copied().unwrap_or(beyond);
             by_words.midpoint(by_meaning)
@@ -117,7 +117,7 @@ mod tests {
         // Row 2 has few of the words, but a related meaning; row 3 of segment 1 has neither.
         let nearest = [row(0, 2, 0.8), row(0, 9, 0.5)];
         let combined = words.combined_with(&nearest, false, 5);
-        let places: Vec<Place> = combined.iter().map(|row| (row.segment, row.row)).collect();
+        let places: Vec<SegmentRow> = combined.iter().map(|row| (row.segment, row.row)).collect();
         assert_eq!(places, [(0, 2), (0, 1), (0, 9)]);
         let scores = combined.iter().map(|row| row.score);
         assert!(

@@ -7,7 +7,7 @@ use crate::json::Json;
 
 /// Policy engines implement a sink to build their own values.
 #[test]
-fn a_view_can_be_told_to_a_sink_of_the_callers_own() {
+fn a_view_can_be_reported_to_a_sink_of_the_caller() {
     #[derive(Default)]
     struct KeyRecorder(Vec<String>);
     impl DictSink for KeyRecorder {
@@ -122,7 +122,7 @@ fn a_history_is_limited_at_below_and_above() {
 }
 
 #[test]
-fn a_line_may_carry_the_message_beside_or_around_its_extensions() {
+fn a_line_may_have_the_message_next_to_or_around_its_extensions() {
     let beside = r#"{"message":{"role":"user"},"extensions":{"request":{"environment":"dev"}},"hook":"llm_input"}"#;
     let around = r#"{"role":"user","extensions":{"request":{"environment":"dev"}}}"#;
     let (beside, around) = (
@@ -174,7 +174,7 @@ fn resources_find_their_profile_by_name_and_then_by_uri() {
 }
 
 #[test]
-fn arguments_stay_inside_where_that_is_asked_for() {
+fn arguments_stay_inside_if_that_is_requested() {
     let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
     let view = views(&call, ExtensionAccess::NONE).next().unwrap();
     let dict = |arguments| {
@@ -209,7 +209,7 @@ fn profiles_and_policies_are_hidden_unless_granted_or_opened() {
 }
 
 #[test]
-fn credential_headers_are_stripped_unless_the_specified_three_are_asked_for() {
+fn credential_headers_are_stripped_unless_the_specified_three_are_requested() {
     let names = [
         "authorization",
         "Cookie",
@@ -253,7 +253,7 @@ fn a_change_of_the_classification_passes_the_check_and_is_never_taken_over() {
 }
 
 #[test]
-fn what_nobody_may_change_is_told_before_what_some_may() {
+fn immutable_slots_are_reported_before_guarded_ones() {
     let first = |before: &str, after: &str, capabilities: &[&str]| {
         let [before, after] = [before, after].map(|text| Extensions::parse(&json(text)).unwrap());
         let capabilities = CapabilitySet::from_names(capabilities.iter().copied()).unwrap();
@@ -293,7 +293,7 @@ fn what_nobody_may_change_is_told_before_what_some_may() {
 }
 
 #[test]
-fn headers_are_guarded_and_a_change_of_them_is_told() {
+fn headers_are_guarded_and_a_change_of_them_is_reported() {
     assert_eq!(Slot::Http.tier(), MutabilityTier::Guarded);
     let headers = |value: &str| {
         Extensions::parse(&json(&format!(
@@ -335,7 +335,7 @@ fn a_legal_hop_passes_the_check_as_it_passes_the_merge() {
 }
 
 #[test]
-fn slots_of_the_future_are_kept_and_shown_to_nobody() {
+fn unknown_slots_are_kept_and_hidden() {
     let text = r#"{"raw_credentials":{"token":"s3cret"},"custom":{}}"#;
     let extensions = Extensions::parse(&json(text)).unwrap();
     assert_eq!(extensions.to_json(), json(text));
@@ -415,7 +415,7 @@ fn booleans_may_be_spelled_by_the_usual_words() {
 }
 
 #[test]
-fn errors_say_where_what_was_expected_and_what_came() {
+fn errors_have_the_position_the_expected_and_the_actual_value() {
     for (text, told) in [
         (r#"{"content":[]}"#, "$.role: expected string, came nothing"),
         (

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_found_exactly_or_in_any_case_as_asked() {
+    fn a_label_is_found_exactly_or_in_any_case_as_requested() {
         let labels: Labels = ["PII", "Größe"].into_iter().collect();
         assert!(labels.contains("PII") && !labels.contains("pii"));
         assert!(labels.contains_ignoring_case("pii") && labels.contains_ignoring_case("GRÖßE"));

@@ -379,7 +379,7 @@ proptest! {
     }
 
     #[test]
-    fn handing_back_what_was_shown_changes_nothing(original in extensions(), capabilities in capabilities()) {
+    fn merging_an_unchanged_view_changes_nothing(original in extensions(), capabilities in capabilities()) {
         let shown = filter(Some(&original), capabilities);
         let merged = merge(Some(&original), shown.as_ref(), capabilities).unwrap();
         prop_assert!(merged.is_unchanged() && merged.ignored.is_empty(), "{:?} {:?}", merged.accepted, merged.ignored);
@@ -387,7 +387,7 @@ proptest! {
     }
 
     #[test]
-    fn a_change_that_is_not_taken_over_is_told(original in extensions(), output in extensions(), capabilities in capabilities()) {
+    fn a_change_that_is_not_merged_is_reported(original in extensions(), output in extensions(), capabilities in capabilities()) {
         if let Ok(merged) = merge(Some(&original), Some(&output), capabilities) {
             let shown = filter(Some(&original), capabilities).unwrap();
             let changed = output.request.is_some() && output.request != shown.request;

@@ -315,7 +315,7 @@ fn finding_10_a_range_does_not_end_before_it_starts() {
 
 /// Finding 11: text of a tool counted as input, so rules for output didn't see it.
 #[test]
-fn finding_11_what_a_tool_says_comes_out() {
+fn finding_11_the_output_of_a_tool_is_returned() {
     for kind in ContentType::ALL {
         for role in CmfRole::ALL {
             let message = with_part(role.as_str(), kind.as_str(), good_body(*kind)).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_word_tells_the_language() {
+    fn the_first_word_determines_the_language() {
         for (text, expected) in [
             ("CAL RECALL beliefs", Statement::Cal("RECALL beliefs")),
             ("\n cal RECALL beliefs", Statement::Cal("RECALL beliefs")),

@@ -19,7 +19,7 @@ use super::failure::refused;
 use super::handle::{Handle, Statement};
 use super::parameters::Parameters;
 use crate::http::{
-    AskedQuery, Authority, LimitedRows, Refusal, RowQueue, Server, cal_response, sql_context,
+    AuditedQuery, Authority, LimitedRows, Refusal, RowQueue, Server, cal_response, sql_context,
 };
 
 /// Largest message with rows in bytes, as most clients accept; larger are single rows only.
@@ -171,9 +171,9 @@ async fn sql_rows(
             Ok::<_, Refusal>((rows, permit))
         };
         let (rows, permit) = server.run_query(deadline, running).await??;
-        let asked = AskedQuery::new(authority, text);
+        let audited = AuditedQuery::new(authority, text);
         let server = Arc::clone(server);
-        Ok(LimitedRows::new(server, rows, asked, permit, deadline))
+        Ok(LimitedRows::new(server, rows, audited, permit, deadline))
     };
     let rows = started
         .await

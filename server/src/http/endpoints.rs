@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::admission::too_long;
-use super::limited_rows::{AskedQuery, LimitedRows};
+use super::limited_rows::{AuditedQuery, LimitedRows};
 use super::refusal::{Body, Refusal, Result, json_response, response, text_response};
 use super::rows::{RowBody, RowFormat};
 use super::tokens::{Authority, Scope};
@@ -222,7 +222,7 @@ pub(super) async fn started(
     deadline: Instant,
 ) -> Result<LimitedRows> {
     let permit = server.admission.admit(deadline).await?;
-    let audited = AskedQuery::new(authority, text);
+    let audited = AuditedQuery::new(authority, text);
     let planned = {
         let (server, authority) = (Arc::clone(server), authority.clone());
         let text = text.to_owned();

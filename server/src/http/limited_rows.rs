@@ -20,16 +20,16 @@ use super::tokens::Authority;
 
 /// The client and its query, for the audit log.
 #[derive(Debug, Clone)]
-pub(crate) struct AskedQuery {
+pub(crate) struct AuditedQuery {
     /// Name of the token.
     pub(crate) token: String,
     /// SHA-256 of the query's text, in hexadecimal digits.
     pub(crate) sha256: String,
 }
 
-impl AskedQuery {
-    pub(crate) fn new(authority: &Authority, query: &str) -> AskedQuery {
-        AskedQuery {
+impl AuditedQuery {
+    pub(crate) fn new(authority: &Authority, query: &str) -> AuditedQuery {
+        AuditedQuery {
             token: authority.name.clone(),
             sha256: hex::encode(Sha256::digest(query.as_bytes())),
         }
@@ -46,7 +46,7 @@ pub(crate) struct LimitedRows {
     deadline: Instant,
     sent: u64,
     is_counted: bool,
-    asked: AskedQuery,
+    audited: AuditedQuery,
 }
 
 type RowResult = std::result::Result<RecordBatch, DataFusionError>;
@@ -68,7 +68,7 @@ impl LimitedRows {
     pub(crate) fn new(
         server: Arc<Server>,
         rows: SendableRecordBatchStream,
-        asked: AskedQuery,
+        audited: AuditedQuery,
         permit: OwnedSemaphorePermit,
         deadline: Instant,
     ) -> LimitedRows {
@@ -83,7 +83,7 @@ impl LimitedRows {
             deadline,
             sent: 0,
             is_counted: false,
-            asked,
+            audited,
         }
     }
 
@@ -154,7 +154,7 @@ impl LimitedRows {
     /// Counts the rows, and records many of them in the audit log.
     pub(crate) async fn count(&mut self) {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self.server.count_rows(self.sent, &self.asked).await;
+            self.server.count_rows(self.sent, &self.audited).await;
         }
     }
 }
@@ -193,7 +193,7 @@ impl RowQueue {
 impl Drop for LimitedRows {
     fn drop(&mut self) {
         if self.sent > 0 && !self.is_counted {
-            self.server.count_dropped_rows(self.sent, &self.asked);
+            self.server.count_dropped_rows(self.sent, &self.audited);
         }
     }
 }

@@ -51,7 +51,7 @@ use refusal::Body;
 
 pub use admission::QueryLimits;
 pub use in_process::{AnsweredRows, Unanswered};
-pub(crate) use limited_rows::AskedQuery;
+pub(crate) use limited_rows::AuditedQuery;
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
 #[cfg(feature = "flight")]
 pub(crate) use {
@@ -221,22 +221,22 @@ impl Server {
     }
 
     /// Counts the rows of an answer, and records many of them in the audit log.
-    async fn count_rows(&self, rows: u64, asked: &AskedQuery) {
+    async fn count_rows(&self, rows: u64, audited: &AuditedQuery) {
         self.metrics.add_rows(rows);
         if rows > self.options.audit_rows {
-            self.record_bulk_read(rows, asked).await;
+            self.record_bulk_read(rows, audited).await;
         }
     }
 
     /// Does the same for an answer that ended early, without waiting for the log.
-    fn count_dropped_rows(self: &Arc<Self>, rows: u64, asked: &AskedQuery) {
+    fn count_dropped_rows(self: &Arc<Self>, rows: u64, audited: &AuditedQuery) {
         self.metrics.add_rows(rows);
         let runtime = tokio::runtime::Handle::try_current();
         let (Ok(runtime), true) = (runtime, rows > self.options.audit_rows) else {
             return;
         };
-        let (server, asked) = (Arc::clone(self), asked.clone());
-        let entry = async move { server.record_bulk_read(rows, &asked).await };
+        let (server, audited) = (Arc::clone(self), audited.clone());
+        let entry = async move { server.record_bulk_read(rows, &audited).await };
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         while entries.try_join_next().is_some() {}
         entries.spawn_on(entry, &runtime);
@@ -251,7 +251,7 @@ impl Server {
         entries.join_all().await;
     }
 
-    async fn record_bulk_read(&self, rows: u64, AskedQuery { token, sha256 }: &AskedQuery) {
+    async fn record_bulk_read(&self, rows: u64, AuditedQuery { token, sha256 }: &AuditedQuery) {
         let details = serde_json::json!({ "token": token, "query_sha256": sha256, "rows": rows });
         let mut lake = self.audited.lock().await;
         if let Err(error) = lake.record("bulk_read", details).await {

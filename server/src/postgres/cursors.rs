@@ -18,7 +18,7 @@ use pgwire::messages::response::TransactionStatus;
 use super::failure::error;
 use super::prepared::{Prepared, with_formats};
 use super::session::Session;
-use super::statements::{Asked, Declaration};
+use super::statements::{ClientStatement, Declaration};
 
 /// A portal that DECLARE has made.
 pub(super) type Cursor = Portal<Arc<Prepared>>;
@@ -94,7 +94,7 @@ impl Session {
         }
         let query = Prepared {
             text: prepared.text.clone(),
-            asked: Asked::Query(query.clone()),
+            classified: ClientStatement::Query(query.clone()),
             parameters: prepared.parameters.clone(),
             columns: prepared.columns.clone(),
         };

@@ -17,14 +17,14 @@ use pgwire::messages::extendedquery::Bind;
 use super::failure::{error, query_error};
 use super::parameters::{null_of, parameter_types};
 use super::session::Session;
-use super::statements::{Asked, Declaration, Reply, parsed};
+use super::statements::{ClientStatement, Declaration, Reply, parsed};
 use super::types::{Column, columns};
 
 /// A prepared statement.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) text: String,
-    pub(super) asked: Asked,
+    pub(super) classified: ClientStatement,
     pub(super) parameters: Vec<Type>,
     /// The columns of its rows, and for DECLARE those of the cursor.
     pub(super) columns: Vec<Column>,
@@ -35,23 +35,27 @@ impl Session {
     pub(super) async fn prepared(
         &self,
         text: &str,
-        asked: Asked,
+        classified: ClientStatement,
         declared: &[Option<Type>],
     ) -> PgWireResult<Prepared> {
-        let (parameters, columns) = match &asked {
-            Asked::Query(query) | Asked::Declare(Declaration { query, .. }) => {
+        let (parameters, columns) = match &classified {
+            ClientStatement::Query(query) | ClientStatement::Declare(Declaration { query, .. }) => {
                 self.described(query, declared).await?
             }
-            Asked::Fetch { cursor, .. } => {
+            ClientStatement::Fetch { cursor, .. } => {
                 let cursor = self.cursors.get(cursor)?;
                 (Vec::new(), cursor.statement.statement.columns.clone())
             }
-            Asked::Reply(Reply::Setting { name, .. }) => (Vec::new(), vec![setting_column(name)]),
-            Asked::Reply(_) | Asked::Close(_) | Asked::Copy(_) => (Vec::new(), Vec::new()),
+            ClientStatement::Reply(Reply::Setting { name, .. }) => {
+                (Vec::new(), vec![setting_column(name)])
+            }
+            ClientStatement::Reply(_) | ClientStatement::Close(_) | ClientStatement::Copy(_) => {
+                (Vec::new(), Vec::new())
+            }
         };
         Ok(Prepared {
             text: text.to_owned(),
-            asked,
+            classified,
             parameters,
             columns,
         })
@@ -117,12 +121,12 @@ impl QueryParser for Session {
         C: ClientInfo + Unpin + Send + Sync,
     {
         let mut statements = parsed(text)?;
-        let asked = match (statements.pop(), statements.is_empty()) {
+        let classified = match (statements.pop(), statements.is_empty()) {
             (None, _) => return Ok(None),
-            (Some(asked), true) => asked,
+            (Some(classified), true) => classified,
             (Some(_), false) => return Err(error("42601", "expected exactly one statement")),
         };
-        let prepared = Arc::new(self.prepared(text, asked, declared).await?);
+        let prepared = Arc::new(self.prepared(text, classified, declared).await?);
         self.held.add(&prepared, text.len())?;
         Ok(Some(prepared))
     }
@@ -136,7 +140,7 @@ impl QueryParser for Session {
         prepared: &Arc<Prepared>,
         formats: Option<&Format>,
     ) -> PgWireResult<Vec<FieldInfo>> {
-        if let Asked::Declare(_) = prepared.asked {
+        if let ClientStatement::Declare(_) = prepared.classified {
             return Ok(Vec::new());
         }
         let formats = formats.unwrap_or(&Format::UnifiedText);

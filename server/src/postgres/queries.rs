@@ -31,9 +31,9 @@ use super::parameters::value_of;
 use super::prepared::{Prepared, check_bind, with_formats};
 use super::rows::{RowWriter, RunningQuery};
 use super::session::Session;
-use super::statements::{Asked, Reply, parsed};
+use super::statements::{ClientStatement, Reply, parsed};
 use super::types::{Column, columns};
-use crate::http::{AskedQuery, LimitedRows};
+use crate::http::{AuditedQuery, LimitedRows};
 
 /// Answers the queries of a session.
 pub(super) struct Handler(Arc<Session>);
@@ -90,7 +90,7 @@ impl Session {
         formats: &Format,
     ) -> PgWireResult<QueryResponse> {
         let prepared = &portal.statement.statement;
-        let Asked::Query(statement) = &prepared.asked else {
+        let ClientStatement::Query(statement) = &prepared.classified else {
             return Err(error("42601", "the portal has no query"));
         };
         let values = prepared
@@ -125,11 +125,11 @@ impl Session {
             Ok((rows.map_err(query_error)?, permit))
         });
         let (rows, permit) = started.await?;
-        let asked = AskedQuery::new(self.authority()?, text);
+        let audited = AuditedQuery::new(self.authority()?, text);
         Ok(LimitedRows::new(
             Arc::clone(self.server()),
             rows,
-            asked,
+            audited,
             permit,
             deadline,
         ))
@@ -207,10 +207,10 @@ impl SimpleQueryHandler for Handler {
             let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
             client.feed(empty).await?;
         }
-        for asked in &statements {
-            match self.answer_simple(client, asked, &text).await? {
-                Response::Query(rows) => match asked {
-                    Asked::Copy(copied) => copied.send(client, rows).await?,
+        for classified in &statements {
+            match self.answer_simple(client, classified, &text).await? {
+                Response::Query(rows) => match classified {
+                    ClientStatement::Copy(copied) => copied.send(client, rows).await?,
                     _ => send_query_response(client, rows, true).await?,
                 },
                 Response::Execution(tag) => send_execution_response(client, tag).await?,
@@ -323,26 +323,26 @@ impl ExtendedQueryHandler for Handler {
     {
         let prepared = &portal.statement.statement;
         let formats = &portal.result_column_format;
-        if let Asked::Reply(asked) = &prepared.asked {
+        if let ClientStatement::Reply(classified) = &prepared.classified {
             let format = match prepared.columns.is_empty() {
                 true => FieldFormat::Text,
                 false => formats.format_for(0),
             };
-            return Ok(reply(client, asked, format));
+            return Ok(reply(client, classified, format));
         }
         check_transaction(client)?;
-        match &prepared.asked {
-            Asked::Declare(declaration) => {
+        match &prepared.classified {
+            ClientStatement::Declare(declaration) => {
                 let tag = self
                     .0
                     .declare(client, declaration, prepared, Some(portal))?;
                 return Ok(Response::Execution(tag));
             }
-            Asked::Close(name) => {
+            ClientStatement::Close(name) => {
                 let tag = self.0.close(client, name.as_deref())?;
                 return Ok(Response::Execution(tag));
             }
-            Asked::Fetch { cursor, count } => {
+            ClientStatement::Fetch { cursor, count } => {
                 let cursor = self.0.cursors.get(cursor)?;
                 if !are_of_same_types(&prepared.columns, &cursor.statement.statement.columns) {
                     return Err(columns_changed());
@@ -350,7 +350,7 @@ impl ExtendedQueryHandler for Handler {
                 let rows = self.0.fetch(&cursor, *count, formats).await?;
                 return Ok(Response::Query(rows));
             }
-            Asked::Query(_) | Asked::Copy(_) | Asked::Reply(_) => {}
+            ClientStatement::Query(_) | ClientStatement::Copy(_) | ClientStatement::Reply(_) => {}
         }
         Ok(Response::Query(self.0.run_portal(portal, formats).await?))
     }
@@ -361,38 +361,40 @@ impl Handler {
     async fn answer_simple<C>(
         &self,
         client: &mut C,
-        asked: &Asked,
+        classified: &ClientStatement,
         text: &str,
     ) -> PgWireResult<Response>
     where
         C: ClientInfo + ClientPortalStore + Send + Sync,
         C::PortalStore: PortalStore,
     {
-        if !matches!(asked, Asked::Reply(_)) {
+        if !matches!(classified, ClientStatement::Reply(_)) {
             check_transaction(client)?;
         }
         let session = &self.0;
         let none = ParamValues::List(Vec::new());
-        Ok(match asked {
-            Asked::Query(query) => {
+        Ok(match classified {
+            ClientStatement::Query(query) => {
                 let formats = Format::UnifiedText;
                 Response::Query(session.run(query, text, none, &formats, None).await?)
             }
-            Asked::Copy(copied) => {
+            ClientStatement::Copy(copied) => {
                 let (query, formats) = (&copied.query, copied.format());
                 Response::Query(session.run(query, text, none, &formats, None).await?)
             }
-            Asked::Declare(declaration) => {
-                let prepared = session.prepared(text, asked.clone(), &[]).await?;
+            ClientStatement::Declare(declaration) => {
+                let prepared = session.prepared(text, classified.clone(), &[]).await?;
                 Response::Execution(session.declare(client, declaration, &prepared, None)?)
             }
-            Asked::Fetch { cursor, count } => {
+            ClientStatement::Fetch { cursor, count } => {
                 let cursor = session.cursors.get(cursor)?;
                 let formats = &cursor.result_column_format;
                 Response::Query(session.fetch(&cursor, *count, formats).await?)
             }
-            Asked::Close(name) => Response::Execution(session.close(client, name.as_deref())?),
-            Asked::Reply(asked) => reply(client, asked, FieldFormat::Text),
+            ClientStatement::Close(name) => {
+                Response::Execution(session.close(client, name.as_deref())?)
+            }
+            ClientStatement::Reply(classified) => reply(client, classified, FieldFormat::Text),
         })
     }
 
@@ -433,7 +435,7 @@ impl Handler {
             PortalExecutionState::Suspended(rows) => rows,
             PortalExecutionState::Initial => {
                 let prepared = &portal.statement.statement;
-                if let Asked::Copy(copied) = &prepared.asked {
+                if let ClientStatement::Copy(copied) = &prepared.classified {
                     return self.copy(client, copied, &prepared.text).await;
                 }
                 match ExtendedQueryHandler::do_query(self, client, portal, max_rows).await? {

@@ -17,7 +17,7 @@ use super::session::SERVER_VERSION;
 
 /// What a statement requests.
 #[derive(Debug, Clone)]
-pub(super) enum Asked {
+pub(super) enum ClientStatement {
     /// Rows of the lake.
     Query(Box<Statement>),
     /// The same in the form of COPY.
@@ -94,11 +94,11 @@ pub(super) const SETTINGS: [(&str, &str); 20] = [
 ///
 /// # Errors
 /// A setting that would change the meaning of answers, and cursors that read backwards.
-pub(super) fn asked(statement: Statement) -> PgWireResult<Asked> {
+pub(super) fn classified(statement: Statement) -> PgWireResult<ClientStatement> {
     let Statement::Statement(inner) = &statement else {
         return Ok(match statement {
-            Statement::Reset(_) => Asked::Reply(Reply::Done("RESET")),
-            other => Asked::Query(Box::new(rewritten(other))),
+            Statement::Reset(_) => ClientStatement::Reply(Reply::Done("RESET")),
+            other => ClientStatement::Query(Box::new(rewritten(other))),
         });
     };
     let reply = match &**inner {
@@ -116,26 +116,28 @@ pub(super) fn asked(statement: Statement) -> PgWireResult<Asked> {
         SqlStatement::Deallocate { name, .. } => Reply::Deallocate(name.value.clone()),
         SqlStatement::LISTEN { .. } => Reply::Done("LISTEN"),
         SqlStatement::UNLISTEN { .. } => Reply::Done("UNLISTEN"),
-        SqlStatement::Declare { stmts } => return Ok(Asked::Declare(declaration(stmts)?)),
+        SqlStatement::Declare { stmts } => {
+            return Ok(ClientStatement::Declare(declaration(stmts)?));
+        }
         SqlStatement::Fetch {
             name, direction, ..
         } => {
             let (cursor, count) = (name_of(name), rows_of(direction)?);
-            return Ok(Asked::Fetch { cursor, count });
+            return Ok(ClientStatement::Fetch { cursor, count });
         }
         SqlStatement::Close { cursor } => {
-            return Ok(Asked::Close(match cursor {
+            return Ok(ClientStatement::Close(match cursor {
                 CloseCursor::All => None,
                 CloseCursor::Specific { name } => Some(name_of(name)),
             }));
         }
         SqlStatement::ShowVariable { variable } => match setting(variable) {
             Some(reply) => reply,
-            None => return Ok(Asked::Query(Box::new(rewritten(statement)))),
+            None => return Ok(ClientStatement::Query(Box::new(rewritten(statement)))),
         },
-        _ => return Ok(Asked::Query(Box::new(rewritten(statement)))),
+        _ => return Ok(ClientStatement::Query(Box::new(rewritten(statement)))),
     };
-    Ok(Asked::Reply(reply))
+    Ok(ClientStatement::Reply(reply))
 }
 
 /// Returns the name of a cursor: in lower case unless it is quoted.
@@ -235,13 +237,17 @@ fn setting(variable: &[Ident]) -> Option<Reply> {
 }
 
 /// Parses a text into what its statements ask for.
-pub(super) fn parsed(text: &str) -> PgWireResult<Vec<Asked>> {
+pub(super) fn parsed(text: &str) -> PgWireResult<Vec<ClientStatement>> {
     if let Some(copied) = copied_query(text)? {
-        return Ok(vec![Asked::Copy(copied)]);
+        return Ok(vec![ClientStatement::Copy(copied)]);
     }
     let statements = gristmill_queries::sql::statements(text);
     let failed = |error: DataFusionError| super::failure::query_error(error);
-    statements.map_err(failed)?.into_iter().map(asked).collect()
+    statements
+        .map_err(failed)?
+        .into_iter()
+        .map(classified)
+        .collect()
 }
 
 #[cfg(test)]
@@ -250,7 +256,7 @@ mod tests {
 
     fn reply(text: &str) -> Option<Reply> {
         match parsed(text).unwrap().pop().unwrap() {
-            Asked::Reply(reply) => Some(reply),
+            ClientStatement::Reply(reply) => Some(reply),
             _ => None,
         }
     }
@@ -292,7 +298,7 @@ mod tests {
 
     #[test]
     fn cursors_have_a_name_and_read_forwards() {
-        let asked = |text: &str| parsed(text).map(|mut asked| asked.pop().unwrap());
+        let classified = |text: &str| parsed(text).map(|mut classified| classified.pop().unwrap());
         for (text, expected) in [
             ("DECLARE c CURSOR FOR SELECT 1", ("c", false)),
             (
@@ -301,7 +307,7 @@ mod tests {
             ),
             ("DECLARE C BINARY CURSOR FOR SELECT 1", ("c", true)),
         ] {
-            let Ok(Asked::Declare(declared)) = asked(text) else {
+            let Ok(ClientStatement::Declare(declared)) = classified(text) else {
                 panic!("{text}");
             };
             assert_eq!((&*declared.name, declared.is_binary), expected, "{text}");
@@ -313,13 +319,19 @@ mod tests {
             ("FETCH FORWARD ALL IN c", None),
             ("FETCH ALL FROM c", None),
         ] {
-            let Ok(Asked::Fetch { cursor, count }) = asked(text) else {
+            let Ok(ClientStatement::Fetch { cursor, count }) = classified(text) else {
                 panic!("{text}");
             };
             assert_eq!((&*cursor, count), ("c", expected), "{text}");
         }
-        assert!(matches!(asked("CLOSE ALL"), Ok(Asked::Close(None))));
-        assert!(matches!(asked("CLOSE c"), Ok(Asked::Close(Some(_)))));
+        assert!(matches!(
+            classified("CLOSE ALL"),
+            Ok(ClientStatement::Close(None))
+        ));
+        assert!(matches!(
+            classified("CLOSE c"),
+            Ok(ClientStatement::Close(Some(_)))
+        ));
         for text in [
             "DECLARE c SCROLL CURSOR FOR SELECT 1",
             "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
@@ -327,7 +339,7 @@ mod tests {
             "FETCH BACKWARD 3 FROM c",
             "FETCH ABSOLUTE 3 FROM c",
         ] {
-            assert!(asked(text).is_err(), "{text}");
+            assert!(classified(text).is_err(), "{text}");
         }
     }
 

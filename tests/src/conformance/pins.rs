@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_beside_their_case_file() {
+    fn outcomes_are_in_the_folder_of_their_case_file() {
         assert_eq!(
             pins_path(Path::new("cases/oms/oms-mg.json")),
             Path::new("cases/oms/oms-mg.outcomes.tsv")

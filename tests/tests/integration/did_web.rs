@@ -233,7 +233,7 @@ async fn private_addresses_and_unknown_certificates_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_web_is_asked_only_for_identifiers_without_a_trusted_key() {
+async fn documents_are_requested_only_for_identifiers_without_a_trusted_key() {
     let Some(host) = DocumentHost::start().await else {
         return;
     };
@@ -250,7 +250,7 @@ async fn the_web_is_asked_only_for_identifiers_without_a_trusted_key() {
 }
 
 #[test]
-fn commands_ask_the_web_on_request_only_and_no_private_address() {
+fn commands_resolve_did_web_only_with_the_option_and_at_no_private_address() {
     let sandbox = Sandbox::new();
     sandbox.run("lake", 0, &["keys", "generate", "acme"]);
     // Nothing listens there, and no request is sent to this machine anyway.

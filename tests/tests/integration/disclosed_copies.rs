@@ -138,7 +138,7 @@ async fn remove_masks(lake: &mut TestLake) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_beside_its_original_is_not_current_whichever_came_first() {
+async fn a_copy_with_its_original_is_not_current_in_either_order() {
     let [first, second, third] = ["ada", "bob", "cyd"].map(Pair::new);
     for encrypted in [false, true] {
         let mut lake = new_lake(encrypted).await;

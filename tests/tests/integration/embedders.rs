@@ -9,7 +9,7 @@ use gristmill_tests::paths::workspace;
 use serde_json::Value;
 
 /// Returns the output of `words`, one value per line.
-fn told(folder: &Path, words: &[&str]) -> Vec<Value> {
+fn json_rows(folder: &Path, words: &[&str]) -> Vec<Value> {
     let output = gristmill()
         .current_dir(folder)
         .args(words)
@@ -31,11 +31,11 @@ fn told(folder: &Path, words: &[&str]) -> Vec<Value> {
 fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
     let here = tempfile::tempdir().unwrap();
     let container = workspace().join("datasets/plain.mg");
-    told(
+    json_rows(
         here.path(),
         &["ingest", container.to_str().unwrap(), "--no-indexes"],
     );
-    let reindexed = told(here.path(), &["reindex", "--embed"]);
+    let reindexed = json_rows(here.path(), &["reindex", "--embed"]);
     let vectors = reindexed[0]["vectors"]["vectors"]["wordllama-224"]
         .as_u64()
         .unwrap();
@@ -43,7 +43,7 @@ fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
 
     let query =
         "SELECT content FROM events WHERE length(content) > 60 ORDER BY content_address LIMIT 1";
-    let text = told(here.path(), &["sql", query])[0]["content"]
+    let text = json_rows(here.path(), &["sql", query])[0]["content"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -51,7 +51,7 @@ fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
         "SELECT content, score FROM vector_search('{}', 3)",
         text.replace('\'', "''")
     );
-    let near = told(here.path(), &["sql", &near]);
+    let near = json_rows(here.path(), &["sql", &near]);
     assert!(near.len() == 3 && near[0]["content"] == *text, "{near:?}");
     assert!(near[0]["score"].as_f64().unwrap() > 0.99, "{near:?}");
     let few = text
@@ -66,7 +66,7 @@ fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
         &["search", &few, "-n", "2", "--embedder", "static"],
     ] {
         assert_eq!(
-            told(here.path(), words)[0]["results"]
+            json_rows(here.path(), words)[0]["results"]
                 .as_array()
                 .map(Vec::len),
             Some(2),

@@ -213,7 +213,7 @@ async fn errors_have_a_code_and_a_remedy_and_the_session_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_answers_are_cut_and_say_so() {
+async fn long_answers_are_truncated_with_a_note() {
     let grains: Vec<String> = (0..60)
         .map(|number| {
             format!(

@@ -155,7 +155,7 @@ fn commands_on_a_server_report_their_requests_and_the_cache_spares_some() {
 }
 
 #[test]
-fn the_certificate_tells_whether_earlier_versions_were_removed() {
+fn the_certificate_states_whether_earlier_versions_were_removed() {
     let Some(server) = Server::start() else {
         return;
     };

@@ -149,7 +149,7 @@ fn keys_inside_a_user_map_are_unchanged() {
 }
 
 #[test]
-fn unknown_keys_are_kept_beside_known_ones() {
+fn unknown_keys_are_kept_with_known_ones() {
     let text = r#"{"type":"event","content":"hi","created_at":1,"x_note":"mine","o_":5}"#;
     let (json, _) = strict(&grain(text).blob);
     assert_eq!(json, Json::parse(text.as_bytes()).unwrap());

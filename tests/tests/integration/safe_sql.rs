@@ -337,7 +337,7 @@ fn a_failing_statement_names_the_cause_and_suggests_a_correction() {
 }
 
 #[test]
-fn describe_tells_what_a_column_means() {
+fn describe_has_the_meaning_of_each_column() {
     let folder = SqlFolder::with_lake();
     for query in [
         "DESCRIBE tool_calls",

@@ -59,7 +59,7 @@ pub struct IdentifierMatcher {
     variations: Variations,
     /// The letters that the enabled classes of variation treat as equal.
     equivalence: LetterEquivalence,
-    /// Whether [`IdentifierMatcher::names_somebody`] accepts initials.
+    /// Whether [`IdentifierMatcher::names_person`] accepts initials.
     takes_initials: bool,
     patterns: Vec<IdentifierPattern>,
     /// Indexes of patterns by their anchor: the word that the fewest patterns contain.

@@ -146,7 +146,7 @@ impl IdentifierMatcher {
 
     /// Returns whether `text` names a person distinctively: as a whole or as a mention; by initials
     /// only if the request selects initials.
-    pub fn names_somebody(&self, text: &str, hits: &mut Hits) -> bool {
+    pub fn names_person(&self, text: &str, hits: &mut Hits) -> bool {
         hits.clear();
         self.match_text(FieldRole::Identity(Reason::Party), text, hits);
         let names = |reason| reason != Reason::Initials || self.takes_initials;

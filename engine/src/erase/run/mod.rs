@@ -241,7 +241,7 @@ fn check_origin_is_anonymous(origin: &RequestOrigin, request: &SubjectRequest) -
     ] {
         if text
             .as_ref()
-            .is_some_and(|text| matcher.names_somebody(text, &mut hits))
+            .is_some_and(|text| matcher.names_person(text, &mut hits))
         {
             return Err(EngineError::Request(format!(
                 "the {what} names a person of the request, but the certificate must not contain \

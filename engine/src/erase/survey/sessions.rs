@@ -124,7 +124,7 @@ fn members(
     for row in 0..batch.num_rows() {
         let namespace = text_at(namespaces, row).unwrap_or_default();
         let mut is_other = |column: Option<&StringArray>| {
-            text_at(column, row).is_some_and(|name| !matcher.names_somebody(name, &mut hits))
+            text_at(column, row).is_some_and(|name| !matcher.names_person(name, &mut hits))
         };
         for (ids, is_run) in [(session_ids, false), (run_ids, true)] {
             let known = text_at(ids, row)

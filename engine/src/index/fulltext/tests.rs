@@ -292,7 +292,7 @@ fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
 }
 
 #[test]
-fn the_best_come_first_and_no_more_than_asked_for() {
+fn the_best_hits_are_first_and_at_most_as_many_as_requested() {
     let texts: Vec<String> = (0..50)
         .map(|at| format!("tea {}", "and so on ".repeat(at % 10)))
         .collect();

@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<Rows, BoxError> {
 }
 
 /// Returns the lines of `<file>.ids`, if there is such a file.
-fn ids_beside(path: &Path) -> Result<Option<Vec<String>>, BoxError> {
+fn read_ids(path: &Path) -> Result<Option<Vec<String>>, BoxError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".ids");
     match std::fs::read_to_string(&beside) {
@@ -101,7 +101,7 @@ fn ids_beside(path: &Path) -> Result<Option<Vec<String>>, BoxError> {
 
 /// Adds identifiers to vectors: the lines of `<file>.ids`, or their numbers.
 fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, BoxError> {
-    let ids = match ids_beside(path)? {
+    let ids = match read_ids(path)? {
         Some(ids) => ids,
         None => (0..vectors.len()).map(|row| row.to_string()).collect(),
     };

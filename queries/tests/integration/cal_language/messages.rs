@@ -77,7 +77,7 @@ fn errors_suggest_the_most_similar_name() {
 }
 
 #[test]
-fn errors_of_hashes_and_of_fields_of_stages_say_what_to_write() {
+fn errors_of_hashes_and_of_fields_of_stages_have_a_remedy() {
     let suggestion = |text: &str| {
         let error = parse(text, Options::default()).unwrap_err();
         error.suggestion().to_owned()

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_ask_of_the_catalog_is_written_in_other_words() {
+    fn queries_of_clients_over_the_catalog_are_rewritten() {
         for (query, expected) in [
             (
                 "SELECT a FROM t WHERE a OPERATOR(pg_catalog.~) 'x' COLLATE pg_catalog.default",

@@ -74,7 +74,7 @@ fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reason_given_beside_grain_bytes_is_noted_and_opens_no_soft_lock() {
+async fn a_reason_given_with_grain_bytes_is_noted_and_opens_no_soft_lock() {
     let mut lake = ApplyLake::new().await;
     let (old, soft) = (
         belief("old", ""),

@@ -89,7 +89,7 @@ async fn run_python(server: &TestServer, scheme: &str, root: Option<&std::path::
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn python_drivers_ask_and_inspect() {
+async fn python_drivers_query_and_inspect() {
     let lake = namespaces::lake(true).await;
     let server = TestServer::start(Protocol::Flight, &lake, own(), limits()).await;
     run_python(&server, "grpc", None).await;

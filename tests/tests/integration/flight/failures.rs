@@ -71,7 +71,7 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_reads_no_more_or_goes_away_gives_its_slot_back() {
+async fn a_client_that_stops_reading_or_disconnects_releases_its_slot() {
     let lake = namespaces::lake(false).await;
     let tight = QueryLimits {
         time: Duration::from_secs(3),

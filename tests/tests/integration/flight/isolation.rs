@@ -134,7 +134,7 @@ async fn every_call_needs_a_token_and_bulk_reads_are_audited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_without_the_scope_read_asks_nothing() {
+async fn a_token_without_the_scope_read_may_not_query() {
     let lake = namespaces::lake(false).await;
     let scopes = [Scope::Govern];
     let server =

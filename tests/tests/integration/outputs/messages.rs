@@ -8,7 +8,7 @@ use gristmill_tests::grains::{belief, plain};
 use super::OutputFolder;
 
 #[test]
-fn a_report_of_a_person_says_what_its_numbers_leave_open() {
+fn a_report_of_a_person_states_what_its_numbers_leave_open() {
     let folder = OutputFolder::with_events(20);
     let (code, out, err) = folder.run(&["report-subject", "--email", "nobody@example.org"]);
     assert_eq!((code, &*out), (0, ""), "{err}");

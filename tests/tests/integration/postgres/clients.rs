@@ -33,7 +33,7 @@ async fn client_program(server: &TestServer, program: &str, arguments: &[&str]) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn psql_asks_and_shows_tables() {
+async fn psql_queries_and_lists_tables() {
     let lake = namespaces::lake(true).await;
     let server = TestServer::start(Protocol::Postgres, &lake, own(), limits()).await;
     for (command, expected) in [
@@ -140,7 +140,7 @@ print("SQLAlchemy", sqlalchemy.__version__)
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn psycopg_and_sqlalchemy_ask_and_inspect() {
+async fn psycopg_and_sqlalchemy_query_and_inspect() {
     let lake = namespaces::lake(true).await;
     let server = TestServer::start(Protocol::Postgres, &lake, own(), limits()).await;
     let python = std::env::var("GRISTMILL_PYTHON").unwrap_or_else(|_| "python3".to_owned());

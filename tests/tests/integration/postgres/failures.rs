@@ -66,7 +66,7 @@ async fn a_cancel_request_stops_the_query_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_reads_no_more_gives_its_slot_back() {
+async fn a_client_that_stops_reading_releases_its_slot() {
     let lake = namespaces::lake(false).await;
     let tight = QueryLimits {
         time: Duration::from_secs(3),

@@ -270,7 +270,7 @@ fn pooling_and_length_are_what_the_modules_say() {
 }
 
 #[test]
-fn a_text_is_cut_off_where_the_folder_says_and_lower_case_is_asked_of_it() {
+fn a_text_is_truncated_and_lowercased_as_the_folder_configures() {
     let folder = small();
     let long = "the the the the the the the the the cat";
     assert!(alike(&embedded(folder.path(), &[long])[0], &EXPECTED[3]));
@@ -311,7 +311,7 @@ fn a_text_is_cut_off_where_the_folder_says_and_lower_case_is_asked_of_it() {
 }
 
 #[test]
-fn folders_that_are_no_whole_model_are_told_apart() {
+fn each_missing_part_of_a_model_has_its_own_error() {
     let folder = small();
     let path = folder.path();
     let weights = fs::read(path.join(WEIGHTS)).unwrap();
