@@ -220,12 +220,13 @@ async fn is_answered(context: &SessionContext, question: &Value, mode: SearchMod
 /// Number of questions of each language that the search by words, by meaning and the hybrid one
 /// answer, with the vectors of the embedder `spec`.
 async fn answered_questions(folder: &Path, spec: &str) -> BTreeMap<String, [usize; 3]> {
-    let lake = Lake::open(folder.join("lake").to_str().unwrap());
+    let lake = folder.join("lake");
+    let lake = Lake::open(lake.to_str().unwrap()).await.unwrap();
     let options = SqlOptions {
         embedder: Some(embedder(spec).unwrap()),
         ..SqlOptions::default()
     };
-    let context = lake_context(&lake.await.unwrap(), &options).await.unwrap();
+    let context = lake_context(&lake, &options).await.unwrap();
     let modes = [SearchMode::Text, SearchMode::Vector, SearchMode::Hybrid];
     let mut answered: BTreeMap<String, [usize; 3]> = BTreeMap::new();
     for question in QUESTIONS.lines() {
