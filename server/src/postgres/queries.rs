@@ -407,9 +407,8 @@ impl Handler {
     {
         check_transaction(client)?;
         let none = ParamValues::List(Vec::new());
-        let rows = self
-            .0
-            .run(&copied.query, text, none, &copied.format(), None);
+        let formats = copied.format();
+        let rows = self.0.run(&copied.query, text, none, &formats, None);
         copied.send(client, rows.await?).await
     }
 

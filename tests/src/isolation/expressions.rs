@@ -31,10 +31,11 @@ impl<'c> Scope<'c> {
     pub(super) fn of_kind(&self, kind: Kind, dice: &mut Dice) -> Option<String> {
         let fitting = self.columns.iter().filter(|column| column.kind == kind);
         let fitting: Vec<_> = fitting.collect();
-        match fitting.is_empty() {
-            true => None,
-            false => Some(self.named(dice.pick(&fitting))),
+        if fitting.is_empty() {
+            return None;
         }
+        let column: &&NamedColumn = dice.pick(&fitting);
+        Some(self.named(column))
     }
 
     /// Returns an expression whose values can be sorted.

@@ -76,7 +76,7 @@ fn round(namespace: &str, number: usize) -> Vec<String> {
         format!(
             r#"{{{},"action_phase":"result","tool_call_id":"{namespace}-{number}","session_id":"s-{session}","content":"{object}, {number} C","is_error":{},"derived_from":["{called}"]}}"#,
             common("action", 4),
-            number % 5 == 0
+            number.is_multiple_of(5)
         ),
         call,
         format!(
