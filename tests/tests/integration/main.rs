@@ -19,6 +19,7 @@ mod command_line;
 mod concurrency;
 mod conformance;
 mod conformance_pins;
+mod conformance_shapes;
 mod content;
 mod damage;
 mod datasets;

@@ -91,15 +91,22 @@ fn refused_as(target: &Json, error: &DecodeError) -> Checked {
             .and_then(|(_, rest)| rest.split_once('`'))
             .map(|(name, _)| name)
     };
-    if let Some(path) = quoted("at `").filter(|path| *path != error.path()) {
-        return Err(format!("expected a fault at {path}, came {error}"));
-    }
-    if let Some(field) = quoted("missing required field `")
-        && (error.problem != DecodeProblem::Missing
-            || !error.path().ends_with(&format!(".{field}")))
-    {
+    // A missing field is named in the object that lacks it, any other fault at its own place.
+    let place = quoted("at `");
+    let Some(field) = quoted("missing required field `") else {
+        return match place.filter(|path| *path != error.path()) {
+            Some(path) => Err(format!("expected a fault at {path}, came {error}")),
+            None => Ok(Rows::default()),
+        };
+    };
+    let is_there = match place {
+        Some(object) => error.path() == format!("{object}.{field}"),
+        None => error.path().ends_with(&format!(".{field}")),
+    };
+    if error.problem != DecodeProblem::Missing || !is_there {
+        let object = place.map_or(String::new(), |path| format!(" in {path}"));
         return Err(format!(
-            "expected the field {field} to be missed, came {error}"
+            "expected the field {field} to be missed{object}, came {error}"
         ));
     }
     Ok(Rows::default())

@@ -34,7 +34,8 @@ fn only<'j>(target: &'j Json<'j>, key: &'static str, value: impl Into<Json<'j>>)
 pub fn cost(input: &Json, target: &Json) -> Checked {
     let table = match input.get("table") {
         Some(models) => table("case", models)?,
-        None => PriceTable::builtin(),
+        // Not the catalogue, which prices models that the specification's table lacks.
+        None => PriceTable::specification(),
     };
     priced(&table, input, target)
 }
