@@ -1,20 +1,16 @@
 //! Cases of the grain format: encoding, decoding, malformed input, containers, frames, envelopes,
 //! elision.
 
-use std::fs;
+mod delivery;
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{Container, ContainerLimits, GrainFrame, next_frame};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Field, Grain, Payload, Sensitivity,
-    elision_hash, encode_json, namespace_hash,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Field, Grain, HeaderFlags, Payload,
+    Sensitivity, VERSION, elision_hash, encode_json, namespace_hash,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{
-    DeliveredGrain, DidKeyResolver, SignedBlob, VerifyingKey, key_from_did,
-};
-use sha2::{Digest, Sha256};
+use gristmill_schemas::sign::{DeliveredGrain, VerifyingKey, did_from_key, key_from_did};
 
 use super::{CaseFile, Outcome, Report, judge_alternatives};
 
@@ -38,17 +34,19 @@ pub fn run(file: &CaseFile, report: &mut Report) -> bool {
 fn judge(file: &CaseFile, case: &Json) -> Outcome {
     let has = |key: &str| case.get(key).is_some();
     let verdict = if has("file") {
-        container(file, case)
+        delivery::container(file, case)
     } else if has("elision_hash") {
         elision(case)
     } else if has("input") && has("blob_hex") {
         positive(case)
     } else if let Some(kind) = case.get("kind").and_then(Json::as_str) {
         return of_kind(kind, case);
-    } else if begins_envelope(case) {
-        envelope(case)
+    } else if delivery::begins_envelope(case) {
+        delivery::envelope(case)
+    } else if delivery::is_bare(case) {
+        delivery::bare(case)
     } else if has("hex") {
-        frames(case)
+        delivery::frames(case)
     } else {
         return Outcome::OutOfScope("the case has nothing that can be run".to_owned());
     };
@@ -64,7 +62,7 @@ fn outcome(verdict: Result<(), String>) -> Outcome {
 
 fn of_kind(kind: &str, case: &Json) -> Outcome {
     let verdict = match kind {
-        "blob" => bytes_of(case).and_then(|blob| expect_code(case, decode(&blob).err())),
+        "blob" => bytes_of(case).and_then(|blob| expect_code(case, decode_bare(&blob).err())),
         "encode" if case.get("expect").is_some() => input_of(case).and_then(|input| {
             expect_code(case, encode_json(input, EncodeOptions::default()).err())
         }),
@@ -128,6 +126,14 @@ fn bytes_of(case: &Json) -> Result<Vec<u8>, String> {
 fn decode(blob: &[u8]) -> Result<Json<'static>, GrainError> {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
     Ok(Grain::decode(&payload, DecodeMode::Strict)?.to_json())
+}
+
+/// Decodes a blob that is delivered without an envelope, which a signed one must have.
+fn decode_bare(blob: &[u8]) -> Result<Json<'static>, GrainError> {
+    if matches!(blob, [VERSION, flags, ..] if HeaderFlags::from_byte(*flags).signed()) {
+        DeliveredGrain::open(blob)?;
+    }
+    decode(blob)
 }
 
 /// Compares grains; two spellings of one double are equal.
@@ -251,7 +257,12 @@ fn did_key(case: &Json) -> Result<(), String> {
             &hex::encode(key.as_bytes()),
             text(case, "ed25519_public_key_hex"),
         ),
-        VerifyingKey::P256(_) => Err("a P-256 key".to_owned()),
+        key @ VerifyingKey::P256(_) => {
+            let point = hex::decode(text(case, "p256_public_key_hex"))
+                .map_err(|error| error.to_string())?;
+            let expected = VerifyingKey::from_p256(&point).map_err(|error| error.to_string())?;
+            same("key", &did_from_key(&key), &did_from_key(&expected))
+        }
     }
 }
 
@@ -278,17 +289,19 @@ fn single_value(case: &Json, encoding: Encoding, expected: &str) -> Result<(), S
     }
 }
 
+/// Checks a conversion in `valid_from`: all fields with times share it, and `created_at` has a
+/// narrower range.
 fn datetime(case: &Json) -> Result<(), String> {
     let mut grain = Json::parse(br#"{"type":"reasoning","created_at":0}"#)
         .map_err(|error| error.to_string())?;
     if let Some(object) = grain.as_object_mut() {
-        object.insert("created_at", input_of(case)?.clone());
+        object.insert("valid_from", input_of(case)?.clone());
     }
     let blob = encode_json(&grain, EncodeOptions::default())
         .map_err(|error| error.to_string())?
         .blob;
     let decoded = decode(&blob).map_err(|error| error.to_string())?;
-    let (found, expected) = (decoded.get("created_at"), case.get("epoch_ms"));
+    let (found, expected) = (decoded.get("valid_from"), case.get("epoch_ms"));
     if found == expected {
         Ok(())
     } else {
@@ -301,183 +314,4 @@ fn elision(case: &Json) -> Result<(), String> {
     let hash = elision_hash(field, case.get("value").unwrap_or(&Json::Null))
         .map_err(|error| error.to_string())?;
     same("elision hash", &hash, text(case, "elision_hash"))
-}
-
-/// Returns true if the bytes of `case` begin with an envelope. As a frame length, these bytes would
-/// mean 2 GiB.
-fn begins_envelope(case: &Json) -> bool {
-    bytes_of(case).is_ok_and(|bytes| matches!(bytes.first(), Some(0x84 | 0xd2)))
-}
-
-fn envelope(case: &Json) -> Result<(), String> {
-    let bytes = bytes_of(case)?;
-    match open_envelope(&bytes) {
-        Err(error) => expect_code(case, Some(error)),
-        Ok(signed) => {
-            expect_code(case, None)?;
-            let expected = |key: &str, found: String| match case.get(key).and_then(Json::as_str) {
-                Some(expected) => same(key, &found, expected),
-                None => Ok(()),
-            };
-            expected(
-                "content_address",
-                ContentAddress::of(signed.blob()).to_string(),
-            )?;
-            expected("inner_blob_hex", hex::encode(signed.blob()))?;
-            expected("signer_did", signed.signer().unwrap_or_default().to_owned())?;
-            sign_again(case, &signed)
-        }
-    }
-}
-
-fn open_envelope(bytes: &[u8]) -> Result<Box<SignedBlob<'_>>, GrainError> {
-    let DeliveredGrain::Signed(signed) = DeliveredGrain::open(bytes)? else {
-        return Err(GrainError::corrupt(0, "not an envelope"));
-    };
-    signed.ensure_not_invalid(&DidKeyResolver)?;
-    let payload = Payload::open(signed.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-    Grain::decode(&payload, DecodeMode::Strict)?;
-    Ok(signed)
-}
-
-/// Checks that signing with the private key of the case, if it has one, yields the same envelope.
-fn sign_again(case: &Json, signed: &SignedBlob<'_>) -> Result<(), String> {
-    let Some(seed) = case.get("seed_hex").and_then(Json::as_str) else {
-        return Ok(());
-    };
-    let seed: [u8; 32] = hex::decode(seed)
-        .ok()
-        .and_then(|seed| seed.try_into().ok())
-        .ok_or("not a seed")?;
-    let key = gristmill_schemas::sign::SigningKey::from_seed(&seed);
-    let issued_at = case
-        .get("iat")
-        .and_then(Json::as_i64)
-        .unwrap_or(1_737_000_000);
-    let envelope = gristmill_schemas::sign::sign(signed.blob(), &key, None, issued_at)
-        .map_err(|error| error.to_string())?;
-    same("envelope", &hex::encode(envelope), text(case, "hex"))
-}
-
-fn frames(case: &Json) -> Result<(), String> {
-    let bytes = bytes_of(case)?;
-    let mut addresses = Vec::new();
-    let verdict = read_frames(&bytes, &mut addresses);
-    let found = verdict.as_ref().err().cloned();
-    expect_code(case, found)?;
-    expect_addresses(case, &addresses)
-}
-
-fn expect_addresses(case: &Json, addresses: &[String]) -> Result<(), String> {
-    let expected: Option<Vec<_>> = case
-        .get("addresses")
-        .and_then(Json::as_array)
-        .map(|all| all.iter().filter_map(Json::as_str).collect());
-    match expected {
-        Some(expected) if expected != addresses => Err(format!(
-            "expected the grains {expected:?}, got {addresses:?}"
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn read_frames(mut rest: &[u8], addresses: &mut Vec<String>) -> Result<(), GrainError> {
-    loop {
-        let frame = next_frame(rest)?;
-        match frame {
-            GrainFrame::Grain(grain) => addresses.push(check_delivery(grain)?),
-            GrainFrame::End if frame.consumed() == rest.len() => return Ok(()),
-            GrainFrame::End => {
-                return Err(GrainError::corrupt(0, "bytes follow the end of the stream"));
-            }
-            GrainFrame::Incomplete(_) => {
-                return Err(GrainError::corrupt(
-                    0,
-                    "the stream ends without its end mark",
-                ));
-            }
-        }
-        rest = rest.get(frame.consumed()..).unwrap_or_default();
-    }
-}
-
-fn check_delivery(bytes: &[u8]) -> Result<String, GrainError> {
-    let delivery = DeliveredGrain::open(bytes)?;
-    let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-    Grain::decode(&payload, DecodeMode::Strict)?;
-    Ok(ContentAddress::of(delivery.blob()).to_string())
-}
-
-fn container(file: &CaseFile, case: &Json) -> Result<(), String> {
-    let name = text(case, "file");
-    let path = [
-        file.folder.join(name),
-        file.folder.join("oms-mg").join(name),
-    ]
-    .into_iter()
-    .find(|path| path.is_file());
-    let bytes = fs::read(path.ok_or_else(|| format!("{name} isn't there"))?)
-        .map_err(|error| error.to_string())?;
-    if let Some(digest) = case.get("sha256").and_then(Json::as_str) {
-        same(
-            "SHA-256 of the file",
-            &hex::encode(Sha256::digest(&bytes)),
-            digest,
-        )?;
-    }
-    let mut addresses = Vec::new();
-    match read_container(&bytes, &mut addresses) {
-        Err(error) => expect_code(case, Some(error)),
-        Ok(manifest) => {
-            expect_code(case, None)?;
-            expect_addresses(case, &addresses)?;
-            match case.get("manifest") {
-                Some(expected) if *expected != manifest => {
-                    Err(format!("manifest: expected {expected}, got {manifest}"))
-                }
-                _ => Ok(()),
-            }
-        }
-    }
-}
-
-fn read_container(bytes: &[u8], addresses: &mut Vec<String>) -> Result<Json<'static>, GrainError> {
-    let container = Container::open(bytes, ContainerLimits::default())?;
-    let body = bytes
-        .get(..bytes.len() - container.footer().len())
-        .unwrap_or_default();
-    ContentAddress::from_digest(*container.footer()).verify(body)?;
-    for at in 0..container.len() {
-        addresses.push(check_delivery(container.grain(at).unwrap_or_default())?);
-    }
-    Ok(container.manifest().map_or(Json::Null, manifest_json))
-}
-
-/// Returns a manifest in the JSON form of the cases: short keys, without defaults.
-fn manifest_json(manifest: &gristmill_schemas::container::Manifest) -> Json<'static> {
-    let entries = manifest.entries.iter().map(|(address, state)| {
-        let fields = [
-            (
-                "sb",
-                state
-                    .superseded_by
-                    .map(|address| Json::from(address.to_string())),
-            ),
-            ("svt", state.system_valid_to.map(Json::from)),
-            (
-                "vstatus",
-                state
-                    .verification_status
-                    .map(|status| Json::from(status.name())),
-            ),
-            ("ac", state.access_count.map(Json::from)),
-            ("laa", state.last_accessed_at.map(Json::from)),
-        ];
-        let state: gristmill_schemas::json::Object = fields
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect();
-        (address.to_string(), Json::Object(state))
-    });
-    Json::Object(entries.collect())
 }

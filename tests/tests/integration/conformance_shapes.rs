@@ -3,7 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use gristmill_schemas::container::FOOTER_LENGTH;
+use gristmill_schemas::grain::{EncodeOptions, encode_json};
+use gristmill_schemas::json::Json;
 use gristmill_tests::conformance::{Report, run_file};
+use gristmill_tests::grains::{belief, plain};
+use sha2::{Digest, Sha256};
 
 /// Writes `json` as a case file into `folder` and returns the report of its run.
 fn report_in(folder: &Path, json: &str) -> String {
@@ -67,4 +72,62 @@ fn costs_without_a_table_are_those_of_the_specification() {
         ],
     );
     assert_eq!(text, "2 passed, 0 failed\n");
+}
+
+#[test]
+fn a_grain_without_kind_is_a_delivery_or_frames() {
+    let json = Json::parse(br#"{"type":"reasoning","created_at":0}"#).unwrap();
+    let options = EncodeOptions {
+        signed: true,
+        ..EncodeOptions::default()
+    };
+    let signed = hex::encode(encode_json(&json, options).unwrap().blob);
+    let plain = hex::encode(belief(1));
+    let case = |id: &str, rest: &str| format!(r#"{{"id":"{id}",{rest}}}"#);
+    let refused = r#""expect":"ERR_SIGNED_MISMATCH""#;
+    let text = report(
+        "vectors",
+        &[
+            &case("signed", &format!(r#""hex":"{signed}",{refused}"#)),
+            &case(
+                "signed-blob",
+                &format!(r#""kind":"blob","hex":"{signed}",{refused}"#),
+            ),
+            &case("plain", &format!(r#""hex":"{plain}","expect":"OK""#)),
+            &case("stream", r#""hex":"00000000","expect":"OK""#),
+            &case("no-end", r#""hex":"00000001","expect":"ERR_CORRUPT""#),
+        ],
+    );
+    assert_eq!(text, "5 passed, 0 failed\n");
+}
+
+#[test]
+fn a_container_in_another_than_the_canonical_form_is_corrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = plain(&[belief(1)]);
+    // The offset of the only grain, counted from the start of the region.
+    bytes[16..20].fill(0);
+    let body = bytes.len() - FOOTER_LENGTH;
+    let footer = Sha256::digest(&bytes[..body]);
+    bytes[body..].copy_from_slice(&footer);
+    fs::write(folder.path().join("relative.mg"), &bytes).unwrap();
+    let text = report_in(
+        folder.path(),
+        r#"{"layout":"","files":[{"file":"relative.mg","expect":"ERR_CORRUPT"}]}"#,
+    );
+    assert_eq!(text, "1 passed, 0 failed\n");
+}
+
+#[test]
+fn times_before_1970_and_keys_of_both_curves_are_compared() {
+    let text = report(
+        "vectors",
+        &[
+            r#"{"id":"before","kind":"datetime","input":"1969-12-31T23:59:59Z","epoch_ms":-1000}"#,
+            r#"{"id":"beyond","kind":"datetime","input":"2200-01-01T00:00:00Z","epoch_ms":7258118400000}"#,
+            r#"{"id":"p256","kind":"did_key","did":"did:key:zDnaerDaTF5BXEavCrfRZEk316dpbLsfPDZ3WJ5hRTPFU2169",
+                "p256_public_key_hex":"037f235830dd3defa722ef1aa249d6a0ddbba4f990b0817538933f573640653542"}"#,
+        ],
+    );
+    assert_eq!(text, "3 passed, 0 failed\n");
 }
