@@ -5,15 +5,24 @@ use gristmill_schemas::json::Json;
 
 use super::{CaseFile, Outcome, Report, judge_alternatives};
 
-/// Runs a file whose conventions mention syntax trees.
+/// The members with the statement of a case and with its expected outcome. A case from another
+/// dialect also has the statement as it was, so the translation comes first.
+const MEMBERS: &[(&str, &str)] = &[
+    ("v1_0_query", "v1_0_verdict"),
+    ("statement", "verdict"),
+    ("query", "expect"),
+];
+
+/// Runs a file whose conventions mention syntax trees, or whose cases expect an outcome as text.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
-    let (Some(conventions), Some(cases)) = (
-        file.json.get("conventions"),
-        file.json.get("cases").and_then(Json::as_array),
-    ) else {
+    let Some(cases) = file.json.get("cases").and_then(Json::as_array) else {
         return false;
     };
-    if conventions.get("ast").is_none() {
+    let conventions = file.json.get("conventions");
+    let mentions = |key: &str| conventions.is_some_and(|all| all.get(key).is_some());
+    let is_case = |case: &Json| query(case).is_some() && expected(case).is_some();
+    let is_of_parser = mentions("ast") || (!mentions("data") && cases.iter().any(is_case));
+    if !is_of_parser {
         return false;
     }
     for case in cases {
@@ -26,30 +35,32 @@ fn judge(case: &Json) -> Outcome {
     let Some(query) = query(case) else {
         return Outcome::Failed("the case has neither `query` nor `query_hex`".to_owned());
     };
+    let wanted = expected(case).unwrap_or("?");
     let verdict = match parse_bytes(&query, Options::default()) {
         Ok(parsed) if accepts(case, "ok") => {
             tree(case, &parsed).and_then(|()| round_trips(&parsed))
         }
         Ok(parsed) => Err(format!(
-            "expected {}, parsed as {}",
-            expected(case),
+            "expected {wanted}, parsed as {}",
             print(&parsed.query)
         )),
         Err(error) if accepts(case, error.code().as_str()) => Ok(()),
-        Err(error) => Err(format!("expected {}, got {error}", expected(case))),
+        Err(error) => Err(format!("expected {wanted}, got {error}")),
     };
     verdict.map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }
 
 fn query(case: &Json) -> Option<Vec<u8>> {
-    match case.get("query_hex").and_then(Json::as_str) {
-        Some(digits) => hex::decode(digits).ok(),
-        None => Some(case.get("query")?.as_str()?.as_bytes().to_vec()),
+    if let Some(digits) = case.get("query_hex").and_then(Json::as_str) {
+        return hex::decode(digits).ok();
     }
+    let mut texts = MEMBERS.iter().filter_map(|(query, _)| case.get(query));
+    Some(texts.find_map(Json::as_str)?.as_bytes().to_vec())
 }
 
-fn expected<'c>(case: &'c Json) -> &'c str {
-    case.get("expect").and_then(Json::as_str).unwrap_or("?")
+fn expected<'c>(case: &'c Json) -> Option<&'c str> {
+    let mut texts = MEMBERS.iter().filter_map(|(_, expect)| case.get(expect));
+    texts.find_map(Json::as_str)
 }
 
 /// Returns true if the case expects or also accepts `outcome`.
@@ -58,7 +69,7 @@ fn accepts(case: &Json, outcome: &str) -> bool {
         .get("also_accept")
         .and_then(Json::as_array)
         .unwrap_or_default();
-    expected(case) == outcome || others.iter().any(|other| other.as_str() == Some(outcome))
+    expected(case) == Some(outcome) || others.iter().any(|other| other.as_str() == Some(outcome))
 }
 
 /// Compares tree and warnings with those of the case, if it has them.

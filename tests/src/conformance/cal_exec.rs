@@ -3,8 +3,11 @@
 //! A case gives the expected grains with their order and total, the expected text, or the code of
 //! an error. Statements that append run in a lake of their own.
 
+mod expectation;
+
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_engine::ingest::{IngestOptions, OnError};
@@ -19,6 +22,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::{CaseFile, Outcome, Report, judge_alternatives};
 use crate::lake::{TestLake, patient_session};
+use expectation::holds;
 
 /// Runs a file whose conventions name a data file with grains.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
@@ -37,7 +41,7 @@ pub fn run(file: &CaseFile, report: &mut Report) -> bool {
     let Some(data) = data.filter(|_| is_execution) else {
         return false;
     };
-    match run_cases(&file.folder.join(data), cases, report) {
+    match run_cases(&data_file(file.folder, data), cases, report) {
         Ok(()) => {}
         Err(why) => cases
             .iter()
@@ -46,8 +50,27 @@ pub fn run(file: &CaseFile, report: &mut Report) -> bool {
     true
 }
 
+/// Returns the data file called `name`: next to the cases, in the folder above, or in one beside.
+/// The cases may be divided over folders that share it.
+fn data_file(folder: &Path, name: &str) -> PathBuf {
+    let here = folder.join(name);
+    let above = match fs::canonicalize(folder.join(".")) {
+        Ok(folder) if !here.is_file() => folder.parent().map(Path::to_path_buf),
+        _ => None,
+    };
+    let Some(above) = above else {
+        return here;
+    };
+    let entries = fs::read_dir(&above).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    folders.sort();
+    folders.insert(0, above);
+    let mut places = folders.into_iter().map(|folder| folder.join(name));
+    places.find(|place| place.is_file()).unwrap_or(here)
+}
+
 fn run_cases(data: &Path, cases: &[Json], report: &mut Report) -> Result<(), String> {
-    let bytes = std::fs::read(data).map_err(|error| format!("{}: {error}", data.display()))?;
+    let bytes = fs::read(data).map_err(|error| format!("{}: {error}", data.display()))?;
     let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", data.display()))?;
     let grains = CaseGrains::read(&json)
         .ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
@@ -258,134 +281,6 @@ async fn execute(
         .await)
 }
 
-/// Returns whether the member `key` of the expectation holds; `None` if the response lacks what it
-/// compares.
-fn holds(
-    grains: &CaseGrains,
-    case: &Json,
-    key: &str,
-    expected: &Json,
-    json: &Json,
-) -> Option<bool> {
-    let sorted = |mut list: Vec<String>| {
-        if text(case, "order") == "set" {
-            list.sort();
-        }
-        list
-    };
-    let written = || {
-        json.get("results")?
-            .as_array()?
-            .first()?
-            .get("grain")?
-            .as_object()
-    };
-    Some(match key {
-        "grains" => sorted(strings(expected)) == sorted(keys(grains, json.get("results")?)),
-        "value" => match (expected, json.get("value")?) {
-            (Json::Array(_), value @ Json::Array(_)) => {
-                sorted(strings(expected)) == sorted(strings(value))
-            }
-            (expected, value) => expected == value,
-        },
-        "groups" => {
-            let got = json.get("groups")?.as_object()?.iter();
-            let got: BTreeMap<_, _> = got
-                .map(|(value, group)| (value.to_owned(), keys(grains, group)))
-                .collect();
-            let wanted = expected.as_object()?.iter();
-            got == wanted
-                .map(|(value, list)| (value.to_owned(), strings(list)))
-                .collect()
-        }
-        "plan_of" => json.get("plan")?.get("statement")? == expected,
-        "text" => lines(expected.as_str()?) == lines(formatted_text(json)?),
-        "text_except_tokens_line" => {
-            let without = |text| {
-                lines(text)
-                    .into_iter()
-                    .filter(|line| !line.starts_with("tokens:"))
-                    .collect::<Vec<_>>()
-            };
-            without(expected.as_str()?) == without(formatted_text(json)?)
-        }
-        "fields" => expected.as_object()? == written()?,
-        "fields_include" => expected
-            .as_object()?
-            .iter()
-            .all(|(name, value)| match written() {
-                Some(written) => written.get(name) == Some(value),
-                None => false,
-            }),
-        "old" | "head" => {
-            let old = json.get("written")?.get("supersedes")?.as_str()?;
-            grains.keys.get(old).map(String::as_str) == expected.as_str()
-        }
-        "changes_include" => {
-            let changes = json.get("changes")?.as_array()?;
-            expected
-                .as_array()?
-                .iter()
-                .all(|change| changes.contains(change))
-        }
-        "warnings" => {
-            let warnings = json
-                .get("warnings")
-                .and_then(Json::as_array)
-                .unwrap_or_default();
-            expected.as_array()?.iter().all(|code| {
-                warnings
-                    .iter()
-                    .any(|warning| warning.get("code") == Some(code))
-            })
-        }
-        // Other members are compared with those of the same name.
-        other => json.get(other)? == expected,
-    })
-}
-
 fn text<'j>(json: &'j Json, key: &str) -> &'j str {
     json.get(key).and_then(Json::as_str).unwrap_or_default()
-}
-
-fn keys(grains: &CaseGrains, entries: &Json) -> Vec<String> {
-    let entries = entries.as_array().unwrap_or_default();
-    let named = entries.iter().map(|entry| text(entry, "content_address"));
-    named
-        .map(|address| {
-            grains
-                .keys
-                .get(address)
-                .cloned()
-                .unwrap_or_else(|| address.to_owned())
-        })
-        .collect()
-}
-
-fn strings(json: &Json) -> Vec<String> {
-    let items = json.as_array().unwrap_or_default();
-    items
-        .iter()
-        .map(|item| {
-            item.as_str()
-                .map_or_else(|| item.to_string(), str::to_owned)
-        })
-        .collect()
-}
-
-/// Returns the formatted text.
-fn formatted_text<'j>(json: &'j Json) -> Option<&'j str> {
-    let context = json
-        .get("formatted_context")
-        .and_then(|context| context.get("text"));
-    json.get("formatted").or(context)?.as_str()
-}
-
-/// Returns lines without trailing blanks, and without empty lines at the end.
-fn lines(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    while lines.last().is_some_and(|line| line.is_empty()) {
-        lines.pop();
-    }
-    lines
 }

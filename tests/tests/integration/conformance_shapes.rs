@@ -8,6 +8,7 @@ use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
 use gristmill_tests::conformance::{Report, run_file};
 use gristmill_tests::grains::{belief, plain};
+use gristmill_tests::paths::workspace;
 use sha2::{Digest, Sha256};
 
 /// Writes `json` as a case file into `folder` and returns the report of its run.
@@ -130,4 +131,56 @@ fn times_before_1970_and_keys_of_both_curves_are_compared() {
         ],
     );
     assert_eq!(text, "3 passed, 0 failed\n");
+}
+
+#[test]
+fn statements_with_an_outcome_as_text_are_parsed() {
+    let text = report(
+        "cases",
+        &[
+            r#"{"id":"text","query":"RECALL beliefs","expect":"ok"}"#,
+            r#"{"id":"peer","query":"RECALL facts","v1_0_query":"RECALL beliefs","v1_0_verdict":"ok"}"#,
+            r#"{"id":"code","statement":"RECALL facts","verdict":"CAL-E003"}"#,
+        ],
+    );
+    assert_eq!(text, "3 passed, 0 failed\n");
+}
+
+#[test]
+fn labels_of_a_batch_and_types_of_events_are_compared_with_data_from_a_folder_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cases, data) = (folder.path().join("cases"), folder.path().join("data"));
+    fs::create_dir_all(&cases).unwrap();
+    fs::create_dir_all(&data).unwrap();
+    let grains = workspace().join("tests/cases/cal/cal-data.json");
+    fs::copy(grains, data.join("grains.json")).unwrap();
+    let no_grain = "0".repeat(64);
+    let batch = |id: &str, goals: &str, code: &str| {
+        format!(
+            r#"{{"id":"{id}","query":"BATCH {{ a: RECALL goals WHERE subject = \"bob\", b: HISTORY sha256:{no_grain} }}",
+                "expect":{{"entries":{{"a":{{"grains":{goals},"total":1}},"b":{{"error":"{code}"}}}}}}}}"#
+        )
+    };
+    let stream = |id: &str, last: &str| {
+        format!(
+            r#"{{"id":"{id}","query":"ASSEMBLE c FROM s: (RECALL goals) BUDGET 10 grains STREAM {{ progress }}",
+                "expect":{{"events":["assembly_started",{{"type":"source_started","source":"s"}},"source_completed","{last}"]}}}}"#
+        )
+    };
+    let list = [
+        batch("batch", r#"["g_3"]"#, "CAL-E046"),
+        batch("other-grain", r#"["nobody"]"#, "CAL-E046"),
+        batch("other-error", r#"["g_3"]"#, "CAL-E045"),
+        stream("stream", "assembly_completed"),
+        stream("other-event", "chunk"),
+    ];
+    let json = format!(
+        r#"{{"conventions":{{"data":"grains.json","expect.grains":""}},"cases":[{}]}}"#,
+        list.join(",")
+    );
+    let text = report_in(&cases, &json);
+    assert!(text.ends_with("2 passed, 3 failed\n"), "{text}");
+    for other in ["other-grain", "other-error", "other-event"] {
+        assert!(text.contains(&format!("FAILED {other}:")), "{text}");
+    }
 }
