@@ -17,7 +17,7 @@ use super::{CaseFile, Outcome, Report};
 /// Result of a case; `Err` is the failure message.
 type Checked = Result<(), String>;
 
-/// An operation: its name, the members of its input, and the function that runs it on input and
+/// An operation: its name, the members that its input must have, and the function that runs it on input and
 /// target.
 struct Operation {
     name: &'static str,
@@ -48,7 +48,7 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "glob",
-        members: &["uri", "pattern"],
+        members: &["pattern"],
         run: views::glob,
     },
     Operation {
@@ -58,17 +58,17 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "filter",
-        members: &["extensions", "capabilities"],
+        members: &["extensions"],
         run: extensions::filter,
     },
     Operation {
         name: "validate",
-        members: &["before", "after", "capabilities"],
+        members: &["before", "after"],
         run: extensions::validate,
     },
     Operation {
         name: "merge",
-        members: &["original", "output", "capabilities"],
+        members: &["original", "output"],
         run: extensions::merge,
     },
     Operation {

@@ -184,3 +184,77 @@ fn labels_of_a_batch_and_types_of_events_are_compared_with_data_from_a_folder_be
         assert!(text.contains(&format!("FAILED {other}:")), "{text}");
     }
 }
+
+#[test]
+fn a_cache_larger_than_its_prompt_differs_by_a_named_row() {
+    let case = |id: &str, input: u64| {
+        format!(
+            r#"{{"id":"{id}","op":"usage_openai","input":{{"usage":{{"prompt_tokens":10,"completion_tokens":1,"prompt_tokens_details":{{"cached_tokens":11}}}}}},
+                "expect":{{"usage":{{"input_tokens":{input},"output_tokens":1,"cached_input_tokens":11,"cache_creation_input_tokens":0}},"warnings":["x"]}}}}"#
+        )
+    };
+    let text = report(
+        "cases",
+        &[&case("clamped", 0), &case("added", 10), &case("wrong", 9)],
+    );
+    assert!(text.contains("passed with a deliberate difference clamped: added cache"));
+    assert!(text.contains("FAILED wrong"), "{text}");
+    assert!(text.ends_with("2 passed, 1 failed\n"), "{text}");
+}
+
+#[test]
+fn a_recommendation_in_prose_is_no_answer() {
+    let case = |id: &str, rest: &str| {
+        format!(
+            r#"{{"id":"{id}","op":"wire_model","input":{{"model":"a:b"}},"recommended":"as above",{rest}}}"#
+        )
+    };
+    let text = report(
+        "cases",
+        &[
+            &case("expected", r#""expect":{"wire":"b"}"#),
+            &case("quirk", r#""expect":{"wire":"c"},"quirk":true"#),
+        ],
+    );
+    assert!(text.starts_with("out of scope quirk:"), "{text}");
+    assert!(text.ends_with("1 passed, 0 failed\n"), "{text}");
+}
+
+#[test]
+fn a_signature_that_is_null_is_none() {
+    let text = report(
+        "cases",
+        &[
+            r#"{"id":"stream","op":"anthropic_stream","input":{"request":{"model":"anthropic:m","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]},"events":[
+                {"type":"message_start","message":{"usage":{"input_tokens":10}}},
+                {"type":"content_block_start","content_block":{"type":"thinking","thinking":""}},
+                {"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"t"}},
+                {"type":"content_block_delta","delta":{"type":"signature_delta","signature":"S"}},
+                {"type":"content_block_stop"},
+                {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}},
+                {"type":"message_stop"}]},
+              "expect":{"events":[
+                {"event":"message.start","model":"anthropic:m"},
+                {"event":"thinking.delta","content_block_index":0,"text":"t","signature":null},
+                {"event":"thinking.delta","content_block_index":0,"text":"","signature":"S"},
+                {"event":"message.complete","stop_reason":"end_turn",
+                 "final_content":[{"type":"thinking","text":"t","signature":"S"}],
+                 "usage":{"input_tokens":10,"output_tokens":5,"cached_input_tokens":0,"cache_creation_input_tokens":0}}]}}"#,
+        ],
+    );
+    assert_eq!(text, "1 passed, 0 failed\n");
+}
+
+#[test]
+fn members_of_extension_cases_have_defaults() {
+    let text = report(
+        "cases",
+        &[
+            r#"{"id":"validate","op":"validate","input":{"before":null,"after":null},"expect":{"ok":true}}"#,
+            r#"{"id":"filter","op":"filter","input":{"extensions":null},"expect":{"extensions":null}}"#,
+            r#"{"id":"merge","op":"merge","input":{"original":null,"output":null},"expect":{"ok":true}}"#,
+            r#"{"id":"glob","op":"glob","input":{"pattern":"*"},"expect":{"match":false}}"#,
+        ],
+    );
+    assert_eq!(text, "4 passed, 0 failed\n");
+}

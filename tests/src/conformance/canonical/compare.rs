@@ -32,6 +32,9 @@ pub enum Row {
     /// No row of §17: the counts of a prompt are disjoint where the reference has counts that
     /// overlap.
     CountsDisjoint,
+    /// No row of §17: a cache larger than the prompt is counted in addition to it, where the
+    /// reference has no input.
+    CacheAdded,
 }
 
 impl Rows {
@@ -61,6 +64,9 @@ impl fmt::Display for Rows {
             }
             Row::CountsDisjoint => {
                 "disjoint counts (tokens that were read and written are counted once)"
+            }
+            Row::CacheAdded => {
+                "added cache (one that is larger than the prompt is counted in addition to it)"
             }
         });
         formatter.write_str(&told.collect::<Vec<_>>().join(", "))

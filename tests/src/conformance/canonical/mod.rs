@@ -246,8 +246,12 @@ fn outcome(case: &Json) -> Outcome {
             "the case's operation and input are those of no known kind".to_owned(),
         );
     };
+    let Some(target) = target(case) else {
+        return Outcome::OutOfScope(
+            "a quirk that isn't to be copied, with another answer in prose".to_owned(),
+        );
+    };
     let null = Json::Null;
-    let target = target(case);
     match (operation.run)(case.get("input").unwrap_or(&null), &target) {
         Ok(rows) if rows.is_empty() => Outcome::Passed,
         Ok(rows) => Outcome::Deviates(rows.to_string()),
@@ -255,12 +259,15 @@ fn outcome(case: &Json) -> Outcome {
     }
 }
 
-/// Returns the recommended answer of a case, else the expected one.
-fn target<'j>(case: &'j Json<'j>) -> Json<'j> {
-    case.get("recommended")
-        .or_else(|| case.get("expect"))
-        .map(Json::reborrow)
-        .unwrap_or_default()
+/// Returns the recommended answer of a case, else the expected one. `None` for a quirk whose
+/// recommendation is prose.
+fn target<'j>(case: &'j Json<'j>) -> Option<Json<'j>> {
+    let is_quirk = case.get("quirk").and_then(Json::as_bool) == Some(true);
+    match case.get("recommended") {
+        Some(answer @ Json::Object(_)) => Some(answer.reborrow()),
+        Some(Json::String(_)) if is_quirk => None,
+        _ => Some(case.get("expect").map(Json::reborrow).unwrap_or_default()),
+    }
 }
 
 /// Returns the target, and the answer reduced to the members that the target has.

@@ -300,23 +300,41 @@ pub fn usage_openai(input: &Json, target: &Json) -> Checked {
         .and_then(Json::as_u64)
         .unwrap_or(0);
     let wanted = token_usage(target.get("usage"));
-    if wanted.prompt_tokens() > prompt
-        && wanted.cached_input_tokens <= prompt
-        && usage.prompt_tokens() == prompt
-    {
-        // The target's counts overlap: ours may be lower by the tokens counted twice, and by
-        // nothing else.
-        let overlap = wanted.prompt_tokens() - prompt;
-        let written = wanted.cache_creation_input_tokens.saturating_sub(overlap);
-        let disjoint = TokenUsage {
-            cache_creation_input_tokens: written,
-            ..wanted
-        };
+    if let Some((disjoint, row)) = without_overlap(&wanted, &usage, prompt) {
         let mut rows = same(&disjoint.to_json(), &usage.to_json())?;
-        rows.add(Row::CountsDisjoint);
+        rows.add(row);
         return Ok(rows);
     }
     same(target.get("usage").unwrap_or(&Json::Null), &usage.to_json())
+}
+
+/// Returns what ours must be where the target's counts come to more than the prompt, and the row of
+/// the difference.
+fn without_overlap(
+    wanted: &TokenUsage,
+    ours: &TokenUsage,
+    prompt: u64,
+) -> Option<(TokenUsage, Row)> {
+    let overlap = wanted.prompt_tokens().checked_sub(prompt)?;
+    let (read, written) = (
+        wanted.cached_input_tokens,
+        wanted.cache_creation_input_tokens,
+    );
+    if overlap > 0 && read <= prompt && ours.prompt_tokens() == prompt {
+        // Ours may be lower by the tokens counted twice, and by nothing else.
+        let disjoint = TokenUsage {
+            cache_creation_input_tokens: written.saturating_sub(overlap),
+            ..*wanted
+        };
+        return Some((disjoint, Row::CountsDisjoint));
+    }
+    // The prompt can't contain such a cache, so ours are the prompt and the cache.
+    let is_clamped = wanted.input_tokens == 0 && (read > prompt || written > prompt);
+    let added = TokenUsage {
+        input_tokens: prompt,
+        ..*wanted
+    };
+    (is_clamped && ours.input_tokens > 0).then_some((added, Row::CacheAdded))
 }
 
 pub fn openrouter_error_message(input: &Json, target: &Json) -> Checked {
