@@ -257,7 +257,6 @@ impl<G: RenderGrain> TemplateContext<'_, G> {
     fn grain_value(&self, placed: GrainRef, variable: Variable) -> Option<String> {
         let grain = (self.grain)(placed);
         let field = |name: &str| grain.field(name).map(text_of);
-        let flag = |is: bool| is.then(|| "true".to_owned());
         match variable {
             Variable::GrainContent => Some(self.entry(placed).projected.content().to_owned()),
             Variable::GrainType => Some(grain.grain_type().name().to_owned()),
@@ -277,8 +276,10 @@ impl<G: RenderGrain> TemplateContext<'_, G> {
             )),
             Variable::GrainScore => grain.score().and_then(shortest_f64),
             Variable::GrainHash => Some(format!("sha256:{}", grain.address())),
-            Variable::GrainIsFull => flag(self.style.level == DetailLevel::Full),
-            Variable::GrainIsSummary => flag(self.style.level == DetailLevel::Summary),
+            Variable::GrainIsFull => Some((self.style.level == DetailLevel::Full).to_string()),
+            Variable::GrainIsSummary => {
+                Some((self.style.level == DetailLevel::Summary).to_string())
+            }
             _ => None,
         }
     }

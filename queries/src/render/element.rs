@@ -116,18 +116,14 @@ fn joined(parts: [Option<String>; 2], separator: &str) -> Option<String> {
 }
 
 /// Returns subject, relation in words and object, separated by tabs; `None` unless the grain has
-/// all three.
+/// all three. The object may be empty.
 pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
-    let part = |name| {
-        grain
-            .field(name)
-            .map(text_of)
-            .filter(|text| !text.is_empty())
-    };
+    let part = |name| grain.field(name).map(text_of);
+    let name = |name| part(name).filter(|text| !text.is_empty());
     Some(format!(
         "{}\t{}\t{}",
-        part("subject")?,
-        humanize(&part("relation")?),
+        name("subject")?,
+        humanize(&name("relation")?),
         part("object")?
     ))
 }

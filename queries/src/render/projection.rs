@@ -88,13 +88,11 @@ pub fn content(grain: &(impl RenderGrain + ?Sized)) -> String {
                 .field("relation")
                 .map(text_of)
                 .map(|relation| humanize(&relation));
+            // An empty object is a value, before which the space remains.
             let parts = relation
                 .into_iter()
                 .chain(grain.field("object").map(text_of));
-            parts
-                .filter(|part| !part.is_empty())
-                .collect::<Vec<_>>()
-                .join(" ")
+            parts.collect::<Vec<_>>().join(" ")
         }
         GrainType::Event => event_text(grain),
         GrainType::Goal => first(grain, &["object", "description"]),

@@ -61,6 +61,24 @@ fn absent_values_are_not_rendered() {
 }
 
 #[test]
+fn an_empty_object_is_a_value() {
+    let grains = [belief("s", "mg:is_set", "")];
+    for (format, text) in [
+        (
+            "sml",
+            "<belief subject=\"s\" confidence=\"0.9\">is set </belief>",
+        ),
+        ("markdown", "## Beliefs\n- s is set  (confidence: 0.9)"),
+        ("text", "[belief] s is set  (0.9)"),
+        ("triples", "s\tis set\t"),
+    ] {
+        assert_eq!(rendered(&format!("RECALL AS {format}"), &grains), text);
+    }
+    let toon = rendered("RECALL AS toon", &grains);
+    assert!(toon.contains("s,\"is set \",0.9"), "{toon}");
+}
+
+#[test]
 fn a_grain_shows_the_first_text_that_it_has() {
     for (json, content) in [
         (

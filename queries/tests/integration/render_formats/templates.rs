@@ -63,6 +63,25 @@ fn a_template_fills_what_it_does_not_define_from_its_preset() {
 }
 
 #[test]
+fn whether_a_grain_is_shown_in_full_is_printed_and_decides_sections() {
+    let sources = [vec![belief("alice", "prefers", "tea")]];
+    let text = |more: &str| {
+        let query = format!(
+            "ASSEMBLE FROM a: (RECALL) BUDGET 100 grains FORMAT TEMPLATE {{ ELEMENT {{ \
+             {{{{grain.is_full}}}} {{{{grain.is_summary}}}}\
+             {{{{^grain.is_full}}}} not full{{{{/grain.is_full}}}} }} }} {more}"
+        );
+        assembled(&query, &sources).text
+    };
+    assert_eq!(text(""), "false false not full\n");
+    assert_eq!(text("WITH progressive_disclosure(full)"), "true false\n");
+    assert_eq!(
+        text("WITH progressive_disclosure(summary)"),
+        "false true not full\n"
+    );
+}
+
+#[test]
 fn a_template_shows_what_the_budget_cut_and_is_capped() {
     let grains: Vec<GrainView> = (1..=5)
         .map(|at| belief("s", "r", &"o".repeat(at)))
