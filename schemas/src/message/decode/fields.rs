@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::MessageDecodeMode;
 use super::error::{DecodeError, DecodeProblem};
 use crate::json::{Json, Object};
 
@@ -23,6 +24,15 @@ impl<'a> FieldReader<'a> {
     /// Takes a field unless it is absent or null.
     pub(super) fn optional(&mut self, key: &str) -> Option<Json<'a>> {
         self.object.remove(key).filter(|json| !json.is_null())
+    }
+
+    /// Takes a field that has a default but can't be null, unless it is absent. Null is absent in
+    /// tolerant decoding, and in strict decoding a value of the wrong type.
+    pub(super) fn defaulted(&mut self, key: &str, mode: MessageDecodeMode) -> Option<Json<'a>> {
+        match mode {
+            MessageDecodeMode::Strict => self.object.remove(key),
+            MessageDecodeMode::Tolerant => self.optional(key),
+        }
     }
 
     pub(super) fn required(&mut self, key: &str) -> Result<Json<'a>, DecodeError> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use rust_decimal::Decimal;
 
+use super::MessageDecodeMode;
 use super::error::{DecodeError, DecodeProblem};
 use super::fields::{FieldReader, expect_str};
 use crate::json::{Json, Object};
@@ -14,16 +15,19 @@ use crate::message::{
     TimeSource, Usage,
 };
 
-pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeError> {
+pub(super) fn metadata(
+    json: Json<'_>,
+    mode: MessageDecodeMode,
+) -> Result<MessageMetadata<'_>, DecodeError> {
     let Json::Object(object) = json else {
         return Err(DecodeError::kind("object", &json));
     };
     let mut fields = FieldReader::new(object);
-    let status = optional_status(&mut fields)?;
+    let status = optional_status(&mut fields, mode)?;
     Ok(MessageMetadata {
         model: fields.optional_text("model")?,
         provider: fields.optional_text("provider")?,
-        routing: optional(&mut fields, "routing", routing)?,
+        routing: optional(&mut fields, "routing", |object| routing(object, mode))?,
         usage: optional(&mut fields, "usage", usage)?,
         parent_tool_use_id: fields.optional_text("parent_tool_use_id")?,
         status,
@@ -35,8 +39,11 @@ pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeErro
 }
 
 /// Reads the status; a message without one is complete.
-fn optional_status(fields: &mut FieldReader<'_>) -> Result<MessageStatus, DecodeError> {
-    match fields.optional("status") {
+fn optional_status(
+    fields: &mut FieldReader<'_>,
+    mode: MessageDecodeMode,
+) -> Result<MessageStatus, DecodeError> {
+    match fields.defaulted("status", mode) {
         Some(json) => read_status(json).map_err(|error| error.inside("status")),
         None => Ok(MessageStatus::Complete),
     }
@@ -73,8 +80,12 @@ fn optional<'a, T>(
     }
 }
 
-fn routing(object: Object<'_>) -> Result<RoutingDecisionRecord<'_>, DecodeError> {
+fn routing(
+    object: Object<'_>,
+    mode: MessageDecodeMode,
+) -> Result<RoutingDecisionRecord<'_>, DecodeError> {
     let mut fields = FieldReader::new(object);
+    let considered = fields.defaulted("alternatives_considered", mode);
     Ok(RoutingDecisionRecord {
         mode: fields.named("mode", RoutingMode::from_text)?,
         chosen_model: fields.text("chosen_model")?,
@@ -87,7 +98,7 @@ fn routing(object: Object<'_>) -> Result<RoutingDecisionRecord<'_>, DecodeError>
             ),
             None => None,
         },
-        alternatives_considered: alternatives(fields.optional("alternatives_considered"))
+        alternatives_considered: alternatives(considered)
             .map_err(|error| error.inside("alternatives_considered"))?,
     })
 }

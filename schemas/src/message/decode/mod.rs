@@ -1,8 +1,9 @@
 //! Decodes messages from JSON, strictly or tolerantly (§10.3).
 //!
-//! Strict decoding rejects blocks of unknown types. Tolerant decoding preserves them as
-//! [`ContentBlock::Unknown`] with a warning, also within tool results. Both preserve unknown
-//! fields, reject malformed blocks of known types, and migrate messages of older versions first.
+//! Strict decoding rejects blocks of unknown types, and null where a field has a default but no
+//! null. Tolerant decoding preserves such blocks as [`ContentBlock::Unknown`] with a warning, also
+//! within tool results, and reads such a null as an absent field. Both preserve unknown fields,
+//! reject malformed blocks of known types, and migrate messages of older versions first.
 //!
 //! This module checks the structure of the JSON. [`super::validate`] checks the rules that a
 //! well-formed message may still violate.
@@ -20,12 +21,12 @@ use super::block::{ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBloc
 use super::{ContentBlock, Message, MessageMetadata, Role, SCHEMA_VERSION, Timestamp};
 use crate::json::{Json, Object};
 
-/// The treatment of blocks of unknown types.
+/// The treatment of blocks of unknown types, and of null in fields that have a default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageDecodeMode {
-    /// Reject them.
+    /// Reject both.
     Strict,
-    /// Preserve them with a warning.
+    /// Preserve the blocks with a warning; null is the default.
     Tolerant,
 }
 
@@ -113,8 +114,9 @@ fn message<'a>(
         .map_err(|error| error.inside("content"))?;
     let created_at = fields.parsed("created_at", Timestamp::parse)?;
     let mut message = Message::new(id, session_id, role, content, created_at);
-    if let Some(json) = fields.optional("metadata") {
-        message.metadata = metadata::metadata(json).map_err(|error| error.inside("metadata"))?;
+    if let Some(json) = fields.defaulted("metadata", mode) {
+        message.metadata =
+            metadata::metadata(json, mode).map_err(|error| error.inside("metadata"))?;
         metadata::restore_wire_blocks(&mut message);
         metadata::restore_time_source(&mut message);
     }
@@ -123,12 +125,12 @@ fn message<'a>(
     Ok(message)
 }
 
-/// Decodes metadata alone.
+/// Decodes metadata alone, tolerantly.
 ///
 /// # Errors
 /// Like [`decode_message`].
 pub fn decode_metadata<'a>(json: &'a Json<'_>) -> Result<MessageMetadata<'a>, DecodeError> {
-    metadata::metadata(json.reborrow())
+    metadata::metadata(json.reborrow(), MessageDecodeMode::Tolerant)
 }
 
 /// Decodes a list of blocks; paths in warnings start at `$`.
@@ -311,6 +313,34 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn null_in_a_field_with_a_default_is_an_error_in_strict_decoding_only() {
+        let message = |metadata: &str| {
+            format!(
+                r#"{{"id":"a","session_id":"s","role":"user","content":[],"created_at":"2026-05-08T12:00:00Z","metadata":{metadata}}}"#
+            )
+        };
+        for (metadata, error) in [
+            ("null", "$.metadata: expected object, got null"),
+            (
+                r#"{"status":null}"#,
+                "$.metadata.status: expected string, got null",
+            ),
+            (
+                r#"{"routing":{"mode":"rule","chosen_model":"m","reason":"r","alternatives_considered":null}}"#,
+                "$.metadata.routing.alternatives_considered: expected array, got null",
+            ),
+        ] {
+            let text = message(metadata);
+            let json = json(&text);
+            let refused = decode_message(&json, MessageDecodeMode::Strict).unwrap_err();
+            assert_eq!(refused.to_string(), error);
+            assert!(decode_message(&json, MessageDecodeMode::Tolerant).is_ok());
+        }
+        let nullable = message(r#"{"model":null,"routing":null,"provider_raw":null}"#);
+        assert!(decode_message(&json(&nullable), MessageDecodeMode::Strict).is_ok());
     }
 
     #[test]
