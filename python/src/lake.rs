@@ -331,7 +331,7 @@ impl NativeLake {
             kind: kind.transpose()?,
             mode: match arguments.lenient {
                 true => DecodeMode::Lenient,
-                false => DecodeMode::Strict,
+                false => DecodeMode::StrictAliased,
             },
             again: arguments.again,
             retry_refused: arguments.retry_refused,

@@ -14,7 +14,6 @@ use gristmill_schemas::sign::{DeliveredGrain, KeyResolver, SignatureStatus};
 
 use super::CommandContext;
 use super::grain_sharing::GrainSigner;
-use super::ingest::mode_of;
 use crate::args::grain::{DecodeArgs, EncodeArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::stdout_failure;
@@ -59,7 +58,7 @@ pub fn encode(context: &CommandContext, arguments: EncodeArgs) -> Result<Command
 /// Decodes blobs to grains. A blob with the signed flag is decoded without its envelope; only
 /// `check` requires it.
 pub fn decode(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
-    let mode = mode_of(lines.lenient);
+    let mode = codec_mode(lines.lenient);
     let resolver = context.key_resolver()?;
     each_line(lines.file, move |line| {
         let bytes = bytes_of(line)?;
@@ -89,7 +88,7 @@ pub fn decode(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutc
 /// Checks blobs. A wrong signature is an error; any other status of a signature is part of the
 /// result.
 pub fn check(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutcome, Failure> {
-    let mode = mode_of(lines.lenient);
+    let mode = codec_mode(lines.lenient);
     let resolver = context.key_resolver()?;
     each_line(lines.file, move |line| {
         let claimed = line.get("address").and_then(Json::as_str);
@@ -98,6 +97,15 @@ pub fn check(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutco
             None => check_blob(line, mode, &*resolver),
         }
     })
+}
+
+/// Returns the mode that `--lenient` selects. Keys that other writers use for a field remain as they
+/// are stored, unlike in a lake.
+fn codec_mode(lenient: bool) -> DecodeMode {
+    match lenient {
+        true => DecodeMode::Lenient,
+        false => DecodeMode::Strict,
+    }
 }
 
 /// Checks a line with an address and no blob.

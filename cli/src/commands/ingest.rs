@@ -86,12 +86,12 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<Ingest
     })
 }
 
-/// Returns the mode that `--lenient` selects.
+/// Returns the mode of reading into a lake that `--lenient` selects.
 pub fn mode_of(lenient: bool) -> DecodeMode {
     if lenient {
         DecodeMode::Lenient
     } else {
-        DecodeMode::Strict
+        DecodeMode::StrictAliased
     }
 }
 

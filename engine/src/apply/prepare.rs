@@ -70,7 +70,7 @@ fn prepare_grain(
     resolver: &dyn KeyResolver,
 ) -> Result<PreparedGrain, GrainError> {
     let options = ProofOptions {
-        mode: DecodeMode::Strict,
+        mode: DecodeMode::StrictAliased,
         payload_limit: DEFAULT_PAYLOAD_LIMIT,
         resolver,
         now: 0,

@@ -62,7 +62,7 @@ impl Default for IngestOptions {
         IngestOptions {
             kind: None,
             on_error: OnError::default(),
-            mode: DecodeMode::default(),
+            mode: DecodeMode::StrictAliased,
             retry_refused: false,
             again: false,
             dry_run: false,

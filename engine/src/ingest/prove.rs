@@ -186,8 +186,8 @@ fn undecodable(
     error: GrainError,
     options: ProofOptions<'_>,
 ) -> RejectedGrain {
-    let is_readable = options.mode == DecodeMode::Strict
-        && Grain::decode(&found.payload, DecodeMode::Lenient).is_ok();
+    let is_readable =
+        options.mode.is_strict() && Grain::decode(&found.payload, DecodeMode::Lenient).is_ok();
     let error = error.shifted(found.delivery.blob_start());
     RejectedGrain {
         is_readable,

@@ -62,7 +62,7 @@ impl RepairOptions {
     /// Returns the options by which rows are read, which are those of verification.
     fn proof_options(&self) -> ProofOptions<'_> {
         ProofOptions {
-            mode: DecodeMode::Strict,
+            mode: DecodeMode::StrictAliased,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             resolver: &*self.resolver,
             now: 0,

@@ -75,7 +75,7 @@ impl Default for VerifyOptions {
         VerifyOptions {
             kind: None,
             named: Vec::new(),
-            mode: DecodeMode::default(),
+            mode: DecodeMode::StrictAliased,
             threads: 0,
             memory: 1 << 30,
             problems: DEFAULT_PROBLEMS,

@@ -79,7 +79,7 @@ impl SegmentSettings {
         Ok(VerifyOptions {
             mode: match self.lenient {
                 true => DecodeMode::Lenient,
-                false => DecodeMode::Strict,
+                false => DecodeMode::StrictAliased,
             },
             threads: 1,
             problems: self.problems,

@@ -151,7 +151,7 @@ impl FileTable {
             .await
             .map_err(external)?
         {
-            let file = FileScan::open(source, self.kind, DecodeMode::Strict)
+            let file = FileScan::open(source, self.kind, DecodeMode::StrictAliased)
                 .await
                 .map_err(external)?;
             if let Some(damage) = file.damage() {

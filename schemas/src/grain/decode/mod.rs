@@ -25,11 +25,21 @@ use crate::error::{ErrorCode, GrainError};
 /// What a reader accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecodeMode {
-    /// Only the canonical form of a grain.
+    /// Only the canonical form of a grain. A key that isn't in the field map is a custom field
+    /// (§6.12).
     #[default]
     Strict,
+    /// As [`DecodeMode::Strict`], but a key that other writers use for a field is that field.
+    StrictAliased,
     /// Everything with an unambiguous meaning; deviations from canonical form are marked.
     Lenient,
+}
+
+impl DecodeMode {
+    /// Returns true if only the canonical form is accepted.
+    pub fn is_strict(self) -> bool {
+        self != DecodeMode::Lenient
+    }
 }
 
 /// A decoded and validated grain: its header and its fields, as slices of the payload.
@@ -78,7 +88,7 @@ impl<'a> Grain<'a> {
     ) -> Result<(), GrainError> {
         let level = match mode {
             DecodeMode::Lenient => CheckLevel::LenientRead,
-            DecodeMode::Strict => CheckLevel::StrictRead,
+            DecodeMode::Strict | DecodeMode::StrictAliased => CheckLevel::StrictRead,
         };
         self.decode_with(payload, mode, level)
     }
@@ -97,12 +107,12 @@ impl<'a> Grain<'a> {
         };
         self.encoding = encoding;
         let deviation = match encoding {
-            Encoding::MessagePack => self.read(MessagePackReader::new(bytes)),
-            Encoding::Cbor => self.read(CborReader::new(bytes)),
+            Encoding::MessagePack => self.read(MessagePackReader::new(bytes), mode),
+            Encoding::Cbor => self.read(CborReader::new(bytes), mode),
         }
         .map_err(|error| error.shifted(HEADER_LENGTH))?;
         if let Some(Deviation { offset, what }) = deviation {
-            if mode == DecodeMode::Strict {
+            if mode.is_strict() {
                 return Err(GrainError::corrupt(HEADER_LENGTH + offset, what));
             }
             self.marks.insert(Mark::NotCanonical);
@@ -179,7 +189,11 @@ impl<'a> Grain<'a> {
         self.marks = Marks::default();
     }
 
-    fn read<R: TokenReader<'a>>(&mut self, mut reader: R) -> Result<Option<Deviation>, GrainError> {
+    fn read<R: TokenReader<'a>>(
+        &mut self,
+        mut reader: R,
+        mode: DecodeMode,
+    ) -> Result<Option<Deviation>, GrainError> {
         let count = read_map_head(&mut reader)?;
         let kind = self.header.type_byte.standard();
         let start = reader.position();
@@ -194,7 +208,9 @@ impl<'a> Grain<'a> {
                 value => self.add(kind, key, value, offset)?,
             }
         }
-        self.resolve_aliases();
+        if mode != DecodeMode::Strict {
+            self.resolve_aliases();
+        }
         order.finish(&reader, start, count)?;
         check_end(&reader)?;
         Ok(reader.deviation().take())
@@ -259,14 +275,15 @@ impl<'a> Grain<'a> {
         Some(field)
     }
 
-    /// Moves unknown entries whose key is an alias of a field that the grain lacks to the known
-    /// fields. The remaining unknown entries are custom fields of the author.
+    /// Moves unknown entries whose key is an alias of a field that the grain lacks and may have to
+    /// the known fields. The remaining unknown entries are custom fields of the author.
     fn resolve_aliases(&mut self) {
         let kind = self.header.type_byte.standard();
         let mut at = 0;
         while let Some((key, value)) = self.unknown.get(at).copied() {
-            let field =
-                field_of_alias(kind, key).filter(|field| self.positions[*field as usize] == ABSENT);
+            let field = field_of_alias(kind, key).filter(|field| {
+                self.positions[*field as usize] == ABSENT && validate::permits(self, *field)
+            });
             match field {
                 Some(field) => {
                     self.unknown.remove(at);

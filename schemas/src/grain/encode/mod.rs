@@ -12,7 +12,6 @@ use std::borrow::Cow;
 pub use options::EncodeOptions;
 pub use template::GrainTemplate;
 
-use super::alias::field_of_alias;
 use super::decode::{DecodeMode, Grain};
 use super::extent::append_value;
 use super::fields::Field;
@@ -126,8 +125,8 @@ impl From<Field> for Key<'_> {
 /// Encodes a grain that is given as fields whose values are in payload form: nested keys are short,
 /// instants are in milliseconds.
 ///
-/// A custom key that readers would decode as a field of the specification is an error, because the
-/// grain would not round-trip.
+/// A custom key that the strict reader would decode as a field of the specification is an error,
+/// because the grain would not round-trip.
 ///
 /// # Errors
 /// As [`encode_json`].
@@ -208,19 +207,12 @@ fn type_error(value: Option<&Value<'_>>) -> GrainError {
     GrainError::new(code, message).field("type")
 }
 
-/// Checks that no custom key is another spelling of a field: its full name, or the alias of a field
-/// that the grain lacks.
+/// Checks that no custom key is the full name of a field, or the short key that it has in grains of
+/// other types. A key that only other writers use for a field is a custom key (§6.12).
 fn check_custom_keys(kind: GrainType, fields: &[(Key<'_>, Value<'_>)]) -> Result<(), GrainError> {
-    let is_present = |field: Field| {
-        fields
-            .iter()
-            .any(|(key, value)| *key == Key::Field(field) && *value != Value::Nil)
-    };
     for (key, _) in fields.iter().filter(|(_, value)| *value != Value::Nil) {
         let Key::Custom(custom) = key else { continue };
-        let named = Field::from_short_key(custom).or_else(|| Field::from_name(custom));
-        let aliased = || field_of_alias(Some(kind), custom).filter(|field| !is_present(*field));
-        let Some(field) = named.or_else(aliased) else {
+        let Some(field) = Field::from_short_key(custom).or_else(|| Field::from_name(custom)) else {
             continue;
         };
         if field.short_key(Some(kind)) != custom {

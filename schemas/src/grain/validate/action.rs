@@ -111,6 +111,11 @@ pub(super) fn requires(grain: &Grain<'_>, field: Field) -> bool {
     phase_of(grain).is_ok_and(|phase| phase.required.contains(&field))
 }
 
+/// Returns true unless the action's phase forbids `field`.
+pub(super) fn permits(grain: &Grain<'_>, field: Field) -> bool {
+    !phase_of(grain).is_ok_and(|phase| phase.forbidden.contains(&field))
+}
+
 /// Checks the fields of an action; marks those that its phase omits.
 pub(super) fn check(grain: &mut Grain<'_>) -> Result<(), GrainError> {
     let phase = phase_of(grain)?;

@@ -78,6 +78,11 @@ pub(super) fn requires(grain: &Grain<'_>, field: Field) -> bool {
     }
 }
 
+/// Returns true unless the phase of an action forbids `field`.
+pub(super) fn permits(grain: &Grain<'_>, field: Field) -> bool {
+    grain.grain_type() != Some(GrainType::Action) || action::permits(grain, field)
+}
+
 fn error(code: ErrorCode, field: Field, message: impl Into<Cow<'static, str>>) -> GrainError {
     GrainError::new(code, message).field(field.name())
 }
