@@ -99,8 +99,8 @@ pub fn check(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutco
     })
 }
 
-/// Returns the mode that `--lenient` selects. Keys that other writers use for a field remain as they
-/// are stored, unlike in a lake.
+/// Returns the mode that `--lenient` selects. Unlike a lake, a strict codec keeps the keys that
+/// other writers use for a field as they are.
 fn codec_mode(lenient: bool) -> DecodeMode {
     match lenient {
         true => DecodeMode::Lenient,

@@ -343,8 +343,8 @@ fn required_fields_under_the_keys_of_other_writers_are_missing_in_strict_decodin
     ] {
         assert_eq!(verdict(byte, payload), SCHEMA);
         let blob = raw(byte, payload, Encoding::MessagePack);
-        let lenient = read_as(&blob, DecodeMode::StrictAliased).unwrap();
-        assert!(lenient.contains(&"foreign_key"), "{lenient:?}");
+        let marks = read_as(&blob, DecodeMode::StrictAliased).unwrap();
+        assert!(marks.contains(&"foreign_key"), "{marks:?}");
     }
 }
 

@@ -103,6 +103,19 @@ fn a_grain_without_kind_is_a_delivery_or_frames() {
 }
 
 #[test]
+fn a_published_grain_keeps_its_custom_keys() {
+    let custom = r#"{"type":"action","tool_name":"t","input":{},"content":"c","is_error":false,"created_at":1,"xcode":3}"#;
+    let json = Json::parse(custom.as_bytes()).unwrap();
+    let grain = encode_json(&json, EncodeOptions::default()).unwrap();
+    let case = format!(
+        r#"{{"id":"own","kind":"decode","hex":"{}","content_address":"{}","decoded":{custom}}}"#,
+        hex::encode(&grain.blob),
+        grain.address
+    );
+    assert_eq!(report("vectors", &[&case]), "1 passed, 0 failed\n");
+}
+
+#[test]
 fn a_container_in_another_than_the_canonical_form_is_corrupt() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = plain(&[belief(1)]);
