@@ -126,7 +126,8 @@ impl<'a> Grain<'a> {
     }
 
     /// Decodes a payload that was validated before, without validating it again. `marks` are those
-    /// of the first decoding.
+    /// of the first decoding. Keys of other writers are fields, as with
+    /// [`DecodeMode::StrictAliased`].
     ///
     /// # Errors
     /// None for bytes that were decoded successfully before.
