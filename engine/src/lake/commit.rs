@@ -8,7 +8,7 @@
 //! commit and the last step leaves a log that is ahead of its head, which is sound.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::Utc;
 use deltalake::DeltaTableError;
@@ -60,25 +60,42 @@ const REMOTE_CHECKPOINT_FILES: usize = 1_000;
 const EARLIER_COMMITS: usize = 4;
 
 impl Table {
-    /// Commits `change` under the name `operation`, and updates the handle. Appends are retried
-    /// after other writers' commits up to `retries` times.
+    /// Commits `change` under the name `operation`, and updates the handle. It is retried after other
+    /// writers' commits up to `retries` times.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if another writer made a change that can't be combined with this
-    /// one; [`EngineError::Delta`].
+    /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes, or if
+    /// all attempts met other writers; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
-        if !change.removed.is_empty() {
-            return self.try_commit(&change, operation, retries).await;
-        }
         // Retried here and not by the library: it can't rebase a commit on an erasure, which
-        // removes the log that it would read, and added files state the version of their commit.
+        // removes the log that it would read; added files state the version of their commit; and it
+        // lets two compactions remove the same files, which would double their rows.
         for _ in 0..retries {
-            match self.try_commit(&change, operation, 0).await {
+            self.check_removed(&change)?;
+            match self.try_commit(&change, operation).await {
                 Err(EngineError::Conflict(_)) => self.refresh().await?,
                 committed => return committed,
             }
         }
-        self.try_commit(&change, operation, 0).await
+        self.check_removed(&change)?;
+        self.try_commit(&change, operation).await
+    }
+
+    /// Checks that the version on which the commit is based has the files that `change` removes.
+    fn check_removed(&self, change: &Change) -> Result<()> {
+        if change.removed.is_empty() {
+            return Ok(());
+        }
+        let files = self.files()?;
+        let names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        let mut removed = change.removed.iter();
+        match removed.find(|file| !names.contains(file.name.as_str())) {
+            None => Ok(()),
+            Some(file) => Err(EngineError::Conflict(format!(
+                "another writer has replaced `{}`",
+                file.name
+            ))),
+        }
     }
 
     /// Returns the versions of the rows in the files that `change` adds; `None` if they are stated
@@ -100,12 +117,7 @@ impl Table {
         }
     }
 
-    async fn try_commit(
-        &mut self,
-        change: &Change,
-        operation: &str,
-        retries: usize,
-    ) -> Result<u64> {
+    async fn try_commit(&mut self, change: &Change, operation: &str) -> Result<u64> {
         let now = Utc::now().timestamp_millis();
         let removed = change
             .removed
@@ -127,7 +139,7 @@ impl Table {
         let properties = CommitProperties::default()
             .with_application_transactions(transactions)
             .with_metadata(info)
-            .with_max_retries(retries);
+            .with_max_retries(0);
         let state = self
             .delta()
             .snapshot()

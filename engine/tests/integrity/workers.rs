@@ -98,6 +98,19 @@ impl SegmentWorkers<GroupMerge> for WorkersElsewhere {
     }
 }
 
+/// Workers during whose work another process merges the same segments.
+struct WorkersBesideAnother(TwiceWorkers);
+
+#[async_trait]
+impl SegmentWorkers<GroupMerge> for WorkersBesideAnother {
+    async fn run(&self, jobs: Vec<GroupMerge>) -> Result<Outcomes<GroupMerge>, EngineError> {
+        let merged = self.0.run(jobs).await?;
+        let progress = Arc::new(WorkProgress::default());
+        compact(&mut self.0.lake().await, &merging(), progress).await?;
+        Ok(merged)
+    }
+}
+
 /// Returns the files below `folder` with their bytes.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -226,4 +239,15 @@ async fn a_merge_whose_file_is_not_here_is_not_committed() {
         .await
         .unwrap_err();
     assert!(matches!(refused, EngineError::Key(_)), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_of_segments_that_another_process_has_merged_is_refused() {
+    let lab = Lab::new(4, 60, false).await;
+    let rows = lab.rows().await;
+    let workers = WorkersBesideAnother(TwiceWorkers::of(&lab));
+    let refused = compacted(&workers, &lab).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Conflict(_)), "{refused}");
+    assert!(lab.rows().await == rows, "each row once");
+    assert_eq!(lab.lake().await.segments().unwrap().len(), 1);
 }
