@@ -51,16 +51,26 @@ pub(crate) struct LimitedRows {
 
 type RowResult = std::result::Result<RecordBatch, DataFusionError>;
 
-/// Computes rows, at most two batches ahead of those that were taken.
+/// Computes rows, at most two batches ahead of those that were taken. At `deadline` the query ends
+/// and its slot is free, also if nobody takes the rows. The channel stays open then, so that what
+/// was sent doesn't look like all rows.
 async fn compute(
     mut rows: SendableRecordBatchStream,
     sender: mpsc::Sender<RowResult>,
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
+    deadline: Instant,
 ) {
-    while let Some(batch) = rows.next().await {
-        if sender.send(batch).await.is_err() {
-            break;
+    let all_sent = timeout_at(deadline, async {
+        while let Some(batch) = rows.next().await {
+            if sender.send(batch).await.is_err() {
+                break;
+            }
         }
+    });
+    let in_time = all_sent.await.is_ok();
+    drop((rows, permit));
+    if !in_time {
+        sender.closed().await;
     }
 }
 
@@ -74,7 +84,7 @@ impl LimitedRows {
     ) -> LimitedRows {
         let schema = rows.schema();
         let (sender, batches) = mpsc::channel(1);
-        let query = server.workers.spawn(compute(rows, sender, permit));
+        let query = server.workers.spawn(compute(rows, sender, permit, deadline));
         LimitedRows {
             server,
             schema,

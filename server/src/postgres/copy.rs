@@ -73,10 +73,22 @@ pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
         }) => {
             let query = Box::new(rewritten(query_of(source)?));
             let mut copied = CopiedQuery::new(query);
-            options.iter().try_for_each(|it| copied.set(it))?;
-            legacy_options
-                .iter()
+            // The form first: it has defaults of the other options.
+            let is_form = |it: &&CopyOption| matches!(it, CopyOption::Format(_));
+            let (forms, others): (Vec<_>, Vec<_>) = options.iter().partition(is_form);
+            forms
+                .into_iter()
+                .chain(others)
+                .try_for_each(|it| copied.set(it))?;
+            let is_form = |it: &&CopyLegacyOption| {
+                matches!(it, CopyLegacyOption::Csv(_) | CopyLegacyOption::Binary)
+            };
+            let (forms, others): (Vec<_>, Vec<_>) = legacy_options.iter().partition(is_form);
+            forms
+                .into_iter()
+                .chain(others)
                 .try_for_each(|it| copied.set_legacy(it))?;
+            copied.check()?;
             Ok(Some(copied))
         }
         _ => Ok(None),
@@ -124,6 +136,19 @@ impl CopiedQuery {
             self.delimiter = ',';
             self.null.clear();
         }
+    }
+
+    /// Refuses options with which clients can't tell fields and values apart, as PostgreSQL does.
+    fn check(&self) -> PgWireResult<()> {
+        let taken = match self.form {
+            CopyForm::Text => "\\.abcdefghijklmnopqrstuvwxyz0123456789\r\n",
+            CopyForm::Csv => "\"\r\n",
+            CopyForm::Binary => return Ok(()),
+        };
+        if taken.contains(self.delimiter) || self.null.contains([self.delimiter, '\r', '\n']) {
+            return Err(error("0A000", "COPY can't use this DELIMITER or NULL"));
+        }
+        Ok(())
     }
 
     fn set(&mut self, option: &CopyOption) -> PgWireResult<()> {
@@ -330,6 +355,14 @@ mod tests {
                 "COPY grains TO STDOUT (DELIMITER ',', NULL 'x')",
                 "a\\tb\\\\,x,,c\\,\"d\"\\n\n",
             ),
+            (
+                "COPY (SELECT 1) TO STDOUT WITH DELIMITER ';' NULL 'nil' CSV",
+                "a\tb\\;nil;;\"c,\"\"d\"\"\n\"\n",
+            ),
+            (
+                "COPY grains TO STDOUT (DELIMITER ';', FORMAT csv)",
+                "a\tb\\;;\"\";\"c,\"\"d\"\"\n\"\n",
+            ),
         ] {
             assert_eq!(line(text, &fields), expected, "{text}");
         }
@@ -346,7 +379,16 @@ mod tests {
         ] {
             assert!(copied_query(text).unwrap().is_none(), "{text}");
         }
-        assert!(copied_query("COPY grains TO STDOUT (FORMAT parquet)").is_err());
-        assert!(copied_query("COPY grains TO STDOUT (FORMAT csv, QUOTE 'x')").is_err());
+        for options in [
+            "(FORMAT parquet)",
+            "(FORMAT csv, QUOTE 'x')",
+            "(DELIMITER 'n')",
+            "(DELIMITER '.')",
+            "(FORMAT csv, DELIMITER '\"')",
+            "(DELIMITER ',', NULL 'a,b')",
+        ] {
+            let text = format!("COPY grains TO STDOUT {options}");
+            assert!(copied_query(&text).is_err(), "{text}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use pgwire::api::results::{FieldInfo, QueryResponse, Tag};
 use pgwire::api::stmt::StoredStatement;
 use pgwire::api::store::{MemPortalStore, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore};
-use pgwire::error::PgWireResult;
+use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::response::TransactionStatus;
 
 use super::failure::error;
@@ -164,14 +164,22 @@ impl Session {
                 return Err(error("0A000", message));
             }
         }
-        let left = count.unwrap_or(usize::MAX);
-        let rows = stream::try_unfold((state, left), |(mut state, left)| async move {
+        // A query that the session began since the first FETCH took the cancellation of its rows.
+        let begin = (
+            state,
+            count.unwrap_or(usize::MAX),
+            self.cancellation().await?,
+        );
+        let rows = stream::try_unfold(begin, |(mut state, left, mut cancelled)| async move {
             let next = match &mut *state {
-                PortalExecutionState::Suspended(rows) if left > 0 => rows.data_rows().next().await,
+                PortalExecutionState::Suspended(rows) if left > 0 => tokio::select! {
+                    next = rows.data_rows().next() => next,
+                    Ok(()) = &mut cancelled => return Err(PgWireError::QueryCanceled),
+                },
                 _ => return PgWireResult::Ok(None),
             };
             match next.transpose()? {
-                Some(row) => Ok(Some((row, (state, left - 1)))),
+                Some(row) => Ok(Some((row, (state, left - 1, cancelled)))),
                 None => {
                     *state = PortalExecutionState::Finished;
                     Ok(None)

@@ -448,7 +448,12 @@ impl Handler {
                 return send_execution_response(client, none).await;
             }
         };
-        if send_partial_query_response(client, &mut rows, max_rows).await? {
+        let mut cancelled = self.0.cancellation().await?;
+        let is_suspended = tokio::select! {
+            sent = send_partial_query_response(client, &mut rows, max_rows) => sent?,
+            Ok(()) = &mut cancelled => return Err(PgWireError::QueryCanceled),
+        };
+        if is_suspended {
             *state = PortalExecutionState::Suspended(rows);
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use gristmill_server::http::QueryLimits;
 use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -203,4 +204,27 @@ async fn rows_are_copied_as_text_as_csv_and_in_binary() {
     }
     assert_eq!(value(&client, "SELECT 1").await, "1");
     server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_cursor_gives_its_slot_back_at_the_time_limit_and_has_no_more_rows() {
+    let lake = namespaces::lake(false).await;
+    let one_at_a_time = QueryLimits {
+        time: Duration::from_secs(2),
+        concurrent: 1,
+        rows: 100_000_000,
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Postgres, &lake, None, one_at_a_time).await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    let declared = "BEGIN; DECLARE c CURSOR FOR SELECT value FROM range(0, 50000000)";
+    client.batch_execute(declared).await.unwrap();
+    assert_eq!(numbers(&client, "FETCH 1 FROM c").await, Ok(vec![0]));
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.simple_query("SHOW TimeZone").await.unwrap();
+    }
+    assert_eq!(value(&other, "SELECT 7").await, "7");
+    let rest = numbers(&client, "FETCH FORWARD ALL FROM c").await;
+    assert!(rest.is_err(), "{:?}", rest.map(|rows| rows.len()));
 }
