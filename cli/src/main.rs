@@ -27,13 +27,15 @@ mod purging {
 
     use std::ffi::OsString;
     use std::os::unix::process::CommandExt;
+    use std::path::Path;
     use std::process::Command;
 
     /// Option of the allocator, in milliseconds.
     const DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
     /// Replaces the process by the same program with the same arguments and the option. Returns if
-    /// the option is set already, or if the program can't be started: it then runs as it is.
+    /// the option is set already, or if the program can't be started: it then runs as it is. The
+    /// same if it was started by another name, as by a loader that was named explicitly.
     pub(super) fn restart(words: &[OsString]) {
         if std::env::var_os(DELAY).is_some() {
             return;
@@ -41,6 +43,10 @@ mod purging {
         let Ok(program) = std::env::current_exe() else {
             return;
         };
+        let name = words.first().and_then(|word| Path::new(word).file_name());
+        if name != program.file_name() {
+            return;
+        }
         let mut again = Command::new(program);
         if let Some(name) = words.first() {
             again.arg0(name);
