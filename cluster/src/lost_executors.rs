@@ -1,5 +1,5 @@
-//! Refuses the results of jobs whose work was done again. Ballista 55.0 resets stages after the loss
-//! of an executor and may then read the output of another executor twice, without an error.
+//! Refuses the results of jobs whose work was done again. Ballista 55.0 resets stages after the
+//! loss of an executor and may then read the output of another executor twice, without an error.
 //!
 //! The scheduler's states of cluster and jobs are Ballista's. They are wrapped here to see two
 //! things: an executor is removed, which happens before its stages are reset, and a stage has a

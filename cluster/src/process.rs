@@ -32,8 +32,8 @@ const DEAD_AFTER_SECONDS: u64 = 10;
 /// Seconds that a job without any executor waits for one.
 const NO_EXECUTOR_SECONDS: u64 = 20;
 
-/// Seconds after which the shuffle files of an ended job are removed, if the client doesn't have them
-/// removed when it has read the result.
+/// Seconds after which the shuffle files of an ended job are removed, if the client doesn't have
+/// them removed when it has read the result.
 const SHUFFLE_SECONDS: u64 = 3600;
 
 /// How an executor works.

@@ -31,8 +31,8 @@ use crate::job::{Scheduler, fetch};
 use crate::portable::PlanCheck;
 use crate::session::cluster_config;
 
-/// Number of partitions of plans, which is the most tasks that a stage has. More slots than this have
-/// nothing to do, and each task has a fixed cost.
+/// Number of partitions of plans, which is the most tasks that a stage has. More slots than this
+/// have nothing to do, and each task has a fixed cost.
 pub const DEFAULT_PARTITIONS: usize = 16;
 
 /// Number of times that a query is sent, if executors are lost while it runs.

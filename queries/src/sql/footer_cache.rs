@@ -10,9 +10,9 @@ use gristmill_engine::lake::Lake;
 
 use super::external;
 
-/// Removes the entries of files that `lake` doesn't reference: those that a compaction or an erasure
-/// has replaced. Footers may contain values of the rows. A query of an earlier version reads such a
-/// footer again.
+/// Removes the entries of files that `lake` doesn't reference: those that a compaction or an
+/// erasure has replaced. Footers may contain values of the rows. A query of an earlier version
+/// reads such a footer again.
 ///
 /// # Errors
 /// [`DataFusionError::External`](super::DataFusionError::External) if a log can't be read.

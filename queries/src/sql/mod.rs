@@ -252,8 +252,8 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
 }
 
 /// Returns the same for a newer version of the lake of `earlier`, which was made with the same
-/// options. Both share memory and spill files, and the cache of footers, so that only the footers of
-/// new files are read.
+/// options. Both share memory and spill files, and the cache of footers, so that only the footers
+/// of new files are read.
 ///
 /// # Errors
 /// As [`lake_context`].

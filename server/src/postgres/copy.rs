@@ -1,4 +1,5 @@
-//! `COPY … TO STDOUT`: the rows of a query as text, as CSV or in binary, for clients that read many.
+//! `COPY … TO STDOUT`: the rows of a query as text, as CSV or in binary, for clients that read
+//! many.
 
 use std::fmt::{Debug, Display};
 

@@ -145,8 +145,8 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
     }
 }
 
-/// Returns the array of `items`; `None` if one isn't a value of its type. Numbers get as many digits
-/// behind the point as the longest of them has.
+/// Returns the array of `items`; `None` if one isn't a value of its type. Numbers get as many
+/// digits behind the point as the longest of them has.
 fn list_value(
     kind: &Type,
     items: impl Iterator<Item = PgWireResult<Option<ScalarValue>>>,

@@ -136,6 +136,8 @@ pub(super) fn is_brace(tree: &TokenTree) -> Option<&Group> {
 pub(super) fn literal_lines(stream: TokenStream, lines: &mut BTreeSet<usize>) {
     for tree in stream {
         match tree {
+            // A documentation comment is an attribute with a literal.
+            TokenTree::Group(group) if is_doc(&group) => {}
             TokenTree::Group(group) => literal_lines(group.stream(), lines),
             TokenTree::Literal(literal) if literal.to_string().contains('"') => {
                 let span = literal.span();
@@ -144,4 +146,9 @@ pub(super) fn literal_lines(stream: TokenStream, lines: &mut BTreeSet<usize>) {
             _ => {}
         }
     }
+}
+
+fn is_doc(group: &Group) -> bool {
+    group.delimiter() == Delimiter::Bracket
+        && is_ident(group.stream().into_iter().next().as_ref(), "doc")
 }

@@ -36,8 +36,8 @@ pub(super) struct SharedRows {
 }
 
 impl SharedRows {
-    /// Creates the table of the rows that `plan` returns, with those columns of `schema` that are at
-    /// `columns` (ascending).
+    /// Creates the table of the rows that `plan` returns, with those columns of `schema` that are
+    /// at `columns` (ascending).
     pub(super) fn new(plan: LogicalPlan, schema: SchemaRef, columns: Vec<usize>) -> SharedRows {
         SharedRows {
             plan,
