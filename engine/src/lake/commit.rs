@@ -60,8 +60,8 @@ const REMOTE_CHECKPOINT_FILES: usize = 1_000;
 const EARLIER_COMMITS: usize = 4;
 
 impl Table {
-    /// Commits `change` under the name `operation`, and updates the handle. It is retried after other
-    /// writers' commits up to `retries` times.
+    /// Commits `change` under the name `operation`, and updates the handle. It is retried after
+    /// other writers' commits up to `retries` times.
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes, or if

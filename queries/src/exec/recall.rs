@@ -155,7 +155,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         let (mut score, mut indexed) = (lit(1.0_f64), None);
         if let Some(terms) = &terms {
             let scorer = self.scorer(terms).await?;
-            if !has_ended && self.may_use_index(terms, &desugared.conditions) {
+            if !has_ended && self.may_use_index(terms, &desugared) {
                 indexed = IndexedSearch::of(self.reader, terms, &scorer, frame.clone()).await?;
             }
             score = blob_functions::score(terms.clone(), scorer).call(vec![col(BLOB)]);
@@ -283,8 +283,8 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
 
     /// Returns false for searches whose matches aren't known without their texts: with a condition
     /// on the score. Also for those with a condition that sidecars look up, which leaves few
-    /// candidates.
-    fn may_use_index(&self, terms: &Terms, conditions: &[Condition]) -> bool {
+    /// candidates, and for those of which values are extracted, which need all matches.
+    fn may_use_index(&self, terms: &Terms, recall: &Recall) -> bool {
         let excluded = [
             KnownField::Score,
             KnownField::Subject,
@@ -296,7 +296,11 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             let field = &condition.field;
             excluded.iter().any(|known| *field == (*known).into())
         };
-        !self.explain_only && !terms.is_empty() && !conditions.iter().any(is_excluded)
+        let is_extracted = |stage: &Stage| matches!(stage.kind, StageKind::Extract(_));
+        !self.explain_only
+            && !terms.is_empty()
+            && !recall.conditions.iter().any(is_excluded)
+            && !recall.stages.iter().any(is_extracted)
     }
 
     /// Applies the conditions on the score, which is a column of the plan only now.
@@ -449,12 +453,13 @@ mod tests {
                 explain_only,
             };
             let one = recall(&format!("RECALL WHERE query = \"tea\" AND {conditions}"));
-            planner.may_use_index(&Terms::of("tea"), &one.conditions)
+            planner.may_use_index(&Terms::of("tea"), &one)
         };
         assert!(may_use_index(false, "user_id = \"a\""));
         assert!(!may_use_index(true, "user_id = \"a\""));
         assert!(!may_use_index(false, "score > 0.5"));
         assert!(!may_use_index(false, "subject = \"a\""));
+        assert!(!may_use_index(false, "user_id = \"a\" | SUBJECTS"));
     }
 
     #[test]

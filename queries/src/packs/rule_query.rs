@@ -43,7 +43,8 @@ impl RuleQuery {
             Check::Where { .. } | Check::Rego { .. } => return Ok(None),
         };
         let (state, plan) = frame.into_parts();
-        let plan = state.optimize(&plan)?;
+        let plan = state.optimize(&plan);
+        let plan = plan.map_err(|error| PackError::rule(&rule.id, user_message(&error)))?;
         Ok(Some(RuleQuery {
             rule: place,
             state,

@@ -74,8 +74,8 @@ pub struct LakeTable {
     namespaces: Arc<Mutex<NamespaceRanges>>,
 }
 
-/// Cache of row ranges by namespace; one list of ranges for each file.
-type NamespaceRanges = HashMap<String, Arc<Vec<Vec<Range<u32>>>>>;
+/// Cache of row ranges by namespace and marked files; one list of ranges for each file.
+type NamespaceRanges = HashMap<(String, Vec<bool>), Arc<Vec<Vec<Range<u32>>>>>;
 
 impl LakeTable {
     /// Creates the provider of `table` of `lake`, whose rows have `schema`; `store` contains the

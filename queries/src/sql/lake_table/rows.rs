@@ -156,7 +156,8 @@ impl LakeTable {
         wanted: &[bool],
     ) -> Result<Arc<Vec<Vec<Range<u32>>>>> {
         let mut cache = self.namespaces.lock().await;
-        if let Some(ranges) = cache.get(namespace) {
+        let key = (namespace.to_owned(), wanted.to_vec());
+        if let Some(ranges) = cache.get(&key) {
             return Ok(Arc::clone(ranges));
         }
         let mut ranges = Vec::with_capacity(self.files.len());
@@ -167,7 +168,7 @@ impl LakeTable {
             });
         }
         let ranges = Arc::new(ranges);
-        cache.insert(namespace.to_owned(), Arc::clone(&ranges));
+        cache.insert(key, Arc::clone(&ranges));
         Ok(ranges)
     }
 
