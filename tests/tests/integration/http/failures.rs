@@ -171,13 +171,13 @@ async fn a_body_that_does_not_arrive_is_refused() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn a_server_soon_returns_memory_to_the_system_and_keeps_its_arguments() {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_soon_returns_memory_to_the_system_and_keeps_its_arguments() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
-    let folder = tempfile::tempdir().unwrap();
-    let lake = folder.path().join("a lake");
+    let lake = gristmill_tests::lake::TestLake::new().await;
+    let lake = lake.folder().join("lake");
     let mut program = Command::new(gristmill_tests::binary::path());
     program.env_remove("MIMALLOC_PURGE_DELAY").arg("--lake");
     program.arg(&lake);
@@ -189,7 +189,7 @@ fn a_server_soon_returns_memory_to_the_system_and_keeps_its_arguments() {
     let environment = std::fs::read(format!("/proc/{}/environ", served.id())).unwrap();
     served.kill().unwrap();
     served.wait().unwrap();
-    assert!(line.contains("a lake on http://127.0.0.1:"), "{line}");
+    assert!(line.contains("/lake on http://127.0.0.1:"), "{line}");
     let mut variables = environment.split(|byte| *byte == 0);
     assert!(variables.any(|variable| variable == b"MIMALLOC_PURGE_DELAY=10"));
 }
