@@ -9,23 +9,34 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
 /// A scan without children.
 pub(super) struct LeafScanExec {
     rows: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
     name: &'static str,
     /// What EXPLAIN shows; without it, EXPLAIN shows no metrics either.
     note: Option<String>,
 }
 
 impl LeafScanExec {
-    /// Creates a scan of a confined session, of which EXPLAIN shows the name only.
+    /// Creates a scan of a confined session, of which EXPLAIN shows the name only. The plan above it
+    /// is the same whatever `rows` reads: it has one partition, and no order.
     pub(super) fn confined(rows: Arc<dyn ExecutionPlan>) -> LeafScanExec {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(rows.schema()),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
         LeafScanExec {
-            rows,
+            rows: Arc::new(CoalescePartitionsExec::new(rows)),
+            properties: Arc::new(properties),
             name: "ConfinedScanExec",
             note: None,
         }
@@ -34,8 +45,10 @@ impl LeafScanExec {
     /// Creates a scan whose `rows` were read from indexes, as `note` describes.
     pub(super) fn index_only(rows: RecordBatch, note: String) -> Result<LeafScanExec> {
         let schema = rows.schema();
+        let rows = MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?;
         Ok(LeafScanExec {
-            rows: MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?,
+            properties: Arc::clone(rows.properties()),
+            rows,
             name: "IndexOnlyScanExec",
             note: Some(note),
         })
@@ -77,7 +90,7 @@ impl ExecutionPlan for LeafScanExec {
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.rows.properties()
+        &self.properties
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -108,5 +121,29 @@ impl ExecutionPlan for LeafScanExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         self.note.as_ref().and_then(|_| self.rows.metrics())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, Int64Array};
+    use datafusion::physical_plan::collect;
+
+    #[tokio::test]
+    async fn a_confined_scan_has_one_partition_with_all_rows() {
+        let numbers = |from: i64| {
+            let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + 10));
+            vec![RecordBatch::try_from_iter([("n", numbers)]).unwrap()]
+        };
+        let parts = [numbers(0), numbers(10), numbers(20)];
+        let schema = parts[0][0].schema();
+        let rows = MemorySourceConfig::try_new_exec(&parts, schema, None).unwrap();
+        assert_eq!(rows.properties().partitioning.partition_count(), 3);
+        let confined = Arc::new(LeafScanExec::confined(rows));
+        assert_eq!(confined.properties().partitioning.partition_count(), 1);
+        let read = collect(confined, Arc::new(TaskContext::default())).await;
+        let count: usize = read.unwrap().iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(count, 30);
     }
 }

@@ -28,7 +28,10 @@ impl ComparedAnswer {
                 }
                 let count = Some(lines.len());
                 let text = without_generated_names(&lines.join("\n"));
-                let text = format!("{}\n{text}", head(&rows));
+                let text = match head(&rows) {
+                    plan if plan.starts_with("plan_type") => without_instants(&text),
+                    head => format!("{head}\n{text}"),
+                };
                 ComparedAnswer { text, count }
             }
             Err(error) => ComparedAnswer {
@@ -113,6 +116,19 @@ fn without_generated_names(text: &str) -> String {
     shown
 }
 
+/// Returns a plan without the time of `now()`, which is a literal of 13 or more digits in it.
+fn without_instants(plan: &str) -> String {
+    let mut shown = String::with_capacity(plan.len());
+    for part in plan.split_inclusive(|letter: char| !letter.is_ascii_digit()) {
+        let digits = part.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+        match digits.len() < 13 {
+            true => shown += part,
+            false => shown += &part[digits.len()..],
+        }
+    }
+    shown
+}
+
 /// Returns a text without what is in single quotes.
 fn unquoted(text: &str) -> String {
     text.split('\'').step_by(2).collect::<Vec<_>>().join("'")
@@ -140,6 +156,13 @@ mod tests {
         };
         assert!(!rows("'alice'").is_like(&rows("'bob'")));
         assert!(!rows("").is_like(&error("")));
+    }
+
+    #[test]
+    fn plans_have_no_instants() {
+        let plan = "until > Timestamp(1795803636947482, UTC), rows = 123456789012";
+        let expected = "until > Timestamp(, UTC), rows = 123456789012";
+        assert_eq!(without_instants(plan), expected);
     }
 
     #[test]

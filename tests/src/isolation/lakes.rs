@@ -191,7 +191,7 @@ fn tokens() -> (TokenTexts, String) {
 }
 
 async fn served(lake: TestLake, tokens: &str) -> ServedLake {
-    // One partition: EXPLAIN shows how many files a scan is divided into otherwise.
+    // One partition: sums of floats don't depend on the order of rows.
     let options = SqlOptions {
         threads: 1,
         ..SqlOptions::default()

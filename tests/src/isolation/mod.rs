@@ -23,7 +23,7 @@
 //!   versions of the lake and names of files occur in no table of such a session;
 //! - rows that have no order: they are compared as a set, and only queries that sort by all of their
 //!   columns have a LIMIT; functions whose value depends on the order of rows;
-//! - EXPLAIN ANALYZE, which has times, and the durations of CAL;
+//! - EXPLAIN ANALYZE, which has times, the time of `now()` in plans, and the durations of CAL;
 //! - settings of the runtime, such as the folder of temporary files;
 //! - the value that an error of a computation names, which is that of the row that failed first; it
 //!   must not be one of the other namespace;
@@ -104,8 +104,10 @@ impl fmt::Display for Found {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for difference in &self.differences {
             writeln!(out, "{}: {}", difference.number, difference.statement)?;
-            writeln!(out, "  alone: {}", shown(&difference.expected.text))?;
-            writeln!(out, "  both: {}", shown(&difference.found.text))?;
+            let (expected, found) = (&difference.expected.text, &difference.found.text);
+            let equal = equal_letters(expected, found).saturating_sub(SHOWN_BEFORE);
+            writeln!(out, "  alone, from {equal}: {}", shown(expected, equal))?;
+            writeln!(out, "  both, from {equal}: {}", shown(found, equal))?;
         }
         write!(
             out,
@@ -121,9 +123,18 @@ impl fmt::Display for Found {
     }
 }
 
-/// Returns the beginning of an answer.
-fn shown(text: &str) -> String {
-    text.chars().take(600).collect()
+/// Equal letters that are shown before those that differ.
+const SHOWN_BEFORE: usize = 200;
+
+/// Returns the number of letters with which both answers begin.
+fn equal_letters(one: &str, other: &str) -> usize {
+    let pairs = one.chars().zip(other.chars());
+    pairs.take_while(|(one, other)| one == other).count()
+}
+
+/// Returns a part of an answer, from its letter number `first` on.
+fn shown(text: &str, first: usize) -> String {
+    text.chars().skip(first).take(1_000).collect()
 }
 
 /// The statements of a run, and where they are answered.

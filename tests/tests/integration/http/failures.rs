@@ -191,5 +191,5 @@ async fn a_server_soon_returns_memory_to_the_system_and_keeps_its_arguments() {
     served.wait().unwrap();
     assert!(line.contains("/lake on http://127.0.0.1:"), "{line}");
     let mut variables = environment.split(|byte| *byte == 0);
-    assert!(variables.any(|variable| variable == b"MIMALLOC_PURGE_DELAY=10"));
+    assert!(variables.any(|variable| variable == b"MIMALLOC_PURGE_DELAY=100"));
 }
