@@ -82,6 +82,8 @@ impl<'a> Differ<'a> {
         let patch = self.at(PointerToken::Key(key), |differ| differ.value(old, new))?;
         Some(match patch {
             Patch::Replace(template) => MemberEdit::Set(template),
+            // `{"~": P}` of an item of an array is a patch of an array in it.
+            _ if key.is_empty() => MemberEdit::Set(self.template(new)),
             patch => MemberEdit::Change(patch),
         })
     }
