@@ -25,8 +25,8 @@ pub(super) struct LeafScanExec {
 }
 
 impl LeafScanExec {
-    /// Creates a scan of a confined session, of which EXPLAIN shows the name only. The plan above it
-    /// is the same whatever `rows` reads: it has one partition, and no order.
+    /// Creates a scan of a confined session, of which EXPLAIN shows the name only. The plan above
+    /// it is the same whatever `rows` reads: it has one partition, and no order.
     pub(super) fn confined(rows: Arc<dyn ExecutionPlan>) -> LeafScanExec {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(rows.schema()),
