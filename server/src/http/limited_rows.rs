@@ -84,7 +84,9 @@ impl LimitedRows {
     ) -> LimitedRows {
         let schema = rows.schema();
         let (sender, batches) = mpsc::channel(1);
-        let query = server.workers.spawn(compute(rows, sender, permit, deadline));
+        let query = server
+            .workers
+            .spawn(compute(rows, sender, permit, deadline));
         LimitedRows {
             server,
             schema,
