@@ -53,7 +53,7 @@ use sql::{SqlGenerator, SqlQuery};
 /// Differences after which a run ends.
 const ENOUGH: usize = 10;
 
-/// One of so many statements is asked without a confinement, too.
+/// One of so many statements is sent without a confinement, too.
 const SAMPLED: usize = 16;
 
 /// Statements between two reports of progress.
@@ -92,7 +92,7 @@ pub struct Found {
     pub answered: usize,
     /// Those that have rows or grains.
     pub with_rows: usize,
-    /// Statements that were asked without a confinement, too, over the lake with both namespaces.
+    /// Statements that were sent without a confinement, too, over the lake with both namespaces.
     pub sampled: usize,
     /// Those of them whose answer is another one.
     pub unlike_whole: usize,
@@ -149,26 +149,26 @@ struct Laboratory {
 }
 
 /// A statement in one of the languages.
-enum Asked {
+enum RandomStatement {
     Sql(SqlQuery),
     Cal(String),
 }
 
-impl Asked {
+impl RandomStatement {
     fn text(&self) -> &str {
         match self {
-            Asked::Sql(query) => &query.text,
-            Asked::Cal(statement) => statement,
+            RandomStatement::Sql(query) => &query.text,
+            RandomStatement::Cal(statement) => statement,
         }
     }
 
     async fn answer(&self, lake: &ServedLake, token: &str) -> ComparedAnswer {
         match self {
-            Asked::Sql(query) => {
+            RandomStatement::Sql(query) => {
                 let answer = lake.server.answer_sql(Some(token), &query.text).await;
                 ComparedAnswer::of_sql(answer, query.is_ordered)
             }
-            Asked::Cal(statement) => {
+            RandomStatement::Cal(statement) => {
                 let answer = lake.server.answer_cal(Some(token), statement).await;
                 ComparedAnswer::of_cal(answer)
             }
@@ -223,26 +223,26 @@ impl Laboratory {
     }
 
     /// Returns the statement `number` and the token that sends it.
-    fn asked(&self, number: usize) -> (Asked, &str) {
+    fn statement(&self, number: usize) -> (RandomStatement, &str) {
         let mut dice = Dice::of(self.run.seed, number);
         let token: &str = match dice.one_in(5) {
             true => &self.tokens.user,
             false => &self.tokens.namespace,
         };
-        let asked = match dice.one_in(3) {
-            true => Asked::Cal(CalGenerator::new(&self.catalog, dice).statement()),
-            false => Asked::Sql(SqlGenerator::new(&self.catalog, dice).query()),
+        let statement = match dice.one_in(3) {
+            true => RandomStatement::Cal(CalGenerator::new(&self.catalog, dice).statement()),
+            false => RandomStatement::Sql(SqlGenerator::new(&self.catalog, dice).query()),
         };
-        (asked, token)
+        (statement, token)
     }
 
     async fn compare(&self, number: usize) {
-        let (asked, token) = self.asked(number);
+        let (statement, token) = self.statement(number);
         let mut difference = None;
-        let mut expected = asked.answer(&self.alone, token).await;
+        let mut expected = statement.answer(&self.alone, token).await;
         for _ in 0..2 {
-            let found = asked.answer(&self.both, token).await;
-            if self.names_foreign(&found, asked.text()) {
+            let found = statement.answer(&self.both, token).await;
+            if self.names_foreign(&found, statement.text()) {
                 difference = Some(found);
                 break;
             }
@@ -251,10 +251,10 @@ impl Laboratory {
                 break;
             }
             difference = Some(found);
-            expected = asked.answer(&self.alone, token).await;
+            expected = statement.answer(&self.alone, token).await;
         }
         let whole = match number.is_multiple_of(SAMPLED) {
-            true => Some(asked.answer(&self.both, &self.tokens.whole).await),
+            true => Some(statement.answer(&self.both, &self.tokens.whole).await),
             false => None,
         };
         let mut all = self.found();
@@ -265,7 +265,7 @@ impl Laboratory {
         all.unlike_whole += usize::from(whole.is_some_and(|whole| whole != expected));
         all.differences.extend(difference.map(|found| Difference {
             number,
-            statement: asked.text().to_owned(),
+            statement: statement.text().to_owned(),
             expected,
             found,
         }));
