@@ -1,9 +1,9 @@
 //! Pages and totals of a search whose words are indexed in all segments.
 //!
-//! The index has the rows that match, so a total needs no text. It has upper bounds of their scores,
-//! so a page of the best needs the texts of few: of those with the greatest bounds, if their scores
-//! exceed the bounds of all others. The scores are computed from the texts, as without
-//! an index.
+//! The index has the rows that match, so a total needs no text. It has upper bounds of their
+//! scores, so a page of the best needs the texts of few: of those with the greatest bounds, if
+//! their scores exceed the bounds of all others. The scores are computed from the texts, as
+//! without an index.
 
 use datafusion::prelude::DataFrame;
 use gristmill_engine::text::{Scorer, Terms};
