@@ -1,21 +1,13 @@
-//! Regression tests for bugs of other implementations of the specification. `docs/pitfalls.md`
-//! lists each bug with its test; those of the codec alone are in `schemas/tests` and in the
-//! conformance cases.
-//!
-//! Above 500 lines: one list of small, unrelated tests.
+//! Format and fields of a grain.
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{
-    Codec, Container, ContainerLimits, ContainerOptions, IndexState, Manifest,
-};
 use gristmill_schemas::error::ErrorCode;
 use gristmill_schemas::grain::{
     DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Field, Grain, Mark, Payload,
     TypeByte, Value, encode, integration_keys,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{SigningKey, sign};
-use gristmill_tests::grains::{belief, container, frames, grain, grain_with, plain};
+use gristmill_tests::grains::{belief, grain, grain_with, plain};
 use gristmill_tests::lake::TestLake;
 
 /// Decodes `blob` in `mode`: the grain as JSON and its marks, or the error code.
@@ -28,6 +20,8 @@ fn read(blob: &[u8], mode: DecodeMode) -> Result<(Json<'static>, Vec<Mark>), Err
 fn strict(blob: &[u8]) -> (Json<'static>, Vec<Mark>) {
     read(blob, DecodeMode::Strict).unwrap()
 }
+
+const ACTION: &str = r#"{"type":"action","tool_name":"run","input":{"cmd":"ls"},"content":"ok","is_error":false,"created_at":5}"#;
 
 /// The blob of a grain with unknown keys.
 fn blob_with(json: &str, own: &[(&'static str, Value)]) -> Vec<u8> {
@@ -48,10 +42,6 @@ fn blob_with(json: &str, own: &[(&'static str, Value)]) -> Vec<u8> {
         .unwrap()
         .blob
 }
-
-const ACTION: &str = r#"{"type":"action","tool_name":"run","input":{"cmd":"ls"},"content":"ok","is_error":false,"created_at":5}"#;
-
-// Format and fields
 
 #[test]
 fn cbor_flag_over_messagepack_is_read_and_marked() {
@@ -327,223 +317,4 @@ fn two_calls_in_one_millisecond_differ_by_their_call_ids() {
     };
     assert_ne!(call("one").address, call("two").address);
     assert_eq!(call("one").address, call("one").address);
-}
-
-// Containers
-
-#[tokio::test(flavor = "multi_thread")]
-async fn offsets_may_count_from_the_file_or_from_the_region() {
-    let grains: Vec<_> = (0..5).map(belief).collect();
-    let absolute = plain(&grains);
-    let mut relative = absolute.clone();
-    let start = 16 + 4 * grains.len();
-    for at in (16..start).step_by(4) {
-        let offset = u32::from_be_bytes(relative[at..at + 4].try_into().unwrap()) - start as u32;
-        relative[at..at + 4].copy_from_slice(&offset.to_be_bytes());
-    }
-    refoot(&mut relative);
-    let mut lake = TestLake::new().await;
-    let report = lake
-        .ingest(&[("absolute.mg", &absolute), ("relative.mg", &relative)])
-        .await;
-    assert_eq!(
-        (report.grains_written, report.duplicates, report.rejected),
-        (5, 5, 0)
-    );
-}
-
-fn refoot(file: &mut [u8]) {
-    use sha2::Digest;
-    let body = file.len() - 32;
-    let footer = sha2::Sha256::digest(&file[..body]);
-    file[body..].copy_from_slice(&footer);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn last_grain_before_a_manifest_ends_where_its_bytes_end() {
-    let grains: Vec<_> = (0..3).map(belief).collect();
-    let address = ContentAddress::of(&grains[2]);
-    let state = IndexState {
-        superseded_by: Some(ContentAddress::of(&grains[0])),
-        ..IndexState::default()
-    };
-    let manifest = Manifest {
-        entries: [(address, state)].into(),
-    };
-    let file = container(&grains, ContainerOptions::default(), Some(&manifest));
-    let mut lake = TestLake::new().await;
-    let report = lake.ingest(&[("a.mg", &file)]).await;
-    assert_eq!((report.grains_written, report.rejected), (3, 0));
-    assert_eq!(
-        lake.value("SELECT value FROM state").await,
-        ContentAddress::of(&grains[0]).to_string()
-    );
-    assert_eq!(lake.value("SELECT count(*) FROM current").await, "2");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn codec_byte_and_compressed_flag_may_disagree() {
-    let grains: Vec<_> = (0..5).map(belief).collect();
-    let mut lake = TestLake::new().await;
-    for codec in [Codec::Zstd, Codec::Lz4] {
-        let file = container(
-            &grains,
-            ContainerOptions {
-                codec,
-                ..ContainerOptions::default()
-            },
-            None,
-        );
-        let mut without_flag = file.clone();
-        without_flag[3] &= !(1 << 2);
-        refoot(&mut without_flag);
-        let mut without_codec = file.clone();
-        without_codec[9] = 0;
-        refoot(&mut without_codec);
-        for file in [file, without_flag, without_codec] {
-            let opened = Container::open(&file[..], ContainerLimits::default()).unwrap();
-            assert_eq!((opened.len(), opened.codec()), (5, codec));
-            let report = lake.ingest(&[("a.mg", &file)]).await;
-            assert_eq!((report.grains_read, report.rejected), (5, 0));
-        }
-    }
-    assert_eq!(lake.value("SELECT count(*) FROM grains").await, "5");
-}
-
-#[test]
-fn offsets_of_32_bits_limit_a_file_to_four_gibibytes() {
-    use gristmill_schemas::container::ContainerWriter;
-    let fits = vec![1 << 30; 3];
-    assert!(ContainerWriter::new(std::io::sink(), ContainerOptions::default(), fits).is_ok());
-    let beyond = vec![1 << 30; 4];
-    assert!(ContainerWriter::new(std::io::sink(), ContainerOptions::default(), beyond).is_err());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn wrong_footer_refuses_the_file_even_if_every_grain_is_sound() {
-    let mut file = plain(&[belief(1), belief(2)]);
-    let last = file.len() - 1;
-    file[last] ^= 1;
-    let mut lake = TestLake::new().await;
-    let report = lake.ingest(&[("a.mg", &file)]).await;
-    assert_eq!(
-        (report.grains_written, lake.reject_codes().await),
-        (0, vec!["ERR_INTEGRITY".to_owned()])
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn error_in_a_wrapped_grain_has_its_byte_offset_in_the_file() {
-    let text = r#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":0.5,"created_at":1}"#;
-    let mut blob = grain_with(
-        text,
-        EncodeOptions {
-            signed: true,
-            ..EncodeOptions::default()
-        },
-    )
-    .blob;
-    // 2.5 in place of 0.5.
-    let at = blob
-        .windows(3)
-        .position(|window| window == [0xcb, 0x3f, 0xe0])
-        .unwrap();
-    blob[at + 1..at + 3].copy_from_slice(&[0x40, 0x04]);
-    let file = plain(&[sign(&blob, &SigningKey::from_seed(&[7; 32]), None, 0).unwrap()]);
-    let place = file
-        .windows(3)
-        .position(|window| window == [0xcb, 0x40, 0x04])
-        .unwrap();
-    let mut lake = TestLake::new().await;
-    lake.ingest(&[("a.mg", &file)]).await;
-    let rows = lake
-        .rows("SELECT error_code, \"offset\" FROM rejects")
-        .await;
-    assert_eq!(rows, [["ERR_RANGE".to_owned(), place.to_string()]]);
-}
-
-// Ingest
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_import_path_checks_the_hash_before_storing() {
-    let mut damaged = belief(1);
-    let last = damaged.len() - 1;
-    damaged[last] = 0xff;
-    let mut lake = TestLake::new().await;
-    let pair = [belief(2), damaged.clone()];
-    let compressed = container(
-        &pair,
-        ContainerOptions {
-            codec: Codec::Zstd,
-            ..ContainerOptions::default()
-        },
-        None,
-    );
-    let report = lake
-        .ingest(&[
-            ("a.mg", &plain(&pair)),
-            ("b.mg", &compressed),
-            ("c.frames", &frames(&pair)),
-            ("d", &damaged),
-        ])
-        .await;
-    assert_eq!(
-        (report.grains_written, report.duplicates, report.rejected),
-        (1, 2, 4)
-    );
-    assert_eq!(lake.reject_codes().await, ["ERR_CORRUPT"; 4]);
-    // Stored grains match their address on every path.
-    assert_eq!(
-        lake.value("SELECT count(*) FROM grains WHERE content_address <> content_address(blob)")
-            .await,
-        "0"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_commits_once_and_not_per_row() {
-    let grains: Vec<_> = (0..3_000).map(belief).collect();
-    let mut lake = TestLake::new().await;
-    let before = lake.lake.grains.version();
-    let report = lake
-        .ingest(&[
-            ("a.mg", &plain(&grains[..1_500])),
-            ("b.frames", &frames(&grains[1_000..])),
-        ])
-        .await;
-    assert_eq!(
-        (report.grains_written, report.duplicates, report.version),
-        (3_000, 500, before + 1)
-    );
-    assert_eq!(lake.lake.segments().unwrap().len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_index_costs_time_and_admits_no_duplicate() {
-    let grains: Vec<_> = (0..200).map(belief).collect();
-    let mut lake = TestLake::new().await;
-    lake.ingest(&[("a.mg", &plain(&grains))]).await;
-    std::fs::remove_dir_all(lake.folder().join("lake/index")).unwrap();
-    let report = lake.ingest(&[("b.frames", &frames(&grains))]).await;
-    assert_eq!((report.grains_written, report.duplicates), (0, 200));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn cost_per_grain_does_not_grow_with_the_lake() {
-    let batch = |from: usize| plain(&(from..from + 2_000).map(belief).collect::<Vec<_>>());
-    let mut lake = TestLake::new().await;
-    let mut seconds = Vec::new();
-    for round in 0..6 {
-        seconds.push(
-            lake.ingest(&[("a.mg", &batch(round * 2_000))])
-                .await
-                .seconds,
-        );
-    }
-    assert_eq!(lake.value("SELECT count(*) FROM grains").await, "12000");
-    // A generous bound for a busy machine; a cost that grows with each insert would exceed it by
-    // far.
-    let early = seconds[..3].iter().copied().fold(f64::INFINITY, f64::min);
-    let late = seconds[3..].iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(late < 4.0 * early + 1.0, "{seconds:?}");
 }

@@ -1,0 +1,124 @@
+//! A lake after an erasure: other writers, lost tombstones, a damaged audit log.
+
+use std::path::Path;
+
+use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::{Change, DataFile, Lake};
+use gristmill_tests::grains::{frames, grain};
+
+use super::{alice, belief, erased, lake_of};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
+    let mine = |number: usize| belief(&format!(r#""object": "{number}", "user_id": "alice-77""#));
+    let (mut lake, _) = lake_of(&[mine(0), belief(r#""object": "x", "user_id": "bob-1""#)]).await;
+    let mut writer = lake.lake.clone();
+    for number in 1..3 {
+        lake.ingest(&[(
+            &format!("{number}.mgs"),
+            &frames(&[grain(&mine(number)).blob]),
+        )])
+        .await;
+    }
+    assert!(erased(&mut lake, &alice()).await.proven);
+    let adds = |name: &str| {
+        let file = DataFile {
+            name: name.to_owned(),
+            size: 1,
+            rows: 1,
+            digest: None,
+            seconds: None,
+            footer: None,
+            superseding: None,
+            disclosed: None,
+            versions: None,
+        };
+        Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        }
+    };
+    // A writer that may append after others does; one that must reload gets a conflict.
+    writer
+        .rejects
+        .commit(adds("part-b.parquet"), "test", 3)
+        .await
+        .unwrap();
+    let told = writer
+        .grains
+        .commit(adds("part-a.parquet"), "test", 0)
+        .await;
+    assert!(matches!(told, Err(EngineError::Conflict(_))), "{told:?}");
+    writer.grains.refresh().await.unwrap();
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(
+        writer.grains.files().unwrap(),
+        lake.lake.grains.files().unwrap()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_without_its_tombstones_is_refused() {
+    let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
+    assert!(erased(&mut lake, &alice()).await.proven);
+    let folder = lake.lake.location().name();
+    std::fs::remove_dir_all(Path::new(&folder).join("erased")).unwrap();
+    let error = Lake::open(&folder).await.unwrap_err().to_string();
+    assert!(error.contains("has lost its table `erased`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_truncated_or_unreadable_audit_log_fails_verification() {
+    let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
+    erased(&mut lake, &alice()).await;
+    assert_eq!(lake.lake.verify_audit().await.unwrap().bad, 0);
+    let audit = lake.folder().join("lake/audit");
+    let aside = lake.folder().join("aside");
+    let newest = |folder: &Path, ending: &str| {
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        files
+            .filter(|path| path.to_string_lossy().ends_with(ending))
+            .max()
+            .unwrap()
+    };
+    let uri = lake.folder().join("lake").display().to_string();
+    let verdict = async || {
+        gristmill_engine::lake::Lake::open_unchecked(&uri)
+            .await
+            .unwrap()
+            .verify_audit()
+            .await
+            .unwrap()
+    };
+    let commit = newest(&audit.join("_delta_log"), ".json");
+    std::fs::rename(&commit, &aside).unwrap();
+    let cut = verdict().await;
+    assert!(
+        cut.bad > 0 && cut.first_problem.as_ref().unwrap().contains("certificate"),
+        "{cut:?}"
+    );
+    std::fs::rename(&aside, &commit).unwrap();
+    assert_eq!(verdict().await.bad, 0);
+    let file = newest(&audit, ".parquet");
+    std::fs::rename(&file, &aside).unwrap();
+    assert!(
+        verdict()
+            .await
+            .first_problem
+            .unwrap()
+            .contains("can't be read")
+    );
+    std::fs::remove_dir_all(&audit).unwrap();
+    let wiped = gristmill_engine::lake::Lake::open_unchecked(&uri).await;
+    assert!(
+        matches!(wiped, Err(EngineError::TableLost { table: "audit", .. })),
+        "{wiped:?}"
+    );
+    // A lake of format 1 has no other evidence of the loss.
+    std::fs::remove_file(lake.folder().join("lake/heads.json")).unwrap();
+    let wiped = verdict().await;
+    assert!(wiped.bad > 0 && wiped.entries == 0, "{wiped:?}");
+}

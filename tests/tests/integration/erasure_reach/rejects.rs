@@ -1,0 +1,92 @@
+//! Rejected input and denied claims that name the person.
+
+use std::collections::BTreeMap;
+
+use gristmill_connectors::source::SourceKind;
+use gristmill_connectors::transcript::kind::TranscriptKind;
+use gristmill_engine::ingest::IngestOptions;
+use gristmill_schemas::container::{ContainerOptions, IndexState, Manifest};
+use gristmill_schemas::grain::{EncodeOptions, Encoding};
+use gristmill_tests::grains::{container, frames, grain, grain_with};
+use gristmill_tests::lake::TestLake;
+
+use super::{DID, alice, belief, erased};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_bytes_that_name_the_person_are_found_in_every_encoding() {
+    let mut lake = TestLake::new().await;
+    let cbor = EncodeOptions {
+        encoding: Encoding::Cbor,
+        ..EncodeOptions::default()
+    };
+    let mut blobs = vec![
+        grain_with(&belief(r#""object": "1", "user_id": "alice-77""#), cbor).blob,
+        grain(&belief(&format!(r#""object": "2", "user_id": "{DID}""#))).blob,
+        grain_with(&belief(r#""object": "Alice Smith""#), cbor).blob,
+        grain(&belief(r#""object": "nobody""#)).blob,
+    ];
+    for blob in &mut blobs {
+        blob[2] = 2;
+    }
+    blobs[2].pop();
+    let lines = [
+        r#"{"foo":"Hello,\nAlice Smith here"}"#,
+        r#"{"foo":"\talice-77"}"#,
+        r#"{"foo":"Jos\u00e9 D\u00edaz"}"#,
+        r#"{"foo":"Alice\u0020Smith"}"#,
+        r#"{"foo":"{\"to\":\"Alice\\nSmith\"}"}"#,
+        r#"{"foo":"Alice Smithson, alice-771"}"#,
+    ];
+    let report = lake.ingest(&[("blobs.mgs", &frames(&blobs))]).await;
+    assert_eq!(
+        report.rejected as usize,
+        blobs.len(),
+        "{:?}",
+        report.rejects_by_code
+    );
+    let options = IngestOptions {
+        kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)),
+        ..IngestOptions::default()
+    };
+    let report = lake
+        .try_ingest(&[("lines.jsonl", lines.join("\n").as_bytes())], &options)
+        .await
+        .unwrap();
+    assert_eq!(
+        report.rejected as usize,
+        lines.len(),
+        "{:?}",
+        report.rejects_by_code
+    );
+    let outcome = erased(&mut lake, &alice()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    assert_eq!(outcome.scope.rejects, 3 + 5);
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_claim_is_erased_with_its_grain() {
+    let mut lake = TestLake::new().await;
+    let locked = grain(&belief(
+        r#""object": "x", "user_id": "alice-77", "invalidation_policy": {"mode": "locked"}"#,
+    ));
+    let ended = IndexState {
+        system_valid_to: Some(1_767_225_700_000),
+        ..IndexState::default()
+    };
+    let manifest = Manifest {
+        entries: BTreeMap::from([(locked.address, ended)]),
+    };
+    let file = container(&[locked.blob], ContainerOptions::default(), Some(&manifest));
+    assert_eq!(lake.ingest(&[("claims.mg", &file)]).await.grains_written, 1);
+    assert_eq!(
+        lake.value("SELECT count(*) FROM rejects WHERE field = 'manifest'")
+            .await,
+        "1"
+    );
+    let outcome = erased(&mut lake, &alice()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "0");
+}
