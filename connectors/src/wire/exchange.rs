@@ -2,8 +2,9 @@
 //!
 //! Parsing a stream is expensive, and an exchange is examined several times (provider detection,
 //! position in the conversation, content), so the folded stream is cached per adapter.
-//!
-//! Above 500 lines: a quarter of them are its tests.
+
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -395,121 +396,6 @@ impl<'a> RecordedStream<'a> {
                     .collect(),
                 ..StreamFrames::default()
             },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_model_is_read_from_urls_that_contain_it() {
-        for (path, expected) in [
-            (
-                "/model/us.amazon.nova-lite-v1%3A0/converse",
-                Some("us.amazon.nova-lite-v1:0"),
-            ),
-            (
-                "/v1beta/models/gemini-2.5-pro:streamGenerateContent",
-                Some("gemini-2.5-pro"),
-            ),
-            (
-                "/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:rawPredict",
-                Some("claude-x"),
-            ),
-            ("/v1/models", None),
-            ("/model/", None),
-            ("/model/100%/converse", Some("100%")),
-        ] {
-            let json = Json::Object([("url_path", path)].into_iter().collect());
-            let exchange = Exchange::with_provider(&json, "p", "e");
-            assert_eq!(exchange.model_from_path().as_deref(), expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_stream_is_folded_once_by_each_adapter() {
-        use super::super::{anthropic, registry};
-        let line = r#"{"provider":"p","endpoint":"e","response_sse":"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\\u00e9\"}}],\"n\":1.50}\n\ndata: {\"error\":{\"code\":5}}\n\n"}"#;
-        let json = Json::parse(line.as_bytes()).unwrap();
-        let exchange = Exchange::from_json(&json).unwrap();
-        let chat = exchange.folded(&registry::OPENAI_CHAT).unwrap();
-        assert!(Rc::ptr_eq(
-            &chat,
-            &exchange.folded(&registry::OPENAI_CHAT).unwrap()
-        ));
-        assert_ne!(
-            chat.folded.body,
-            exchange.folded(&anthropic::MESSAGES).unwrap().folded.body
-        );
-        assert!(chat.folded.error.is_some() && !chat.is_empty && !chat.folded.complete);
-    }
-
-    #[test]
-    fn skipping_delta_frames_gives_the_same_fold() {
-        use super::super::registry::OPENAI_RESPONSES as RESPONSES;
-        let piece = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}"#;
-        let last =
-            r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"m"}]}}"#;
-        let empty = r#"{"type":"response.completed","response":{"output":[]}}"#;
-        for frames in [
-            vec![piece, last],
-            vec![piece],
-            vec![piece, empty],
-            vec![last],
-        ] {
-            let json = Json::Object([("response_sse", frames.join("\n"))].into_iter().collect());
-            let exchange = Exchange::with_provider(&json, "openai", "responses");
-            let ResponseBody::Stream(stream) = &exchange.response else {
-                panic!("no stream")
-            };
-            let fold = exchange.folded(&RESPONSES).unwrap();
-            assert_eq!(
-                fold.folded,
-                RESPONSES.fold(stream.frames().frames),
-                "{frames:?}"
-            );
-            assert!(!fold.is_empty);
-            let skimmed = stream.frames_skipping(&|frame| RESPONSES.is_delta_frame(frame));
-            assert_eq!(skimmed.frames.len(), frames.len() - skimmed.skipped);
-        }
-    }
-
-    #[test]
-    fn status_times_and_framing_of_a_line_are_read() {
-        let line = r#"{"provider":"p","endpoint":"e","status":"200 OK","recorded_at":null,"response_headers":{"date":"Fri, 08 May 2026 12:00:00 GMT"},"framing":"sse","request":"text","response":null,"response_sse":"data: 1\n\n"}"#;
-        let json = Json::parse(line.as_bytes()).unwrap();
-        let exchange = Exchange::from_json(&json).unwrap();
-        assert_eq!(
-            (exchange.status, exchange.request.is_none()),
-            (Some(200), true)
-        );
-        let ResponseBody::Stream(stream) = &exchange.response else {
-            panic!("no stream")
-        };
-        assert_eq!(stream.frames().frames.len(), 1);
-        let (zero, later) = (Timestamp::from_micros(0), Timestamp::from_seconds(5));
-        assert_eq!(
-            exchange.time(None, zero),
-            Timestamp::parse("2026-05-08T12:00:00Z").unwrap()
-        );
-        assert_eq!(exchange.time(Some(later), zero), later);
-        let year_one = Timestamp::parse("0001-01-01T00:00:00Z");
-        assert!(year_one.is_some_and(|time| !time.fits_grain()));
-        assert_eq!(exchange.time(year_one, zero), exchange.time(None, zero));
-        for (recorded_at, expected) in [
-            ("\"0001-01-01T00:00:00Z\"", None),
-            ("5", Some(later)),
-            ("-5", None),
-        ] {
-            let line = format!(r#"{{"provider":"p","recorded_at":{recorded_at}}}"#);
-            let json = Json::parse(line.as_bytes()).unwrap();
-            assert_eq!(
-                Exchange::from_json(&json).unwrap().recorded_at,
-                expected,
-                "{recorded_at}"
-            );
         }
     }
 }
