@@ -20,6 +20,24 @@
 //! | [`process`] | What do the scheduler and an executor run? |
 //! | `cluster_key`, `tls_listener` | Who is a member of a cluster, and how are others kept out? |
 //!
+//! ```no_run
+//! use gristmill_cluster::Scheduler;
+//! use gristmill_cluster::query::{DEFAULT_PARTITIONS, run_on_cluster};
+//! use gristmill_engine::lake::Lake;
+//! use gristmill_queries::sql::{SqlOptions, lake_context};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // The same location for all processes; the scheduler and the executors run already.
+//! let location = "s3://memories/lake";
+//! let lake = Lake::open(location).await?;
+//! let context = lake_context(&lake, &SqlOptions::default()).await?;
+//! let scheduler = Scheduler::at("127.0.0.1:50050", None)?;
+//! run_on_cluster(&context, &scheduler, location, DEFAULT_PARTITIONS)?;
+//! context.sql("SELECT type, count(*) FROM grains GROUP BY type").await?.show().await?;
+//! # Ok(()) }
+//! ```
+//!
 //! Ballista cuts a stage into tasks by giving each a part of the files of its scans. A leaf that it
 //! doesn't know is left whole, and each task returns all of its rows; and the protobuf of a file
 //! drops the extension that has its row selection. Both would be wrong without an error, so

@@ -77,8 +77,143 @@
 //! assert_eq!(texts, ["user: 1 + 1?", "assistant: 2"]);
 //! ```
 //!
-//! A provider is added as an [`Adapter`](wire::adapter::Adapter) in [`wire`], whose first page
-//! lists the steps.
+//! # An adapter of your own
+//!
+//! The dialect of a provider is an [`Adapter`](wire::adapter::Adapter), which
+//! [`body_codec`](wire::body_codec) makes lossless. [`wire`] lists the steps that make it part of
+//! this crate, so that recorded exchanges of the provider are recognised.
+//!
+//! ```
+//! use gristmill_connectors::wire::adapter::{Adapter, DialectError, FoldedStream, WireProjection};
+//! use gristmill_connectors::wire::conversation::{Conversation, ReadContext};
+//! use gristmill_connectors::wire::error::ErrorFormat;
+//! use gristmill_connectors::wire::framing::StreamFrame;
+//! use gristmill_connectors::wire::message_reader::MessageReader;
+//! use gristmill_connectors::wire::message_writer::{MessageWriter, WriteOptions};
+//! use gristmill_connectors::wire::unit_path::UnitPath;
+//! use gristmill_connectors::wire::{body_codec, registry};
+//! use gristmill_schemas::json::{Json, Object};
+//! use gristmill_schemas::message::capability::Capabilities;
+//! use gristmill_schemas::message::request::{Request, Response};
+//! use gristmill_schemas::message::tool_ids::ToolIdMap;
+//! use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+//!
+//! /// Requests are `{"turns": [{"user": "…"}, {"assistant": "…"}]}`, responses `{"turn": "…"}`.
+//! #[derive(Debug)]
+//! struct Turns;
+//!
+//! impl Adapter for Turns {
+//!     fn key(&self) -> &'static str {
+//!         "acme/turns"
+//!     }
+//!
+//!     fn capabilities(&self, _model: &str) -> Capabilities {
+//!         Capabilities::UNDECLARED
+//!     }
+//!
+//!     fn is_request(&self, body: &Json) -> bool {
+//!         body.get("turns").is_some()
+//!     }
+//!
+//!     fn is_response(&self, body: &Json) -> bool {
+//!         body.get("turn").is_some()
+//!     }
+//!
+//!     fn read_request<'j>(
+//!         &self,
+//!         body: &'j Json<'j>,
+//!         reader: &mut MessageReader<'_, 'j>,
+//!     ) -> Result<Request<'j>, DialectError> {
+//!         let turns = body.get("turns").and_then(Json::as_array);
+//!         let turns = turns.ok_or(DialectError("no turns".into()))?;
+//!         for (index, turn) in turns.iter().enumerate() {
+//!             reader.begin_unit(UnitPath::item("turns", index));
+//!             let of_role = |role: Role| Some((role, turn.get(role.as_str())?.as_str()?));
+//!             match [Role::User, Role::Assistant].into_iter().find_map(of_role) {
+//!                 Some((role, text)) => reader.push_message(role, vec![ContentBlock::text(text)]),
+//!                 None => reader.push_unknown_role("", turn),
+//!             }
+//!         }
+//!         Ok(Request::default())
+//!     }
+//!
+//!     fn write_request<'m>(
+//!         &self,
+//!         request: &'m Request<'m>,
+//!         writer: &mut MessageWriter<'_>,
+//!     ) -> WireProjection<'m> {
+//!         let (mut turns, mut unit_paths) = (Vec::new(), Vec::new());
+//!         for unit in writer.units() {
+//!             let message = &request.messages[unit.messages[0]];
+//!             let member = (message.role.as_str(), Json::String(message.text()));
+//!             unit_paths.push(Some(UnitPath::item("turns", turns.len())));
+//!             turns.push(Json::Object(Object::from_iter([member])));
+//!         }
+//!         let body = Json::Object(Object::from_iter([("turns", turns)]));
+//!         WireProjection { body, unit_paths }
+//!     }
+//!
+//!     fn read_response<'j>(
+//!         &self,
+//!         body: &'j Json<'j>,
+//!         reader: &mut MessageReader<'_, 'j>,
+//!     ) -> Result<Response<'j>, DialectError> {
+//!         let text = body.get("turn").and_then(Json::as_str);
+//!         let text = text.ok_or(DialectError("no turn".into()))?;
+//!         reader.push_choice(UnitPath::member("turn"), vec![ContentBlock::text(text)], None);
+//!         Ok(Response {
+//!             id: None,
+//!             created_at: None,
+//!             model: None,
+//!             choices: Vec::new(),
+//!             usage: None,
+//!             provider_raw: None,
+//!         })
+//!     }
+//!
+//!     /// Writes the first choice: the dialect has no others.
+//!     fn write_response<'m>(
+//!         &self,
+//!         response: &'m Response<'m>,
+//!         _writer: &mut MessageWriter<'_>,
+//!     ) -> WireProjection<'m> {
+//!         let text = response.message().map(|message| message.text()).unwrap_or_default();
+//!         let mut unit_paths = vec![None; response.choices.len()];
+//!         if let Some(first) = unit_paths.first_mut() {
+//!             *first = Some(UnitPath::member("turn"));
+//!         }
+//!         let body = Json::Object(Object::from_iter([("turn", Json::String(text))]));
+//!         WireProjection { body, unit_paths }
+//!     }
+//!
+//!     fn errors(&self) -> &'static dyn ErrorFormat {
+//!         registry::OPENAI_CHAT.errors()
+//!     }
+//!
+//!     /// Each event of a stream has the whole answer so far.
+//!     fn fold<'f>(&self, mut frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
+//!         let last = frames.pop();
+//!         FoldedStream {
+//!             complete: last.is_some(),
+//!             body: last.map_or(Json::Null, |frame| frame.data),
+//!             error: None,
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let body = Json::parse(br#"{"turns": [{"user": "hi"}, {"assistant": "hello"}], "seed": 7}"#)?;
+//! let context = ReadContext::at(Timestamp::from_seconds(0));
+//! let read = body_codec::read_request(&Turns, &body, &mut Conversation::new(""), &context)?;
+//! assert_eq!(read.request.messages[1].text(), "hello");
+//!
+//! // The residual has `seed`, which the adapter doesn't read.
+//! let (ids, options) = (&mut ToolIdMap::new(), WriteOptions::default());
+//! let written = body_codec::write_request(&Turns, &read.request, ids, options);
+//! assert_eq!(written.json, body);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Cargo features
 //!

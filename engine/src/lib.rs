@@ -31,6 +31,74 @@
 //!
 //! Query languages are in `gristmill-queries`, the meaning of bytes is in `gristmill-schemas`, and
 //! the sources of bytes are in `gristmill-connectors`.
+//!
+//! # Ingest a file, and embed its texts with an embedder of your own
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use gristmill_connectors::source::discover;
+//! use gristmill_engine::index::vectors::embed::{EmbedError, Embedder};
+//! use gristmill_engine::index::vectors::{VectorSource, index_vectors};
+//! use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
+//! use gristmill_engine::lake::Lake;
+//!
+//! /// An embedder with one dimension per letter: its number of occurrences in the text.
+//! #[derive(Debug)]
+//! struct Letters;
+//!
+//! impl Embedder for Letters {
+//!     fn model(&self) -> &str {
+//!         "letters"
+//!     }
+//!
+//!     fn dimensions(&self) -> usize {
+//!         26
+//!     }
+//!
+//!     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+//!         let vector = |text: &String| {
+//!             let mut counts = vec![0.0; 26];
+//!             for letter in text.bytes().filter(u8::is_ascii_alphabetic) {
+//!                 counts[usize::from(letter.to_ascii_lowercase() - b'a')] += 1.0;
+//!             }
+//!             counts
+//!         };
+//!         Ok(texts.iter().map(vector).collect())
+//!     }
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let at = |name: &str| folder.path().join(name).display().to_string();
+//! std::fs::write(
+//!     at("chat.jsonl"),
+//!     r#"{"provider":"openai","endpoint":"chat","request":{"messages":[{"role":"user","content":"Is tea ready?"}]}}"#,
+//! )?;
+//!
+//! // A source is a file, a folder, a pattern or a URI; its kind is detected.
+//! let mut lake = Lake::open_or_create(&at("lake")).await?;
+//! let sources = discover(&[at("chat.jsonl")]).await?;
+//! let progress = Arc::new(IngestProgress::default());
+//! let report = ingest(&mut lake, sources, &IngestOptions::default(), progress).await?;
+//! assert_eq!((report.grains_written, report.rejected), (1, 0));
+//!
+//! let source = VectorSource::Embedder(Arc::new(Letters));
+//! let report = index_vectors(&lake, &source, false).await?;
+//! assert_eq!(report.vectors["letters"], 1);
+//! # Ok(()) }
+//! ```
+//!
+//! # Cargo features
+//!
+//! Both are enabled by default. Without one, its embedders are refused with
+//! [`EmbedError::NotBuilt`](index::vectors::embed::EmbedError::NotBuilt).
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `embed-bert` | vectors by a sentence transformer of BERT's kind |
+//! | `embed-static` | vectors by a static table of tokens, among them the one in the program |
 
 // No input may end the program: what can fail returns an error.
 #![cfg_attr(

@@ -45,6 +45,16 @@
 //!
 //! Section numbers (§) refer to the Open Memory Specification 1.3, in [`cmf`] to the CMF
 //! specification, in [`message`] to the canonical message format 1.1.
+//!
+//! # Cargo features
+//!
+//! All are enabled by default.
+//!
+//! | feature | enables |
+//! |---|---|
+//! | `cmf` | the module [`cmf`] |
+//! | `columns` | the module [`columns`]; enables `sign` |
+//! | `sign` | the module [`sign`], and the verification of containers |
 
 // Input must never end the process: functions that can fail return an error.
 #![cfg_attr(

@@ -10,6 +10,42 @@
 //! | [`tls`] | Which certificate do the listeners show? |
 //! | [`mcp`] | Which tools does an agent get over the Model Context Protocol? |
 //!
+//! # Answer a query
+//!
+//! A [`Server`](http::Server) is what all listeners of a lake share; [`http::listen`],
+//! [`flight::listen`] and [`postgres::listen`] answer on sockets, [`http::Server::answer_sql`] in
+//! the same process.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use gristmill_engine::lake::Lake;
+//! use gristmill_queries::sql::SqlOptions;
+//! use gristmill_server::NewestLake;
+//! use gristmill_server::http::{HttpOptions, QueryLimits, Server};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await?;
+//! let options = HttpOptions {
+//!     tokens: None,
+//!     allow_writes: false,
+//!     limits: QueryLimits {
+//!         time: Duration::from_secs(30),
+//!         rows: 10_000,
+//!         memory: 256 << 20,
+//!         concurrent: 2,
+//!         queued: 8,
+//!     },
+//!     audit_rows: 1_000,
+//! };
+//! let server = Server::new(NewestLake::new(lake, SqlOptions::default()).await?, options).await?;
+//! let answer = server.answer_sql(None, "SELECT count(*) AS grains FROM grains").await?;
+//! assert_eq!(answer.batches[0].num_rows(), 1);
+//! # Ok(()) }
+//! ```
+//!
 //! # Cargo features
 //!
 //! | feature | default | adds |
