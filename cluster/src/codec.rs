@@ -1,4 +1,4 @@
-//! The codec of operators that DataFusion's protobuf doesn't know: scans of a lake, with the rows
+//! The codec of operators that DataFusion's protobuf doesn't have: scans of a lake, with the rows
 //! that are read of each file; rules; jobs on segments; and Ballista's own.
 
 use std::sync::Arc;

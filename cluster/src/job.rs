@@ -28,18 +28,19 @@ use crate::error::ClusterError;
 use crate::lost_executors::{EXACT, REPEATED};
 use crate::session::MESSAGE_BYTES;
 
-/// How long the client waits between two questions about a job: at first, and at most.
+/// Time between two requests for the status of a job: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const MOST_WAIT: Duration = Duration::from_millis(250);
 
-/// How often a success is answered that the scheduler hasn't checked, before it counts as none.
+/// Number of times that a success without the scheduler's check is received before it counts as
+/// none.
 const MOST_UNCHECKED: u32 = 100;
 
-/// Why a success counts as none.
+/// The message about a success that counts as none.
 const UNCHECKED: &str = "the scheduler doesn't report whether work was done again; is it a \
                          scheduler of gristmill?";
 
-/// How often a part of the result is asked for, and the pause in between.
+/// Number of requests for a part of the result, and the pause in between.
 const FETCH_ATTEMPTS: u8 = 3;
 const FETCH_WAIT_MS: u64 = 500;
 
@@ -81,7 +82,7 @@ impl Scheduler {
     }
 
     /// Cancels the jobs that this process waits for, or has waited for until just now, and returns
-    /// when the scheduler knows. A scheduler that doesn't answer has none.
+    /// when the scheduler has confirmed it. A scheduler that doesn't answer has none.
     pub async fn cancel_all(&self) {
         let jobs = std::mem::take(&mut *self.lock());
         if !jobs.is_empty() {
@@ -248,8 +249,8 @@ impl Scheduler {
 }
 
 /// A job that a query waits for. If the query is dropped before the job has ended, the job is
-/// cancelled. Until the scheduler knows, it stays among the jobs of this process, so that one that
-/// ends can wait for that with [`Scheduler::cancel_all`].
+/// cancelled. Until the scheduler has confirmed it, it stays among the jobs of this process, so
+/// that one that ends can wait for that with [`Scheduler::cancel_all`].
 struct Waiting {
     scheduler: Scheduler,
     job_id: String,

@@ -38,8 +38,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Ballista cuts a stage into tasks by giving each a part of the files of its scans. A leaf that it
-//! doesn't know is left whole, and each task returns all of its rows; and the protobuf of a file
+//! Ballista cuts a stage into tasks by giving each a part of the files of its scans. A leaf of
+//! another kind is left whole, and each task returns all of its rows; and the protobuf of a file
 //! drops the extension that has its row selection. Both would be wrong without an error, so
 //! [`portable`] refuses what isn't known to be right, and tests compare answers.
 

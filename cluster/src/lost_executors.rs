@@ -1,10 +1,10 @@
 //! Refuses the results of jobs whose work was done again. Ballista 55.0 resets stages after the
 //! loss of an executor and may then read the output of another executor twice, without an error.
 //!
-//! The scheduler's states of cluster and jobs are Ballista's. They are wrapped here to see two
-//! things: an executor is removed, which happens before its stages are reset, and a stage has a
+//! The scheduler's states of cluster and jobs are Ballista's. They are wrapped here to detect two
+//! events: an executor is removed, which happens before its stages are reset, and a stage has a
 //! second attempt. A job that succeeds after either has failed for its client. The status of every
-//! other one that succeeds has the name [`EXACT`]; a client doesn't believe a success without it.
+//! other one that succeeds has the name [`EXACT`]; a client rejects a success without it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ struct CountingClusterState {
     losses: Arc<AtomicU64>,
 }
 
-/// A state of jobs that knows whose work was done again.
+/// A state of jobs that records whose work was done again.
 struct CheckedJobState {
     inner: Arc<dyn JobState>,
     losses: Arc<AtomicU64>,

@@ -207,8 +207,8 @@ impl TlsListeners {
     }
 }
 
-/// Refuses addresses that other machines reach, without a key: the processes trust everybody. An
-/// address must be one that others can be given.
+/// Refuses addresses that other machines reach, without a key: the processes accept every
+/// connection. An address must be one that others can be given.
 fn check_address(address: SocketAddr, key: Option<&ClusterKey>) -> Result<(), ClusterError> {
     match (address.ip(), key) {
         (ip, Some(_)) if ip.is_unspecified() => Err(ClusterError::Unspecified(address)),

@@ -107,7 +107,7 @@ pub(crate) async fn timed_stream(
     Some(Box::pin(stream))
 }
 
-/// Waits for the end of a connection over HTTP. `shut_down` asks it to finish its answers when
+/// Waits for the end of a connection over HTTP. `shut_down` makes it finish its answers when
 /// `stopped` changes.
 pub(crate) async fn until_ended<C: Future<Output = hyper::Result<()>>>(
     connection: C,

@@ -26,7 +26,7 @@ pub struct KeyArgs {
 #[derive(Debug, Args)]
 pub struct SchedulerArgs {
     /// Address at which clients and executors reach it. Without --cluster-key a loopback address,
-    /// because it trusts everybody then
+    /// because it then accepts every connection
     #[arg(long, default_value = "127.0.0.1:50050", value_name = "ADDR")]
     pub listen: SocketAddr,
     #[command(flatten)]
@@ -42,8 +42,8 @@ pub struct ExecutorArgs {
     #[arg(long, value_name = "DIR")]
     pub work_dir: String,
     /// Address at which clients and other executors fetch results; at the next port the scheduler
-    /// sends tasks. Without --cluster-key a loopback address, because it trusts everybody then
-    /// [default: free ports of 127.0.0.1]
+    /// sends tasks. Without --cluster-key a loopback address, because it then accepts every
+    /// connection [default: free ports of 127.0.0.1]
     #[arg(
         long,
         default_value = "127.0.0.1:0",

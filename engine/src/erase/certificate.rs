@@ -149,7 +149,7 @@ pub struct SearchExtent {
     /// Classes of variation of an identifier that weren't searched for.
     pub variations_off: Vec<String>,
     /// What was found and counted, but not selected: `text_mentions`, `derived`, `related`,
-    /// `initials`. The request didn't ask for it.
+    /// `initials`. The request didn't include it.
     pub only_counted: Vec<String>,
 }
 

@@ -29,24 +29,24 @@
 //!    timed lanes would do. Three leave the CPU enough slack to reach 64 cycles a block without any
 //!    timing of ours. A fourth adds nothing but registers: a lane keeps six vectors alive, and
 //!    there are sixteen.
-//! 2. **Coarse interleaving.** Each lane does 16 rounds before the next one has its turn. That is
-//!    as far as out-of-order execution sees, and within it a lane keeps its message words in
-//!    registers. Taking turns every four rounds costs a tenth of the speed.
+//! 2. **Coarse interleaving.** Each lane does 16 rounds before the next lane does. That is the
+//!    reach of out-of-order execution, and within it a lane keeps its message words in
+//!    registers. Switching every four rounds costs a tenth of the speed.
 //! 3. **Refilling.** A lane whose message ends takes the next message at once, so a long message
 //!    among short ones never leaves lanes idle. How long all lanes run is known beforehand: one
 //!    branch per message is hard to predict, none per block.
-//! 4. **Nothing is copied but tails.** Body blocks are hashed where they lie. The last bytes and
+//! 4. **Nothing is copied but tails.** Body blocks are hashed in place. The last bytes and
 //!    the padding make one or two tail blocks, built when a message *starts* by copies of fixed
-//!    size, hence without branches, and long before they are read back. Body and tail are told
-//!    apart by a conditional move.
-//! 5. **Prefetching, one line a block.** The CPU's prefetcher can't know where the next message
-//!    lies, and one miss stalls all lanes. So while block *i* of a message is hashed, block *i* of
-//!    the message eight places further on is asked for. Asking for a whole message at once is up to
-//!    a tenth slower: it floods the miss buffers.
+//!    size, hence without branches, and long before they are read back. A conditional move selects
+//!    body or tail.
+//! 5. **Prefetching, one line a block.** The CPU's prefetcher can't predict the address of the
+//!    next message, and one miss stalls all lanes. So while block *i* of a message is hashed, block
+//!    *i* of the message eight places further on is prefetched. Prefetching a whole message at once
+//!    is up to a tenth slower: it fills the miss buffers.
 //! 6. **AVX encodings.** Three operands instead of two save the copies between registers that would
 //!    otherwise fill the decoder, which counts when another hardware thread shares the core.
 //!
-//! # Where things are
+//! # Files
 //!
 //! `lanes` decides which block is next. It is safe, portable code over the trait `Compressor`,
 //! tested with `sha2`'s compression function as well. `sha_ni` is the one `Compressor` that ships:

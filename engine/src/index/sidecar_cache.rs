@@ -161,7 +161,7 @@ impl SidecarCache {
 
     /// Returns the row metadata of each of `segments`. Returns `None` if some have no usable
     /// address index or aren't on this machine, if all together exceed `METADATA_BYTES_LIMIT`, or
-    /// if some have rarely been requested: a process that asks little reads the pages of the rows
+    /// if some have rarely been requested: a process with few queries reads the pages of the rows
     /// instead.
     pub async fn row_metadata(
         &self,

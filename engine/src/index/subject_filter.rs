@@ -1,9 +1,9 @@
 //! The subject filter of a lake in an object store: which segments have no statement about a
 //! subject.
 //!
-//! The hexastore of a segment answers that, but to ask those of all segments takes a request for
-//! each. This file has a Bloom filter of the subjects of every segment, so that a query by subject
-//! opens the few segments that may have it. A segment that isn't in the file is opened.
+//! The hexastore of a segment answers that, but a look-up in those of all segments takes a request
+//! for each. This file has a Bloom filter of the subjects of every segment, so that a query by
+//! subject opens the few segments that may have it. A segment that isn't in the file is opened.
 //!
 //! ```text
 //! "GMSUBJ01"    magic                                            8

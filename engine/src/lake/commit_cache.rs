@@ -137,7 +137,7 @@ impl CommitCachingStore {
     }
 }
 
-/// Returns true if `options` ask for all of an object, whatever its version.
+/// Returns true if `options` request all of an object, whatever its version.
 fn is_plain(options: &GetOptions) -> bool {
     !has_condition(options) && options.range.is_none() && !options.head
 }

@@ -1,5 +1,5 @@
-//! Retention: grains whose period has ended are erased through the same road as the data of a
-//! person, with a certificate.
+//! Retention: grains whose period has ended are erased by the same code as the data of a person,
+//! with a certificate.
 //!
 //! | module | what it answers |
 //! |---|---|

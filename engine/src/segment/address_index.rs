@@ -237,8 +237,8 @@ struct EntryArrays<'b> {
 type IndexEntry = (u64, [u8; TAIL], [u8; 4]);
 
 impl EntryArrays<'_> {
-    /// Sorts in `addresses`, which belong to the rows in their order. `directory` says where the
-    /// entries of each bucket begin.
+    /// Sorts in `addresses`, which belong to the rows in their order. `directory` has the
+    /// position at which the entries of each bucket begin.
     fn fill<'a>(
         &mut self,
         addresses: impl Iterator<Item = &'a [u8; 32]>,

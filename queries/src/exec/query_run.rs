@@ -128,7 +128,7 @@ impl QueryRun<'_, '_> {
     }
 
     /// Returns the addresses and scores of one page. The best matches of a search are found by the
-    /// full-text sidecars, if these know them.
+    /// full-text sidecars, if these have all of them.
     async fn scored_page(
         &self,
         pipeline: Pipeline,

@@ -55,7 +55,7 @@ pub(super) struct RecallPlan {
     pub(super) matched: DataFrame,
     /// The search terms.
     pub(super) terms: Option<Terms>,
-    /// The matches of the search, if the full-text sidecars know them.
+    /// The matches of the search, if the full-text sidecars have all of them.
     pub(super) search: Option<IndexedSearch>,
     /// Names of the fields in conditions.
     pub(super) fields: Vec<String>,

@@ -8,7 +8,7 @@ use datafusion::execution::memory_pool::{
 };
 
 /// Joins that copy what they have collected into one batch when it is complete: they hold twice the
-/// memory that they ask for.
+/// memory that they reserve.
 const COPYING_JOINS: [&str; 3] = ["HashJoinInput", "NestedLoopJoinLoad", "CrossJoinExec"];
 
 /// What a sort keeps for merging what it spills, without which it can't begin.

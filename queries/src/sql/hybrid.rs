@@ -54,7 +54,7 @@ impl WordHits {
         })
     }
 
-    /// Returns the `limit` best rows of this search and of `nearest`, best first. `is_cut` says
+    /// Returns the `limit` best rows of this search and of `nearest`, best first. `is_cut` states
     /// that there may be related rows beyond the last one of `nearest`.
     pub(super) fn combined_with(
         &self,

@@ -1,4 +1,4 @@
-//! What the server can do, and its types, as drivers ask for them.
+//! The capabilities of the server and its types, in the form that drivers request.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -433,6 +433,6 @@ impl FlightSqlService for FlightSql {
         self.command_rows(&request, Ok(server_info::foreign_keys()))
     }
 
-    /// Does nothing: [`server_info`] has all that clients can ask for.
+    /// Does nothing: [`server_info`] has all that clients can request.
     async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}
 }

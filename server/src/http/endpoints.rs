@@ -152,7 +152,7 @@ fn check_host(request: &Request<Incoming>) -> Result<()> {
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T> {
     let kind = request.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
-    // Browsers ask first before a page may send this kind to another origin.
+    // Browsers send a preflight request before a page may send this kind to another origin.
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         return Err(Refusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -5,7 +5,7 @@
 //! | this one | What do the listeners of a lake share, and how does HTTP begin and end? |
 //! | `endpoints` | What does each request answer? |
 //! | `in_process` | How are statements of the same process answered? |
-//! | `tokens` | Who may ask, and what do they see? |
+//! | `tokens` | Who may query, and what do they see? |
 //! | `admission` | Which query runs now, waits, or is turned away? |
 //! | `limited_rows` | When does a running query end, and what is recorded of it? |
 //! | `rows` | How are rows sent while the query runs? |

@@ -1,4 +1,4 @@
-//! Tokens: who may ask, what they see and what they may do.
+//! Tokens: who may query, what they see and what they may do.
 //!
 //! The file has a table per token with the SHA-256 of its text. A token is 256 random bits, so a
 //! plain hash suffices: there is nothing to guess.

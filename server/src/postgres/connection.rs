@@ -42,10 +42,10 @@ const STARTUP_BYTES: usize = 16 << 10;
 /// Bytes of later messages: a statement and its parameters as long as over HTTP, and their frame.
 const MESSAGE_BYTES: usize = MAX_BODY + (64 << 10);
 
-/// The first eight bytes of a connection that asks for TLS.
+/// The first eight bytes of a connection that requests TLS.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-/// The first eight bytes of a connection that asks for encryption by GSSAPI.
+/// The first eight bytes of a connection that requests encryption by GSSAPI.
 const GSS_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x30];
 
 type Messages = Framed<LimitedStream, PgWireMessageServerCodec<Arc<Prepared>>>;

@@ -139,7 +139,7 @@ impl CopiedQuery {
         }
     }
 
-    /// Refuses options with which clients can't tell fields and values apart, as PostgreSQL does.
+    /// Refuses options with which clients can't separate fields and values, as PostgreSQL does.
     fn check(&self) -> PgWireResult<()> {
         let taken = match self.form {
             CopyForm::Text => "\\.abcdefghijklmnopqrstuvwxyz0123456789\r\n",

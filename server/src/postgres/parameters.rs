@@ -21,7 +21,7 @@ const MAX_PARAMETERS: usize = 1_000;
 const NUMERIC_SCALE: i8 = 10;
 
 /// Returns the types of `$1`, `$2` …: those that the client declares, else those that the query
-/// asks for, else text.
+/// requires, else text.
 pub(super) fn parameter_types(
     declared: &[Option<Type>],
     inferred: &HashMap<String, Option<DataType>>,

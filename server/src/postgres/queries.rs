@@ -45,8 +45,8 @@ impl Handler {
 }
 
 impl Session {
-    /// Starts a query within the server's limits. `expected` are the columns that the client was
-    /// told, if it was.
+    /// Starts a query within the server's limits. `expected` are the columns that were sent to
+    /// the client before, if any were.
     async fn run(
         &self,
         statement: &Statement,

@@ -69,7 +69,7 @@ impl Session {
         self.begun.get().is_some()
     }
 
-    /// Returns true if a query waits for the client to ask for more of its rows.
+    /// Returns true if a query waits for the client to request more of its rows.
     pub(super) fn holds_rows(&self) -> bool {
         Arc::strong_count(&self.unfinished) > 1
     }

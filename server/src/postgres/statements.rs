@@ -66,7 +66,7 @@ pub(super) enum Reply {
     },
 }
 
-/// Settings that clients ask for.
+/// Settings that clients request.
 pub(super) const SETTINGS: [(&str, &str); 20] = [
     ("application_name", ""),
     ("bytea_output", "hex"),
@@ -236,7 +236,7 @@ fn setting(variable: &[Ident]) -> Option<Reply> {
     known.map(|(name, value)| Reply::Setting { name, value })
 }
 
-/// Parses a text into what its statements ask for.
+/// Parses a text into its statements.
 pub(super) fn parsed(text: &str) -> PgWireResult<Vec<ClientStatement>> {
     if let Some(copied) = copied_query(text)? {
         return Ok(vec![ClientStatement::Copy(copied)]);

@@ -48,7 +48,7 @@ impl Pair {
         [&self.original, &self.copy].map(|grain| grain.address.to_string())
     }
 
-    /// Checks that the original is current and the copy isn't, by every road.
+    /// Checks that the original is current and the copy isn't, by every command.
     async fn check(&self, lake: &TestLake, case: &str) {
         let [original, copy] = self.addresses();
         let now = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);

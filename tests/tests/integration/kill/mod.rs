@@ -1,7 +1,7 @@
 //! A killed ingest, compaction, repair or apply leaves the lake at a committed version, and a rerun
 //! ends with the result of an undisturbed run.
 //!
-//! The environment variable `GRISTMILL_KILLS` asks for more kills.
+//! The environment variable `GRISTMILL_KILLS` is the number of kills, if there are to be more.
 
 #![cfg(unix)]
 
