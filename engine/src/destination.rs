@@ -80,7 +80,7 @@ impl Destination {
     }
 
     /// Returns whether there is content that overwriting would destroy.
-    pub fn holds_content(&self) -> bool {
+    pub(crate) fn holds_content(&self) -> bool {
         matches!(self.found, TargetKind::File(_) | TargetKind::Disk)
     }
 

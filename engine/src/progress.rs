@@ -60,7 +60,7 @@ impl WorkProgress {
     }
 
     /// Returns whether a stop was requested.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 

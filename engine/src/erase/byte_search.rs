@@ -175,7 +175,7 @@ async fn prove_file(
 
 impl ByteSearchResult {
     /// Returns whether there is no remnant.
-    pub fn is_proven(&self) -> bool {
+    pub(crate) fn is_proven(&self) -> bool {
         self.remnants == 0
     }
 

@@ -182,7 +182,11 @@ pub struct ExemptionRules<'a> {
 
 impl ExemptionRules<'_> {
     /// Returns the exemption of `grain`, which has the address `address`, the strongest first.
-    pub fn exemption_of(&self, grain: &Grain<'_>, address: &ContentAddress) -> Option<Exemption> {
+    pub(crate) fn exemption_of(
+        &self,
+        grain: &Grain<'_>,
+        address: &ContentAddress,
+    ) -> Option<Exemption> {
         self.placed_hold(address)
             .or_else(|| self.stated_hold(grain, address))
             .or_else(|| self.stated_exemption(grain))
@@ -190,7 +194,7 @@ impl ExemptionRules<'_> {
 
     /// Returns the exemption by a hold that was placed on the grain called `address`, which may be
     /// undecodable.
-    pub fn placed_hold(&self, address: &ContentAddress) -> Option<Exemption> {
+    pub(crate) fn placed_hold(&self, address: &ContentAddress) -> Option<Exemption> {
         let now = self.now.saturating_mul(1_000);
         let entry = self.holds.in_force(address, now)?;
         Some(Exemption::Hold {

@@ -81,7 +81,7 @@ impl ExportFormat {
 
     /// Returns whether the format loses the lifecycle state of grains. Only containers have a
     /// manifest for it.
-    pub fn leaves_state_behind(self) -> bool {
+    pub(crate) fn leaves_state_behind(self) -> bool {
         !matches!(self, ExportFormat::Container(_))
     }
 }

@@ -49,7 +49,7 @@ impl IndexKinds {
 
     /// Returns the indexes that the segment `id` may have. A sealed segment has none that reveals
     /// words of its grains.
-    pub fn of_segment(self, id: &SegmentId) -> IndexKinds {
+    pub(crate) fn of_segment(self, id: &SegmentId) -> IndexKinds {
         if id.is_sealed() {
             IndexKinds::NONE
         } else {
@@ -248,7 +248,7 @@ impl IndexPart {
 
     /// Records that the row `row` of the segment, whose blob is `blob`, isn't in the part. Rows are
     /// recorded in ascending order.
-    pub fn skip_row(&mut self, row: u32, blob: &[u8]) {
+    pub(crate) fn skip_row(&mut self, row: u32, blob: &[u8]) {
         if let PartText::Reused(kept) = &mut self.text {
             kept.gone.push(row - kept.first);
             kept.gone_words += fulltext::words_in(blob);
@@ -326,7 +326,7 @@ impl IndexBuilder {
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with the error of tantivy.
-    pub fn part_reusing(
+    pub(crate) fn part_reusing(
         &self,
         text: Option<&Arc<SegmentTextIndex>>,
         first: u32,

@@ -114,7 +114,7 @@ impl LakeKeys {
 
     /// Returns whether the grain `address` stays erased even if its key exists. Costs one short
     /// hash if anything was erased, else nothing.
-    pub fn has_tombstone(&self, address: &ContentAddress) -> bool {
+    pub(crate) fn has_tombstone(&self, address: &ContentAddress) -> bool {
         !self.tombstones.is_empty() && self.tombstones.contains(address)
     }
 
@@ -295,7 +295,7 @@ impl LakeKeys {
 
     /// Returns whether the grain `address` was erased from the lake, or the key of its `envelope`
     /// was destroyed.
-    pub fn is_erased(&self, address: Option<&ContentAddress>, envelope: &[u8]) -> bool {
+    pub(crate) fn is_erased(&self, address: Option<&ContentAddress>, envelope: &[u8]) -> bool {
         if address.is_some_and(|address| self.has_tombstone(address)) {
             return true;
         }
@@ -305,7 +305,7 @@ impl LakeKeys {
     }
 
     /// Returns whether `envelope` is sealed with an older key than its person's newest.
-    pub fn is_outdated(&self, envelope: &[u8]) -> bool {
+    pub(crate) fn is_outdated(&self, envelope: &[u8]) -> bool {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         key_of(envelope).is_some_and(|(id, generation)| {
             newest(&cache, &id).is_some_and(|(newest, _)| newest > generation)
@@ -316,7 +316,7 @@ impl LakeKeys {
     ///
     /// # Errors
     /// [`EngineError::Key`].
-    pub fn seal_cell(&self, clear: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn seal_cell(&self, clear: &[u8]) -> Result<Vec<u8>> {
         self.prepare([None])?;
         self.seal_with(self.id_of(None), &NO_ADDRESS, clear)
     }
@@ -325,7 +325,7 @@ impl LakeKeys {
     ///
     /// # Errors
     /// As [`LakeKeys::unseal`].
-    pub fn unseal_cell(&self, envelope: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn unseal_cell(&self, envelope: &[u8]) -> Result<Vec<u8>> {
         match self.unseal_with(&NO_ADDRESS, envelope)? {
             Unsealed::Clear(clear) => Ok(clear),
             Unsealed::Erased => Ok(Vec::new()),

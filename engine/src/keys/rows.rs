@@ -254,7 +254,7 @@ impl LakeKeys {
     ///
     /// # Errors
     /// [`EngineError::Key`].
-    pub fn seal_cells(&self, batch: &RecordBatch, names: &[&str]) -> Result<RecordBatch> {
+    pub(crate) fn seal_cells(&self, batch: &RecordBatch, names: &[&str]) -> Result<RecordBatch> {
         let seal = |cell: &[u8]| self.seal_cell(cell).map(Some);
         let text = |cell: &str| {
             let sealed = self.seal_cell(cell.as_bytes())?;

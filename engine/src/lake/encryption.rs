@@ -234,7 +234,7 @@ impl Lake {
     ///
     /// # Errors
     /// [`EngineError::Key`] if it is and they weren't opened: nothing is written in plain text.
-    pub fn keys_to_write(&self) -> Result<Option<Arc<LakeKeys>>> {
+    pub(crate) fn keys_to_write(&self) -> Result<Option<Arc<LakeKeys>>> {
         match (&self.encryption.marker, self.keys()) {
             (None, _) => Ok(None),
             (Some(_), Some(keys)) => Ok(Some(Arc::clone(keys))),

@@ -83,7 +83,7 @@ impl KnownAddresses {
     }
 
     /// Returns true if the grain called `address` was erased and must not be admitted again.
-    pub fn is_erased(&self, address: &ContentAddress) -> bool {
+    pub(crate) fn is_erased(&self, address: &ContentAddress) -> bool {
         !self.erased.is_empty() && self.erased.contains(address)
     }
 
@@ -94,7 +94,7 @@ impl KnownAddresses {
 
     /// As [`KnownAddresses::contains`], for a grain whose header has the creation second `second`.
     /// Segments without grains of that second aren't searched.
-    pub fn contains_created(&self, address: &ContentAddress, second: u32) -> bool {
+    pub(crate) fn contains_created(&self, address: &ContentAddress, second: u32) -> bool {
         let may_contain = |segment: &&KnownSegment| {
             let seconds = segment.seconds.as_ref();
             seconds.is_none_or(|seconds| seconds.contains(second))

@@ -49,7 +49,7 @@ const ORDINALS: i64 = (1 << ORDINAL_BITS) - 1;
 
 impl LedgerEntry {
     /// Encodes the entry as the version of an application transaction.
-    pub fn to_version(self) -> i64 {
+    pub(crate) fn to_version(self) -> i64 {
         let ordinal = match self.progress {
             ReadPosition::Next(ordinal) => {
                 i64::try_from(ordinal).unwrap_or(ORDINALS).min(ORDINALS - 1)

@@ -127,7 +127,7 @@ impl LakeLocation {
     }
 
     /// Returns the local path of `path`, if the lake is a folder.
-    pub fn local_path(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn local_path(&self, path: &Path) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| {
             path.parts()
                 .fold(folder.clone(), |folder, part| folder.join(part.as_ref()))
@@ -139,7 +139,7 @@ impl LakeLocation {
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
-    pub fn scratch_file(&self) -> Result<tempfile::NamedTempFile> {
+    pub(crate) fn scratch_file(&self) -> Result<tempfile::NamedTempFile> {
         let made = match &self.folder {
             Some(folder) => {
                 let scratch = folder.join(SCRATCH);

@@ -134,10 +134,10 @@ use open_table::{grains_opened_or_created, open_or_create, open_sources, open_ta
 use segment_cache::SegmentCaches;
 
 /// The folder of erasure journals and certificates, from the lake's root.
-pub const ERASURES: &str = "erasures";
+pub(crate) const ERASURES: &str = "erasures";
 
 /// The version of the lake's format that this program writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// The first format version with `heads.json` and digests of data files.
 pub(crate) const FIRST_WITH_HEADS: u32 = 2;

@@ -67,7 +67,7 @@ impl RowVersions {
 
     /// Returns true if rows of the run that began at `instant` may have been added after `version`.
     /// O(log n).
-    pub fn is_after(&self, instant: i64, version: u64) -> bool {
+    pub(crate) fn is_after(&self, instant: i64, version: u64) -> bool {
         let at = self
             .entries
             .partition_point(|entry| *entry.instants.end() < instant);
@@ -86,7 +86,7 @@ impl RowVersions {
     }
 
     /// Returns true if any row may have been added after `version`.
-    pub fn any_after(&self, version: u64) -> bool {
+    pub(crate) fn any_after(&self, version: u64) -> bool {
         self.entries.iter().any(|entry| entry.version > version)
     }
 }

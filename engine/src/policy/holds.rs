@@ -59,7 +59,7 @@ impl Policy {
     /// Returns the mode in force at `now` (seconds since 1970) for a grain with these holds: a
     /// placed hold has priority over every mode, and a stated hold that was lifted leaves the grain
     /// open.
-    pub fn effective_with(&self, holds: HoldStatus, now: u64) -> PolicyMode {
+    pub(crate) fn effective_with(&self, holds: HoldStatus, now: u64) -> PolicyMode {
         let micros = i64::try_from(now)
             .unwrap_or(i64::MAX)
             .saturating_mul(1_000_000);
@@ -79,7 +79,7 @@ impl Gate<'_> {
     /// # Errors
     /// [`ErrorCode::InvalidationDenied`]; [`ErrorCode::Schema`] if the lake doesn't contain
     /// `target`.
-    pub fn judge_release(
+    pub(crate) fn judge_release(
         &self,
         target: &ContentAddress,
         requester: &Requester,

@@ -74,12 +74,12 @@ pub enum PolicyScope {
 
 impl PolicyScope {
     /// Returns true if the policy applies to grains that were derived from this one.
-    pub fn reaches_derived(self) -> bool {
+    pub(crate) fn reaches_derived(self) -> bool {
         matches!(self, PolicyScope::Subtree | PolicyScope::Unknown)
     }
 
     /// Returns true if the policy applies to the supersession chain.
-    pub fn reaches_lineage(self) -> bool {
+    pub(crate) fn reaches_lineage(self) -> bool {
         matches!(self, PolicyScope::Lineage | PolicyScope::Unknown)
     }
 }
@@ -162,7 +162,7 @@ impl Policy {
 
     /// Returns the mode in force at `now` (seconds since 1970): a timed policy is locked, then has
     /// its fallback; an unknown mode is locked. A fallback that is timed again stays locked.
-    pub fn effective(&self, now: u64) -> PolicyMode {
+    pub(crate) fn effective(&self, now: u64) -> PolicyMode {
         match self.mode {
             PolicyMode::Timed if self.locked_until.is_none_or(|until| now < until) => {
                 PolicyMode::Locked

@@ -69,14 +69,14 @@ impl CreationSeconds {
     }
 
     /// Returns false if no grain was created in `span`. O(r) for r ranges.
-    pub fn overlaps(&self, span: &RangeInclusive<u32>) -> bool {
+    pub(crate) fn overlaps(&self, span: &RangeInclusive<u32>) -> bool {
         let mut ranges = self.ranges.iter();
         ranges.any(|range| range.start() <= span.end() && span.start() <= range.end())
     }
 
     /// Returns false if no grain was created at any of `seconds`, which ascend.
     /// O(r log n) for r ranges and n seconds.
-    pub fn intersects(&self, seconds: &[u32]) -> bool {
+    pub(crate) fn intersects(&self, seconds: &[u32]) -> bool {
         self.ranges.iter().any(|range| {
             let at = seconds.partition_point(|second| second < range.start());
             seconds.get(at).is_some_and(|second| range.contains(second))

@@ -65,7 +65,7 @@ impl SegmentId {
     }
 
     /// Returns a new name, of an encrypted segment if `sealed` is true.
-    pub fn new_sealed(sealed: bool) -> Self {
+    pub(crate) fn new_sealed(sealed: bool) -> Self {
         let SegmentId(id) = SegmentId::new();
         SegmentId(if sealed { id + SEALED } else { id })
     }
@@ -90,7 +90,7 @@ impl SegmentId {
     }
 
     /// Returns the segment whose sidecars are in the folder `name`.
-    pub fn of_folder(name: &str) -> SegmentId {
+    pub(crate) fn of_folder(name: &str) -> SegmentId {
         SegmentId(name.to_owned())
     }
 
@@ -152,4 +152,4 @@ impl WrittenSegment {
 
 /// The folder of all sidecars. It is outside of the tables' folders, where Delta's VACUUM removes
 /// files that the log doesn't reference.
-pub const SIDECARS: &str = "index";
+pub(crate) const SIDECARS: &str = "index";

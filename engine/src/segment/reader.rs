@@ -80,7 +80,7 @@ impl SegmentReader {
 
     /// Returns the version of the projection by which the rows were made of their grains: the value
     /// of `PROJECTION_KEY` in the footer, or 1.
-    pub fn projection_version(&self) -> u32 {
+    pub(crate) fn projection_version(&self) -> u32 {
         let entries = self
             .metadata
             .metadata()
@@ -100,19 +100,19 @@ impl SegmentReader {
     }
 
     /// Returns the number of rows of row group `number`.
-    pub fn row_group_rows(&self, number: usize) -> u64 {
+    pub(crate) fn row_group_rows(&self, number: usize) -> u64 {
         self.row_group(number)
             .map_or(0, |group| group.num_rows().max(0) as u64)
     }
 
     /// Returns the number of rows before row group `number`.
-    pub fn rows_before(&self, number: usize) -> u64 {
+    pub(crate) fn rows_before(&self, number: usize) -> u64 {
         let groups = self.metadata.metadata().row_groups().iter().take(number);
         groups.map(|group| group.num_rows().max(0) as u64).sum()
     }
 
     /// Returns the size of row group `number` in the file, in bytes.
-    pub fn row_group_bytes(&self, number: usize) -> u64 {
+    pub(crate) fn row_group_bytes(&self, number: usize) -> u64 {
         self.row_group(number)
             .map_or(0, |group| group.compressed_size().max(0) as u64)
     }

@@ -119,7 +119,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`ParquetError`].
-    pub fn close_row_group(&self, group: RowGroupWriter) -> Result<(), ParquetError> {
+    pub(crate) fn close_row_group(&self, group: RowGroupWriter) -> Result<(), ParquetError> {
         let chunks = group
             .columns
             .into_par_iter()
@@ -136,7 +136,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`ParquetError`].
-    pub fn write_row_group(
+    pub(crate) fn write_row_group(
         &self,
         number: usize,
         batches: &[RecordBatch],

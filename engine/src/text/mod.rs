@@ -79,7 +79,7 @@ pub const fn text_fields(of: GrainType) -> &'static [Field] {
 
 /// Calls `visit` with every text of `field` in `grain`: a string, the items of a list, the values
 /// of a map. The prefix of a relation is left out.
-pub fn visit_texts<'g>(grain: &Grain<'g>, field: Field, visit: &mut impl FnMut(&'g str)) {
+pub(crate) fn visit_texts<'g>(grain: &Grain<'g>, field: Field, visit: &mut impl FnMut(&'g str)) {
     match (field, grain.get(field)) {
         (Field::Relation, Some(RawValue::Text(relation))) => {
             visit(
@@ -132,7 +132,7 @@ pub fn with_grain<T>(blob: &[u8], read: impl FnOnce(&Grain<'_>) -> Option<T>) ->
 /// Decodes the blob of a row, and returns the result of `read`, which gets `None` if the grain
 /// can't be decoded or is encrypted. Blobs of rows were validated when they were written, so the
 /// checks aren't repeated; of a blob that was damaged since, the readable fields are decoded.
-pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {
+pub(crate) fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
     let grain = payload
         .as_ref()

@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
 
 /// Maximal length of a word in bytes; the rest is cut off.
-pub const MAX_WORD_BYTES: usize = 256;
+pub(crate) const MAX_WORD_BYTES: usize = 256;
 
 /// Iterates over the folded words of `text`.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
@@ -34,7 +34,7 @@ pub fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Appends the folded form of `word`.
-pub fn fold_into(word: &str, out: &mut String) {
+pub(crate) fn fold_into(word: &str, out: &mut String) {
     let before = out.len();
     if word.is_ascii() {
         out.push_str(&word[..word.len().min(MAX_WORD_BYTES)]);

@@ -145,7 +145,7 @@ impl IdentifierMatcher {
 
     /// Returns the identifiers that are too short or common to be searched for in text, as they
     /// were given, with their person.
-    pub fn non_distinctive(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
+    pub(crate) fn non_distinctive(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
         let all = self
             .patterns
             .iter()
@@ -169,7 +169,7 @@ impl IdentifierMatcher {
 
     /// Returns whether the request selects by addresses alone, so that no grain needs to be
     /// decoded.
-    pub fn only_addresses(&self) -> bool {
+    pub(crate) fn only_addresses(&self) -> bool {
         self.patterns.is_empty()
             && self.sessions.is_empty()
             && self.consents.is_empty()

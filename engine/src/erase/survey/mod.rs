@@ -171,7 +171,7 @@ impl Survey {
     }
 
     /// Returns the rejects that are to be erased.
-    pub fn selected_rejects(&self) -> impl Iterator<Item = &FoundReject> {
+    pub(crate) fn selected_rejects(&self) -> impl Iterator<Item = &FoundReject> {
         self.rejects
             .iter()
             .filter(|found| found.exemption.is_none())
@@ -183,7 +183,7 @@ impl Survey {
     }
 
     /// Returns the rows to be erased of each segment that has any, ascending.
-    pub fn rows_by_segment(&self) -> BTreeMap<u32, Vec<u32>> {
+    pub(crate) fn rows_by_segment(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut rows: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         self.selected()
             .for_each(|found| rows.entry(found.segment).or_default().push(found.row));

@@ -53,7 +53,7 @@ pub use snippet::{Highlight, highlight};
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 
 /// Name of the sidecar file.
-pub const FULLTEXT_FILE: &str = "fulltext.bin";
+pub(crate) const FULLTEXT_FILE: &str = "fulltext.bin";
 
 /// Version of the rules that determine the words of a grain. An index built by other rules is
 /// stale.

@@ -88,7 +88,7 @@ impl TextPieceBuilder {
     ///
     /// # Errors
     /// Errors of tantivy.
-    pub fn add_grain(&mut self, grain: Option<&Grain<'_>>) -> Result<(), BoxError> {
+    pub(crate) fn add_grain(&mut self, grain: Option<&Grain<'_>>) -> Result<(), BoxError> {
         self.writer
             .add_document(grain.map(document).unwrap_or_default())?;
         self.rows += 1;

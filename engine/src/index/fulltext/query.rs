@@ -114,7 +114,7 @@ impl TextQuery {
     }
 
     /// Returns the search for all of some words, without expansion.
-    pub fn all_of(words: impl IntoIterator<Item = String>) -> TextQuery {
+    pub(crate) fn all_of(words: impl IntoIterator<Item = String>) -> TextQuery {
         let required = words
             .into_iter()
             .map(|word| vec![QueryPart::Phrase(vec![word])])

@@ -40,7 +40,7 @@ pub use build::{StatementColumns, build};
 pub use read::{DamagedHexastore, Hexastore, Matches, Statement};
 
 /// Name of the sidecar file.
-pub const HEXASTORE_FILE: &str = "hexastore.bin";
+pub(crate) const HEXASTORE_FILE: &str = "hexastore.bin";
 
 const MAGIC: &[u8; 8] = b"GMHEXA01";
 

@@ -58,7 +58,7 @@ const CHECKSUM: usize = 32;
 const ALIGNMENT: usize = 64;
 
 /// Maximal number of dimensions.
-pub const DIMENSION_LIMIT: usize = 16_384;
+pub(crate) const DIMENSION_LIMIT: usize = 16_384;
 
 /// The header of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +95,6 @@ pub fn file_name(model: &str) -> String {
 }
 
 /// Returns whether `name` is the name of a vector file.
-pub fn is_vector_file(name: &str) -> bool {
+pub(crate) fn is_vector_file(name: &str) -> bool {
     name.starts_with("vectors-") && name.ends_with(".bin")
 }

@@ -91,7 +91,7 @@ impl VectorIndex {
     }
 
     /// Returns the number of rows of the segment that it was built from.
-    pub fn segment_rows(&self) -> u64 {
+    pub(crate) fn segment_rows(&self) -> u64 {
         self.head.rows
     }
 
@@ -136,7 +136,12 @@ impl VectorIndex {
     }
 
     /// As [`VectorIndex::scan`], among the vectors of `rows`.
-    pub fn scan_rows(&self, vector: &[f32], limit: usize, rows: &RoaringBitmap) -> Vec<Neighbour> {
+    pub(crate) fn scan_rows(
+        &self,
+        vector: &[f32],
+        limit: usize,
+        rows: &RoaringBitmap,
+    ) -> Vec<Neighbour> {
         self.scan_where(vector, limit, |number| {
             rows.contains(self.number(self.rows, number as usize))
         })

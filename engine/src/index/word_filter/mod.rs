@@ -52,7 +52,7 @@ use crate::segment::Sidecar;
 use crate::text::fold::is_unsegmented;
 
 /// Name of the sidecar file.
-pub const WORDS_FILE: &str = "words.bin";
+pub(crate) const WORDS_FILE: &str = "words.bin";
 
 const MAGIC: &[u8; 8] = b"GMWORD03";
 const HEADER: usize = 40;
@@ -166,18 +166,18 @@ impl WordFilter {
     }
 
     /// Returns whether a grain of the segment has a policy whose scope reaches other grains.
-    pub fn reaches_others(&self) -> bool {
+    pub(crate) fn reaches_others(&self) -> bool {
         number(&self.bytes, 24) & HAS_REACHING_POLICY != 0
     }
 
     /// Returns whether a grain of the segment withdraws a consent.
-    pub fn has_withdrawals(&self) -> bool {
+    pub(crate) fn has_withdrawals(&self) -> bool {
         number(&self.bytes, 24) & HAS_WITHDRAWAL != 0
     }
 
     /// Returns whether a text of the segment may contain `text`, which may be folded, as one or
     /// more whole words (in unsegmented scripts: at all).
-    pub fn may_hold(&self, text: &str) -> bool {
+    pub(crate) fn may_hold(&self, text: &str) -> bool {
         if number(&self.bytes, 24) & DISABLED != 0 {
             return true;
         }

@@ -143,7 +143,7 @@ impl RetentionRules {
 
     /// Returns the last creation second at which a grain can have expired at `now` (milliseconds
     /// since 1970), or `None` if none can. O(32) per policy.
-    pub fn last_expired_second(&self, now: i64) -> Option<u32> {
+    pub(crate) fn last_expired_second(&self, now: i64) -> Option<u32> {
         let last = |period: Period| {
             let is_expired = |second: u32| {
                 let end = period.after(i64::from(second) * 1_000);
