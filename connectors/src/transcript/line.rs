@@ -124,7 +124,7 @@ impl Line {
     }
 
     /// Returns the fault of a line whose content can't be encoded as a grain.
-    pub fn grain_fault(&self, error: &GrainError) -> LineFault {
+    pub(crate) fn grain_fault(&self, error: &GrainError) -> LineFault {
         self.fault(FaultCode::Grain(error.code), error.detail())
     }
 
@@ -142,7 +142,7 @@ impl Line {
     /// # Errors
     /// Those of [`Line::json`]. A repeated key is `ERR_CORRUPT` if the parser refuses it, as in the
     /// map that a grain is (§4.1).
-    pub fn json_with<'b>(
+    pub(crate) fn json_with<'b>(
         &self,
         parser: &mut JsonParser<'b>,
         bytes: &'b [u8],

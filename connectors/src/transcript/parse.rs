@@ -45,7 +45,7 @@ pub fn parse(
 
 /// Like [`parse`], but for a consumer of grains: lines that are grains already are not converted to
 /// messages and back.
-pub fn parse_for_grains(
+pub(crate) fn parse_for_grains(
     bytes: &[u8],
     kind: TranscriptKind,
     options: ReadOptions<'_>,

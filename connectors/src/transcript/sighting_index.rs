@@ -114,7 +114,13 @@ impl SightingIndex {
 
     /// Records which line holds the response `id`. Of two lines with the same id, the one with the
     /// smaller digest is kept.
-    pub fn record_answer(&mut self, file: u32, id: String, digest: u64, range: Range<usize>) {
+    pub(crate) fn record_answer(
+        &mut self,
+        file: u32,
+        id: String,
+        digest: u64,
+        range: Range<usize>,
+    ) {
         let answer = (digest, range);
         let known = self
             .answers
@@ -145,13 +151,13 @@ impl SightingIndex {
     }
 
     /// Returns the earliest time at which the message was sighted, or `None` if it never was.
-    pub fn first_seen(&self, position: &MessagePosition) -> Option<Timestamp> {
+    pub(crate) fn first_seen(&self, position: &MessagePosition) -> Option<Timestamp> {
         let merged = self.messages.get(position.digest())?;
         Some(Timestamp::from_micros(merged.first_micros).with_source(merged.first_source))
     }
 
     /// Returns true if the sighting of that kind at `location` is the preferred one.
-    pub fn is_preferred(
+    pub(crate) fn is_preferred(
         &self,
         position: &MessagePosition,
         kind: SightingKind,
@@ -163,7 +169,7 @@ impl SightingIndex {
     }
 
     /// Returns true if a sighting with these properties would be preferred to all recorded ones.
-    pub fn would_be_preferred(
+    pub(crate) fn would_be_preferred(
         &self,
         position: &MessagePosition,
         kind: SightingKind,

@@ -240,7 +240,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns the model in the URL path, if the path is `…/model/{name}/…` or `…/models/{name}:…`.
-    pub fn model_from_path(&self) -> Option<Cow<'a, str>> {
+    pub(crate) fn model_from_path(&self) -> Option<Cow<'a, str>> {
         let after = |mark: &str| self.url_path.split_once(mark).map(|(_, rest)| rest);
         let bedrock = || after("/model/")?.split_once('/').map(|(name, _)| name);
         let gemini = || after("/models/")?.rsplit_once(':').map(|(name, _)| name);

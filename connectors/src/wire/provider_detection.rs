@@ -183,7 +183,7 @@ enum MemberLocation {
 }
 
 /// Returns the provider's key for one of its names.
-pub fn canonical_provider(name: &str) -> &str {
+pub(crate) fn canonical_provider(name: &str) -> &str {
     ALIASES
         .iter()
         .find(|(alias, _)| *alias == name)
@@ -191,14 +191,14 @@ pub fn canonical_provider(name: &str) -> &str {
 }
 
 /// Returns the provider that a recorder's `name` denotes, or `None` for a placeholder or a host.
-pub fn provider_from_name(name: &str) -> Option<&str> {
+pub(crate) fn provider_from_name(name: &str) -> Option<&str> {
     let is_name = !GENERIC.contains(&name) && !name.contains(['.', ':', '/', ' ']);
     let known = || ALIASES.iter().any(|(alias, _)| *alias == name);
     (is_name || known()).then(|| canonical_provider(name))
 }
 
 /// Returns the provider of a URL by its host (with the port if it has one) and its path.
-pub fn provider_from_address(host: &str, path: &str) -> Option<&'static str> {
+pub(crate) fn provider_from_address(host: &str, path: &str) -> Option<&'static str> {
     // `contains` would find a port within a longer one.
     let is_host = |known: &str| {
         if known.starts_with(':') {
@@ -213,7 +213,7 @@ pub fn provider_from_address(host: &str, path: &str) -> Option<&'static str> {
 }
 
 /// Returns the provider of bodies with a member that only one provider has.
-pub fn provider_from_bodies(
+pub(crate) fn provider_from_bodies(
     request: Option<&Json>,
     response: Option<&Json>,
 ) -> Option<&'static str> {
@@ -244,14 +244,14 @@ pub fn path_of(url: &str) -> &str {
 }
 
 /// Returns the host of a URL, with its port; empty if it has none.
-pub fn host_of(url: &str) -> &str {
+pub(crate) fn host_of(url: &str) -> &str {
     url.split_once("://").map_or("", |(_, rest)| {
         rest.split(['/', '?', '#']).next().unwrap_or_default()
     })
 }
 
 /// Returns provider and endpoint of a URL; `base` is the host of URLs without one.
-pub fn endpoint_from_url(base: &str, url: &str) -> (String, String) {
+pub(crate) fn endpoint_from_url(base: &str, url: &str) -> (String, String) {
     let host = Some(host_of(url))
         .filter(|host| !host.is_empty())
         .unwrap_or(base);

@@ -29,12 +29,15 @@ use super::residual::{Patch, apply, diff, patch_from_json, patch_to_json};
 const GUARD_BYTES: usize = 4;
 
 /// Returns the entry of the adapter `key` in `raw`.
-pub fn adapter_part<'r, 'a>(raw: Option<&'r Object<'a>>, key: &str) -> Option<&'r Object<'a>> {
+pub(crate) fn adapter_part<'r, 'a>(
+    raw: Option<&'r Object<'a>>,
+    key: &str,
+) -> Option<&'r Object<'a>> {
     raw?.get(key)?.as_object()
 }
 
 /// Returns the entry of the adapter `key` in the `provider_raw` of `message`.
-pub fn message_part<'r, 'a>(message: &'r Message<'a>, key: &str) -> Option<&'r Object<'a>> {
+pub(crate) fn message_part<'r, 'a>(message: &'r Message<'a>, key: &str) -> Option<&'r Object<'a>> {
     adapter_part(message.metadata.provider_raw.as_ref(), key)
 }
 
@@ -56,7 +59,7 @@ pub fn set<'a>(
 
 /// Returns the provider's ids of the calls and results of `message`, in their order; `None` for one
 /// without an id.
-pub fn call_ids<'r>(message: &'r Message, key: &str) -> Vec<Option<&'r str>> {
+pub(crate) fn call_ids<'r>(message: &'r Message, key: &str) -> Vec<Option<&'r str>> {
     let ids = message_part(message, key)
         .and_then(|part| part.get("ids"))
         .and_then(Json::as_array);
@@ -64,7 +67,7 @@ pub fn call_ids<'r>(message: &'r Message, key: &str) -> Vec<Option<&'r str>> {
 }
 
 /// Returns the index of the message in its unit and the number of messages of that unit, if stored.
-pub fn unit_part(message: &Message, key: &str) -> Option<(usize, usize)> {
+pub(crate) fn unit_part(message: &Message, key: &str) -> Option<(usize, usize)> {
     let pair = message_part(message, key)?.get("part")?.as_array()?;
     match pair {
         [index, count] => Some((
@@ -94,7 +97,7 @@ pub enum ResidualError {
 
 /// Returns the residual between `projection` and `original` as members of an adapter's entry, or
 /// `None` if they are identical.
-pub fn encode_residual<'b>(
+pub(crate) fn encode_residual<'b>(
     projection: &Json,
     original: &Json<'b>,
 ) -> Option<[(&'static str, Json<'b>); 2]> {
@@ -110,7 +113,7 @@ pub fn encode_residual<'b>(
 ///
 /// # Errors
 /// Returns the projection and the reason if the residual can't be applied.
-pub fn apply_residual<'m>(
+pub(crate) fn apply_residual<'m>(
     projection: Json<'m>,
     part: Option<&'m Object<'m>>,
 ) -> Result<Json<'m>, (Json<'m>, ResidualError)> {

@@ -61,7 +61,7 @@ pub fn read_exchanges<T: Send>(
 
 /// Runs only the first pass over exchange lines and returns the sightings, recorded for file number
 /// `file`.
-pub fn index_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> SightingIndex {
+pub(crate) fn index_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> SightingIndex {
     let all: Vec<Line> = lines(bytes).collect();
     let chunks: Vec<LineChunk<()>> = chunk_lines(&all).into_iter().map(LineChunk::new).collect();
     run_first_pass(bytes, &chunks, options, file, None)

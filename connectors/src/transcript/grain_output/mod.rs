@@ -125,7 +125,7 @@ pub fn grains_of_transcript(
 }
 
 /// Turns a part of a transcript that isn't traffic into grains and passes them to `emit`.
-pub fn grains_of_part(
+pub(crate) fn grains_of_part(
     part: ParsedPart,
     options: ReadOptions<'_>,
     emit: &mut dyn FnMut(GrainOutput<'_>),

@@ -20,7 +20,7 @@ use crate::transcript::message_placer::MessagePlacer;
 use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 
 /// Parses canonical messages, one per line.
-pub fn canonical_lines(bytes: &[u8]) -> ParsedPart {
+pub(crate) fn canonical_lines(bytes: &[u8]) -> ParsedPart {
     let mut placer = MessagePlacer::default();
     parse_lines(bytes, |json, line| {
         let (message, _) =
@@ -35,7 +35,7 @@ pub fn canonical_lines(bytes: &[u8]) -> ParsedPart {
 ///
 /// A message whose extensions name no session is in a session that is derived from the first such
 /// message; one without a time gets `time`.
-pub fn cmf_lines(bytes: &[u8], time: Timestamp) -> ParsedPart {
+pub(crate) fn cmf_lines(bytes: &[u8], time: Timestamp) -> ParsedPart {
     let mut placer = MessagePlacer::default();
     let mut file = PositionTracker::new("cmf");
     let mut file_session = None;
@@ -83,7 +83,7 @@ fn extension<'j>(json: &'j Json, slot: &str, key: &str) -> Option<&'j str> {
 /// Parses the messages among grains, one grain per line: `{"grain": …}`, `{"blob_hex": …}` or a
 /// grain by itself. Only events with a role are messages; other grains are skipped. A parent is
 /// named by its content address.
-pub fn event_lines(bytes: &[u8]) -> ParsedPart {
+pub(crate) fn event_lines(bytes: &[u8]) -> ParsedPart {
     let mut placer = MessagePlacer::default();
     parse_lines(bytes, |json, line| {
         let Some((address, event)) = event_of_line(json)? else {

@@ -31,7 +31,7 @@ use crate::transcript::line::{FaultCode, lines};
 use crate::transcript::parsed::ParsedPart;
 
 /// Parses a session file. Lines without a time get `time`.
-pub fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
+pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     let mut part = ParsedPart::default();
     let (mut tree, mut tails) = (SessionTree::default(), StreamTails::default());
     for line in lines(bytes) {

@@ -84,7 +84,7 @@ struct Rollout {
 }
 
 /// Parses a session file. Lines without a time get `time`.
-pub fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
+pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     let mut part = ParsedPart::default();
     let mut rollout = Rollout::default();
     for line in lines(bytes) {

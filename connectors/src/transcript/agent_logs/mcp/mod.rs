@@ -51,7 +51,7 @@ const NOT_JSON_RPC: &str = "not a JSON-RPC message";
 
 /// Parses a capture. A message without a time gets that of the preceding message of its connection,
 /// the first ones [`ReadOptions::fallback`].
-pub fn parse_capture(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
+pub(crate) fn parse_capture(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPart {
     let mut capture = Capture {
         options,
         connections: HashMap::new(),
