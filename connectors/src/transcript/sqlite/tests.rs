@@ -1,3 +1,6 @@
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::Message;
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use rusqlite::Connection;
@@ -227,6 +230,96 @@ fn databases_of_memory_systems_are_read_as_facts() {
         (grains.len(), grains[1].supersedes[0]),
         (3, grains[0].grain.address)
     );
+}
+
+/// Returns `json` in MessagePack as LangGraph writes it: messages are Python objects.
+fn packed(json: &Json) -> Vec<u8> {
+    match json {
+        Json::String(text) => [&[0xd9, text.len() as u8][..], text.as_bytes()].concat(),
+        Json::Number(number) => vec![number.as_i64().unwrap() as u8],
+        Json::Array(items) => std::iter::once(0x90 | items.len() as u8)
+            .chain(items.iter().flat_map(packed))
+            .collect(),
+        Json::Object(object) => {
+            let mut map = vec![0x80 | object.len() as u8];
+            for (key, value) in object.iter() {
+                map.extend(packed(&Json::from(key)));
+                map.extend(packed(value));
+            }
+            if !object.contains_key("content") {
+                return map;
+            }
+            // Module, class, arguments of the constructor.
+            let message = [&b"\x93\xa1m\xa1C"[..], &map].concat();
+            let length = (message.len() as u16).to_be_bytes();
+            [&[0xc8][..], &length, &[5], &message].concat()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the messages and the addresses of the facts in `parts`.
+fn content(parts: Vec<ParsedPart>) -> (Vec<Message<'static>>, Vec<ContentAddress>) {
+    let (mut messages, mut facts) = (Vec::new(), Vec::new());
+    for part in parts {
+        messages.extend(part.messages.into_iter().map(|placed| placed.message));
+        facts.extend(part.grains.iter().map(|fact| fact.grain.address));
+    }
+    (messages, facts)
+}
+
+#[test]
+fn checkpoints_have_the_messages_and_facts_of_the_same_snapshots_as_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = Connection::open(folder.path().join("m.db")).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT,
+                parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB);
+            INSERT INTO checkpoints VALUES ('t', '', 'c2', NULL, 'msgpack', x'c1', '{}');",
+        )
+        .unwrap();
+    let mut lines = Vec::new();
+    for (step, values) in [
+        r#"{"messages":[{"type":"human","content":"weather?"}],"count":1}"#,
+        r#"{"messages":[{"type":"human","content":"weather?"},{"type":"ai","content":"sunny","response_metadata":{"model_name":"m"}}],"count":2}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (id, time) = (format!("c{step}"), format!("2025-01-01T00:00:0{step}Z"));
+        let metadata = format!(r#"{{"step":{step}}}"#);
+        let config = format!(r#"{{"thread_id":"t","checkpoint_ns":"","checkpoint_id":"{id}"}}"#);
+        lines.push(format!(
+            r#"{{"values":{values},"config":{{"configurable":{config}}},"metadata":{metadata},"created_at":"{time}"}}"#
+        ));
+        // A channel for LangGraph's control flow isn't content.
+        let channels = values.replacen('{', r#"{"__start__":1,"#, 1);
+        let checkpoint = format!(r#"{{"ts":"{time}","channel_values":{channels}}}"#);
+        let (encoding, bytes) = match step {
+            0 => ("json", checkpoint.into_bytes()),
+            _ => ("msgpack", packed(&Json::parse(checkpoint.as_bytes()).unwrap())),
+        };
+        let insert = "INSERT INTO checkpoints VALUES ('t', '', ?1, NULL, ?2, ?3, ?4)";
+        connection
+            .execute(insert, (&id, encoding, &bytes, &metadata))
+            .unwrap();
+    }
+    drop(connection);
+    let mut expected = Vec::new();
+    parse(
+        lines.join("\n").as_bytes(),
+        TranscriptKind::LangGraph,
+        ReadOptions::default(),
+        &mut |part| expected.push(part),
+    );
+    let parts = read(&folder);
+    let faults = parts.iter().flat_map(|part| &part.faults);
+    let faults: Vec<_> = faults.map(|fault| fault.code.name()).collect();
+    assert_eq!(faults, ["ERR_SHAPE"], "the row that is no MessagePack");
+    let (messages, facts) = content(parts);
+    assert_eq!((messages.len(), facts.len()), (2, 2));
+    assert_eq!((messages, facts), content(expected));
 }
 
 #[test]
