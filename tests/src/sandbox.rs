@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use crate::binary;
 
-/// The passphrase of every sandbox's keyring.
-/// The passphrase of all keyrings.
+/// The passphrase of the keyrings of all sandboxes.
 pub const PASSPHRASE: &str = "a passphrase for tests";
 
 /// A temporary folder with lakes, their input, one keyring (`keyring.json`) and temporary files
@@ -21,7 +20,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// An empty one.
+    /// Creates an empty one.
     ///
     /// # Panics
     /// If the system provides no temporary folder.
@@ -88,6 +87,30 @@ impl Sandbox {
             "{arguments:?}: {errors}{result}"
         );
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    /// Returns the answers of `apply` to `operations` over the lake in the folder `lake`.
+    ///
+    /// # Panics
+    /// If it ends with another exit code than `code`.
+    pub fn apply(&self, code: i32, operations: &[Value]) -> Vec<Value> {
+        let lines: Vec<String> = operations.iter().map(Value::to_string).collect();
+        fs::write(self.path("ops.jsonl"), lines.join("\n")).expect("a file in the folder");
+        let output = self.output("lake", &["apply", "ops.jsonl"]);
+        let answers = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{answers}");
+        let answers = answers.lines().map(serde_json::from_str);
+        answers.collect::<Result<_, _>>().expect("lines of JSON")
+    }
+
+    /// Returns the address of the grain that `operation` brings; it must succeed.
+    ///
+    /// # Panics
+    /// If `apply` refuses it.
+    pub fn applied(&self, operation: Value) -> String {
+        let answers = self.apply(0, &[operation]);
+        let address = answers[0]["content_address"].as_str();
+        address.expect("an address").to_owned()
     }
 
     /// Returns the rows of `query` over the lake `lake` as JSON.

@@ -10,27 +10,9 @@ const AGENT: &str = "did:web:agent.example";
 /// Milliseconds since 1970 of a day in 2100.
 const LATER: i64 = 4_102_444_800_000;
 
-/// Applies operations, expecting the exit code `code`. Returns their answers.
-fn apply(sandbox: &Sandbox, code: i32, operations: &[Value]) -> Vec<Value> {
-    let lines: Vec<String> = operations.iter().map(Value::to_string).collect();
-    std::fs::write(sandbox.path("ops.jsonl"), lines.join("\n")).unwrap();
-    let output = sandbox.output("lake", &["apply", "ops.jsonl"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-/// Applies one operation that must succeed, and returns the address of its grain.
-fn done(sandbox: &Sandbox, operation: Value) -> String {
-    let answers = apply(sandbox, 0, &[operation]);
-    answers[0]["content_address"].as_str().unwrap().to_owned()
-}
-
 /// Checks that each operation is denied because of `field`.
 fn denied(sandbox: &Sandbox, field: &str, operation: Value) {
-    let answers = apply(sandbox, 3, &[operation]);
+    let answers = sandbox.apply(3, &[operation]);
     assert_eq!(answers[0]["error"], "ERR_INVALIDATION_DENIED");
     let message = answers[0]["message"].as_str().unwrap();
     assert!(message.contains("the delegation"), "{message}");
@@ -64,11 +46,11 @@ fn put(grain: Value) -> Value {
 fn what_is_derived_from_a_delegation_is_within_its_limits() {
     for encrypted in [false, true] {
         let sandbox = Sandbox::new();
-        let granted = done(&sandbox, put(delegation(LATER)));
+        let granted = sandbox.applied(put(delegation(LATER)));
         if encrypted {
             sandbox.run("lake", 0, &["keys", "encrypt", "--exclusive"]);
         }
-        let first = done(&sandbox, put(belief("ada", "support", &granted)));
+        let first = sandbox.applied(put(belief("ada", "support", &granted)));
         denied(&sandbox, "namespace", put(belief("bob", "legal", &granted)));
         let mut further = delegation(LATER);
         further["subject"] = AGENT.into();
@@ -83,10 +65,10 @@ fn what_is_derived_from_a_delegation_is_within_its_limits() {
             |grain: &Value| json!({"op": "supersede", "address": first, "grain": grain});
         denied(&sandbox, "namespace", supersede(&next));
         next["namespace"] = "support".into();
-        done(&sandbox, supersede(&next));
+        sandbox.applied(supersede(&next));
         // A grain that was written while it was permitted can be given again.
-        apply(&sandbox, 0, &[put(belief("ada", "support", &granted))]);
-        let expired = done(&sandbox, put(delegation(1_767_225_600_001)));
+        sandbox.apply(0, &[put(belief("ada", "support", &granted))]);
+        let expired = sandbox.applied(put(delegation(1_767_225_600_001)));
         denied(&sandbox, "expired", put(belief("cyd", "support", &expired)));
         // In one batch with the delegation itself.
         let other = delegation(LATER + 1);
@@ -96,7 +78,7 @@ fn what_is_derived_from_a_delegation_is_within_its_limits() {
             put(belief("dee", "support", &address)),
             put(belief("dee", "legal", &address)),
         ];
-        let answers = apply(&sandbox, 3, &batch);
+        let answers = sandbox.apply(3, &batch);
         let done: Vec<&Value> = answers.iter().map(|answer| &answer["ok"]).collect();
         assert_eq!(done, [true, true, false]);
     }
@@ -106,13 +88,13 @@ fn what_is_derived_from_a_delegation_is_within_its_limits() {
 fn a_revoked_delegation_permits_nothing() {
     let sandbox = Sandbox::new();
     let granted: Vec<String> = (0..4)
-        .map(|number| done(&sandbox, put(delegation(LATER + number))))
+        .map(|number| sandbox.applied(put(delegation(LATER + number))))
         .collect();
     let [superseded, contradicted, retracted, by_cal] = granted.as_slice() else {
         unreachable!()
     };
     for delegation in &granted {
-        done(&sandbox, put(belief(delegation, "support", delegation)));
+        sandbox.applied(put(belief(delegation, "support", delegation)));
     }
     let mut end = belief("the end", "support", superseded);
     end["author_did"] = OWNER.into();
@@ -125,7 +107,7 @@ fn a_revoked_delegation_permits_nothing() {
         // In the same batch.
         put(belief("same batch", "support", superseded)),
     ];
-    let answers = apply(&sandbox, 3, &operations);
+    let answers = sandbox.apply(3, &operations);
     assert_eq!(answers[3]["error"], "ERR_INVALIDATION_DENIED");
     let statement = format!(r#"SUPERSEDE sha256:{by_cal} SET object = "nobody" REASON "done""#);
     sandbox.run("lake", 0, &["cal", "--allow-writes", &statement]);
@@ -136,14 +118,14 @@ fn a_revoked_delegation_permits_nothing() {
             put(belief("later", "support", delegation)),
         );
     }
-    done(&sandbox, contradict(false));
-    done(&sandbox, put(belief("later", "support", contradicted)));
+    sandbox.applied(contradict(false));
+    sandbox.applied(put(belief("later", "support", contradicted)));
 }
 
 #[test]
 fn a_delegatee_reports_the_end_of_its_task() {
     let sandbox = Sandbox::new();
-    let granted = done(&sandbox, put(delegation(LATER)));
+    let granted = sandbox.applied(put(delegation(LATER)));
     let goal = |state: &str| {
         json!({
             "type": "goal", "description": "answer", "goal_state": state, "author_did": AGENT,
@@ -151,12 +133,12 @@ fn a_delegatee_reports_the_end_of_its_task() {
         })
     };
     denied(&sandbox, "type", put(goal("active")));
-    done(&sandbox, put(goal("satisfied")));
+    sandbox.applied(put(goal("satisfied")));
     let mut wider = delegation(LATER + 1);
     wider["author_did"] = AGENT.into();
     wider["derived_from"] = json!([granted]);
     let replace = json!({"op": "supersede", "address": granted, "grain": wider});
     denied(&sandbox, "author_did", replace);
     let end = json!({"op": "supersede", "address": granted, "grain": goal("failed")});
-    done(&sandbox, end);
+    sandbox.applied(end);
 }

@@ -15,22 +15,10 @@ fn lake_of(grains: &[Value]) -> (Sandbox, Vec<String>) {
     let operations = grains
         .iter()
         .map(|grain| json!({"op": "put", "grain": grain}));
-    let answers = apply(&sandbox, 0, &operations.collect::<Vec<_>>());
+    let answers = sandbox.apply(0, &operations.collect::<Vec<_>>());
     let address = |answer: &Value| answer["content_address"].as_str().unwrap().to_owned();
     let addresses = answers.iter().map(address).collect();
     (sandbox, addresses)
-}
-
-/// Applies operations, expecting the exit code `code`. Returns their answers.
-fn apply(sandbox: &Sandbox, code: i32, operations: &[Value]) -> Vec<Value> {
-    let lines: Vec<String> = operations.iter().map(Value::to_string).collect();
-    std::fs::write(sandbox.path("ops.jsonl"), lines.join("\n")).unwrap();
-    let output = sandbox.output("lake", &["apply", "ops.jsonl"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 fn belief(user: &str, object: &str, more: &Value) -> Value {
@@ -87,7 +75,7 @@ fn a_placed_hold_binds_erasure_and_supersession_until_it_is_lifted() {
         "op": "supersede", "address": addresses[0], "grain": belief("ada", "coffee", &json!({})),
     });
     let retract = json!({"op": "retract", "address": addresses[1]});
-    for answer in apply(&sandbox, 3, &[supersede.clone(), retract]) {
+    for answer in sandbox.apply(3, &[supersede.clone(), retract]) {
         assert_eq!(answer["error"], "ERR_INVALIDATION_DENIED");
         assert!(answer["message"].as_str().unwrap().contains("hold list"));
     }
@@ -110,7 +98,7 @@ fn a_placed_hold_binds_erasure_and_supersession_until_it_is_lifted() {
     );
     assert_eq!(lifted["changed"], 1);
     assert_eq!(erasable(&sandbox, "ada"), (1, 1));
-    apply(&sandbox, 0, &[supersede]);
+    sandbox.apply(0, &[supersede]);
     let lifted = hold(&sandbox, 0, &["lift", "case-12"]);
     assert_eq!(
         (&lifted["changed"], &lifted["already"]),
@@ -149,7 +137,7 @@ fn a_hold_that_a_grain_states_is_lifted_by_those_whom_its_policy_authorizes() {
     ];
     let puts =
         grains.map(|(object, more)| json!({"op": "put", "grain": belief("ada", object, more)}));
-    let addresses = apply(&sandbox, 0, &puts);
+    let addresses = sandbox.apply(0, &puts);
     let addresses: Vec<&str> = addresses
         .iter()
         .map(|it| it["content_address"].as_str().unwrap())
@@ -190,8 +178,8 @@ fn a_hold_that_a_grain_states_is_lifted_by_those_whom_its_policy_authorizes() {
     let signed: Value = serde_json::from_slice(&signed).unwrap();
     let mut signed_release = release.clone();
     signed_release["authorization_hex"] = json!([signed["authorization_hex"]]);
-    apply(&sandbox, 3, &[release]);
-    apply(&sandbox, 0, &[signed_release]);
+    sandbox.apply(3, &[release]);
+    sandbox.apply(0, &[signed_release]);
     assert_eq!(erasable(&sandbox, "ada"), (4, 0));
     assert_eq!(list(&sandbox, &[]), Vec::<Value>::new());
 }

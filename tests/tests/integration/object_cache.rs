@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
-use gristmill_engine::erase::{ErasureOptions, Person, RequestOrigin, SubjectRequest, erase};
+use gristmill_engine::erase::{Person, SubjectRequest, erase};
 use gristmill_engine::ingest::{IngestOptions, ingest};
-use gristmill_engine::keys::Keyring;
 use gristmill_engine::lake::{Lake, LocalCache};
 use gristmill_queries::sql::{SqlOptions, lake_context};
+use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::hooked_store::{Bucket, BucketClient};
 
@@ -96,18 +96,7 @@ async fn an_erasure_removes_the_sidecars_of_retired_segments_from_the_cache() {
     let mut lake = Lake::open_at(bucket.client().lake()).await.unwrap();
     lake.location()
         .use_cache(Arc::new(LocalCache::open(&cache, 1 << 20).unwrap()));
-    let mut keyring =
-        Keyring::open_or_create(&folder.path().join("keyring.json"), "a passphrase").unwrap();
-    keyring.generate("erasure").unwrap();
-    let options = ErasureOptions {
-        origin: RequestOrigin::default(),
-        keyring,
-        signing_key: "erasure".to_owned(),
-        exclusive: true,
-        destroy_keys: false,
-        purge_versions: false,
-        threads: 2,
-    };
+    let options = erasure_options(&folder.path().join("keyring.json"));
     let person = Person {
         identifiers: ["subject 33".to_owned()].into(),
         ..Person::default()

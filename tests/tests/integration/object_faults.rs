@@ -14,18 +14,18 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use gristmill_connectors::source::discover;
 use gristmill_engine::apply::{ApplyOptions, OperationOutcome, apply};
 use gristmill_engine::compact::{CompactOptions, compact};
-use gristmill_engine::erase::{ErasureOptions, Person, RequestOrigin, SubjectRequest, erase};
+use gristmill_engine::erase::{ErasureOptions, Person, SubjectRequest, erase};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::gc::{GcOptions, collect_garbage};
 use gristmill_engine::hold::{HoldRequest, HoldSelection, place};
 use gristmill_engine::index::{IndexKinds, reindex};
 use gristmill_engine::ingest::{IngestOptions, ingest};
-use gristmill_engine::keys::Keyring;
 use gristmill_engine::lake::{Lake, Table};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{VerifyOptions, VerifyScope, verify_lake};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::lifecycle::HoldTerms;
+use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::hooked_store::{Bucket, BucketClient, Failing, Faults};
 
@@ -72,18 +72,7 @@ impl Inputs {
     }
 
     fn erasure(&self) -> ErasureOptions {
-        let path = self.folder().join("keyring.json");
-        let mut keyring = Keyring::open_or_create(&path, "a passphrase for tests").unwrap();
-        let _ = keyring.generate("erasure");
-        ErasureOptions {
-            origin: RequestOrigin::default(),
-            keyring,
-            signing_key: "erasure".to_owned(),
-            exclusive: true,
-            destroy_keys: false,
-            purge_versions: false,
-            threads: 2,
-        }
+        erasure_options(&self.folder().join("keyring.json"))
     }
 }
 

@@ -47,22 +47,12 @@ fn lake_of(grains: &[Value]) -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
     let puts = grains
         .iter()
-        .map(|grain| json!({"op": "put", "grain": grain}).to_string());
-    std::fs::write(
-        sandbox.path("ops.jsonl"),
-        puts.collect::<Vec<_>>().join("\n"),
-    )
-    .unwrap();
+        .map(|grain| json!({"op": "put", "grain": grain}));
     std::fs::write(sandbox.path("retention.toml"), RULES).unwrap();
-    let output = sandbox.output("lake", &["apply", "ops.jsonl"]);
-    assert!(output.status.success(), "{output:?}");
+    let answers = sandbox.apply(0, &puts.collect::<Vec<_>>());
     sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
-    let answers = String::from_utf8(output.stdout).unwrap();
-    let address = |line: &str| {
-        let answer: Value = serde_json::from_str(line).unwrap();
-        answer["content_address"].as_str().unwrap().to_owned()
-    };
-    let addresses = answers.lines().map(address).collect();
+    let address = |answer: &Value| answer["content_address"].as_str().unwrap().to_owned();
+    let addresses = answers.iter().map(address).collect();
     (sandbox, addresses)
 }
 

@@ -94,15 +94,9 @@ fn a_delegate_with_a_trusted_did_may_supersede() {
     let new = grain(&sandbox, 0, &sign, &new);
     let operation = json!({"op": "supersede", "address": address,
         "blob_hex": text(&new, "blob_hex")});
-    std::fs::write(sandbox.path("ops.jsonl"), operation.to_string()).unwrap();
-    let apply = |code: i32| {
-        let output = sandbox.output("lake", &["apply", "ops.jsonl"]);
-        let errors = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(code), "{errors}");
-    };
-    apply(3);
+    sandbox.apply(3, std::slice::from_ref(&operation));
     sandbox.run("lake", 0, &["keys", "trust", DID, "acme.key"]);
-    apply(0);
+    sandbox.apply(0, &[operation]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use gristmill_schemas::grain::HEADER_LENGTH;
 use gristmill_tests::grains::{belief, container, frames};
 use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 
-use super::{Content, closed_by_absent, command, content, kill_again_and_again, must};
+use super::{Content, closed_by_absent, command, content, generate, kill_again_and_again, must};
 
 #[test]
 fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
@@ -17,19 +17,7 @@ fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let corpus = at("corpus").display().to_string();
-    must(
-        &at("none"),
-        &[
-            "generate",
-            &corpus,
-            "--grains",
-            "12000",
-            "--file-grains",
-            "4000",
-            "--people",
-            "100",
-        ],
-    );
+    generate(&at("corpus"), 12_000, 4_000, 100);
     // A truncated file gives rejects.
     let whole = std::fs::read(at("corpus").join("corpus-00002.mg")).unwrap();
     std::fs::write(at("corpus").join("cut.mg"), &whole[..whole.len() / 2]).unwrap();

@@ -1,36 +1,28 @@
 //! Kills of a compaction and of a repair.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gristmill_engine::segment::SegmentReader;
 use gristmill_tests::binary;
 
-use super::{command, content, kill_again_and_again, must};
+use super::{command, content, generate, kill_again_and_again, must};
+
+/// Returns a lake of generated grains in `folder`, with a segment for each file.
+fn generated_lake(folder: &Path, grains: usize, file_grains: usize, people: usize) -> PathBuf {
+    let (corpus, lake) = (folder.join("corpus"), folder.join("pristine"));
+    generate(&corpus, grains, file_grains, people);
+    for number in 0..grains / file_grains {
+        let file = corpus.join(format!("corpus-{number:05}.mg"));
+        must(&lake, &["ingest", &file.display().to_string()]);
+    }
+    lake
+}
 
 #[test]
 fn a_killed_compaction_loses_and_duplicates_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let corpus = at("corpus").display().to_string();
-    let pristine = at("pristine");
-    must(
-        &at("none"),
-        &[
-            "generate",
-            &corpus,
-            "--grains",
-            "6000",
-            "--file-grains",
-            "500",
-            "--people",
-            "50",
-        ],
-    );
-    for number in 0..12 {
-        let file = at("corpus").join(format!("corpus-{number:05}.mg"));
-        must(&pristine, &["ingest", &file.display().to_string()]);
-    }
+    let pristine = generated_lake(folder.path(), 6_000, 500, 50);
     let expected = content(&pristine);
     assert_eq!(expected.grains.len(), 6_000);
     let same = |lake: &Path| assert_eq!(content(lake), expected);
@@ -58,26 +50,7 @@ fn damage_column(lake: &Path, name: &str) {
 #[test]
 fn a_killed_repair_ends_with_the_rows_before_the_damage() {
     let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let corpus = at("corpus").display().to_string();
-    let pristine = at("pristine");
-    must(
-        &at("none"),
-        &[
-            "generate",
-            &corpus,
-            "--grains",
-            "1200",
-            "--file-grains",
-            "400",
-            "--people",
-            "20",
-        ],
-    );
-    for number in 0..3 {
-        let file = at("corpus").join(format!("corpus-{number:05}.mg"));
-        must(&pristine, &["ingest", &file.display().to_string()]);
-    }
+    let pristine = generated_lake(folder.path(), 1_200, 400, 20);
     let code = |lake: &Path, arguments: &[&str]| command(lake, arguments).status().unwrap().code();
     let subjects = |lake: &Path| {
         let query = "SELECT content_address, subject, relation FROM grains ORDER BY 1";

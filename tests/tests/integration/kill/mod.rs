@@ -51,6 +51,24 @@ fn must(lake: &Path, arguments: &[&str]) {
     );
 }
 
+/// Generates `grains` grains of `people` people in the folder `corpus`, `file_grains` in each file.
+fn generate(corpus: &Path, grains: usize, file_grains: usize, people: usize) {
+    let [grains, file_grains, people] = [grains, file_grains, people].map(|n| n.to_string());
+    must(
+        &corpus.with_file_name("none"),
+        &[
+            "generate",
+            &corpus.display().to_string(),
+            "--grains",
+            &grains,
+            "--file-grains",
+            &file_grains,
+            "--people",
+            &people,
+        ],
+    );
+}
+
 /// Content of a lake, independent of time and order of ingest.
 #[derive(Debug, PartialEq, Eq)]
 struct Content {

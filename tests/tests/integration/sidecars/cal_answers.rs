@@ -6,7 +6,7 @@ use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::lake::patient_session;
 
-use super::{lake, reopened, rows, sidecars};
+use super::{context, lake, reopened, rows, sidecars};
 
 /// Returns CAL statements that sidecars answer, made from the lake's content.
 async fn statements(lake: &Lake) -> Vec<String> {
@@ -67,15 +67,7 @@ async fn statements(lake: &Lake) -> Vec<String> {
 
 /// Returns the answers to `statements`, without duration and amount read.
 async fn answers(lake: &Lake, statements: &[String]) -> Vec<String> {
-    let context = lake_context(
-        lake,
-        &SqlOptions {
-            threads: 2,
-            ..SqlOptions::default()
-        },
-    )
-    .await
-    .unwrap();
+    let context = context(lake).await;
     let executor = Executor::new(context, patient_session(1_800_000_000_000));
     let mut answers = Vec::new();
     for statement in statements {
@@ -173,15 +165,7 @@ async fn counts_totals_and_pages_are_exact_for_any_limit() {
         .map(|row| row.split(" | ").map(str::to_owned).collect::<Vec<_>>())
         .filter(|row| row.len() == 4)
         .collect();
-    let context = lake_context(
-        &lake,
-        &SqlOptions {
-            threads: 2,
-            ..SqlOptions::default()
-        },
-    )
-    .await
-    .unwrap();
+    let context = context(&lake).await;
     let executor = Executor::new(context, patient_session(1_800_000_000_000));
     let ask = async |text: String| {
         let answer = executor

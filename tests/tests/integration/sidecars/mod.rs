@@ -15,7 +15,7 @@ use gristmill_engine::index::{IndexKinds, SidecarCache, reindex};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
-use gristmill_queries::sql::{SqlOptions, lake_context};
+use gristmill_queries::sql::{SessionContext, SqlOptions, lake_context};
 use gristmill_tests::grains::frames;
 
 /// A lake of three segments, each from one source.
@@ -79,17 +79,18 @@ async fn the_full_text_of_a_merged_segment_has_one_piece_for_each_row_group() {
     assert!(text.has_piece(0, report.rows as u32));
 }
 
+/// Returns a context over `lake` with two threads.
+async fn context(lake: &Lake) -> SessionContext {
+    let options = SqlOptions {
+        threads: 2,
+        ..SqlOptions::default()
+    };
+    lake_context(lake, &options).await.unwrap()
+}
+
 /// Returns the rows of `query` as text.
 async fn rows(lake: &Lake, query: &str) -> Vec<String> {
-    let context = lake_context(
-        lake,
-        &SqlOptions {
-            threads: 2,
-            ..SqlOptions::default()
-        },
-    )
-    .await
-    .unwrap();
+    let context = context(lake).await;
     let mut rows = Vec::new();
     for batch in context.sql(query).await.unwrap().collect().await.unwrap() {
         for row in 0..batch.num_rows() {
