@@ -17,7 +17,7 @@ pub(super) struct Function {
 
 /// Counts the tokens of `trees`: a pair of delimiters is two, an operator of several characters
 /// one.
-fn count(trees: &[TokenTree]) -> usize {
+pub(super) fn count(trees: &[TokenTree]) -> usize {
     let mut tokens = 0;
     let mut is_joint = false;
     for tree in trees {

@@ -8,6 +8,7 @@
 //! `docs/history/readability.md`.
 
 mod definitions;
+mod figures;
 mod imports;
 mod markdown;
 mod sources;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use definitions::{Function, functions, types};
 use imports::{module_of, used_modules};
 use markdown::{code_spans, has_heading, link_targets};
-use sources::{CRATES, SourceFile, crate_sources, files, literal_lines, live, root};
+use sources::{CRATES, crate_sources, files, literal_lines, live, root};
 
 /// Columns of a line. Data in string literals may be wider.
 const WIDTH: usize = 100;
@@ -391,35 +392,4 @@ fn tests_that_the_pitfalls_name_exist() {
         .map(str::to_owned)
         .collect();
     none("tests that `docs/pitfalls.md` names exist", &broken);
-}
-
-#[test]
-fn figures() {
-    let percentile = |sorted: &[usize], share: usize| sorted[(sorted.len() - 1) * share / 100];
-    println!("| crate | files | functions | median | p90 | p99 | lines of a file, median |");
-    println!("|---|---|---|---|---|---|---|");
-    let sources = crate_sources();
-    for name in CRATES {
-        let own: Vec<&SourceFile> = sources
-            .iter()
-            .filter(|file| file.path.starts_with(name))
-            .collect();
-        let mut found = Vec::new();
-        for file in &own {
-            functions(&file.path, &live(file.tokens.clone()), &mut found);
-        }
-        let mut tokens: Vec<usize> = found.iter().map(|function| function.tokens).collect();
-        let mut lines: Vec<usize> = own.iter().map(|file| file.text.lines().count()).collect();
-        tokens.sort_unstable();
-        lines.sort_unstable();
-        println!(
-            "| {name} | {} | {} | {} | {} | {} | {} |",
-            own.len(),
-            tokens.len(),
-            percentile(&tokens, 50),
-            percentile(&tokens, 90),
-            percentile(&tokens, 99),
-            percentile(&lines, 50),
-        );
-    }
 }
