@@ -30,11 +30,11 @@ use crate::session::MESSAGE_BYTES;
 
 /// Time between two requests for the status of a job: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
-const MOST_WAIT: Duration = Duration::from_millis(250);
+const MAX_WAIT: Duration = Duration::from_millis(250);
 
 /// Number of times that a success without the scheduler's check is received before it counts as
 /// none.
-const MOST_UNCHECKED: u32 = 100;
+const MAX_UNCHECKED: u32 = 100;
 
 /// The message about a success that counts as none.
 const UNCHECKED: &str = "the scheduler doesn't report whether work was done again; is it a \
@@ -219,14 +219,14 @@ impl Scheduler {
                 }
                 Some(JobState::Failed(job)) => return Err(ClusterError::Failed(job.error)),
                 // The scheduler hasn't checked the result yet.
-                Some(JobState::Successful(_)) if unchecked == MOST_UNCHECKED => {
+                Some(JobState::Successful(_)) if unchecked == MAX_UNCHECKED => {
                     return Err(ClusterError::Failed(UNCHECKED.to_owned()));
                 }
                 Some(JobState::Successful(_)) => unchecked += 1,
                 Some(JobState::Queued(_) | JobState::Running(_)) | None => {}
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(MOST_WAIT);
+            pause = (pause * 2).min(MAX_WAIT);
         }
     }
 

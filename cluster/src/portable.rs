@@ -43,7 +43,7 @@ use crate::lake_url;
 use crate::session::Functions;
 
 /// Largest limit that the protobuf of a scan carries; a larger one would wrap around.
-const MOST_LIMIT: usize = u32::MAX as usize;
+const MAX_LIMIT: usize = u32::MAX as usize;
 
 /// Rewrites plans over one lake for executors.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ fn check_filters(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
 fn check_scan(scan: &FileScanConfig) -> Result<()> {
     let limit = scan.limit.unwrap_or_default();
     match scan {
-        _ if limit > MOST_LIMIT => Err(refused("a scan", "its limit is too large")),
+        _ if limit > MAX_LIMIT => Err(refused("a scan", "its limit is too large")),
         _ if !scan.output_ordering.is_empty() || scan.output_partitioning.is_some() => Err(
             refused("a scan", "its files are in an order that tasks don't keep"),
         ),
@@ -220,7 +220,7 @@ fn check_memory(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     let source = plan.downcast_ref::<DataSourceExec>();
     let memory = source.and_then(|it| it.data_source().downcast_ref::<MemorySourceConfig>());
     match memory {
-        Some(memory) if memory.fetch().unwrap_or_default() <= MOST_LIMIT => Ok(()),
+        Some(memory) if memory.fetch().unwrap_or_default() <= MAX_LIMIT => Ok(()),
         Some(_) => Err(refused(plan.name(), "its limit is too large")),
         None => Err(refused(plan.name(), "its rows are in this process")),
     }

@@ -20,7 +20,7 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Largest number of connections of a listener.
-const MOST_CONNECTIONS: usize = 4_096;
+const MAX_CONNECTIONS: usize = 4_096;
 
 /// A listener for members.
 pub(crate) struct TlsListener {
@@ -44,7 +44,7 @@ impl TlsListener {
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
-            if connections.len() >= MOST_CONNECTIONS {
+            if connections.len() >= MAX_CONNECTIONS {
                 connections.join_next().await;
                 continue;
             }

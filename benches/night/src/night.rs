@@ -12,7 +12,7 @@ use crate::questions::{LOOKUPS, SEARCHES, SQL, lookups};
 const GRAINS_PER_PERSON: u64 = 1_000;
 
 /// Least number of people: two erasures, and people that stay.
-const LEAST_PEOPLE: u64 = 250;
+const MIN_PEOPLE: u64 = 250;
 
 /// People of the large erasure.
 const ERASED_PEOPLE: usize = 100;
@@ -93,7 +93,7 @@ impl Night {
     }
 
     fn generate(&self, folder: &Path, grains: u64, more: &[&str]) -> io::Result<Cost> {
-        let people = (self.grains / GRAINS_PER_PERSON).max(LEAST_PEOPLE);
+        let people = (self.grains / GRAINS_PER_PERSON).max(MIN_PEOPLE);
         let (grains, people) = (grains.to_string(), people.to_string());
         let mut words = vec!["generate", text(folder)?, "--grains", &grains];
         words.extend(["--people", &people]);

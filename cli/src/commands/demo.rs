@@ -52,7 +52,7 @@ const COMPANY: &str = include_str!("demo/company.jsonl");
 const EXCHANGES: &str = include_str!("../../../datasets/exchanges.jsonl");
 
 /// Lines of a result that are shown.
-const MOST_LINES: usize = 14;
+const MAX_LINES: usize = 14;
 
 /// Placeholder in arguments: the folder of the sample data.
 const DATA: &str = "DATA";
@@ -334,7 +334,7 @@ async fn run_step(
         ..context.common.clone()
     };
     arguments.results.format = Some(printer.format());
-    arguments.results.most_lines = Some(MOST_LINES);
+    arguments.results.most_lines = Some(MAX_LINES);
     let started = Instant::now();
     let outcome = run_boxed(arguments).await?;
     Ok(StepResult {

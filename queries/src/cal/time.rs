@@ -13,7 +13,7 @@ const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
 
 /// Integers of a smaller magnitude are seconds, others milliseconds.
-const LEAST_MILLISECONDS: i64 = 100_000_000_000;
+const MIN_MILLISECONDS: i64 = 100_000_000_000;
 
 /// A point in time, absolute or relative to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl TimePoint {
 
     /// Converts a number: seconds below 10^11 in magnitude, otherwise milliseconds.
     pub fn from_epoch(number: i64) -> TimePoint {
-        let seconds = number.unsigned_abs() < LEAST_MILLISECONDS.unsigned_abs();
+        let seconds = number.unsigned_abs() < MIN_MILLISECONDS.unsigned_abs();
         TimePoint::Fixed(if seconds {
             number.saturating_mul(SECOND)
         } else {

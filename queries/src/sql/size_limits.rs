@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 use datafusion::prelude::SessionContext;
 
 /// Largest size of the results of one call for one batch of rows, in bytes.
-const MOST_BYTES: i64 = 256 << 20;
+const MAX_BYTES: i64 = 256 << 20;
 
 /// Largest size of a character in bytes.
 const CHARACTER_BYTES: i64 = 4;
@@ -71,9 +71,9 @@ impl ScalarUDFImpl for LimitedFunction {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let bytes = result_bytes(self.name(), &arguments)?;
-        if bytes > MOST_BYTES {
+        if bytes > MAX_BYTES {
             return Err(DataFusionError::ResourcesExhausted(format!(
-                "{} would make {bytes} bytes of a batch of rows, more than {MOST_BYTES}",
+                "{} would make {bytes} bytes of a batch of rows, more than {MAX_BYTES}",
                 self.name()
             )));
         }

@@ -10,13 +10,13 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 /// Largest number of operators on a path of the tree. Threads that plan statements need stacks of
 /// [`STACK_BYTES`] for it.
-const MOST_OPERATORS: usize = 1_000;
+const MAX_OPERATORS: usize = 1_000;
 
 /// Largest number of `->` and `->>` on a path: each doubles the time of planning.
-const MOST_ARROWS: usize = 8;
+const MAX_ARROWS: usize = 8;
 
 /// Largest number of parentheses in the text of a type, which DataFusion reads recursively.
-const MOST_IN_TYPE: usize = 64;
+const MAX_IN_TYPE: usize = 64;
 
 /// Stack of a thread that plans statements, in bytes. Only what is used takes memory.
 pub const STACK_BYTES: usize = 64 << 20;
@@ -34,18 +34,18 @@ pub fn check_depth(text: &str) -> Result<()> {
     let queries = |tokens: &[Token]| tokens.iter().filter(|token| is_select(token)).count();
     let selects = statements.map(queries).max().unwrap_or(0);
     let operators = deepest(&tokens, chains);
-    if operators.max(selects) > MOST_OPERATORS {
+    if operators.max(selects) > MAX_OPERATORS {
         return refused(format!(
             "the statement has {operators} operators in a row and {selects} queries, more than \
-             {MOST_OPERATORS}; write many comparisons as IN (…), and many rows as VALUES"
+             {MAX_OPERATORS}; write many comparisons as IN (…), and many rows as VALUES"
         ));
     }
     let arrows = deepest(&tokens, |token| {
         matches!(token, Token::Arrow | Token::LongArrow)
     });
-    if arrows > MOST_ARROWS {
+    if arrows > MAX_ARROWS {
         return refused(format!(
-            "the statement has {arrows} arrows of JSON in a row, more than {MOST_ARROWS}; write \
+            "the statement has {arrows} arrows of JSON in a row, more than {MAX_ARROWS}; write \
              json_get(value, 'a', 'b', …)"
         ));
     }
@@ -72,7 +72,7 @@ fn is_cast_to_text(token: &Token) -> bool {
 
 fn is_deep_type(token: &Token) -> bool {
     let parentheses = |text: &str| text.bytes().filter(|byte| *byte == b'(').count();
-    matches!(token, Token::SingleQuotedString(text) if parentheses(text) > MOST_IN_TYPE)
+    matches!(token, Token::SingleQuotedString(text) if parentheses(text) > MAX_IN_TYPE)
 }
 
 /// Returns the largest number of tokens that `counts` and that can be on one path. Parentheses add
@@ -167,24 +167,24 @@ mod tests {
     #[test]
     fn a_chain_beyond_the_limit_is_refused_with_the_remedy() {
         let chain = |terms: usize| format!("SELECT 1{}", "+1".repeat(terms));
-        assert!(check_depth(&chain(MOST_OPERATORS)).is_ok());
-        let refused = check_depth(&chain(MOST_OPERATORS + 1)).unwrap_err();
+        assert!(check_depth(&chain(MAX_OPERATORS)).is_ok());
+        let refused = check_depth(&chain(MAX_OPERATORS + 1)).unwrap_err();
         assert!(refused.to_string().contains("IN (…)"), "{refused}");
         for text in [
-            format!("SELECT {}1", "NOT ".repeat(MOST_OPERATORS + 1)),
-            "EXPLAIN ".repeat(MOST_OPERATORS + 1),
+            format!("SELECT {}1", "NOT ".repeat(MAX_OPERATORS + 1)),
+            "EXPLAIN ".repeat(MAX_OPERATORS + 1),
             format!(
                 "WITH {} SELECT 1",
-                "a AS (SELECT 1), ".repeat(MOST_OPERATORS)
+                "a AS (SELECT 1), ".repeat(MAX_OPERATORS)
             ),
-            format!("SELECT x{}", "->'a'".repeat(MOST_ARROWS + 1)),
+            format!("SELECT x{}", "->'a'".repeat(MAX_ARROWS + 1)),
             format!(
                 "SELECT arrow_cast(null, '{}')",
-                "List(".repeat(MOST_IN_TYPE + 1)
+                "List(".repeat(MAX_IN_TYPE + 1)
             ),
             format!(
                 "SELECT cast(null AS {})",
-                "array<".repeat(MOST_OPERATORS + 1)
+                "array<".repeat(MAX_OPERATORS + 1)
             ),
         ] {
             assert!(check_depth(&text).is_err(), "{text:.60}");

@@ -140,7 +140,7 @@ fn first(json: &Json, keys: &[&str]) -> Option<u64> {
 }
 
 /// The largest number that counts as a number of tokens: 2^53, up to which doubles are exact.
-const MOST_TOKENS: u64 = 1 << 53;
+const MAX_TOKENS: u64 = 1 << 53;
 
 /// Reads one count: a whole number, however it is spelled (`1000`, `1000.0`, `1e3`, `"1000"`).
 /// Exports by way of tables and spreadsheets have such. `None` for anything else, for negative
@@ -152,10 +152,10 @@ pub fn token_count(json: &Json) -> Option<u64> {
     };
     let whole = || {
         let number = json.as_f64()?;
-        let is_count = number.fract() == 0.0 && (0.0..=MOST_TOKENS as f64).contains(&number);
+        let is_count = number.fract() == 0.0 && (0.0..=MAX_TOKENS as f64).contains(&number);
         is_count.then_some(number as u64)
     };
-    spelled.or_else(whole).filter(|count| *count <= MOST_TOKENS)
+    spelled.or_else(whole).filter(|count| *count <= MAX_TOKENS)
 }
 
 #[cfg(test)]

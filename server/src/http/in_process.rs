@@ -24,16 +24,16 @@ pub struct AnsweredRows {
 /// Reason why a statement has no answer, as clients get it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
-pub struct Unanswered {
+pub struct AnswerError {
     /// The code, such as `QUERY` or that of an error of CAL.
     pub code: String,
     /// The message.
     pub message: String,
 }
 
-impl From<Refusal> for Unanswered {
-    fn from(refusal: Refusal) -> Unanswered {
-        Unanswered {
+impl From<Refusal> for AnswerError {
+    fn from(refusal: Refusal) -> AnswerError {
+        AnswerError {
             code: refusal.text("code").to_owned(),
             message: refusal.text("message").to_owned(),
         }
@@ -44,12 +44,12 @@ impl Server {
     /// Answers a query in SQL for a token; without tokens `token` has no effect.
     ///
     /// # Errors
-    /// [`Unanswered`] for another token, a limit, and errors of the query.
+    /// [`AnswerError`] for another token, a limit, and errors of the query.
     pub async fn answer_sql(
         self: &Arc<Self>,
         token: Option<&str>,
         text: &str,
-    ) -> Result<AnsweredRows, Unanswered> {
+    ) -> Result<AnsweredRows, AnswerError> {
         let authority = self.authority_of(token, Scope::Read)?;
         let deadline = self.admission.deadline();
         let none = ParamValues::List(Vec::new());
@@ -71,7 +71,7 @@ impl Server {
         self: &Arc<Self>,
         token: Option<&str>,
         statement: &str,
-    ) -> Result<String, Unanswered> {
+    ) -> Result<String, AnswerError> {
         let authority = self.authority_of(token, Scope::Read)?;
         Ok(cal_response(self, &authority, statement, &Bindings::new()).await?)
     }

@@ -50,7 +50,7 @@ use query_workers::QueryWorkers;
 use refusal::Body;
 
 pub use admission::QueryLimits;
-pub use in_process::{AnsweredRows, Unanswered};
+pub use in_process::{AnswerError, AnsweredRows};
 pub(crate) use limited_rows::AuditedQuery;
 pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
 #[cfg(feature = "flight")]

@@ -79,7 +79,7 @@ pub enum TokenError {
     Hash(String),
     /// Two tokens have one name or one hash.
     #[error("the token `{0}` is there twice")]
-    Twice(String),
+    Duplicate(String),
     /// The file has no token, so that every query would be refused.
     #[error("there is no [[token]]; `gristmill serve --new-token NAME` prints one")]
     Empty,
@@ -109,7 +109,7 @@ impl Tokens {
             };
             let is_new = names.insert(entry.name.clone());
             if tokens.insert(hash, authority).is_some() || !is_new {
-                return Err(TokenError::Twice(entry.name));
+                return Err(TokenError::Duplicate(entry.name));
             }
         }
         match tokens.is_empty() {
@@ -202,7 +202,10 @@ mod tests {
             Err(TokenError::Hash(_))
         ));
         let twice = entry("a", &hash) + &entry("b", &hash);
-        assert!(matches!(Tokens::parse(&twice), Err(TokenError::Twice(_))));
+        assert!(matches!(
+            Tokens::parse(&twice),
+            Err(TokenError::Duplicate(_))
+        ));
         let unknown = entry("a", &hash) + "namespaces = \"b\"\n";
         assert!(matches!(
             Tokens::parse(&unknown),

@@ -2,7 +2,7 @@
 
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use gristmill_server::http::{AnsweredRows, Unanswered};
+use gristmill_server::http::{AnswerError, AnsweredRows};
 use serde_json::Value;
 
 /// An answer as it is compared.
@@ -16,7 +16,7 @@ pub struct ComparedAnswer {
 
 impl ComparedAnswer {
     /// Returns the text of an answer to SQL. Rows without an order are sorted.
-    pub(super) fn of_sql(answer: Result<AnsweredRows, Unanswered>, is_ordered: bool) -> Self {
+    pub(super) fn of_sql(answer: Result<AnsweredRows, AnswerError>, is_ordered: bool) -> Self {
         let rows = match answer {
             Ok(rows) => rows,
             Err(error) => return ComparedAnswer::of_error(&error),
@@ -42,7 +42,7 @@ impl ComparedAnswer {
     }
 
     /// Returns the text of an answer to CAL, without its duration.
-    pub(super) fn of_cal(answer: Result<String, Unanswered>) -> Self {
+    pub(super) fn of_cal(answer: Result<String, AnswerError>) -> Self {
         let text = match answer {
             Ok(text) => text,
             Err(error) => return ComparedAnswer::of_error(&error),
@@ -58,7 +58,7 @@ impl ComparedAnswer {
         }
     }
 
-    fn of_error(error: &Unanswered) -> Self {
+    fn of_error(error: &AnswerError) -> Self {
         ComparedAnswer {
             text: without_generated_names(&error.to_string()),
             count: None,
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn error(message: &str) -> ComparedAnswer {
-        ComparedAnswer::of_error(&Unanswered {
+        ComparedAnswer::of_error(&AnswerError {
             code: "QUERY".to_owned(),
             message: message.to_owned(),
         })

@@ -22,7 +22,7 @@ const DIMENSIONS: usize = 224;
 
 /// Measured with the questions of `docs/search.md`: 95 of 100 grains that don't answer a question
 /// are less similar to it, and one of 52 right answers is.
-const LEAST_SIMILARITY: f64 = 0.27;
+const MIN_SIMILARITY: f64 = 0.27;
 
 static BYTES: &[u8] = include_bytes!("../../../../../datasets/embedding/wordllama-224.safetensors");
 
@@ -60,7 +60,7 @@ impl Embedder for BundledEmbedder {
     }
 
     fn least_similarity(&self) -> f64 {
-        LEAST_SIMILARITY
+        MIN_SIMILARITY
     }
 
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {

@@ -18,7 +18,7 @@ const LAYER_LIMIT: usize = 256;
 const FILE_LIMIT: u64 = 16 << 20;
 
 /// Minimal token limit of a model: the special tokens around every text, and some of the text.
-const LEAST_TOKENS: usize = 8;
+const MIN_TOKENS: usize = 8;
 
 /// Pooling of the vectors of a text's tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Settings {
         ];
         let limit = limits.into_iter().flatten().next().unwrap_or(f64::INFINITY) as usize;
         let tokens = limit.min(config.max_position_embeddings);
-        if tokens < LEAST_TOKENS {
+        if tokens < MIN_TOKENS {
             return Err(format!("it reads {tokens} tokens of a text").into());
         }
         let pooling =
