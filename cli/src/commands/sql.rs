@@ -7,8 +7,9 @@ use futures::StreamExt;
 use gristmill_engine::error::{EngineError, is_of_damaged_file};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
-    DataFusionError, FileAccess, SessionContext, SqlOptions, Statement, TABLES_QUERY, completions,
-    context_without_lake, execute, functions_query, lake_context, statements, user_message,
+    DataFusionError, FileAccess, SessionContext, SqlOptions, Statement, completions,
+    context_without_lake, execute, functions_query, lake_context, statements, tables_query,
+    user_message,
 };
 
 use super::CommandContext;
@@ -170,7 +171,7 @@ impl SqlRun<'_> {
         let on_off = |is_on: bool| if is_on { "on" } else { "off" };
         match command {
             ShellCommand::Help => eprintln!("{COMMANDS}"),
-            ShellCommand::List => return Some(TABLES_QUERY.to_owned()),
+            ShellCommand::List => return Some(tables_query()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE {name}")),
             ShellCommand::Functions(part) => return Some(functions_query(&part)),
             ShellCommand::Records if !self.printer.is_for_people() => {

@@ -175,7 +175,7 @@ pub use parameters::{parameter_types, parameters_from_json};
 pub use portable::{PortableNode, portable_node};
 pub use reference::{SqlReference, sql_reference};
 pub use script::{
-    TABLES_QUERY, completions, execute, functions_query, plan_query, query, query_of, statements,
+    completions, execute, functions_query, plan_query, query, query_of, statements, tables_query,
 };
 pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search, search_rows};
 pub use search_filter::SearchFilter;

@@ -13,6 +13,7 @@ use super::allowlist::{FileAccess, StatementScope, check_plan};
 use super::describe::{described_table, with_descriptions};
 use super::error_message::with_suggestions;
 use super::external;
+use super::reference::sql_reference;
 use super::statement_depth::check_depth;
 
 /// Parses a text into its statements, which are separated by semicolons.
@@ -117,19 +118,37 @@ async fn checked_plan(
     }
 }
 
-/// Query for the tables and views of a session, without those that describe the session itself.
-pub const TABLES_QUERY: &str = "SELECT table_name AS name, lower(table_type) AS kind FROM \
-                                information_schema.tables WHERE table_schema <> \
-                                'information_schema' ORDER BY name";
+/// Returns a query for the tables and views of a session, without those that describe the session
+/// itself: one row each with name, kind and description, in order of names.
+pub fn tables_query() -> String {
+    let tables = sql_reference().tables.iter();
+    let described = tables.map(|(name, text)| format!("({}, {})", quoted(name), quoted(text)));
+    format!(
+        "SELECT table_name AS name, lower(table_type) AS kind, description FROM \
+         information_schema.tables LEFT JOIN (VALUES {}) AS described(described_name, description) \
+         ON described_name = table_name WHERE table_schema <> 'information_schema' ORDER BY name",
+        described.collect::<Vec<_>>().join(", ")
+    )
+}
 
 /// Returns a query for the functions whose names contain `part`: one row per function with name,
 /// kind, use and description, in order of names.
 pub fn functions_query(part: &str) -> String {
+    let own = sql_reference().functions.iter();
+    let described = own.map(|(name, text)| {
+        // A description is the use in backticks, a colon and the meaning.
+        let (usage, meaning) = text.split_once("`: ").unwrap_or(("", text.as_str()));
+        let usage = usage.trim_start_matches('`');
+        let cells = [name.as_str(), usage, meaning].map(quoted);
+        format!("({})", cells.join(", "))
+    });
     format!(
-        "SELECT routine_name AS name, lower(function_type) AS kind, max(syntax_example) AS usage, \
-         max(description) AS description FROM information_schema.routines WHERE \
-         contains(lower(routine_name), lower({})) GROUP BY routine_name, function_type ORDER BY \
-         name, kind",
+        "SELECT routine_name AS name, lower(function_type) AS kind, coalesce(max(syntax_example), \
+         max(own_usage)) AS usage, coalesce(max(routines.description), max(meaning)) AS description \
+         FROM information_schema.routines LEFT JOIN (VALUES {}) AS described(own_name, own_usage, \
+         meaning) ON own_name = routine_name WHERE contains(lower(routine_name), lower({})) GROUP BY \
+         routine_name, function_type ORDER BY name, kind",
+        described.collect::<Vec<_>>().join(", "),
         quoted(part)
     )
 }

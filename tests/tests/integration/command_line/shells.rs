@@ -17,7 +17,7 @@ fn commands_of_the_sql_shell_work_in_pipes_files_and_arguments() {
     ] {
         let answer = run(here.path(), &[&table[..], last].concat(), input);
         assert_eq!(answer.code, 0, "{last:?}: {}", answer.err);
-        for part in [" name   kind ", "two  2\n", "three  3\n"] {
+        for part in [" name ", "two  2\n", "three  3\n"] {
             assert!(answer.out.contains(part), "{last:?}: {}", answer.out);
         }
         for part in ["records are on", "timing is on", " ms\n", "\\df [TEXT]"] {
@@ -34,6 +34,27 @@ fn commands_of_the_sql_shell_work_in_pipes_files_and_arguments() {
         let answer = run(here.path(), &["sql"], script);
         assert_eq!((answer.code, answer.out.as_str()), (1, ""), "{script}");
         assert!(answer.err.contains(cause), "{script}: {}", answer.err);
+    }
+}
+
+#[test]
+fn tables_and_functions_are_listed_with_what_they_are() {
+    let here = folder();
+    std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
+    let answer = run(
+        here.path(),
+        &["sql", "--format", "jsonl"],
+        "\\dt\n\\df cost_u\n\\df abs\n",
+    );
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for part in [
+        r#"{"name":"usage","kind":"view","description":"Tokens and cost of each model and day."}"#,
+        r#"{"name":"cost_usd","kind":"scalar","usage":"cost_usd(model_id, token_usage"#,
+        "cost in US dollars by the price table",
+        r#"{"name":"abs","kind":"scalar","usage":"abs(numeric_expression)","description":"#,
+    ] {
+        assert!(answer.out.contains(part), "{part}: {}", answer.out);
     }
 }
 
