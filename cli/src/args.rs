@@ -154,7 +154,8 @@ pub enum LogFormat {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a tour of the main commands on the repository's sample data, in a temporary lake
+    /// Run a tour of the main commands on sample data that is part of the program, in a temporary
+    /// lake
     Demo(DemoArgs),
     /// Ingest files, folders, glob patterns, URIs or standard input into the lake
     Ingest(ingest::IngestArgs),

@@ -51,6 +51,9 @@ const COMPANY: &str = include_str!("demo/company.jsonl");
 /// Recorded requests to two providers of models, with their answers.
 const EXCHANGES: &str = include_str!("../../../datasets/exchanges.jsonl");
 
+/// Arguments of a search to try next, which finds something.
+const SEARCH_NEXT: &str = "--mode hybrid \"which day do we deploy\"";
+
 /// Lines of a result that are shown.
 const MAX_LINES: usize = 14;
 
@@ -154,8 +157,9 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "Everything about a person",
-        "What the law calls access: all that the lake holds about Ada, in any spelling, and why each \
-         was found.\nThe page can be handed to her; `--out FILE` gives the same as data.",
+        "What the law calls access: all that the lake holds about Ada by these identifiers, also in \
+         other spellings,\nand why each was found. The page can be handed to her; `--out FILE` gives \
+         the same as data.",
         &[
             "report-subject",
             "--user",
@@ -169,8 +173,8 @@ const STEPS: &[DemoStep] = &[
     step(
         "List the litigation holds",
         "What is under a hold can't be erased or superseded until the hold is lifted.\nTheo disputes \
-         an invoice, so an erasure of his data would keep this grain and say why.",
-        &["hold", "list"],
+         an invoice: this grain of his states its hold itself, so an erasure of his data keeps it.",
+        &["hold", "list", "--grains"],
     ),
     step(
         "Generate a signing key",
@@ -428,7 +432,7 @@ fn conclude(
     let lake = &summary.lake;
     writeln!(out, "\nTry next:")?;
     writeln!(out, "  gristmill --lake {lake} sql")?;
-    writeln!(out, "  gristmill --lake {lake} search \"heating is cold\"")?;
+    writeln!(out, "  gristmill --lake {lake} search {SEARCH_NEXT}")?;
     writeln!(out, "  gristmill --lake {lake} erase --user theo --plan")
 }
 

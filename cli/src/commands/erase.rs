@@ -50,7 +50,10 @@ pub async fn run(
 
 fn hint(context: &CommandContext, plan: &ErasurePlan) {
     if !context.common.quiet && plan.has_work() {
-        eprintln!("nothing was changed; use --execute to erase the selected data");
+        eprintln!(
+            "nothing was changed; use --execute to erase the selected data. `report-subject` with \
+             the same options shows it, and further identifiers that it has"
+        );
     }
 }
 

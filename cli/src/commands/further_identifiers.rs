@@ -13,12 +13,19 @@ use crate::args::governance::SubjectSelector;
 /// The field of a grain that names the person it is about by a DID.
 const SUBJECT_DID: &str = "subject_did";
 
+/// The field of a grain that names what it is about.
+const SUBJECT: &str = "subject";
+
+/// The field of a grain with the id of the user to whom it belongs.
+const USER_ID: &str = "user_id";
+
 /// Number of identifiers of each kind that are kept.
 const MAX_OF_KIND: usize = 5;
 
-/// E-mail addresses, telephone numbers and DIDs, at most [`MAX_OF_KIND`] each.
+/// User ids, e-mail addresses, telephone numbers and DIDs, at most [`MAX_OF_KIND`] each.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct FurtherIdentifiers {
+    user: BTreeSet<String>,
     email: BTreeSet<String>,
     phone: BTreeSet<String>,
     did: BTreeSet<String>,
@@ -45,6 +52,20 @@ impl FurtherIdentifiers {
         if let Ok(value) = serde_json::from_str(grain.get()) {
             self.examine_value(&value);
             self.examine_subject(&value);
+            self.examine_user(&value);
+        }
+    }
+
+    /// Adds the user of a grain whose subject the request names. Users of other grains that were
+    /// found may be others who mention the person.
+    fn examine_user(&mut self, grain: &Value) {
+        let text = |field: &str| grain.get(field).and_then(Value::as_str);
+        if let (Some(subject), Some(user)) = (text(SUBJECT), text(USER_ID))
+            && self.user.len() < MAX_OF_KIND
+            && self.named.contains(&normalized(subject))
+            && !self.named.contains(&normalized(user))
+        {
+            self.user.insert(user.to_owned());
         }
     }
 
@@ -91,7 +112,8 @@ impl FurtherIdentifiers {
                 .map(move |value| format!("--{name} '{value}'"));
             options.collect::<Vec<_>>()
         };
-        let mut options = option("email", &self.email);
+        let mut options = option("user", &self.user);
+        options.extend(option("email", &self.email));
         options.extend(option("phone", &self.phone));
         options.extend(option("did", &self.did));
         (!options.is_empty()).then(|| options.join(" "))
@@ -148,6 +170,19 @@ mod tests {
             further.as_options().as_deref(),
             Some("--did 'did:web:x.example:ada'")
         );
+    }
+
+    #[test]
+    fn the_user_of_a_grain_about_the_person_is_an_identifier_and_another_user_is_not() {
+        let selector = SubjectSelector {
+            subject: vec!["Ada Brennan".to_owned()],
+            ..SubjectSelector::default()
+        };
+        let mut further = FurtherIdentifiers::beyond(&selector);
+        further.examine_user(&serde_json::json!({ "user_id": "theo", "content": "Ada Brennan" }));
+        assert_eq!(further.as_options(), None);
+        further.examine_user(&serde_json::json!({ "subject": "Ada Brennan", "user_id": "ada" }));
+        assert_eq!(further.as_options().as_deref(), Some("--user 'ada'"));
     }
 
     #[test]

@@ -201,7 +201,12 @@ impl CommandContext {
 
 /// Opens the keyring, which must exist.
 pub fn keyring(keys: &KeyringArgs) -> Result<Keyring, Failure> {
-    Ok(Keyring::open(&keyring_path(keys)?, &passphrase(keys)?)?)
+    let path = keyring_path(keys)?;
+    // Before the passphrase: who has no keyring yet can't have its passphrase.
+    if matches!(path.try_exists(), Ok(false)) {
+        return Err(EngineError::NoKeyring(path).into());
+    }
+    Ok(Keyring::open(&path, &passphrase(keys)?)?)
 }
 
 /// Opens the keyring of an encrypted lake, which must exist.
@@ -240,7 +245,8 @@ fn passphrase(keys: &KeyringArgs) -> Result<String, Failure> {
         Some(path) => first_line(path),
         None => std::env::var(PASSPHRASE).map_err(|_| {
             Failure::usage(format!(
-                "the keyring needs its passphrase: set {PASSPHRASE} or --passphrase-file"
+                "the keyring needs its passphrase, a new one a passphrase of your choice: set \
+                 {PASSPHRASE}, or --passphrase-file FILE with it in the first line"
             ))
         }),
     }

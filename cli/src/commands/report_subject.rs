@@ -4,7 +4,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use gristmill_engine::destination::PendingFile;
-use gristmill_engine::erase::{Disclosed, ErasurePlan, disclose, plan_disclosure};
+use gristmill_engine::erase::{Disclosed, ErasurePlan, Exemption, disclose, plan_disclosure};
 use gristmill_engine::error::EngineError;
 use gristmill_queries::pages::{SubjectPage, SubjectPageHead};
 
@@ -101,12 +101,22 @@ fn explain(plan: &ErasurePlan, disclosed: u64, further: Option<&FurtherIdentifie
     }
 }
 
-/// Says why `stays` items would stay.
+/// What the name of [`Exemption::NotSelected`] means.
+const NOT_SELECTED: &str = "not selected: they mention the people, were derived from their data or \
+                            share a session with them; --text-mentions, --derived and --related \
+                            select these";
+
+/// Returns why `stays` items would stay.
 fn reasons_to_stay(plan: &ErasurePlan, stays: u64) -> String {
     let mut reasons: Vec<String> = plan
         .excluded
         .iter()
-        .map(|(reason, count)| format!("{count} ({reason})"))
+        .map(
+            |(reason, count)| match *reason == Exemption::NotSelected.name() {
+                true => format!("{count} ({NOT_SELECTED})"),
+                false => format!("{count} ({reason})"),
+            },
+        )
         .collect();
     let mentions = stays.saturating_sub(plan.excluded.values().sum());
     if mentions > 0 {

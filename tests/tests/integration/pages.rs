@@ -130,6 +130,19 @@ fn the_demo_works_anywhere_and_its_pages_are_readable_in_a_browser() {
     );
     let failed = asked("SELECT content FROM messages WHERE status = 'error'");
     assert!(failed.contains("`gpt-5-pico` does not exist"), "{failed}");
+    let words = [
+        "--lake",
+        "kept/lake",
+        "search",
+        "--mode",
+        "hybrid",
+        "which day do we deploy",
+    ];
+    let found = String::from_utf8(gristmill(here.path(), &words).stdout).unwrap();
+    assert!(
+        found.contains("Tuesdays"),
+        "what the demo says to try next finds nothing: {found}"
+    );
     let about_ada = page(here.path(), "kept/out/ada.html");
     assert!(
         about_ada.contains("Galway") && about_ada.contains("found by"),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use gristmill_tests::grains::{belief, plain};
+use gristmill_tests::grains::{belief, frames, grain, plain};
 
 use super::OutputFolder;
 
@@ -18,6 +18,53 @@ fn a_report_of_a_person_states_what_its_numbers_leave_open() {
         assert!(!found.is_empty(), "{flag}: {err}");
         assert!(!err.contains("nothing about"), "{flag}: {err}");
     }
+}
+
+#[test]
+fn a_report_by_name_gives_the_user_id_and_why_mentions_stay() {
+    let folder = OutputFolder::empty();
+    let grains = [
+        r#"{"type":"belief","subject":"Ada Brennan","relation":"likes","object":"tea",
+            "user_id":"ada","source_type":"user_explicit","confidence":0.5,"created_at":1}"#,
+        r#"{"type":"event","role":"user","content":"Ada Brennan called","user_id":"theo",
+            "created_at":2}"#,
+    ];
+    let blobs: Vec<_> = grains.iter().map(|text| grain(text).blob).collect();
+    fs::write(folder.at("in.frames"), frames(&blobs)).unwrap();
+    assert_eq!(folder.run(&["ingest", "in.frames"]).0, 0);
+    let (code, _, err) = folder.run(&["report-subject", "--subject", "Ada Brennan"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.contains("more if they are theirs: --user 'ada'\n"),
+        "{err}"
+    );
+    assert!(
+        err.contains("the others stay: 1 (not selected: they mention"),
+        "{err}"
+    );
+}
+
+#[test]
+fn who_has_no_keyring_is_not_asked_for_its_passphrase() {
+    let folder = OutputFolder::with_events(1);
+    let mut erase = gristmill_tests::binary::gristmill();
+    erase
+        .current_dir(folder.folder.path())
+        .env_remove("GRISTMILL_PASSPHRASE")
+        .args([
+            "erase",
+            "--user",
+            "u-1",
+            "--execute",
+            "--keyring",
+            "none.json",
+        ]);
+    let (code, _, err) = gristmill_tests::binary::ended(&mut erase);
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains("there is no keyring") && err.contains("keys generate"),
+        "{err}"
+    );
 }
 
 #[test]
