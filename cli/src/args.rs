@@ -23,6 +23,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+/// The exit codes, for help and the manual page. `docs/recovery.md` has what to do after each.
+const EXIT_CODES: &str = "Exit codes:
+  0    done
+  1    wrong usage, or the environment failed: correct what the message names, run it again
+  2    done, and the data has problems: rejects, damage, findings; running it again changes
+       nothing, the output names them and the command to look with
+  3    refused by a policy or a hold
+  4    other writers were faster at every attempt: run it again
+  130  interrupted: the lake is at its last commit, run it again";
+
 /// Batch engine for the memory of AI agents: ingest, verify, index, query and erase grains in bulk.
 #[derive(Debug, Parser)]
 #[command(
@@ -30,7 +40,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     version,
     max_term_width = 110,
     arg_required_else_help = true,
-    subcommand_required = true
+    subcommand_required = true,
+    after_help = EXIT_CODES
 )]
 pub struct Arguments {
     #[command(flatten)]

@@ -60,9 +60,9 @@ fn hostile_text_is_escaped_on_pages_and_personal_data_is_masked() {
     assert!(page.contains("in.frames"), "the source is named");
 }
 
-/// Measures a page inside a frame: overflow, the lowest contrast of a text with its background, and
-/// how many parts can't be reached by keyboard: scrollable ones without a tab stop, and tab stops
-/// out of the order of the page.
+/// Measures a page inside a frame: overflow, the lowest contrast of a text with its background, how
+/// many parts can't be reached by keyboard (scrollable ones without a tab stop, and tab stops out
+/// of the order of the page), and how many headings of tables are broken within a word.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><pre id="result">none</pre>
 <iframe id="frame" style="border:0;width:WIDTHpx;height:900px" srcdoc="PAGE"></iframe>
 <script>
@@ -95,10 +95,17 @@ onload = () => {
     && node.scrollWidth > node.clientWidth + 1;
   const unreachable = all.filter((node) => scrolls(node) && node.tabIndex < 0);
   const disordered = all.filter((node) => node.tabIndex > 0);
+  const broken = [...inner.body.querySelectorAll("th")].filter((node) => {
+    const range = inner.createRange();
+    range.selectNodeContents(node);
+    const lines = new Set([...range.getClientRects()].map((it) => Math.round(it.top)));
+    return lines.size > node.textContent.trim().split(/[\s-]+/).length;
+  });
   const root = inner.documentElement;
   document.getElementById("result").textContent =
     `result overflow=${root.scrollWidth - root.clientWidth} ` +
-    `unreachable=${unreachable.length + disordered.length} contrast=${lowest.toFixed(2)} ${where}`;
+    `unreachable=${unreachable.length + disordered.length} broken=${broken.length} ` +
+    `contrast=${lowest.toFixed(2)} ${where}`;
 };
 </script>"#;
 
@@ -219,8 +226,8 @@ fn check(browser: &str, profile: &Path, probe: &Path, scheme: &str, what: &str) 
     let result = dom.split("result overflow=").nth(1);
     let result = result.unwrap_or_else(|| panic!("{what}: nothing was measured: {log}"));
     assert!(
-        result.starts_with("0 unreachable=0 "),
-        "{what} overflows, or not all of it can be reached by keyboard: {}",
+        result.starts_with("0 unreachable=0 broken=0 "),
+        "{what} overflows, can't all be reached by keyboard, or breaks headings within words: {}",
         &result[..40]
     );
     let contrast = result.split("contrast=").nth(1).unwrap();

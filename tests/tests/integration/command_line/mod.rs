@@ -282,6 +282,10 @@ fn completions_and_manual_pages_cover_every_command() {
         );
     }
     assert!(run(here.path(), &["man"], "").out.contains(".TH"));
+    for words in ["man", "--help"] {
+        let text = run(here.path(), &[words], "").out;
+        assert!(text.contains("the data has problems: rejects"), "{text}");
+    }
     assert_eq!(run(here.path(), &["man", "pages"], "").code, 0);
     for command in commands {
         let page = here
