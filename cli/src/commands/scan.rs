@@ -44,6 +44,7 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     #[cfg(feature = "cluster")]
     let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
     let (scan, summary) = run.await?;
+    let is_table = form.is_none() && arguments.output.is_none();
     // A scan that can't be recorded still has valid results.
     if let Err(error) = scan.record(&mut lake, &summary).await {
         tracing::warn!(%error, "the scan can't be recorded in the audit log, so `--since last` \
@@ -51,6 +52,12 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     }
     if !context.common.quiet {
         print_summary(&summary);
+        if is_table && summary.findings > 0 {
+            eprintln!(
+                "the cases with excerpts, sources and remedies: `gristmill scan --output scan.html`; \
+                 those of one rule as data: `gristmill scan --rule RULE --format jsonl`"
+            );
+        }
     }
     // Findings have a format of their own, which isn't that of a printer.
     context.printer(ResultArgs::default()).print_requests();

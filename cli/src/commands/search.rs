@@ -11,9 +11,14 @@ use super::sql::{failure, options};
 use crate::args::search::{SearchArgs, SearchFilterArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::parse_instant;
+use crate::log::note;
 
 /// Columns of the table.
 const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, content_address";
+
+/// Message of a search by words that finds nothing.
+const NO_MATCH: &str = "no grain has these words; `--mode hybrid` also searches by meaning, by the \
+                        vectors of `gristmill reindex --embed`";
 
 /// Prints the standard response as JSON; in other formats one row per grain.
 pub async fn run(
@@ -44,7 +49,13 @@ pub async fn run(
             .await
             .map_err(failure)?;
         let schema = Arc::clone(found.schema().inner());
-        printer.batches(schema, found.collect().await.map_err(failure)?)?;
+        let batches = found.collect().await.map_err(failure)?;
+        let is_empty = batches.iter().all(|batch| batch.num_rows() == 0);
+        printer.batches(schema, batches)?;
+        let is_by_words = mode == SearchMode::Text;
+        if is_empty && is_by_words && printer.is_for_people() && !context.common.quiet {
+            note(NO_MATCH);
+        }
     }
     Ok(CommandOutcome::Done)
 }

@@ -104,8 +104,11 @@ impl AssemblyUsage {
             text += &format!("; {count} {reason}");
         }
         let empty = self.empty_sources();
-        if !empty.is_empty() && self.sources.len() > 1 {
-            text += &format!("; no grains match in the source {}", empty.join(", "));
+        if !empty.is_empty() {
+            text += "; no grains match";
+            if self.sources.len() > 1 {
+                text += &format!(" in the source {}", empty.join(", "));
+            }
         }
         text
     }
@@ -211,6 +214,11 @@ mod tests {
             parts.summary(),
             "5 of 11 grains, 481 of 500 tokens; 5 didn't fit into the budget; 1 are in another \
              source too; no grains match in the source goals"
+        );
+        let none = usage(vec![source("facts", [0, 0, 0])]);
+        assert_eq!(
+            none.summary(),
+            "0 of 0 grains, 481 of 500 tokens; no grains match"
         );
         let mut limited = source("events", [2, 0, 0]);
         limited.matched = 116;

@@ -75,7 +75,7 @@ pub enum SearchMode {
     Text,
     /// By the similarity of embeddings.
     Vector,
-    /// By both, with fused ranks.
+    /// By both; the score is the mean of theirs.
     Hybrid,
 }
 

@@ -53,6 +53,25 @@ fn recall_prints_a_table_with_time_person_text_and_address() {
 }
 
 #[test]
+fn an_answer_without_grains_has_a_message() {
+    let lake = lake();
+    let recall = "RECALL beliefs WHERE subject = \"nobody\"";
+    let assemble = format!("ASSEMBLE a FROM ({recall}) BUDGET 100 TOKENS");
+    for (words, message) in [
+        (["cal", recall], "no grains match"),
+        (["cal", &*assemble], "0 of 100 tokens; no grains match"),
+        (
+            ["search", "unwritten"],
+            "`--mode hybrid` also searches by meaning",
+        ),
+    ] {
+        let (code, _, err) = run(lake.path(), &[&words[..], &["--format", "table"]].concat());
+        assert_eq!(code, 0, "{words:?}: {err}");
+        assert!(err.contains(message), "{words:?}: {err}");
+    }
+}
+
+#[test]
 fn select_and_group_by_are_tables_of_their_fields() {
     let lake = lake();
     let query = "RECALL beliefs | SELECT subject, object";
