@@ -64,7 +64,11 @@ fn write_items(items: &[Value], indent: usize, out: &mut String) {
             first.len()
         }
         None => {
-            for item in items.iter().take(MAX_LIST_ITEMS) {
+            for (at, item) in items.iter().take(MAX_LIST_ITEMS).enumerate() {
+                // Records of several lines need a line between them.
+                if at > 0 && item.is_object() {
+                    out.push('\n');
+                }
                 write_members(item, indent + 2, out);
             }
             MAX_LIST_ITEMS
@@ -245,7 +249,7 @@ mod tests {
     fn wide_or_nested_records_have_a_line_per_member() {
         let long = "x".repeat(MAX_TABLE_WIDTH);
         let text = human_readable(&json!({"a": [{"b": long, "c": 1}, {"b": "y", "c": 2}]}));
-        assert!(text.contains("  b  y\n  c  2\n"), "{text}");
+        assert!(text.contains("  c  1\n\n  b  y\n  c  2\n"), "{text}");
         let text = human_readable(&json!({"a": [{"b": [1]}, {"b": [2]}]}));
         assert!(text.contains("  b\n    1\n"), "{text}");
     }

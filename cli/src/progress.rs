@@ -103,26 +103,35 @@ impl Drop for ProgressDisplay {
 const READING: &str = "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  \
                        {binary_bytes_per_sec}  {eta} left";
 
-/// Template after that, when bytes no longer indicate how much is left.
+/// Template before and after that, when bytes don't indicate how much is left.
 const READ: &str = "{prefix} {spinner} {msg}  {elapsed}";
 
 fn bar(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool) {
     let style =
         |template| BarStyle::with_template(template).unwrap_or_else(|_| BarStyle::default_bar());
     let bar = ProgressBar::new(0)
-        .with_style(style(READING))
+        .with_style(style(READ))
         .with_prefix(work.to_owned());
     let mut is_reading = true;
+    let mut shown = READ;
     while !done.load(Ordering::Relaxed) {
         let now = position();
-        bar.set_length(now.total.max(now.bytes));
+        is_reading &= now.phase == WorkPhase::Reading;
+        let length = now.total.max(now.bytes);
+        bar.set_length(length);
         bar.set_position(now.bytes);
-        if is_reading && now.phase != WorkPhase::Reading {
-            is_reading = false;
-            bar.set_style(style(READ));
+        // A bar of length 0 would be full.
+        let template = if is_reading && length > 0 {
+            READING
+        } else {
+            READ
+        };
+        if template != shown {
+            shown = template;
+            bar.set_style(style(template));
         }
         bar.set_message(message(&now));
-        if !is_reading {
+        if template == READ {
             bar.tick();
         }
         std::thread::park_timeout(BAR_INTERVAL);

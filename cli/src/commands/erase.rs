@@ -27,16 +27,26 @@ pub async fn run(
     }
     let options = erasure_options(context, arguments.run, None, arguments.destroy_keys)?;
     let erased = erase(&mut lake, &request, &options).await?;
-    if let Some(copy) = arguments.certificate {
+    if let Some(copy) = &arguments.certificate {
         let signed = lake
             .location()
             .read(&erased.certificate.as_str().into())
             .await?;
-        write_file(&copy, &signed)?;
+        write_file(copy, &signed)?;
     }
     printer.record(&erased)?;
     note_if_nothing(&erased.plan);
     if erased.proven {
+        if printer.is_for_people() && !context.common.quiet {
+            let file = match &arguments.certificate {
+                Some(copy) => copy.display().to_string(),
+                None => format!("{}/{}", context.lake(), erased.certificate),
+            };
+            note(format_args!(
+                "a page of the certificate for an auditor: `gristmill certificate show {file} --html \
+                 PAGE`"
+            ));
+        }
         return Ok(CommandOutcome::Done);
     }
     note(format_args!(
