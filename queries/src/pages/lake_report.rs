@@ -38,7 +38,7 @@ struct ReportQuery {
     is_chart: bool,
 }
 
-const QUERIES: [ReportQuery; 15] = [
+const QUERIES: [ReportQuery; 16] = [
     chart(
         "Grains by type",
         "A grain is one immutable record of memory.",
@@ -58,9 +58,11 @@ const QUERIES: [ReportQuery; 15] = [
     ),
     chart(
         "Facts: current and closed",
-        "A fact is closed when a newer one supersedes it, or when it expired.",
+        "A fact is closed when a newer one supersedes it, when it was contradicted or retracted, \
+         or when it expired.",
         "SELECT 'current' AS state, count(*) AS beliefs FROM current WHERE type = 'belief' UNION \
-         ALL SELECT 'all', count(*) FROM beliefs",
+         ALL SELECT 'closed', (SELECT count(*) FROM beliefs) - (SELECT count(*) FROM current WHERE \
+         type = 'belief') ORDER BY 1 DESC",
     ),
     table(
         "Messages, tokens and cost by model",
@@ -104,6 +106,12 @@ const QUERIES: [ReportQuery; 15] = [
         "Found by the shape and check digits of the text; `gristmill scan` judges it by rules.",
         "SELECT kind, count(*) AS grains FROM (SELECT unnest(personal_data(concat_ws(' ', content, \
          object))) AS kind FROM grains) GROUP BY kind ORDER BY 2 DESC, 1",
+    ),
+    table(
+        "Findings of scans",
+        "How many findings each compliance scan had; `gristmill scan --output PAGE` shows them.",
+        "SELECT at::text AS at, json_get_int(details, 'grains') AS grains, json_get_int(details, \
+         'findings') AS findings FROM audit WHERE action = 'scan' ORDER BY at DESC",
     ),
     table(
         "Refused input",
@@ -196,9 +204,10 @@ struct ReportColumn {
 const TILES: &str = "SELECT (SELECT count(*) FROM grains) AS grains, (SELECT count(*) FROM \
                      current) AS \"current grains\", (SELECT count(DISTINCT user_id) FROM grains) \
                      AS people, (SELECT count(*) FROM threads) AS conversations, (SELECT \
-                     round(coalesce(sum(cost_usd), 0), 2) FROM usage) AS \"US dollars in tokens\", \
-                     (SELECT coalesce(sum(unpriced_tokens), 0) FROM usage) AS \"tokens without a \
-                     price\", (SELECT count(*) FROM rejects) AS \"records refused\"";
+                     round(coalesce(sum(cost_usd), 0), 2) FROM usage) AS \"US dollars for \
+                     tokens\", (SELECT coalesce(sum(unpriced_tokens), 0) FROM usage) AS \
+                     \"tokens without a price\", (SELECT count(*) FROM rejects) AS \"records \
+                     refused\"";
 
 /// Returns the page of the lake that `context` queries; `lake` is its location as shown.
 ///

@@ -215,6 +215,21 @@ mod tests {
     }
 
     #[test]
+    fn a_chart_has_a_note_and_the_total_of_what_it_cuts() {
+        let page = |template: &'static str| {
+            let bars = serde_json::json!({"bars": [{"name": "x", "count": 1, "parts": []}]});
+            render_page(template, &bars).unwrap()
+        };
+        let cut = page(
+            "{% from \"charts.html\" import chart %}{{ chart(\"t\", bars, \"a `b`\", 1200) }}",
+        );
+        assert!(cut.contains("a <code>b</code></p>"), "{cut}");
+        assert!(cut.contains("The first 1 of 1\u{202f}200."), "{cut}");
+        let whole = page("{% from \"charts.html\" import chart %}{{ chart(\"t\", bars) }}");
+        assert!(!whole.contains("<p"), "{whole}");
+    }
+
+    #[test]
     fn backticks_become_code_and_nothing_becomes_markup() {
         assert_eq!(
             backticks_as_code("run `a<b>` & `c`"),
