@@ -1,6 +1,10 @@
 //! `erase`: plans an erasure and carries it out.
 
-use gristmill_engine::erase::{ErasureOptions, ErasurePlan, RequestOrigin, erase, plan};
+use std::path::Path;
+
+use gristmill_engine::erase::{
+    ErasureOptions, ErasurePlan, ErasureReport, RequestOrigin, erase, plan,
+};
 
 use super::CommandContext;
 use super::keys::keyring;
@@ -16,12 +20,15 @@ pub async fn run(
     arguments: EraseArgs,
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
+    // The demo has explanations of its own.
+    let is_explained = printer.is_for_people() && arguments.results.most_lines.is_none();
+    let is_explained = is_explained && !context.common.quiet;
     let request = request_of(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
     if !arguments.execute {
         let (planned, _) = plan(&mut lake, &request, context.row_group_threads()).await?;
         printer.record(&planned)?;
-        hint(context, &planned);
+        hint(context, &planned, is_explained);
         note_if_nothing(&planned);
         return Ok(CommandOutcome::Done);
     }
@@ -37,15 +44,8 @@ pub async fn run(
     printer.record(&erased)?;
     note_if_nothing(&erased.plan);
     if erased.proven {
-        if printer.is_for_people() && !context.common.quiet {
-            let file = match &arguments.certificate {
-                Some(copy) => copy.display().to_string(),
-                None => format!("{}/{}", context.lake(), erased.certificate),
-            };
-            note(format_args!(
-                "a page of the certificate for an auditor: `gristmill certificate show {file} --html \
-                 PAGE`"
-            ));
+        if is_explained {
+            explain_proof(context, arguments.certificate.as_deref(), &erased);
         }
         return Ok(CommandOutcome::Done);
     }
@@ -58,8 +58,37 @@ pub async fn run(
     Ok(CommandOutcome::Problems)
 }
 
-fn hint(context: &CommandContext, plan: &ErasurePlan) {
+/// What the figures of a plan mean.
+const PLAN_FIGURES: &str = "\
+by reason: a grain counts under each reason for which it was found
+variations: grains that were found in these other spellings only
+too short for text: compared with whole values only, not searched for in texts
+excluded: found, and stays";
+
+/// What the figures of an erasure mean.
+const PROOF_FIGURES: &str = "\
+explained: occurrences within records that stay; remnants: others, 0 is the proof
+survey, lookup: remaining grains searched again, erased addresses looked up, and what was left
+pages: compressed parts of files that were opened and searched";
+
+/// Prints what the figures of a proven erasure mean, and how to make a page of its certificate, of
+/// which `copy` is a copy.
+fn explain_proof(context: &CommandContext, copy: Option<&Path>, erased: &ErasureReport) {
+    let file = match copy {
+        Some(copy) => copy.display().to_string(),
+        None => format!("{}/{}", context.lake(), erased.certificate),
+    };
+    eprintln!("{PROOF_FIGURES}");
+    note(format_args!(
+        "a page of the certificate for an auditor: `gristmill certificate show {file} --html PAGE`"
+    ));
+}
+
+fn hint(context: &CommandContext, plan: &ErasurePlan, is_explained: bool) {
     if !context.common.quiet && plan.has_work() {
+        if is_explained {
+            eprintln!("{PLAN_FIGURES}");
+        }
         eprintln!(
             "nothing was changed; use --execute to erase the selected data. `report-subject` with \
              the same options shows it, and further identifiers that it has"

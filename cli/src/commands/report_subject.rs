@@ -1,6 +1,6 @@
 //! `report-subject`: reports all data about the data subjects, as JSON Lines and as a page.
 
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, IsTerminal};
 use std::path::Path;
 
 use gristmill_engine::destination::PendingFile;
@@ -71,6 +71,9 @@ pub async fn run(
     // With a file of people it isn't known to whom an identifier belongs.
     let further = Some(further).filter(|_| arguments.selector.subjects.is_none());
     explain(&plan, count, further.as_ref());
+    if to_stdout && count > 0 && io::stdout().is_terminal() {
+        note("`--html PAGE` makes a page of this, to read or to hand out");
+    }
     if !to_stdout {
         let printer = context.printer(arguments.results);
         printer.record(&summary_of(&plan, count, further.as_ref()))?;

@@ -266,8 +266,8 @@ const fn payload(names: &'static [&'static str]) -> FieldSource {
 }
 
 fields! {
-    Query "query" ANY, SEARCH, EQ, "", &[], FieldSource::Engine, "Text and vector search over the \
-        content.";
+    Query "query" ANY, SEARCH, EQ, "", &[], FieldSource::Engine, "Search for whole words in \
+        the texts.";
     Subject "subject" ANY, TEXT, EQ_NE_IN, "SPG", &[], payload(&["subject"]), "Who or what the \
         grain is about.";
     Relation "relation" ANY, TEXT, RELATION, "SPG", &[], payload(&["relation"]), "What is said \
