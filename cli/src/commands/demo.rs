@@ -157,9 +157,9 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "Everything about a person",
-        "What the law calls access: all that the lake holds about Ada by these identifiers, also in \
-         other spellings,\nand why each was found. The page can be handed to her; `--out FILE` gives \
-         the same as data.",
+        "What the law calls access: all that the lake holds about Ada by these identifiers, also \
+         in other spellings,\nand why each was found. The page can be handed to her; `--out FILE` \
+         gives the same as data.",
         &[
             "report-subject",
             "--user",
@@ -172,8 +172,9 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "List the litigation holds",
-        "What is under a hold can't be erased or superseded until the hold is lifted.\nTheo disputes \
-         an invoice: this grain of his states its hold itself, so an erasure of his data keeps it.",
+        "What is under a hold can't be erased or superseded until the hold is lifted.\nTheo \
+         disputes an invoice: this grain of his states its hold itself, so an erasure of his data \
+         keeps it.",
         &["hold", "list", "--grains"],
     ),
     step(

@@ -54,8 +54,8 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
         print_summary(&summary);
         if is_table && summary.findings > 0 {
             eprintln!(
-                "the cases with excerpts, sources and remedies: `gristmill scan --output scan.html`; \
-                 those of one rule as data: `gristmill scan --rule RULE --format jsonl`"
+                "the cases with excerpts, sources and remedies: `gristmill scan --output \
+                 scan.html`; those of one rule as data: `gristmill scan --rule RULE --format jsonl`"
             );
         }
     }

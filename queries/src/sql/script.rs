@@ -144,10 +144,10 @@ pub fn functions_query(part: &str) -> String {
     });
     format!(
         "SELECT routine_name AS name, lower(function_type) AS kind, coalesce(max(syntax_example), \
-         max(own_usage)) AS usage, coalesce(max(routines.description), max(meaning)) AS description \
-         FROM information_schema.routines LEFT JOIN (VALUES {}) AS described(own_name, own_usage, \
-         meaning) ON own_name = routine_name WHERE contains(lower(routine_name), lower({})) GROUP BY \
-         routine_name, function_type ORDER BY name, kind",
+         max(own_usage)) AS usage, coalesce(max(routines.description), max(meaning)) AS \
+         description FROM information_schema.routines LEFT JOIN (VALUES {}) AS described(own_name, \
+         own_usage, meaning) ON own_name = routine_name WHERE contains(lower(routine_name), \
+         lower({})) GROUP BY routine_name, function_type ORDER BY name, kind",
         described.collect::<Vec<_>>().join(", "),
         quoted(part)
     )
