@@ -125,6 +125,16 @@ pub(super) async fn open_index(location: &LakeLocation, segment: &Segment) -> Re
             "no usable address index; reading the segment instead (`gristmill reindex` repairs it)"
         ),
     }
+    let built = build_index(location, segment).await?;
+    AddressIndex::open(built.into()).file("can't read", segment.path())
+}
+
+/// Builds the bytes of the address index of `segment` from its rows. Memory holds the addresses of
+/// the segment.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File) if the segment can't be read.
+pub(super) async fn build_index(location: &LakeLocation, segment: &Segment) -> Result<Vec<u8>> {
     let path = segment.path();
     let bytes = location.read(&path).await?;
     let mut parts = Vec::new();
@@ -133,5 +143,5 @@ pub(super) async fn open_index(location: &LakeLocation, segment: &Segment) -> Re
     {
         parts.push(addresses_of(&batch).file("can't read", &path)?);
     }
-    AddressIndex::open(AddressIndex::build(&parts).into()).file("can't read", &path)
+    Ok(AddressIndex::build(&parts))
 }

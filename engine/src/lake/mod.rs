@@ -27,6 +27,7 @@
 //! | `upgrade` | how is a lake of an earlier format converted? |
 //! | `ledger` | which sources were ingested, and how far? |
 //! | `known_addresses` | which grains does the lake contain? |
+//! | `address_indexes` | how is a pass made over all addresses of the lake? |
 //! | `address_catalog` | in which segments may the grains of a batch be? |
 //! | `lifecycle` | what is the current state of these grains? |
 //! | `lake_file`, `cells` | how are rows and cells of a file read, encrypted or not? |
@@ -48,6 +49,7 @@
 
 mod accept;
 mod address_catalog;
+mod address_indexes;
 mod audit;
 mod audit_check;
 mod cached_files;
@@ -91,6 +93,7 @@ use gristmill_schemas::columns::{
 };
 
 pub(crate) use address_catalog::AddressCatalog;
+pub(crate) use address_indexes::AddressIndexes;
 pub use audit::AUDIT;
 pub use audit_check::AuditVerdict;
 pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};

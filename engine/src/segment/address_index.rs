@@ -153,6 +153,34 @@ impl AddressIndex {
         places
     }
 
+    /// Returns the first place whose address isn't less than one that begins with `prefix` and
+    /// continues with zeros. O(log n).
+    pub(crate) fn first_place(&self, prefix: u64) -> u32 {
+        let prefixes = self.prefixes();
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            match read_u64(&self.bytes, prefixes + 8 * middle) {
+                Some(found) if found < prefix => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low as u32
+    }
+
+    /// Returns the row of the address at `place`.
+    pub(crate) fn row_at(&self, place: u32) -> Option<u32> {
+        let place = usize::try_from(place)
+            .ok()
+            .filter(|place| *place < self.count)?;
+        read_u32(&self.bytes, self.rows() + 4 * place)
+    }
+
+    /// Returns true if the index consists of the bytes `built`. Reads every byte.
+    pub(crate) fn has_bytes(&self, built: &[u8]) -> bool {
+        *self.bytes == *built
+    }
+
     /// Returns the address at `place` in the order of the addresses.
     pub(crate) fn address_at(&self, place: u32) -> Option<ContentAddress> {
         let place = usize::try_from(place)
@@ -356,6 +384,15 @@ mod tests {
                 .map(|place| index.address_at(place).unwrap())
                 .collect();
             assert_eq!((by_row, index.address_at(count)), (all.clone(), None));
+            let places = index.places();
+            for (row, address) in all.iter().enumerate() {
+                assert_eq!(index.row_at(places[row]), Some(row as u32));
+                assert_eq!(
+                    index.first_place(prefix_of(address.as_bytes())),
+                    places[row]
+                );
+            }
+            assert_eq!((index.row_at(count), index.first_place(0)), (None, 0));
             for stranger in
                 (count..count + 1_000).map(|number| ContentAddress::of(&number.to_le_bytes()))
             {

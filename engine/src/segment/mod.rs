@@ -14,6 +14,7 @@
 //! | `splice` | how is a column copied without some rows, page by page? |
 //! | `pages` | where are the pages of a file? |
 //! | `address_index` | which row of the segment has this address? |
+//! | `repeated_addresses` | which addresses do several rows of some segments have? |
 //! | `creation_seconds` | at which seconds were its grains created? |
 //! | `binding` | to which segment does a sidecar belong? |
 //! | `sidecar` | what is a sidecar? |
@@ -32,6 +33,7 @@ mod null_columns;
 mod pages;
 mod reader;
 mod record_writer;
+mod repeated_addresses;
 mod sidecar;
 mod splice;
 mod writer;
@@ -48,6 +50,7 @@ pub(crate) use mapped_file::MappedFile;
 pub(crate) use pages::page_bodies;
 pub use reader::SegmentReader;
 pub(crate) use record_writer::RecordWriter;
+pub(crate) use repeated_addresses::{ADDRESS_PARTS, RowPlace, repeated_addresses};
 pub use sidecar::{Sidecar, SidecarFile};
 pub use writer::{RowGroupWriter, SegmentWriter};
 

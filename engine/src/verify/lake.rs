@@ -15,7 +15,7 @@ use super::row_group::{OpenSegment, open_segment};
 use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::segment_check::{SegmentCheck, SegmentSettings};
 use super::tables::{TablesCheck, check_local_file, problem};
-use super::{VerifyOptions, erasures};
+use super::{VerifyOptions, erasures, unique_addresses};
 use crate::error::{EngineError, Result};
 use crate::index::{
     LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
@@ -42,14 +42,12 @@ pub async fn verify_lake(
         true => VerifyCursor::load(lake).await,
         false => None,
     };
+    let address_part = check.check_addresses(cursor.as_ref()).await?;
     let next = check.run(round(lake.segments()?, cursor.as_ref())).await?;
     if scope.rolls() {
         // After a whole round, the next one begins where this one began.
-        let start = cursor.unwrap_or(VerifyCursor {
-            segment: String::new(),
-            row_group: 0,
-        });
-        next.unwrap_or(start).save(lake).await?;
+        let next = next.or(cursor).unwrap_or_default();
+        next.with_address_part(address_part).save(lake).await?;
     }
     check.finish()
 }
@@ -71,6 +69,7 @@ pub async fn verify_lake_by(
     let settings = SegmentSettings::of(options, scope, trusted_keys)?;
     let segments = lake.segments_for_workers("checked")?;
     let mut check = LakeCheck::begin(lake, scope, options, progress).await?;
+    check.check_addresses(None).await?;
     check.progress.begin_tasks(segments.len());
     let checks = segments.into_iter().map(|segment| SegmentCheck {
         file: segment.file.name,
@@ -210,6 +209,21 @@ impl<'l> LakeCheck<'l> {
         Ok(self.tally.finish(self.started.elapsed()))
     }
 
+    /// Checks that no address is that of several rows, in those parts of all addresses that belong
+    /// to the scope. Returns the part with which the next check begins that continues this one.
+    async fn check_addresses(&mut self, cursor: Option<&VerifyCursor>) -> Result<u8> {
+        let first = cursor.map_or(0, |cursor| cursor.address_part);
+        let parts = self.scope.address_parts(first, self.coverage.lake_bytes);
+        let spent = self.started.elapsed();
+        let left = self.scope.max_duration.map(|it| it.saturating_sub(spent));
+        let checked =
+            unique_addresses::check(self.lake, &parts, left, &self.options, &self.progress).await?;
+        self.jobs += 1;
+        self.tally.add(self.jobs, checked.findings);
+        self.coverage.address_parts = checked.parts as u64;
+        Ok(first.wrapping_add(checked.parts as u8))
+    }
+
     /// Adds the report of a segment that a worker has checked; `number` is its place.
     fn add(&mut self, number: usize, report: VerifyReport) {
         self.tally.report().files += report.files;
@@ -221,7 +235,7 @@ impl<'l> LakeCheck<'l> {
         }
         self.progress.end_task(bytes, report.ok);
         WorkProgress::add(&self.progress.rejected, report.bad);
-        self.tally.add(number as u64 + 1, report.into());
+        self.tally.add(self.jobs + number as u64 + 1, report.into());
     }
 
     /// Checks the segments of `ranges` until the budget or the time is used up. Returns where the
@@ -248,6 +262,7 @@ impl<'l> LakeCheck<'l> {
             Some(VerifyCursor {
                 segment: segment.id.as_str().to_owned(),
                 row_group,
+                address_part: 0,
             })
         };
         if self.is_over() {

@@ -8,6 +8,7 @@
 //! | `compare` | which cells differ from recomputed ones? |
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
+//! | `unique_addresses` | is every grain in one row only? |
 //! | `scope` | which part of the lake is checked next? |
 //! | `row_counts` | are the counts of rows in the log those of the segment? |
 //! | `segment_check` | how does another process check a segment? |
@@ -17,7 +18,8 @@
 //! Files are read and proven by the code of ingest, and nothing is written. In the lake, the blob
 //! of every row is hashed and compared with the row's address, its signature is verified again, it
 //! is decoded and checked by the rules of ingest, and projected: every cell that follows from a
-//! blob is compared with the stored one.
+//! blob is compared with the stored one. The address indexes of all segments are merged to find
+//! addresses that several rows have.
 
 pub(crate) mod compare;
 mod erasures;
@@ -30,6 +32,7 @@ pub(crate) mod row_group;
 mod scope;
 mod segment_check;
 mod tables;
+mod unique_addresses;
 
 use std::sync::Arc;
 

@@ -72,6 +72,10 @@ pub struct Coverage {
     pub file_bytes: u64,
     /// The size of all segments in bytes.
     pub lake_bytes: u64,
+    /// Of the 256 parts into which addresses are divided by their first byte, those in which no
+    /// address may be that of several rows. 0 if that wasn't checked.
+    #[serde(default)]
+    pub address_parts: u64,
 }
 
 /// A problem.

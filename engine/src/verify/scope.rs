@@ -2,7 +2,8 @@
 //!
 //! Parts consist of row groups. A share or an amount begins where the last check ended, and wraps
 //! around: repeated checks cover the lake, whatever is added meanwhile. The position is stored in
-//! `index/verify-cursor.json`; if that is lost, checks begin at the first segment again.
+//! `index/verify-cursor.json`; if that is lost, checks begin at the first segment again. Addresses
+//! that several rows have are searched for in the same share of the parts of all addresses.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
-use crate::segment::{SIDECARS, SegmentId};
+use crate::segment::{ADDRESS_PARTS, SIDECARS, SegmentId};
 
 /// A part of the lake.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -57,6 +58,24 @@ impl VerifyScope {
         }
     }
 
+    /// Returns the parts of all addresses that belong to this check of a lake with `total` bytes of
+    /// row groups. If checks continue each other, they begin with the part `first`.
+    pub(super) fn address_parts(&self, first: u8, total: u64) -> Vec<u8> {
+        let share = u128::from(self.budget(total)) * u128::from(ADDRESS_PARTS);
+        let count = share.div_ceil(u128::from(total.max(1)));
+        let is_own = |part: &u8| match self.subset {
+            Some(Subset::Group { number, of }) => {
+                u32::from(*part) % of.max(1) == number.saturating_sub(1)
+            }
+            _ => true,
+        };
+        (0..=u8::MAX)
+            .take(usize::try_from(count).unwrap_or(usize::MAX))
+            .map(|at| first.wrapping_add(at))
+            .filter(is_own)
+            .collect()
+    }
+
     /// Returns true if a row group belongs to the part.
     pub(super) fn has(&self, segment: &SegmentId, row_group: usize) -> bool {
         let Some(Subset::Group { number, of }) = self.subset else {
@@ -71,11 +90,13 @@ impl VerifyScope {
     }
 }
 
-/// The row group that is checked next.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The row group, and the part of all addresses, that are checked next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VerifyCursor {
     pub(super) segment: String,
     pub(super) row_group: usize,
+    #[serde(default)]
+    pub(super) address_part: u8,
 }
 
 /// A segment, and the range of its row groups to check.
@@ -103,6 +124,14 @@ impl VerifyCursor {
             .await
             .ok()?;
         serde_json::from_slice(&found).ok()
+    }
+
+    /// Returns the cursor with another part of all addresses.
+    pub(super) fn with_address_part(self, address_part: u8) -> VerifyCursor {
+        VerifyCursor {
+            address_part,
+            ..self
+        }
     }
 
     /// Stores the cursor.
@@ -192,6 +221,7 @@ mod tests {
         let at = |segment: &str, row_group| VerifyCursor {
             segment: segment.to_owned(),
             row_group,
+            address_part: 0,
         };
         let end = usize::MAX;
         let expected = |places: &[(&str, usize, usize)]| -> Vec<_> {
@@ -218,6 +248,28 @@ mod tests {
             beyond,
             expected(&[("a", 0, end), ("b", 0, end), ("c", 0, end)])
         );
+    }
+
+    #[test]
+    fn parts_of_a_lake_have_the_same_share_of_the_addresses() {
+        let scope = |subset| VerifyScope {
+            subset: Some(subset),
+            max_duration: None,
+        };
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        assert_eq!(VerifyScope::default().address_parts(0, 1_000), all);
+        assert_eq!(VerifyScope::default().address_parts(0, 0), all);
+        assert_eq!(scope(Subset::Bytes(5_000)).address_parts(0, 1_000), all);
+        let rolling = scope(Subset::Share(0.01));
+        assert_eq!(rolling.address_parts(254, 1_000), [254, 255, 0]);
+        assert!(scope(Subset::Bytes(0)).address_parts(7, 1_000).is_empty());
+        let groups = (1..=7).flat_map(|number| {
+            let group = scope(Subset::Group { number, of: 7 });
+            group.address_parts(0, 1_000)
+        });
+        let mut groups: Vec<u8> = groups.collect();
+        groups.sort_unstable();
+        assert_eq!(groups, all);
     }
 
     #[test]
