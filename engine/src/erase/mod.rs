@@ -64,6 +64,7 @@ pub use request::{
     Person, RetentionSelection, SelectionOptions, SubjectRequest, is_blank_identifier,
 };
 pub use resume::{check_erasable, erase_addresses, resume_erasures};
+pub(crate) use rewrite::written_without;
 pub(crate) use run::is_interrupted;
 pub use run::{ErasureOptions, ErasureReport, erase, plan, plan_disclosure};
 pub use survey::{FoundGrain, FoundReject, Survey};

@@ -96,6 +96,21 @@ pub(super) fn rewrite_without(
     }))
 }
 
+/// Writes the segment `file` without the rows `gone` (ascending), as [`rewrite_without`] does, on
+/// all threads of the current pool. Returns `None` if no row remains.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File) if a row can't be read or written.
+pub(crate) fn written_without(
+    location: &LakeLocation,
+    file: &LakeFile,
+    text: Option<&Arc<SegmentTextIndex>>,
+    gone: &[u32],
+) -> Result<Option<WrittenSegment>> {
+    let rewritten = rewrite_without(location, file, text, gone, None)?;
+    rewritten.map(RewrittenSegment::finish).transpose()
+}
+
 /// Returns the row groups of `file` that keep rows after those at `erased` are removed.
 fn remaining_groups(file: &LakeFile, erased: &[u32]) -> Vec<RowGroupPart> {
     let (mut first, mut new_first) = (0, 0);

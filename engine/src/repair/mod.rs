@@ -5,20 +5,25 @@
 //! | `rows` | which cells differ from their blobs, and how is the segment rewritten? |
 //! | `rewrite` | what are the rows of a segment with recomputed cells? |
 //! | `cells` | which cells don't follow from blobs, and which address does a blob have? |
+//! | `surplus_rows` | which rows have the addresses of others, and which of them stays? |
+//! | `row_quality` | which of several rows with the same address may stay? |
 //! | `sidecars` | which sidecars are missing, damaged or of another segment? |
 //! | `tombstones` | which tombstones were lost, but are in a copy? |
 //! | `other_tables` | which files of the other tables are damaged? |
 //! | `report` | what was repaired, and what can't be? |
 //!
-//! Nothing is inferred and no row is dropped. A segment is replaced by one commit, so a run that
-//! was killed is simply run again: what it had repaired is sound by then.
+//! Nothing is inferred, and a row is dropped only if another one with the same address stays. A
+//! segment is replaced by one commit, so a run that was killed is simply run again: what it had
+//! repaired is sound by then.
 
 mod cells;
 mod other_tables;
 mod report;
 mod rewrite;
+mod row_quality;
 mod rows;
 mod sidecars;
+mod surplus_rows;
 mod tombstones;
 
 use std::sync::Arc;
@@ -72,8 +77,8 @@ impl RepairOptions {
     }
 }
 
-/// Repairs `lake`: tombstones from their copies, columns from blobs, then sidecars. The report
-/// lists what can't be repaired, with reasons.
+/// Repairs `lake`: tombstones from their copies, columns from blobs, addresses that several rows
+/// have, then sidecars. The report lists what can't be repaired, with reasons.
 ///
 /// # Errors
 /// [`EngineError::Damaged`] if a log has lost entries and that isn't accepted;
@@ -93,16 +98,18 @@ pub async fn repair(
     }
     let mut report = RepairReport::new(options.dry_run, options.listed);
     tombstones::repair(lake, options.dry_run, &mut report).await?;
-    rows::repair(lake, options, &progress, &mut report).await?;
+    let rows = rows::repair(lake, options, &progress, &mut report).await?;
     if progress.is_stopped() {
         return Err(EngineError::Interrupted);
     }
+    surplus_rows::repair(lake, options, &rows, &progress, &mut report).await?;
     sidecars::repair(lake, options, &mut report).await?;
     other_tables::list_damage(lake, &mut report).await?;
     report.version = lake.grains.version();
     if report.repaired > 0 && !options.dry_run {
         let details = serde_json::json!({
             "rows": report.rows,
+            "surplus_rows": report.surplus_rows,
             "segments": report.segments_rewritten,
             "sidecars": report.sidecars,
             "unrepaired": report.unrepaired,

@@ -17,7 +17,9 @@ pub struct RepairReport {
     pub rows: u64,
     /// The number of them by column.
     pub columns: BTreeMap<String, u64>,
-    /// Segments that were rewritten.
+    /// Rows that were removed because other rows have the same addresses.
+    pub surplus_rows: u64,
+    /// Segments that were rewritten, or removed because all of their rows were surplus.
     pub segments_rewritten: u64,
     /// Sidecars that were rebuilt.
     pub sidecars: u64,

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::cells::{proven_rows, sources_of};
 use super::report::{RepairReport, Repaired, Unrepaired};
 use super::rewrite::SegmentRewrite;
+use super::row_quality::RowQualities;
 use super::{RepairOptions, sidecars};
 use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
@@ -36,16 +37,18 @@ const RESTORE_BLOB: &str =
 const RESTORE_CELLS: &str =
     "restore the file from a backup: these cells follow from nothing else in the lake";
 
-/// Rewrites every segment with cells that follow from a blob and differ from it.
+/// Rewrites every segment with cells that follow from a blob and differ from it. Returns what is
+/// known of the rows of the segments that can be read.
 pub(super) async fn repair(
     lake: &mut Lake,
     options: &RepairOptions,
     progress: &Arc<WorkProgress>,
     report: &mut RepairReport,
-) -> Result<()> {
+) -> Result<RowQualities> {
+    let mut qualities = RowQualities::default();
     for segment in lake.segments()? {
         if progress.is_stopped() {
-            return Ok(());
+            return Ok(qualities);
         }
         let Some((opened, digest)) = open(lake, &segment, report).await? else {
             continue;
@@ -54,6 +57,7 @@ pub(super) async fn repair(
         WorkProgress::add(&progress.grains, segment.file.rows);
         WorkProgress::add(&progress.bytes, segment.file.size);
         diagnosis.list(&opened, report);
+        let rows = qualities.add(segment.file.name.clone(), &diagnosis);
         let has_other_bytes = segment
             .file
             .digest
@@ -62,16 +66,18 @@ pub(super) async fn repair(
             true if options.dry_run => {}
             true => {
                 let written = write(lake, &segment, opened, diagnosis, options).await?;
+                qualities.copy(written.id.file_name(), rows);
                 replace(lake, &segment, written).await?;
             }
             false if has_other_bytes && diagnosis.is_sound() => {
                 let written = write(lake, &segment, opened, diagnosis, options).await?;
+                qualities.copy(written.id.file_name(), rows);
                 restore(lake, &segment, written, options, report).await?;
             }
             false => {}
         }
     }
-    Ok(())
+    Ok(qualities)
 }
 
 async fn diagnose(
@@ -176,7 +182,7 @@ impl SegmentDiagnosis {
     }
 
     /// Returns true if something can be repaired, and no row group would lose rows.
-    fn is_repairable(&self) -> bool {
+    pub(super) fn is_repairable(&self) -> bool {
         self.groups.iter().any(needs_repair) && self.groups.iter().all(can_be_written)
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct RowGroupCheck {
     pub(crate) differing: Vec<(Range<u64>, Vec<String>)>,
     /// Rows whose blob isn't the grain of their address.
     pub(crate) failed: Vec<FailedRow>,
+    /// Rows whose keys were destroyed.
+    pub(crate) erased: Vec<u64>,
     /// Columns that can't be decoded, and the error of the first of them. Without columns, it isn't
     /// known which they are.
     pub(crate) undecodable: Option<(Vec<String>, String)>,
@@ -195,7 +197,8 @@ impl RowGroupCheck {
         for (row, (state, differs)) in made.states.iter().zip(differs).enumerate() {
             match state {
                 RowState::Derived { marks, .. } if !differs => self.add_good(*marks),
-                RowState::Derived { .. } | RowState::Erased => {}
+                RowState::Derived { .. } => {}
+                RowState::Erased => self.erased.push(first + row as u64),
                 RowState::Failed(error) => self.failed.push(FailedRow {
                     row: first + row as u64,
                     content_address: addresses.map(|addresses| addresses.value(row).to_owned()),

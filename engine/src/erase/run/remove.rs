@@ -22,7 +22,7 @@ use crate::erase::survey::Survey;
 use crate::erase::{sources, state};
 use crate::error::{Context, EngineError, Result};
 use crate::index::SidecarCache;
-use crate::index::vectors::{MovedRow, ReplacedVectors, VECTOR_BYTES, files_of};
+use crate::index::vectors::{MovedRow, ReplacedVectors, files_of, vectors_without};
 use crate::lake::{Change, DataFile, Lake, LakeFile, Segment, drop_rows, edit_file};
 use crate::segment::SegmentId;
 
@@ -36,32 +36,6 @@ struct RewrittenFile {
     removed: DataFile,
     rewritten: Option<RewrittenSegment>,
     vectors: Option<(ReplacedVectors, Vec<MovedRow>)>,
-}
-
-/// Returns the vectors of `segment`, and the rows that stay without `erased` (ascending).
-async fn kept_vectors(
-    lake: &Lake,
-    segment: &Segment,
-    files: &HashMap<SegmentId, Vec<String>>,
-    erased: &[u32],
-) -> Result<Option<(ReplacedVectors, Vec<MovedRow>)>> {
-    let replaced = ReplacedVectors::of(lake, std::slice::from_ref(segment), files).await?;
-    if replaced.is_empty() {
-        return Ok(None);
-    }
-    if replaced.bytes() > VECTOR_BYTES {
-        tracing::warn!(
-            segment = segment.id.as_str(),
-            "its vectors aren't kept, because they are larger than {} MiB; \
-             `gristmill reindex --embed` or `--vectors FILE` makes them again",
-            VECTOR_BYTES >> 20
-        );
-        return Ok(None);
-    }
-    let mut erased = erased.iter().copied().peekable();
-    let kept = (0..segment.file.rows as u32).filter(|row| erased.next_if_eq(row).is_none());
-    let moved = kept.zip(0..).map(|(old, new)| MovedRow { old, new });
-    Ok(Some((replaced, moved.collect())))
 }
 
 /// A segment that was rewritten.
@@ -272,7 +246,7 @@ impl Run<'_> {
         let sidecars = SidecarCache::of(lake);
         sidecars.confirm(&location, segment).await?;
         let text = sidecars.text(&location, segment).await;
-        let vectors = kept_vectors(lake, segment, vectors, &rows).await?;
+        let vectors = vectors_without(lake, segment, vectors, &rows).await?;
         let rewrite = move || {
             pool.install(|| {
                 rewrite_without(&location, &file, text.as_ref(), &rows, scanner.as_deref())

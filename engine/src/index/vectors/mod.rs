@@ -46,7 +46,7 @@ pub(crate) use lake::files_of;
 pub use lake::{LakeVectors, VectorHit, VectorReport, VectorSource, index_vectors};
 pub use metric::Metric;
 pub use read::{DamagedVectors, Neighbour, VectorIndex};
-pub(crate) use transfer::{MovedRow, ReplacedVectors, VECTOR_BYTES, vectors_of};
+pub(crate) use transfer::{MovedRow, ReplacedVectors, VECTOR_BYTES, vectors_of, vectors_without};
 
 use serde::{Deserialize, Serialize};
 

@@ -85,6 +85,37 @@ impl ReplacedVectors {
     }
 }
 
+/// Returns the vectors of `segment`, whose files are among `files`, and the rows of a segment that
+/// replaces it without the rows `gone` (ascending). `None` if it has none, or if they are larger
+/// than [`VECTOR_BYTES`].
+///
+/// # Errors
+/// As [`ReplacedVectors::of`].
+pub(crate) async fn vectors_without(
+    lake: &Lake,
+    segment: &Segment,
+    files: &HashMap<SegmentId, Vec<String>>,
+    gone: &[u32],
+) -> Result<Option<(ReplacedVectors, Vec<MovedRow>)>> {
+    let replaced = ReplacedVectors::of(lake, std::slice::from_ref(segment), files).await?;
+    if replaced.is_empty() {
+        return Ok(None);
+    }
+    if replaced.bytes() > VECTOR_BYTES {
+        tracing::warn!(
+            segment = segment.id.as_str(),
+            "its vectors aren't kept, because they are larger than {} MiB; \
+             `gristmill reindex --embed` or `--vectors FILE` makes them again",
+            VECTOR_BYTES >> 20
+        );
+        return Ok(None);
+    }
+    let mut gone = gone.iter().copied().peekable();
+    let kept = (0..segment.file.rows as u32).filter(|row| gone.next_if_eq(row).is_none());
+    let moved = kept.zip(0..).map(|(old, new)| MovedRow { old, new });
+    Ok(Some((replaced, moved.collect())))
+}
+
 /// Adds the vectors of the `moved` rows.
 fn copy_moved(index: &VectorIndex, moved: &[MovedRow], builder: &mut VectorBuilder) {
     index.each(|row, vector| {
