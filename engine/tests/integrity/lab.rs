@@ -12,6 +12,7 @@ use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::{Change, DataFile, Lake};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::repair::{RepairOptions, RepairReport, repair};
+use gristmill_engine::segment::SegmentId;
 use gristmill_engine::verify::{VerifyOptions, VerifyReport, VerifyScope, verify_lake};
 use gristmill_schemas::container::write_frame;
 use parquet::arrow::ArrowWriter;
@@ -115,20 +116,21 @@ impl Lab {
 
     /// Verifies as [`Lab::verify`] does, and also rebuilds sidecars with `sidecars`.
     pub async fn verify_with(&self, sidecars: bool) -> VerifyReport {
+        self.verify_scope(VerifyScope::default(), sidecars).await
+    }
+
+    /// Verifies `scope` as [`Lab::verify_with`] does.
+    pub async fn verify_scope(&self, scope: VerifyScope, sidecars: bool) -> VerifyReport {
         let options = VerifyOptions {
             threads: 2,
             problems: 10_000,
             sidecars,
             ..VerifyOptions::default()
         };
-        verify_lake(
-            &self.lake().await,
-            VerifyScope::default(),
-            &options,
-            Arc::new(WorkProgress::default()),
-        )
-        .await
-        .unwrap()
+        let progress = Arc::new(WorkProgress::default());
+        verify_lake(&self.lake().await, scope, &options, progress)
+            .await
+            .unwrap()
     }
 
     /// Repairs the lake.
@@ -198,6 +200,31 @@ impl Lab {
             .commit(change, "another engine", 0)
             .await
             .unwrap();
+    }
+}
+
+impl Lab {
+    /// Adds the rows of the data file `path` to the table once more, in a segment without sidecars,
+    /// as two compactions at the same time once did. Returns the new data file.
+    pub async fn double(&self, path: &Path) -> PathBuf {
+        let mut lake = self.lake().await;
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let file = lake.grains.files().unwrap();
+        let file = file.into_iter().find(|file| file.name == name).unwrap();
+        let copy = SegmentId::new_sealed(self.sealed).file_name();
+        let target = path.with_file_name(&copy);
+        std::fs::copy(path, &target).unwrap();
+        let change = Change {
+            added: vec![DataFile {
+                name: copy,
+                versions: None,
+                ..file
+            }],
+            changes_rows: true,
+            ..Change::default()
+        };
+        lake.grains.commit(change, "compact", 0).await.unwrap();
+        target
     }
 }
 

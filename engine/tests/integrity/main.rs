@@ -1,9 +1,10 @@
 //! Integrity of the lake: rows equal the projection of their blobs, sidecars belong to their
-//! segments, both can be repaired, and other processes may do the work.
+//! segments, each grain is in one row, all of this can be repaired, and other processes may do the work.
 
 mod checkpoints;
 mod deduplication;
 mod disclosure;
+mod doubled_rows;
 mod lab;
 mod repair;
 mod rows;
