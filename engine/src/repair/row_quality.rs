@@ -26,7 +26,7 @@ pub(super) type SegmentQualities = Arc<[RowQuality]>;
 pub(super) struct RowQualities(HashMap<String, SegmentQualities>);
 
 impl RowQualities {
-    /// Adds the rows of the data file `name`, with what `diagnosis` says of them once the segment
+    /// Adds the rows of the data file `name`, with what `diagnosis` shows of them once the segment
     /// is repaired, and returns their qualities.
     pub(super) fn add(&mut self, name: String, diagnosis: &SegmentDiagnosis) -> SegmentQualities {
         let qualities = qualities_of(diagnosis);
