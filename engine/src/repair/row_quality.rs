@@ -21,31 +21,25 @@ pub(super) enum RowQuality {
 /// The qualities of the rows of a segment, up to the last one that isn't sound.
 pub(super) type SegmentQualities = Arc<[RowQuality]>;
 
-/// The qualities of the rows of the segments that can be read, by the names of their data files.
+/// The qualities of the rows of segments, by the names of their data files. Files that can't be
+/// read, or aren't what was written, are left out: a backup may have other rows.
 #[derive(Debug, Default)]
 pub(super) struct RowQualities(HashMap<String, SegmentQualities>);
 
 impl RowQualities {
-    /// Adds the rows of the data file `name`, with what `diagnosis` shows of them once the segment
-    /// is repaired, and returns their qualities.
-    pub(super) fn add(&mut self, name: String, diagnosis: &SegmentDiagnosis) -> SegmentQualities {
-        let qualities = qualities_of(diagnosis);
-        self.copy(name, Arc::clone(&qualities));
-        qualities
-    }
-
-    /// Adds the data file `name`, whose rows are those of another one.
-    pub(super) fn copy(&mut self, name: String, qualities: SegmentQualities) {
+    /// Adds the rows of the data file `name`.
+    pub(super) fn add(&mut self, name: String, qualities: SegmentQualities) {
         self.0.insert(name, qualities);
     }
 
-    /// Returns the qualities of the rows of the data file `name`, or `None` if it can't be read.
+    /// Returns the qualities of the rows of the data file `name`, or `None` if it was left out.
     pub(super) fn of(&self, name: &str) -> Option<&SegmentQualities> {
         self.0.get(name)
     }
 }
 
-fn qualities_of(diagnosis: &SegmentDiagnosis) -> SegmentQualities {
+/// Returns what `diagnosis` shows of the rows of a segment once it is repaired.
+pub(super) fn qualities_of(diagnosis: &SegmentDiagnosis) -> SegmentQualities {
     let mut qualities: Vec<RowQuality> = Vec::new();
     let mut set = |rows: Range<u64>, quality: RowQuality| {
         let (start, end) = (rows.start as usize, rows.end as usize);

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::cells::{proven_rows, sources_of};
 use super::report::{RepairReport, Repaired, Unrepaired};
 use super::rewrite::SegmentRewrite;
-use super::row_quality::RowQualities;
+use super::row_quality::{RowQualities, qualities_of};
 use super::{RepairOptions, sidecars};
 use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
@@ -38,7 +38,7 @@ const RESTORE_CELLS: &str =
     "restore the file from a backup: these cells follow from nothing else in the lake";
 
 /// Rewrites every segment with cells that follow from a blob and differ from it. Returns what is
-/// known of the rows of the segments that can be read.
+/// known of the rows of segments whose files are what was written.
 pub(super) async fn repair(
     lake: &mut Lake,
     options: &RepairOptions,
@@ -57,21 +57,24 @@ pub(super) async fn repair(
         WorkProgress::add(&progress.grains, segment.file.rows);
         WorkProgress::add(&progress.bytes, segment.file.size);
         diagnosis.list(&opened, report);
-        let rows = qualities.add(segment.file.name.clone(), &diagnosis);
+        let rows = qualities_of(&diagnosis);
         let has_other_bytes = segment
             .file
             .digest
             .is_some_and(|expected| expected != digest);
+        if !has_other_bytes {
+            qualities.add(segment.file.name.clone(), Arc::clone(&rows));
+        }
         match diagnosis.is_repairable() {
             true if options.dry_run => {}
             true => {
                 let written = write(lake, &segment, opened, diagnosis, options).await?;
-                qualities.copy(written.id.file_name(), rows);
+                qualities.add(written.id.file_name(), rows);
                 replace(lake, &segment, written).await?;
             }
             false if has_other_bytes && diagnosis.is_sound() => {
                 let written = write(lake, &segment, opened, diagnosis, options).await?;
-                qualities.copy(written.id.file_name(), rows);
+                qualities.add(written.id.file_name(), rows);
                 restore(lake, &segment, written, options, report).await?;
             }
             false => {}

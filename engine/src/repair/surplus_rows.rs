@@ -2,7 +2,7 @@
 //!
 //! It is the first sound one in the order of the segments, so that all surplus rows of a segment
 //! that was doubled are in the same of the two, which is then removed as a whole. Without a sound
-//! one, the first erased one stays, and no damaged one is removed: a backup may restore any of them.
+//! one, the first erased one stays, and no damaged one is removed: a backup may restore it.
 //!
 //! Rows are found by a merge of the address indexes. Before any is removed, the indexes of their
 //! segments are compared with the addresses of the rows. Memory holds 4 bytes for each surplus row.
@@ -29,8 +29,8 @@ const RESTORE_ONE: &str =
     "restore one of the files from a backup, then run `gristmill repair` again";
 
 /// The remedy for surplus rows of a segment that can't be rewritten.
-const RESTORE_FILE: &str = "restore the file from a backup, then run `gristmill repair` again; one row of each grain is \
-     intact in another file";
+const RESTORE_FILE: &str = "restore the file from a backup, then run `gristmill repair` again; one \
+                            row of each grain is intact in another file";
 
 /// Removes the surplus rows of the segments whose rows are in `qualities`. Each segment that has
 /// some is replaced by one commit.
@@ -102,7 +102,7 @@ fn undecided_rows(segment: &Segment, (first, rows): (u32, u64)) -> Unrepaired {
     }
 }
 
-/// Returns the segments of `lake` whose rows are in `qualities`, and which of their rows are
+/// Returns the segments of `lake` that are in `qualities`, and which of their rows are
 /// surplus.
 async fn plan(lake: &Lake, qualities: &RowQualities) -> Result<(Vec<Segment>, SurplusPlan)> {
     let location = lake.location();
