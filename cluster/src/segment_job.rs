@@ -1,10 +1,11 @@
-//! What executors do with the segments of a lake: jobs as messages, each done as the engine does it
-//! in one process.
+//! What executors do with the segments of a lake, and with sources that become segments: jobs as
+//! messages, each done as the engine does it in one process.
 
 use datafusion::common::{DataFusionError, Result};
 use gristmill_engine::compact::{GroupMerge, merge_segments};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::{SegmentIndexing, index_segment};
+use gristmill_engine::ingest::{SourceJob, read_sources};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::verify::{SegmentCheck, check_segment};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub enum ClusterJob {
     Index(SegmentIndexing),
     /// Merge a group of segments.
     Merge(GroupMerge),
+    /// Read some sources, and write their grains to segments.
+    Read(SourceJob),
 }
 
 impl From<SegmentCheck> for ClusterJob {
@@ -39,6 +42,12 @@ impl From<GroupMerge> for ClusterJob {
     }
 }
 
+impl From<SourceJob> for ClusterJob {
+    fn from(job: SourceJob) -> ClusterJob {
+        ClusterJob::Read(job)
+    }
+}
+
 impl ClusterJob {
     /// Does the job in `lake` with `memory` bytes, and returns its outcome.
     ///
@@ -54,6 +63,9 @@ impl ClusterJob {
             }
             ClusterJob::Merge(merge) => {
                 serde_json::to_value(merge_segments(lake, merge, memory).await.map_err(failed)?)
+            }
+            ClusterJob::Read(job) => {
+                serde_json::to_value(read_sources(lake, job, memory).await.map_err(failed)?)
             }
         };
         outcome.map_err(json)

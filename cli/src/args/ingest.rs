@@ -7,6 +7,8 @@ use gristmill_engine::index::IndexKinds;
 
 use super::ResultArgs;
 use super::changes::ApplyChangesArgs;
+#[cfg(feature = "cluster")]
+use super::query::ClusterArgs;
 use super::size::Size;
 use super::value_enums;
 
@@ -70,6 +72,9 @@ pub struct IngestArgs {
     pub commit_every: Option<Size>,
     #[command(flatten)]
     pub changes: ApplyChangesArgs,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// Sidecar index that is built from the rows of a segment

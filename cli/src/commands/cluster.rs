@@ -7,9 +7,11 @@ use gristmill_cluster::process::{ExecutorOptions, run_executor, run_scheduler};
 use gristmill_cluster::query::{DEFAULT_PARTITIONS, run_on_cluster};
 use gristmill_cluster::segments::ClusterSegments;
 use gristmill_cluster::{ClusterError, ClusterKey, Scheduler, lake_url};
+use gristmill_connectors::source::Source;
 use gristmill_engine::compact::{CompactOptions, CompactReport, compact_by};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::{IndexKinds, ReindexReport, reindex_by};
+use gristmill_engine::ingest::{IngestOptions, IngestReport, ingest as ingest_here, ingest_by};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{VerifyOptions, VerifyReport, VerifyScope, verify_lake_by};
@@ -18,6 +20,7 @@ use gristmill_queries::sql::SessionContext;
 use super::CommandContext;
 use super::sql::failure;
 use crate::args::cluster::ClusterCommand;
+use crate::args::ingest::IngestArgs;
 use crate::args::query::{ClusterArgs, ClusterKeyArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
@@ -117,16 +120,65 @@ pub async fn verify(
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport, Failure> {
     let (scheduler, workers) = workers(context, arguments)?;
-    if context.common.keys.resolve_did_web {
-        return Err(Failure::usage(
-            "--resolve-did-web isn't available with --cluster; trust the keys with `keys trust`",
-        ));
-    }
+    refuse_did_web(context)?;
     let trusted = context.trusted_keys()?.keys().to_vec();
     let lake = context.open_lake().await?;
     let check = verify_lake_by(&workers, trusted, &lake, scope, options, progress);
     let check = async { check.await.map_err(Failure::from) };
     cancelled_by_interrupt(Some(&scheduler), check).await
+}
+
+/// Refuses keys on the web, which executors don't resolve.
+fn refuse_did_web(context: &CommandContext) -> Result<(), Failure> {
+    match context.common.keys.resolve_did_web {
+        true => Err(Failure::usage(
+            "--resolve-did-web isn't available with --cluster; trust the keys with `keys trust`",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses what `ingest` doesn't do on a cluster, if `--cluster` is given.
+pub fn check_ingest(context: &CommandContext, arguments: &IngestArgs) -> Result<(), Failure> {
+    let refused = |option: &str| {
+        Err(Failure::usage(format!(
+            "{option} isn't available with --cluster; leave one of them out"
+        )))
+    };
+    match () {
+        () if arguments.cluster.cluster.is_none() => Ok(()),
+        () if arguments.encrypt => refused("--encrypt"),
+        () if arguments.changes.changes => refused("--changes"),
+        () => refuse_did_web(context),
+    }
+}
+
+/// Ingests `sources` into the lake, on the cluster of `--cluster` if it is given. An interrupt
+/// cancels the jobs; a commit that has begun isn't broken off.
+pub async fn ingest(
+    context: &CommandContext,
+    arguments: &ClusterArgs,
+    lake: &mut Lake,
+    sources: Vec<Source>,
+    options: &IngestOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<IngestReport, Failure> {
+    if arguments.cluster.is_none() {
+        let report = ingest_here(lake, sources, options, progress).await;
+        return report.map_err(super::ingest::failure);
+    }
+    let (scheduler, workers) = workers(context, arguments)?;
+    let trusted = context.trusted_keys()?.keys().to_vec();
+    let work = ingest_by(
+        &workers,
+        trusted,
+        lake,
+        sources,
+        options,
+        Arc::clone(&progress),
+    );
+    let report = stopped_by_interrupt(&scheduler, &progress, work).await;
+    report.map_err(super::ingest::failure)
 }
 
 /// Rebuilds the sidecars of the lake on the cluster of `--cluster`, if it is given.
@@ -164,6 +216,17 @@ pub async fn compact(
         Err(failure) => return Some(Err(failure)),
     };
     let work = compact_by(&workers, lake, options, Arc::clone(progress));
+    let ended = stopped_by_interrupt(&scheduler, progress, work).await;
+    Some(ended.map_err(Failure::from))
+}
+
+/// Runs `work`, which commits; an interrupt cancels its jobs on the cluster and waits for its end,
+/// and an error cancels them too.
+async fn stopped_by_interrupt<T>(
+    scheduler: &Scheduler,
+    progress: &WorkProgress,
+    work: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, EngineError> {
     let mut work = std::pin::pin!(work);
     let ended = tokio::select! {
         ended = &mut work => ended,
@@ -176,7 +239,7 @@ pub async fn compact(
     if ended.is_err() {
         scheduler.cancel_all().await;
     }
-    Some(ended.map_err(Failure::from))
+    ended
 }
 
 /// Returns the executors of the cluster of `--cluster` as workers, with their scheduler.

@@ -6,7 +6,9 @@ use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
 use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
-use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, ingest, is_beyond_profile};
+#[cfg(not(feature = "cluster"))]
+use gristmill_engine::ingest::ingest;
+use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, is_beyond_profile};
 use gristmill_queries::render::escape_control;
 use gristmill_schemas::grain::DecodeMode;
 
@@ -20,6 +22,8 @@ pub async fn run(
     context: &CommandContext,
     arguments: IngestArgs,
 ) -> Result<CommandOutcome, Failure> {
+    #[cfg(feature = "cluster")]
+    super::cluster::check_ingest(context, &arguments)?;
     if arguments.changes.changes {
         let options = options_of(context, &arguments)?;
         return changes::apply(context, arguments, options).await;
@@ -31,9 +35,17 @@ pub async fn run(
     };
     let options = options_of(context, &arguments)?;
     let (progress, shown) = context.track("ingest");
-    let report = ingest(&mut lake, sources, &options, progress).await;
+    #[cfg(feature = "cluster")]
+    let report = {
+        let cluster = &arguments.cluster;
+        super::cluster::ingest(context, cluster, &mut lake, sources, &options, progress).await
+    };
+    #[cfg(not(feature = "cluster"))]
+    let report = ingest(&mut lake, sources, &options, progress)
+        .await
+        .map_err(failure);
     drop(shown);
-    let report = report.map_err(failure)?;
+    let report = report?;
     context.printer(arguments.results).record(&report)?;
     if !context.common.quiet {
         print_skipped(&report, options.dry_run);
@@ -142,7 +154,7 @@ fn print_rejected(report: &IngestReport, dry_run: bool) {
 }
 
 /// Converts an error of ingest; adds the remedy for refused input.
-fn failure(error: EngineError) -> Failure {
+pub(super) fn failure(error: EngineError) -> Failure {
     match error {
         EngineError::Refused { .. } => Failure::data(format!(
             "{error}; use `--on-error quarantine` to store refused input in `rejects` and continue"

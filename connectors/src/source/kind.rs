@@ -6,7 +6,8 @@ use gristmill_schemas::grain::{GrainHeader, MIN_BLOB_LENGTH, VERSION};
 use crate::transcript::kind::TranscriptKind;
 
 /// The format of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(into = "u8", try_from = "u8")]
 pub enum SourceKind {
     /// A `.mg` container.
     Container,
@@ -16,6 +17,25 @@ pub enum SourceKind {
     Blob,
     /// Recorded conversations, which are converted to grains.
     Transcript(TranscriptKind),
+}
+
+/// The code of a message isn't that of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} isn't the code of a kind of sources; another version of the program has sent it")]
+pub struct UnknownKind(u8);
+
+impl From<SourceKind> for u8 {
+    fn from(kind: SourceKind) -> u8 {
+        kind.code()
+    }
+}
+
+impl TryFrom<u8> for SourceKind {
+    type Error = UnknownKind;
+
+    fn try_from(code: u8) -> Result<SourceKind, UnknownKind> {
+        SourceKind::from_code(code).ok_or(UnknownKind(code))
+    }
 }
 
 impl SourceKind {

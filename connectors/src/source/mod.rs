@@ -14,6 +14,7 @@
 //! | `spool` | where are the bytes of a stream stored while it is read? |
 //! | `objects` | which objects of a store does a URI denote? (cargo feature `object-store`) |
 //! | `kind` | which format does a source have? |
+//! | `reference` | how does another process find a source? |
 
 mod bytes;
 mod discover;
@@ -22,11 +23,13 @@ mod kind;
 mod location;
 #[cfg(feature = "object-store")]
 mod objects;
+mod reference;
 pub(crate) mod spool;
 
 pub use bytes::SourceBytes;
 pub use discover::discover;
 pub use fetch::{fetch, fetch_with};
-pub use kind::SourceKind;
+pub use kind::{SourceKind, UnknownKind};
 pub use location::{Source, SourceLocation};
+pub use reference::SourceReference;
 pub use spool::{DEFAULT_SPOOL_LIMIT, SealedFile, SealedWriter, SpoolOptions};

@@ -183,7 +183,7 @@ impl MergedGroup {
     /// before.
     async fn into_change(self, lake: &Lake, group: &[Segment]) -> Result<Change> {
         for file in &self.added {
-            check_published(lake, file).await?;
+            lake.published_segment(file).await?;
         }
         let before: u64 = group.iter().map(|segment| segment.file.rows).sum();
         let after: u64 = self.added.iter().map(|file| file.rows).sum();
@@ -197,22 +197,6 @@ impl MergedGroup {
             ..Change::default()
         })
     }
-}
-
-/// Checks that this process finds the data file that a worker has published: it may have another
-/// folder of the same name, or the file may have been removed meanwhile.
-async fn check_published(lake: &Lake, file: &DataFile) -> Result<()> {
-    const WHAT: &str = "can't find what another process has written (is it the same lake?):";
-    let path = lake.grains.path_of(&file.name);
-    let id = SegmentId::of_file(&file.name)
-        .ok_or("it isn't the name of a segment")
-        .file(WHAT, &path)?;
-    let segment = Segment {
-        id,
-        file: file.clone(),
-    };
-    let binding = segment.binding(lake.location()).await;
-    binding.map(drop).file(WHAT, &path)
 }
 
 #[cfg(test)]

@@ -49,6 +49,23 @@ pub(super) enum Admission {
     },
 }
 
+impl Admission {
+    /// Returns the URI of a source that a process which commits nothing leaves to the one that
+    /// does: it may be readable there, its refusal may depend on the memory, and claims of a
+    /// manifest are judged with the grains that they name.
+    pub(super) fn needs_client(&self) -> Option<&str> {
+        match self {
+            Admission::Unreadable { info, .. } | Admission::Rejected { info, .. } => {
+                Some(&info.uri)
+            }
+            Admission::Accepted { source, .. } => {
+                source.manifest().next().map(|_| source.uri.as_str())
+            }
+            Admission::AlreadyIngested(_) | Admission::Unsupported { .. } => None,
+        }
+    }
+}
+
 /// Whether a source is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryMode {

@@ -7,6 +7,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 use gristmill_schemas::container::IndexState;
 use gristmill_schemas::lifecycle::claims_from_index_state;
+use serde::{Deserialize, Serialize};
 
 use super::morsel::{AdmittedSource, Morsel};
 use super::sources::{FinishedSource, SourceInfo};
@@ -18,17 +19,21 @@ pub(super) struct BatchLimits {
     pub(super) bytes: usize,
 }
 
-/// Input that becomes one segment, and what else is committed with it.
-#[derive(Debug, Default)]
+/// Input that becomes one segment, and what else is committed with it. As a message it has neither
+/// grains nor lifecycle state.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct IngestBatch {
+    #[serde(skip)]
     pub(super) morsels: Vec<Morsel>,
     grains: usize,
     bytes: usize,
     /// Rejects that aren't grains: sources, lines, and damage between grains.
     pub(super) rejects: Vec<RejectRow>,
     /// Lifecycle state of sources that end in this batch.
+    #[serde(skip)]
     pub(super) states: Vec<StateRow>,
     /// Where the sources of these states were read from, by their ids.
+    #[serde(skip)]
     pub(super) uris: HashMap<String, String>,
     /// How far each source has been read when this batch is committed.
     pub(super) progress: Vec<SourceProgress>,
@@ -39,7 +44,7 @@ pub(super) struct IngestBatch {
 }
 
 /// How far a batch reads a source.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SourceProgress {
     pub(super) source_id: String,
     /// The kind that it is read as.

@@ -5,21 +5,24 @@
 //! `grains`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 
 use super::batch::IngestBatch;
 use super::claims;
-use super::plan::OutcomeCounts;
+use super::plan::SourceOutcomes;
 use super::proven_batch::ProvenBatch;
 use super::run::{COMMIT_ATTEMPTS, IngestRun};
 use super::sources::SourceUpdates;
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
 use crate::lake::{
     AddressCatalog, Change, KnownAddresses, LedgerEntry, ReadPosition, Segment, transaction_name,
 };
-use crate::segment::WrittenSegment;
+use crate::segment::{AddressIndex, WrittenSegment};
 
 /// The result of a commit.
 pub(super) struct CommitResult {
@@ -29,7 +32,11 @@ pub(super) struct CommitResult {
     pub(super) version: u64,
 }
 
+/// A segment whose files are being published, with its address index.
+pub(super) type SegmentUpload = BoxFuture<'static, Result<(Segment, Arc<AddressIndex>)>>;
+
 /// The lifecycle state of a batch, by when it is committed.
+#[derive(Default)]
 pub(super) struct StateSplit<'b> {
     /// Committed before `grains`.
     early: Vec<&'b StateRow>,
@@ -79,8 +86,20 @@ fn held_by<'r>(late: &[&'r StateRow]) -> BTreeSet<&'r str> {
 }
 
 impl IngestRun<'_> {
-    /// Commits a batch: rejects, early state and sources first, `grains` last. `proven` are its
-    /// grains, with the outcomes of those of each morsel.
+    /// Starts to publish the files of `segment`. Nothing references them before the last commit of
+    /// the batch.
+    pub(super) fn publish(&self, segment: WrittenSegment) -> SegmentUpload {
+        let id = segment.id.clone();
+        let published = tokio::spawn(self.lake.publish_segment_files(segment));
+        async move {
+            let (file, index) = published.await.task("a batch")??;
+            Ok::<_, EngineError>((Segment { id, file }, Arc::new(index)))
+        }
+        .boxed()
+    }
+
+    /// Commits a batch: rejects, early state and sources first, `grains` last. Its grains have the
+    /// `outcomes`; the new ones are in `segment`.
     ///
     /// # Errors
     /// [`EngineError::Conflict`](crate::error::EngineError::Conflict) if another writer committed
@@ -88,20 +107,14 @@ impl IngestRun<'_> {
     pub(super) async fn commit(
         &mut self,
         batch: &IngestBatch,
-        proven: (&ProvenBatch, &[OutcomeCounts]),
-        segment: Option<WrittenSegment>,
+        outcomes: &[SourceOutcomes],
+        segment: Option<SegmentUpload>,
         states: &StateSplit<'_>,
     ) -> Result<CommitResult> {
-        // The segment's files are written to the disk meanwhile. Nothing references them before the
-        // last commit.
-        let publishing = segment.map(|segment| {
-            let id = segment.id.clone();
-            (id, tokio::spawn(self.lake.publish_segment_files(segment)))
-        });
         let rejects = self.new_rejects(batch).await?;
         self.append_rejects(&rejects).await?;
         self.append_states(&states.early).await?;
-        let updates = self.register.updates(proven, batch, &states.held);
+        let updates = self.register.updates(outcomes, batch, &states.held);
         let rows: Vec<SourceRow> = batch.listed.iter().chain(&updates.rows).cloned().collect();
         self.register.append(self.lake, &rows).await?;
         let mut change = Change {
@@ -110,18 +123,18 @@ impl IngestRun<'_> {
             progress: self.ledger_entries(&updates),
             ..Change::default()
         };
-        let (mut grains, mut index) = (0, None);
-        if let Some((id, published)) = publishing {
-            let (file, addresses) = published.await.task("a batch")??;
-            grains = file.rows;
-            change.added.push(file.clone());
-            index = Some((Segment { id, file }, addresses));
+        let (mut grains, mut added) = (0, None);
+        if let Some(segment) = segment {
+            let (segment, index) = segment.await?;
+            grains = segment.file.rows;
+            change.added.push(segment.file.clone());
+            added = Some((segment, index));
         }
         let version = match change.added.is_empty() && change.progress.is_empty() {
             true => self.lake.grains.version(),
             false => self.lake.grains.commit(change, "ingest", 0).await?,
         };
-        if let Some((segment, index)) = index {
+        if let Some((segment, index)) = added {
             self.known.add(segment, index);
         }
         for reject in &batch.rejects {

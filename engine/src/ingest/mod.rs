@@ -24,6 +24,8 @@
 //! | `sources` | which rows of `sources` does a batch bring, and when is a source complete? |
 //! | `known_states` | which lifecycle events of a source does the lake contain already? |
 //! | `retry` | which rejects disappear when sources are read again? |
+//! | `prepared` | how does a process read sources for another one, which commits them? |
+//! | `by_workers` | how are sources read by other processes, and what they read committed? |
 //! | `scan` | how is a file read as rows, without a lake? |
 //!
 //! * **arrange**: files of traffic are linked, so that a conversation that is spread over them is
@@ -47,6 +49,7 @@
 mod admission;
 pub(crate) mod admit;
 mod batch;
+mod by_workers;
 mod claims;
 mod commit;
 pub(crate) mod device_profile;
@@ -60,6 +63,7 @@ pub(crate) mod morsel;
 mod options;
 mod pipeline;
 mod plan;
+mod prepared;
 pub(crate) mod prove;
 mod proven_batch;
 mod report;
@@ -70,8 +74,10 @@ pub(crate) mod sources;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;
+pub use by_workers::ingest_by;
 pub use device_profile::is_beyond_profile;
 pub use options::{DEFAULT_MEMORY, IngestOptions};
+pub use prepared::{ReadSources, SourceJob, read_sources};
 pub use report::{IngestReport, OnError, SkippedSource};
 pub use run::ingest;
 pub use scan::{FileScan, ScannedPart};

@@ -15,6 +15,7 @@ use super::batch::IngestBatch;
 use super::claims;
 use super::commit::{CommitResult, StateSplit};
 use super::jobs::{BatchJob, DryRun, WrittenBatch};
+use super::plan::by_source;
 use super::prove::RejectedGrain;
 use super::proven_batch::ProvenBatch;
 use super::report::OnError;
@@ -114,6 +115,10 @@ impl IngestRun<'_> {
         let Some(UnsettledBatch { batch, mut written }) = unsettled else {
             return Ok(false);
         };
+        if self.prepared.is_some() {
+            self.prepare(batch, written).await?;
+            return Ok(false);
+        }
         for attempt in 0..COMMIT_ATTEMPTS {
             let WrittenBatch {
                 proven,
@@ -121,10 +126,9 @@ impl IngestRun<'_> {
                 outcomes,
             } = written;
             let states = StateSplit::of(&self.known, &batch, &proven).await?;
-            match self
-                .commit(&batch, (&proven, &outcomes), segment, &states)
-                .await
-            {
+            let upload = segment.map(|segment| self.publish(segment));
+            let counts = by_source(&proven, &outcomes);
+            match self.commit(&batch, &counts, upload, &states).await {
                 // The grains of the faster writer must not be written twice.
                 Err(EngineError::Conflict(_)) => {
                     self.refresh().await?;
@@ -132,7 +136,7 @@ impl IngestRun<'_> {
                 }
                 Err(error) => return Err(error),
                 Ok(CommitResult { grains, version }) => {
-                    self.report.count_left_out(&outcomes);
+                    self.report.count_left_out(outcomes);
                     self.report.grains_written += grains;
                     WorkProgress::add(&self.progress.committed, grains);
                     let last = self.commit_late(&batch, &states.late, version).await?;
@@ -152,7 +156,7 @@ impl IngestRun<'_> {
     }
 
     /// Reads what other writers committed.
-    async fn refresh(&mut self) -> Result<()> {
+    pub(super) async fn refresh(&mut self) -> Result<()> {
         self.lake.refresh().await?;
         self.known.refresh(self.lake).await
     }
@@ -231,7 +235,7 @@ impl IngestRun<'_> {
             .start(move |_| BatchJob::dry_run(&proven, &known))
             .await?;
         self.known.add_dry_run(index);
-        self.report.count_left_out(&outcomes);
+        self.report.count_left_out(outcomes);
         self.report.grains_written += rows;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Planning a segment: which grains are new, and in which order they are stored.
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::prove::ProvenRow;
 use super::proven_batch::{ProvenBatch, RowRef};
@@ -16,7 +17,7 @@ pub(super) struct SegmentPlan {
 }
 
 /// Numbers of grains by outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct OutcomeCounts {
     /// Grains that become rows.
     pub(super) new: u64,
@@ -33,6 +34,22 @@ impl OutcomeCounts {
         self.duplicates += others.duplicates;
         self.erased += others.erased;
     }
+}
+
+/// The outcomes of the grains of a source in a batch, with the URI of the source.
+pub(super) type SourceOutcomes = (String, OutcomeCounts);
+
+/// Returns the `outcomes` of the morsels of `batch`, by source.
+pub(super) fn by_source(batch: &ProvenBatch, outcomes: &[OutcomeCounts]) -> Vec<SourceOutcomes> {
+    let mut sources: Vec<SourceOutcomes> = Vec::new();
+    for (morsel, counts) in batch.morsels().iter().zip(outcomes) {
+        let uri = &morsel.morsel.source.uri;
+        match sources.last_mut() {
+            Some((last, sum)) if last == uri => sum.add(*counts),
+            _ => sources.push((uri.clone(), *counts)),
+        }
+    }
+    sources
 }
 
 /// The outcome of a grain.

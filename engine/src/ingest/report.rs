@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gristmill_connectors::transcript::grain_output::GrainCounts;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::OutcomeCounts;
 
@@ -18,7 +18,8 @@ pub enum OnError {
 }
 
 /// The result of an ingest.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct IngestReport {
     /// Sources that were read.
     pub files: u64,
@@ -68,7 +69,7 @@ pub struct IngestReport {
 }
 
 /// An unsupported source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedSource {
     /// Where it was read from.
     pub source: String,
@@ -96,9 +97,32 @@ impl IngestReport {
     }
 
     /// Counts the grains that aren't written.
-    pub(super) fn count_left_out(&mut self, outcomes: &[OutcomeCounts]) {
-        self.duplicates += outcomes.iter().map(|counts| counts.duplicates).sum::<u64>();
-        self.erased += outcomes.iter().map(|counts| counts.erased).sum::<u64>();
+    pub(super) fn count_left_out(&mut self, outcomes: impl IntoIterator<Item = OutcomeCounts>) {
+        for counts in outcomes {
+            self.duplicates += counts.duplicates;
+            self.erased += counts.erased;
+        }
+    }
+
+    /// Adds what another process has read. What becomes of its grains is counted when they are
+    /// committed.
+    pub(super) fn add_read(&mut self, other: IngestReport) {
+        self.files += other.files;
+        self.known += other.known;
+        self.skipped += other.skipped;
+        self.first_skipped.extend(other.first_skipped);
+        self.first_skipped.truncate(FIRST_SKIPPED);
+        self.grains_read += other.grains_read;
+        self.rejected += other.rejected;
+        self.readable_rejects += other.readable_rejects;
+        for (code, count) in other.rejects_by_code {
+            *self.rejects_by_code.entry(code).or_default() += count;
+        }
+        for (mark, count) in other.marks {
+            *self.marks.entry(mark).or_default() += count;
+        }
+        self.transcripts.add(other.transcripts);
+        self.bytes += other.bytes;
     }
 
     /// Counts a reject.

@@ -37,6 +37,11 @@ impl RetriedSources {
         self.sources.insert(source.to_owned(), keeps_entry);
     }
 
+    /// Returns the sources that are read again, each with whether its entry isn't changed.
+    pub(super) fn into_sources(self) -> impl Iterator<Item = (String, bool)> {
+        self.sources.into_iter()
+    }
+
     /// Returns true if the entry of `source` in the ledger isn't changed.
     pub(super) fn keeps_entry(&self, source: &str) -> bool {
         self.sources.get(source) == Some(&true)

@@ -21,10 +21,11 @@ use super::admit::Admitter;
 use super::batch::{BatchLimits, IngestBatch};
 use super::digests::sources_per_thread;
 use super::known_states::KnownStates;
-use super::linked_sources::arrange;
+use super::linked_sources::{ReadSlot, arrange};
 use super::morsel::{AdmittedSource, MorselReader, NextMorsel};
 use super::options::IngestOptions;
 use super::pipeline::PendingWrite;
+use super::prepared::PreparedRun;
 use super::report::{IngestReport, OnError};
 use super::retry::{RejectKeys, RetriedSources, known_rejects};
 use super::sources::{SourceInfo, SourceRegister};
@@ -64,16 +65,8 @@ pub async fn ingest(
     let total = sources.iter().filter_map(|source| source.length).sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
     let admitter = run.admitter().await?;
-    let per_unit = sources_per_thread(sources.len(), options.threads);
     let sources = arrange(sources, &admitter, options.memory).await?;
-    let mut admissions = stream::iter(admission_units(sources, per_unit))
-        .map(|unit| admitter.clone().admit(unit))
-        .buffered(AHEAD / per_unit);
-    while let Some(admitted) = admissions.next().await {
-        for admission in admitted? {
-            run.take(admission).await?;
-        }
-    }
+    run.read_all(&admitter, sources).await?;
     let mut report = run.end().await?;
     report.set_elapsed(started.elapsed());
     Ok(report)
@@ -96,6 +89,8 @@ pub(super) struct IngestRun<'l> {
     pub(super) batch: IngestBatch,
     /// The batch before it, whose segment is being written.
     pub(super) writing: Option<PendingWrite>,
+    /// The batches of a run that prepares them for another process, instead of committing.
+    pub(super) prepared: Option<PreparedRun>,
     limits: BatchLimits,
     /// When the run began, in microseconds since 1970.
     pub(super) now: i64,
@@ -104,7 +99,7 @@ pub(super) struct IngestRun<'l> {
 }
 
 impl<'l> IngestRun<'l> {
-    async fn begin(
+    pub(super) async fn begin(
         lake: &'l mut Lake,
         options: &IngestOptions,
         progress: Arc<WorkProgress>,
@@ -139,6 +134,7 @@ impl<'l> IngestRun<'l> {
             known_states: KnownStates::default(),
             batch: IngestBatch::default(),
             writing: None,
+            prepared: None,
             limits: BatchLimits {
                 grains: SEGMENT_GRAINS,
                 bytes: options.batch_bytes(),
@@ -150,12 +146,14 @@ impl<'l> IngestRun<'l> {
     }
 
     /// Reads from the lake what admission depends on.
-    async fn admitter(&mut self) -> Result<Admitter> {
+    pub(super) async fn admitter(&mut self) -> Result<Admitter> {
         let ledger = Ledger::load(&self.lake.grains).await?;
         let again = self.options.again;
         let retries = self.options.retry_refused || again;
         let (known_rejects, retried) = known_rejects(self.lake, &ledger, retries).await?;
-        self.register.load(self.lake, &ledger).await?;
+        if self.prepared.is_none() {
+            self.register.load(self.lake, &ledger).await?;
+        }
         let rejected_sources = known_rejects
             .iter()
             .map(|(source, _)| source.clone())
@@ -186,8 +184,32 @@ impl<'l> IngestRun<'l> {
         })
     }
 
+    /// Admits `sources`, and reads them into batches.
+    pub(super) async fn read_all(
+        &mut self,
+        admitter: &Admitter,
+        sources: Vec<(Source, Option<ReadSlot>)>,
+    ) -> Result<()> {
+        let per_unit = sources_per_thread(sources.len(), self.options.threads);
+        let mut admissions = stream::iter(admission_units(sources, per_unit))
+            .map(|unit| admitter.clone().admit(unit))
+            .buffered(AHEAD / per_unit);
+        while let Some(admitted) = admissions.next().await {
+            for admission in admitted? {
+                self.take(admission).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads an accepted source into batches, and lists any other one.
     async fn take(&mut self, admission: Admission) -> Result<()> {
+        if let Some(prepared) = &mut self.prepared
+            && let Some(uri) = admission.needs_client()
+        {
+            prepared.left.push(uri.to_owned());
+            return Ok(());
+        }
         match admission {
             Admission::Accepted {
                 source,
@@ -318,7 +340,7 @@ impl<'l> IngestRun<'l> {
     }
 
     /// Commits what is left, and writes the entry of the audit log.
-    async fn end(mut self) -> Result<IngestReport> {
+    pub(super) async fn end(mut self) -> Result<IngestReport> {
         self.progress.enter(WorkPhase::WritingSegments);
         self.flush().await?;
         let last = self.await_write().await?;

@@ -9,11 +9,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use gristmill_connectors::source::SourceKind;
 use gristmill_schemas::columns::{SourceOutcome, SourceRow};
+use serde::{Deserialize, Serialize};
 
 use super::batch::{IngestBatch, SourceProgress};
 use super::morsel::AdmittedSource;
-use super::plan::OutcomeCounts;
-use super::proven_batch::ProvenBatch;
+use super::plan::{OutcomeCounts, SourceOutcomes};
 use super::run::COMMIT_ATTEMPTS;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{
@@ -22,7 +22,7 @@ use crate::lake::{
 };
 
 /// What is known of a source, whether it is ingested or not.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SourceInfo {
     /// Where it was read from.
     pub(crate) uri: String,
@@ -47,7 +47,7 @@ impl SourceInfo {
 }
 
 /// A source that ends in a batch.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FinishedSource {
     info: SourceInfo,
     first: u64,
@@ -133,8 +133,14 @@ pub(super) struct SourceRegister {
 impl SourceRegister {
     /// Returns the register of a run that begins `now`.
     pub(super) fn new(now: i64) -> SourceRegister {
+        let run_id = ulid::Ulid::generate().to_string().to_ascii_lowercase();
+        SourceRegister::of_run(run_id, now)
+    }
+
+    /// Returns the register of the run `run_id`, which began at `now`.
+    pub(super) fn of_run(run_id: String, now: i64) -> SourceRegister {
         SourceRegister {
-            run_id: ulid::Ulid::generate().to_string().to_ascii_lowercase(),
+            run_id,
             now,
             counts: HashMap::new(),
             dangling: DanglingRows::new(),
@@ -212,16 +218,16 @@ impl SourceRegister {
         }
     }
 
-    /// Returns what `batch` changes for its sources. `outcomes` are those of the grains of each
-    /// morsel. Sources that are `held` aren't complete yet, because some of their state is
-    /// committed later. The register isn't changed before [`SourceRegister::committed`].
+    /// Returns what `batch` changes for its sources, whose grains have the `outcomes`. Sources that
+    /// are `held` aren't complete yet, because some of their state is committed later. The register
+    /// isn't changed before [`SourceRegister::committed`].
     pub(super) fn updates(
         &self,
-        proven: (&ProvenBatch, &[OutcomeCounts]),
+        outcomes: &[SourceOutcomes],
         batch: &IngestBatch,
         held: &BTreeSet<&str>,
     ) -> SourceUpdates {
-        let counts = self.count(proven, batch);
+        let counts = self.count(outcomes, batch);
         let counts_of =
             |ended: &FinishedSource| counts.get(&ended.info.uri).copied().unwrap_or_default();
         let rows = batch
@@ -271,7 +277,7 @@ impl SourceRegister {
     /// Returns the counts of the sources of `batch`, including those of earlier batches.
     fn count(
         &self,
-        (proven, outcomes): (&ProvenBatch, &[OutcomeCounts]),
+        outcomes: &[SourceOutcomes],
         batch: &IngestBatch,
     ) -> HashMap<String, SourceCounts> {
         let mut counts: HashMap<String, SourceCounts> = HashMap::new();
@@ -283,10 +289,8 @@ impl SourceRegister {
                 counts.insert(uri.to_owned(), fresh);
             }
         };
-        for (morsel, outcomes) in proven.morsels().iter().zip(outcomes) {
-            add(&morsel.morsel.source.uri, &|counts| {
-                counts.outcomes.add(*outcomes);
-            });
+        for (uri, outcomes) in outcomes {
+            add(uri, &|counts| counts.outcomes.add(*outcomes));
         }
         for reject in &batch.rejects {
             add(&reject.source, &|counts| counts.rejected += 1);

@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use super::known_addresses::{KnownAddresses, KnownSegment, open_index};
 use super::rejects::blob_of;
 use super::{Lake, LakeLocation, Segment, Table};
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::keys::TombstoneSet;
 use crate::segment::AddressIndex;
 
@@ -81,9 +81,56 @@ impl AddressCatalog {
         Ok(())
     }
 
+    /// Returns a catalog of the same lake without segments and tombstones.
+    pub(crate) fn without_segments(&self) -> AddressCatalog {
+        AddressCatalog {
+            location: self.location.clone(),
+            segments: Vec::new(),
+            dry_run: Vec::new(),
+            erased: TombstoneSet::default(),
+        }
+    }
+
+    /// Opens the address index of `segment`, which another process has published.
+    ///
+    /// # Errors
+    /// As [`KnownAddresses::load`].
+    pub(crate) async fn open_published(&self, segment: &Segment) -> Result<Arc<AddressIndex>> {
+        let index = open_index(&self.location, segment).await?;
+        index.release();
+        Ok(Arc::new(index))
+    }
+
+    /// Returns true if a grain of `segment`, whose address index is `index`, is in a segment of the
+    /// catalog or was erased. Looks up every address, in the segments with grains of the same
+    /// seconds.
+    ///
+    /// # Errors
+    /// As [`AddressCatalog::of_seconds`].
+    pub(crate) async fn meets(&self, segment: &Segment, index: &Arc<AddressIndex>) -> Result<bool> {
+        let may_meet =
+            |entry: &CatalogEntry| match (&entry.segment.file.seconds, &segment.file.seconds) {
+                (Some(known), Some(own)) => known.meets(own),
+                _ => true,
+            };
+        let (known, index) = (self.opened(may_meet).await?, Arc::clone(index));
+        let search = move || {
+            let mut addresses = (0..index.len() as u32).filter_map(|place| index.address_at(place));
+            let found =
+                addresses.any(|address| known.is_erased(&address) || known.contains(&address));
+            index.release();
+            known.release();
+            found
+        };
+        tokio::task::spawn_blocking(search)
+            .await
+            .task("a search of addresses")
+    }
+
     /// Adds a segment that was just written.
-    pub(crate) fn add(&mut self, segment: Segment, index: AddressIndex) {
-        let index = Arc::new(OnceCell::from(Arc::new(index)));
+    pub(crate) fn add(&mut self, segment: Segment, index: impl Into<Arc<AddressIndex>>) {
+        let index: Arc<AddressIndex> = index.into();
+        let index = Arc::new(OnceCell::from(index));
         self.segments.push(CatalogEntry { segment, index });
     }
 

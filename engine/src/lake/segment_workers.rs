@@ -1,11 +1,13 @@
-//! Work on the segments of a lake that other processes do for this one: a job is a message, and so
-//! is its outcome. Workers open the lake themselves. They publish files, but commit nothing.
+//! Work on the segments of a lake that other processes do for this one, also on those that they
+//! make of sources: a job is a message, and so is its outcome. Workers open the lake themselves.
+//! They publish files, but commit nothing.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-use super::{Lake, Segment};
-use crate::error::{EngineError, Result};
+use super::{DataFile, Lake, Segment};
+use crate::error::{Context, EngineError, Result};
+use crate::segment::SegmentId;
 
 /// A job on segments that any process can do that has the lake. It may be done twice, also at the
 /// same time, if a worker was lost meanwhile.
@@ -44,6 +46,25 @@ impl Lake {
             ))),
             false => Ok(segments),
         }
+    }
+
+    /// Returns the segment whose data file a worker has published, if this process finds it: it may
+    /// have another folder of the same name, or the file may have been removed meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::File`] if the file is missing or another one.
+    pub(crate) async fn published_segment(&self, file: &DataFile) -> Result<Segment> {
+        const WHAT: &str = "can't find what another process has written (is it the same lake?):";
+        let path = self.grains.path_of(&file.name);
+        let id = SegmentId::of_file(&file.name)
+            .ok_or("it isn't the name of a segment")
+            .file(WHAT, &path)?;
+        let segment = Segment {
+            id,
+            file: file.clone(),
+        };
+        segment.binding(self.location()).await.file(WHAT, &path)?;
+        Ok(segment)
     }
 
     /// Returns the segment whose data file is `file`, for a worker.

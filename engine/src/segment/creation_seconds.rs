@@ -74,6 +74,11 @@ impl CreationSeconds {
         ranges.any(|range| range.start() <= span.end() && span.start() <= range.end())
     }
 
+    /// Returns false if no second is in both. O(r²) for r ranges.
+    pub(crate) fn meets(&self, other: &CreationSeconds) -> bool {
+        other.ranges.iter().any(|span| self.overlaps(span))
+    }
+
     /// Returns false if no grain was created at any of `seconds`, which ascend.
     /// O(r log n) for r ranges and n seconds.
     pub(crate) fn intersects(&self, seconds: &[u32]) -> bool {

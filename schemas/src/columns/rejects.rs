@@ -12,7 +12,7 @@ use super::tables::{int_field, ints, text_field, texts, timestamp_field, timesta
 pub const REJECTS: &str = "rejects";
 
 /// A row of `rejects`: a rejected part of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RejectRow {
     /// The BLAKE3 of the source, in hex.
     pub source_id: String,

@@ -12,7 +12,7 @@ use super::tables::{int_field, ints, text_field, texts, timestamp_field, timesta
 pub const SOURCES: &str = "sources";
 
 /// The outcome of a source in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum SourceOutcome {
     /// The source was read to its end, and its grains are in the lake.
     Ingested,
@@ -51,7 +51,7 @@ impl SourceOutcome {
 }
 
 /// A row of `sources`: the outcome of one source in one run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SourceRow {
     /// The id of the run.
     pub run_id: String,

@@ -37,7 +37,7 @@ pub enum GrainOutput<'o> {
 }
 
 /// The numbers of what was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct GrainCounts {
     /// Messages.
     pub messages: u64,

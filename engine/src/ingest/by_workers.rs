@@ -1,0 +1,422 @@
+//! Ingest by workers: each reads some sources and publishes their grains as segments (`prepared`).
+//! This process plans the jobs, finds duplicates between them, and commits.
+//!
+//! Outcomes are taken in the order of the input. A job whose segments share a grain with the lake,
+//! or with an earlier job, is deferred: its segments are dropped, and in the next round it is done
+//! again without the grains of the lake and of the deferred jobs before it. So all jobs of a round
+//! are independent, and a job is done twice at most, unless other writers bring the same grains
+//! meanwhile. The first source of a grain has the row, as in an ingest by one process.
+//!
+//! What workers leave is read here at the end: linked transcripts, streams, sources with lifecycle
+//! state, refused containers, and what they can't read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use futures::{FutureExt, TryStreamExt};
+use gristmill_connectors::source::{Source, SourceReference};
+
+use super::commit::{CommitResult, SegmentUpload, StateSplit};
+use super::linked_sources::{ReadSlot, arrange};
+use super::options::IngestOptions;
+use super::prepared::{JobSettings, PreparedBatch, ReadSources, SourceJob};
+use super::report::{IngestReport, OnError};
+use super::run::{COMMIT_ATTEMPTS, IngestRun};
+use crate::error::{EngineError, Result};
+use crate::keys::TrustedKey;
+use crate::lake::{AddressCatalog, DataFile, Lake, Segment, SegmentWorkers};
+use crate::progress::WorkProgress;
+use crate::segment::AddressIndex;
+
+/// Bytes of sources with which a job is closed. A larger source is a job of its own.
+const JOB_BYTES: u64 = 256 << 20;
+
+/// Maximum number of sources of a job.
+const JOB_SOURCES: usize = 256;
+
+/// The number of jobs, roughly, if all sources together are small.
+const FEW_JOBS: u64 = 16;
+
+/// Does the same as [`ingest`](super::ingest()), but has the sources read by `workers`, which find
+/// them by the same names. Signers without a `did:key` are trusted with `trusted_keys`. Each job
+/// makes segments of its own, which `compact` merges.
+///
+/// # Errors
+/// As [`ingest`](super::ingest()); [`EngineError::Request`] for options that workers don't have;
+/// [`EngineError::Key`] if the lake is encrypted; [`EngineError::Task`] if a worker fails. The lake
+/// is then as it was at the last commit, and the next run continues there.
+pub async fn ingest_by(
+    workers: &dyn SegmentWorkers<SourceJob>,
+    trusted_keys: Vec<TrustedKey>,
+    lake: &mut Lake,
+    sources: Vec<Source>,
+    options: &IngestOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<IngestReport> {
+    let started = Instant::now();
+    refuse_unfit(options)?;
+    let mut run = IngestRun::begin(lake, options, Arc::clone(&progress)).await?;
+    run.lake.segments_for_workers("filled")?;
+    let total = sources.iter().filter_map(|source| source.length).sum();
+    progress.total_bytes.store(total, Ordering::Relaxed);
+    let admitter = run.admitter().await?;
+    let arranged = arrange(sources, &admitter, options.memory).await?;
+    let mut split = SplitSources::of(arranged);
+    let settings = JobSettings::of(&run, trusted_keys);
+    let left = run
+        .read_by(workers, jobs_of(&split.sent, &settings))
+        .await?;
+    run.read_all(&admitter, split.left_here(&left)).await?;
+    let mut report = run.end().await?;
+    report.set_elapsed(started.elapsed());
+    Ok(report)
+}
+
+/// Refuses options that only one process can have.
+fn refuse_unfit(options: &IngestOptions) -> Result<()> {
+    let refused = |what: &str| {
+        Err(EngineError::Request(format!(
+            "an ingest by several machines has no {what}; leave out --cluster"
+        )))
+    };
+    match () {
+        () if options.dry_run => refused("dry run"),
+        () if options.on_error == OnError::Fail => refused("stop at refused input (--on-error)"),
+        () if options.content.is_some() => refused("folder of embedded content (--content-dir)"),
+        () => Ok(()),
+    }
+}
+
+/// The sources of a run, by who reads them.
+#[derive(Default)]
+struct SplitSources {
+    /// Sources that workers read, by their URIs.
+    by_uri: HashMap<String, Source>,
+    /// Their references, in the order of the input.
+    sent: Vec<SourceReference>,
+    /// The other ones.
+    here: Vec<(Source, Option<ReadSlot>)>,
+}
+
+impl SplitSources {
+    /// Splits sources: linked ones depend on one another, and streams can be read only here.
+    fn of(arranged: Vec<(Source, Option<ReadSlot>)>) -> SplitSources {
+        let mut split = SplitSources::default();
+        for (source, slot) in arranged {
+            let reference = match slot {
+                Some(_) => None,
+                None => SourceReference::of(&source),
+            };
+            match reference {
+                Some(reference) => {
+                    split.by_uri.insert(source.uri.clone(), source);
+                    split.sent.push(reference);
+                }
+                None => split.here.push((source, slot)),
+            }
+        }
+        split
+    }
+
+    /// Returns the sources to read here, with those at the URIs `left` by workers.
+    fn left_here(&mut self, left: &[String]) -> Vec<(Source, Option<ReadSlot>)> {
+        let mut here = std::mem::take(&mut self.here);
+        if !left.is_empty() {
+            tracing::warn!(
+                sources = left.len(),
+                "executors left sources to this process"
+            );
+        }
+        let left = left.iter().filter_map(|uri| self.by_uri.remove(uri));
+        here.extend(left.map(|source| (source, None)));
+        here
+    }
+}
+
+/// Returns the jobs that read `sources`, in their order.
+fn jobs_of(sources: &[SourceReference], settings: &JobSettings) -> Vec<SourceJob> {
+    let total: u64 = sources.iter().filter_map(|source| source.length).sum();
+    let full = JOB_BYTES.min(total / FEW_JOBS);
+    let mut jobs: Vec<SourceJob> = Vec::new();
+    let mut bytes = 0;
+    for source in sources {
+        match jobs.last_mut() {
+            Some(job) if bytes < full && job.sources.len() < JOB_SOURCES => {
+                job.sources.push(source.clone());
+            }
+            _ => {
+                bytes = 0;
+                jobs.push(SourceJob {
+                    sources: vec![source.clone()],
+                    settings: settings.clone(),
+                    before: Vec::new(),
+                });
+            }
+        }
+        bytes += source.length.unwrap_or_default();
+    }
+    jobs
+}
+
+/// The segment of a batch, with its address index; `None` if the batch has none.
+type PreparedSegment = Option<(Segment, Arc<AddressIndex>)>;
+
+/// Jobs that are done again in the next round.
+struct DeferredJobs {
+    jobs: Vec<SourceJob>,
+    /// The segments that they have made in this round.
+    files: Vec<DataFile>,
+    /// The grains of these segments.
+    grains: AddressCatalog,
+}
+
+impl DeferredJobs {
+    /// Adds `job`, which has made `segments`.
+    fn add(&mut self, mut job: SourceJob, segments: Vec<PreparedSegment>) {
+        job.before.clone_from(&self.files);
+        for (segment, index) in segments.into_iter().flatten() {
+            self.files.push(segment.file.clone());
+            self.grains.add(segment, index);
+        }
+        self.jobs.push(job);
+    }
+
+    /// Returns true if `job` left out grains of earlier jobs, one of which was deferred again: its
+    /// commit before theirs would lose these grains if the run is killed in between.
+    fn holds_up(&self, job: &SourceJob) -> bool {
+        !job.before.is_empty() && !self.jobs.is_empty()
+    }
+}
+
+/// Returns true if a grain of `segments` is in `catalog`, or was erased.
+async fn meets(catalog: &AddressCatalog, segments: &[PreparedSegment]) -> Result<bool> {
+    for (segment, index) in segments.iter().flatten() {
+        if catalog.meets(segment, index).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl IngestRun<'_> {
+    /// Has `jobs` done by `workers`, in rounds, and commits their outcomes. Returns the URIs of the
+    /// sources that the workers left.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if other writers brought the same grains in every round; as
+    /// [`ingest_by`].
+    async fn read_by(
+        &mut self,
+        workers: &dyn SegmentWorkers<SourceJob>,
+        mut jobs: Vec<SourceJob>,
+    ) -> Result<Vec<String>> {
+        let (mut left, mut tasks) = (Vec::new(), 0);
+        for _ in 0..COMMIT_ATTEMPTS {
+            if jobs.is_empty() {
+                return Ok(left);
+            }
+            tasks += jobs.len();
+            self.progress.begin_tasks(tasks);
+            jobs = self.round(workers, jobs, &mut left).await?;
+        }
+        match jobs.is_empty() {
+            true => Ok(left),
+            false => Err(same_grains()),
+        }
+    }
+
+    /// Has `jobs` done once, and takes their outcomes in the order of the jobs. Returns the jobs
+    /// that are deferred.
+    async fn round(
+        &mut self,
+        workers: &dyn SegmentWorkers<SourceJob>,
+        jobs: Vec<SourceJob>,
+        left: &mut Vec<String>,
+    ) -> Result<Vec<SourceJob>> {
+        let mut deferred = DeferredJobs {
+            jobs: Vec::new(),
+            files: Vec::new(),
+            grains: self.known.without_segments(),
+        };
+        // A request to stop cancels the jobs, which is an error of theirs.
+        let progress = Arc::clone(&self.progress);
+        let cause = |error| match progress.is_stopped() {
+            true => EngineError::Interrupted,
+            false => error,
+        };
+        let mut outcomes = workers.run(jobs.clone()).await.map_err(cause)?;
+        let mut waiting: BTreeMap<usize, ReadSources> = BTreeMap::new();
+        let mut jobs = jobs.into_iter();
+        let mut next = 0;
+        while let Some((number, read)) = outcomes.try_next().await.map_err(cause)? {
+            waiting.insert(number, read);
+            while let Some(read) = waiting.remove(&next)
+                && let Some(job) = jobs.next()
+            {
+                next += 1;
+                left.extend(self.take_read(job, read, &mut deferred).await?);
+                if progress.is_stopped() {
+                    return Err(EngineError::Interrupted);
+                }
+            }
+        }
+        match jobs.len() {
+            0 => Ok(deferred.jobs),
+            missing => Err(EngineError::Task {
+                what: "an ingest by other processes".to_owned(),
+                cause: format!("{missing} outcomes have not come back").into(),
+            }),
+        }
+    }
+
+    /// Commits what `job` has read, or defers it. Returns the URIs of the sources that it left.
+    async fn take_read(
+        &mut self,
+        job: SourceJob,
+        read: ReadSources,
+        deferred: &mut DeferredJobs,
+    ) -> Result<Vec<String>> {
+        let mut segments = Vec::with_capacity(read.batches.len());
+        for prepared in &read.batches {
+            segments.push(self.open_prepared(prepared).await?);
+        }
+        let is_new = !deferred.holds_up(&job)
+            && !meets(&deferred.grains, &segments).await?
+            && !meets(&self.known, &segments).await?;
+        if is_new && self.commit_read(&read, &segments).await? {
+            self.progress
+                .end_task(read.report.bytes, read.report.grains_read);
+            WorkProgress::add(&self.progress.rejected, read.report.rejected);
+            self.report.add_read(read.report);
+            return Ok(read.left);
+        }
+        self.progress.end_task(0, 0);
+        deferred.add(job, segments);
+        Ok(Vec::new())
+    }
+
+    /// Opens the address index of the segment of a batch.
+    async fn open_prepared(&self, prepared: &PreparedBatch) -> Result<PreparedSegment> {
+        let Some(file) = &prepared.segment else {
+            return Ok(None);
+        };
+        let segment = self.lake.published_segment(file).await?;
+        let index = self.known.open_published(&segment).await?;
+        Ok(Some((segment, index)))
+    }
+
+    /// Commits the batches of a job, none of whose grains the lake had so far. Returns false, and
+    /// changes no grains, if another writer has committed some of them meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if that was after the first batch; errors of the commits.
+    async fn commit_read(
+        &mut self,
+        read: &ReadSources,
+        segments: &[PreparedSegment],
+    ) -> Result<bool> {
+        for (source, keeps_entry) in &read.retried {
+            self.retried.begin(source, *keeps_entry);
+        }
+        let (mut is_checked, mut attempts) = (true, 0);
+        let mut at = 0;
+        while let (Some(prepared), Some(segment)) = (read.batches.get(at), segments.get(at)) {
+            let rest = segments.get(at..).unwrap_or_default();
+            if !is_checked && meets(&self.known, rest).await? {
+                return match at {
+                    0 => Ok(false),
+                    _ => Err(same_grains()),
+                };
+            }
+            match self.commit_prepared(prepared, segment).await {
+                Ok(is_followed) => {
+                    at += 1;
+                    is_checked = !is_followed;
+                }
+                Err(EngineError::Conflict(_)) if attempts < COMMIT_ATTEMPTS => {
+                    attempts += 1;
+                    self.refresh().await?;
+                    is_checked = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Commits a batch. Returns true if another writer has committed right after it.
+    async fn commit_prepared(
+        &mut self,
+        prepared: &PreparedBatch,
+        segment: &PreparedSegment,
+    ) -> Result<bool> {
+        let upload = |segment| std::future::ready(Ok(segment)).boxed();
+        let upload: Option<SegmentUpload> = segment.clone().map(upload);
+        let (batch, outcomes) = (&prepared.batch, &prepared.outcomes);
+        let states = StateSplit::default();
+        let committed = self.commit(batch, outcomes, upload, &states);
+        let CommitResult { grains, version } = committed.await?;
+        let counts = outcomes.iter().map(|(_, counts)| *counts);
+        self.report.count_left_out(counts);
+        self.report.grains_written += grains;
+        WorkProgress::add(&self.progress.committed, grains);
+        let is_followed = self.lake.grains.version() > version;
+        if is_followed {
+            self.refresh().await?;
+        }
+        Ok(is_followed)
+    }
+}
+
+fn same_grains() -> EngineError {
+    EngineError::Conflict("it brings the same grains".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_connectors::source::SourceLocation;
+
+    use super::*;
+
+    fn references(lengths: &[u64]) -> Vec<SourceReference> {
+        let reference = |(number, length): (usize, &u64)| {
+            SourceReference::of(&Source {
+                location: SourceLocation::File(format!("/in/{number}.mg").into()),
+                uri: format!("{number}.mg"),
+                length: Some(*length),
+                modified: None,
+            })
+        };
+        lengths.iter().enumerate().filter_map(reference).collect()
+    }
+
+    #[tokio::test]
+    async fn jobs_have_all_sources_in_order_and_a_bounded_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lake = Lake::open_or_create(&folder.path().display().to_string())
+            .await
+            .unwrap();
+        let options = IngestOptions::default();
+        let run = IngestRun::begin(&mut lake, &options, Arc::default())
+            .await
+            .unwrap();
+        let settings = JobSettings::of(&run, Vec::new());
+        let sizes = |lengths: &[u64]| {
+            let sources = references(lengths);
+            let jobs = jobs_of(&sources, &settings);
+            let all = jobs.iter().flat_map(|job| job.sources.clone());
+            assert_eq!(all.collect::<Vec<_>>(), sources);
+            let sizes = jobs.iter().map(|job| job.sources.len());
+            sizes.collect::<Vec<usize>>()
+        };
+        assert_eq!(sizes(&[]), [0_usize; 0]);
+        assert_eq!(sizes(&[5, 5, 5]), [1, 1, 1]);
+        assert_eq!(sizes(&[1; 32]), [2; 16]);
+        assert_eq!(sizes(&[JOB_BYTES - 1; 40]), [2; 20]);
+        assert_eq!(sizes(&[4 * JOB_BYTES; 40]), [1; 40]);
+        let small = [&[1_u64; 600][..], &[1 << 40]].concat();
+        assert_eq!(sizes(&small), [256, 256, 89]);
+    }
+}
