@@ -43,7 +43,7 @@ const MILLISECOND: i64 = 1_000;
 
 /// The kind of a lifecycle event. The state of a grain is the fold of its events
 /// ([`LifecycleState`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum LifecycleEvent {
     /// The grain was superseded; the value is the address of its successor.
     Superseded,

@@ -51,17 +51,15 @@ pub(super) enum Admission {
 
 impl Admission {
     /// Returns the URI of a source that a process which commits nothing leaves to the one that
-    /// does: it may be readable there, its refusal may depend on the memory, and claims of a
-    /// manifest are judged with the grains that they name.
+    /// does: it may be readable there, and whether it is refused depends on the memory.
     pub(super) fn needs_client(&self) -> Option<&str> {
         match self {
             Admission::Unreadable { info, .. } | Admission::Rejected { info, .. } => {
                 Some(&info.uri)
             }
-            Admission::Accepted { source, .. } => {
-                source.manifest().next().map(|_| source.uri.as_str())
-            }
-            Admission::AlreadyIngested(_) | Admission::Unsupported { .. } => None,
+            Admission::Accepted { .. }
+            | Admission::AlreadyIngested(_)
+            | Admission::Unsupported { .. } => None,
         }
     }
 }

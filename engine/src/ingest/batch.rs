@@ -19,8 +19,8 @@ pub(super) struct BatchLimits {
     pub(super) bytes: usize,
 }
 
-/// Input that becomes one segment, and what else is committed with it. As a message it has neither
-/// grains nor lifecycle state.
+/// Input that becomes one segment, and what else is committed with it. As a message it has no
+/// grains.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct IngestBatch {
     #[serde(skip)]
@@ -30,10 +30,8 @@ pub(super) struct IngestBatch {
     /// Rejects that aren't grains: sources, lines, and damage between grains.
     pub(super) rejects: Vec<RejectRow>,
     /// Lifecycle state of sources that end in this batch.
-    #[serde(skip)]
     pub(super) states: Vec<StateRow>,
     /// Where the sources of these states were read from, by their ids.
-    #[serde(skip)]
     pub(super) uris: HashMap<String, String>,
     /// How far each source has been read when this batch is committed.
     pub(super) progress: Vec<SourceProgress>,

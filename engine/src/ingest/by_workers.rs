@@ -7,8 +7,10 @@
 //! are independent, and a job is done twice at most, unless other writers bring the same grains
 //! meanwhile. The first source of a grain has the row, as in an ingest by one process.
 //!
-//! What workers leave is read here at the end: linked transcripts, streams, sources with lifecycle
-//! state, refused containers, and what they can't read.
+//! Claims of manifests are judged here before each commit, as in an ingest by one process.
+//!
+//! What workers leave is read here at the end: linked transcripts, streams, refused containers, and
+//! what they can't read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::time::Instant;
 use futures::{FutureExt, TryStreamExt};
 use gristmill_connectors::source::{Source, SourceReference};
 
+use super::batch_grains::PublishedGrains;
 use super::commit::{CommitResult, SegmentUpload, StateSplit};
 use super::linked_sources::{ReadSlot, arrange};
 use super::options::IngestOptions;
@@ -275,7 +278,7 @@ impl IngestRun<'_> {
     async fn take_read(
         &mut self,
         job: SourceJob,
-        read: ReadSources,
+        mut read: ReadSources,
         deferred: &mut DeferredJobs,
     ) -> Result<Vec<String>> {
         let mut segments = Vec::with_capacity(read.batches.len());
@@ -285,7 +288,7 @@ impl IngestRun<'_> {
         let is_new = !deferred.holds_up(&job)
             && !meets(&deferred.grains, &segments).await?
             && !meets(&self.known, &segments).await?;
-        if is_new && self.commit_read(&read, &segments).await? {
+        if is_new && self.commit_read(&mut read, &segments).await? {
             self.progress
                 .end_task(read.report.bytes, read.report.grains_read);
             WorkProgress::add(&self.progress.rejected, read.report.rejected);
@@ -314,55 +317,64 @@ impl IngestRun<'_> {
     /// [`EngineError::Conflict`] if that was after the first batch; errors of the commits.
     async fn commit_read(
         &mut self,
-        read: &ReadSources,
+        read: &mut ReadSources,
         segments: &[PreparedSegment],
     ) -> Result<bool> {
         for (source, keeps_entry) in &read.retried {
             self.retried.begin(source, *keeps_entry);
         }
+        let before = self.report.clone();
         let (mut is_checked, mut attempts) = (true, 0);
-        let mut at = 0;
-        while let (Some(prepared), Some(segment)) = (read.batches.get(at), segments.get(at)) {
-            let rest = segments.get(at..).unwrap_or_default();
-            if !is_checked && meets(&self.known, rest).await? {
-                return match at {
-                    0 => Ok(false),
-                    _ => Err(same_grains()),
-                };
-            }
-            match self.commit_prepared(prepared, segment).await {
-                Ok(is_followed) => {
-                    at += 1;
-                    is_checked = !is_followed;
+        for (at, (prepared, segment)) in read.batches.iter_mut().zip(segments).enumerate() {
+            let batch = &mut prepared.batch;
+            let grains = PublishedGrains::load(self.lake, segment.as_ref(), &batch.states).await?;
+            self.judge_claims(batch, &grains).await?;
+            loop {
+                let rest = segments.get(at..).unwrap_or_default();
+                if !is_checked && meets(&self.known, rest).await? {
+                    if at > 0 {
+                        return Err(same_grains());
+                    }
+                    self.report = before;
+                    return Ok(false);
                 }
-                Err(EngineError::Conflict(_)) if attempts < COMMIT_ATTEMPTS => {
-                    attempts += 1;
-                    self.refresh().await?;
-                    is_checked = false;
+                match self.commit_prepared(prepared, segment, &grains).await {
+                    Ok(is_followed) => {
+                        is_checked = !is_followed;
+                        break;
+                    }
+                    Err(EngineError::Conflict(_)) if attempts < COMMIT_ATTEMPTS => {
+                        attempts += 1;
+                        self.refresh().await?;
+                        is_checked = false;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(true)
     }
 
-    /// Commits a batch. Returns true if another writer has committed right after it.
+    /// Commits a batch, of whose `grains` those are loaded on which its claims depend. Returns true
+    /// if another writer has committed right after it.
     async fn commit_prepared(
         &mut self,
         prepared: &PreparedBatch,
         segment: &PreparedSegment,
+        grains: &PublishedGrains,
     ) -> Result<bool> {
         let upload = |segment| std::future::ready(Ok(segment)).boxed();
         let upload: Option<SegmentUpload> = segment.clone().map(upload);
         let (batch, outcomes) = (&prepared.batch, &prepared.outcomes);
-        let states = StateSplit::default();
-        let committed = self.commit(batch, outcomes, upload, &states);
-        let CommitResult { grains, version } = committed.await?;
+        let states = StateSplit::of(&self.known, batch, grains).await?;
+        let committed = self.commit(batch, outcomes, upload, &states).await?;
+        let CommitResult { grains, version } = committed;
         let counts = outcomes.iter().map(|(_, counts)| *counts);
         self.report.count_left_out(counts);
         self.report.grains_written += grains;
         WorkProgress::add(&self.progress.committed, grains);
-        let is_followed = self.lake.grains.version() > version;
+        let last = self.commit_late(batch, &states.late, version).await?;
+        let is_followed = self.lake.grains.version() > last;
         if is_followed {
             self.refresh().await?;
         }

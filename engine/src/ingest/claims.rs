@@ -22,7 +22,7 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use gristmill_schemas::sign::{DeliveredGrain, KeyResolver};
 
-use super::proven_batch::ProvenBatch;
+use super::batch_grains::BatchGrains;
 use crate::error::Result;
 use crate::lake::{
     AddressCatalog, KnownAddresses, Lake, LakeFile, MANIFEST, RejectBytes, RejectContext,
@@ -47,7 +47,7 @@ pub(super) async fn judge(
     lake: &Lake,
     catalog: &AddressCatalog,
     mut claims: Vec<StateRow>,
-    batch: &ProvenBatch,
+    batch: &dyn BatchGrains,
     resolver: &dyn KeyResolver,
     now: i64,
 ) -> Result<JudgedClaims> {
@@ -90,13 +90,11 @@ async fn parse_acts(
     lake: &Lake,
     known: &KnownAddresses,
     claims: &[StateRow],
-    batch: &ProvenBatch,
+    batch: &dyn BatchGrains,
     resolver: &dyn KeyResolver,
 ) -> Result<Vec<Result<ClaimedAct, GrainError>>> {
     let successors: HashSet<ContentAddress> = claims.iter().filter_map(successor_of).collect();
-    let outside = successors
-        .iter()
-        .filter(|address| batch.find(address).is_none());
+    let outside = successors.iter().filter(|address| !batch.contains(address));
     let delivered = read_delivered(lake, known, outside).await?;
     let bytes_of = |address: &ContentAddress| {
         let bytes = batch.bytes_of(address);
@@ -192,7 +190,7 @@ impl ClaimedAct {
 async fn look_up_facts(
     lake: &Lake,
     known: &KnownAddresses,
-    batch: &ProvenBatch,
+    batch: &dyn BatchGrains,
     acts: &[Result<ClaimedAct, GrainError>],
 ) -> Result<FactCache> {
     let acts = || acts.iter().flatten();
@@ -221,7 +219,7 @@ async fn look_up_facts(
 fn add_facts_of_batch(
     facts: &mut FactCache,
     known: &KnownAddresses,
-    batch: &ProvenBatch,
+    batch: &dyn BatchGrains,
     mut wanted: Vec<ContentAddress>,
 ) -> HashSet<ContentAddress> {
     let mut outside = HashSet::new();
@@ -233,9 +231,9 @@ fn add_facts_of_batch(
             // The lake has more facts about a grain than the grain itself.
             let fresh = match known.find(&address) {
                 Some(_) => None,
-                None => batch.find(&address),
+                None => batch.bytes_of(&address),
             };
-            match fresh.and_then(|(morsel, row)| facts_of(morsel.morsel.item(row.item as usize))) {
+            match fresh.and_then(facts_of) {
                 Some(new) => {
                     wanted.extend(&new.parents);
                     facts.add(address, new);
@@ -264,11 +262,6 @@ async fn read_delivered(
     for (segment, row) in wanted.filter_map(|address| known.find(address)) {
         rows.entry(segment.as_str()).or_default().push(row);
     }
-    let columns = [
-        SystemColumn::ContentAddress.name(),
-        SystemColumn::Blob.name(),
-        SystemColumn::Envelope.name(),
-    ];
     let mut out = HashMap::new();
     for segment in lake.segments()? {
         let Some(rows) = rows.get_mut(segment.id.as_str()) else {
@@ -276,15 +269,22 @@ async fn read_delivered(
         };
         rows.sort_unstable();
         let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
-        for batch in file.read_rows(&columns, rows)? {
-            add_delivered(&batch, columns, &mut out);
+        for batch in file.read_rows(&DELIVERED, rows)? {
+            add_delivered(&batch, DELIVERED, &mut out);
         }
     }
     Ok(out)
 }
 
+/// The columns of the delivered bytes of a grain.
+pub(super) const DELIVERED: [&str; 3] = [
+    SystemColumn::ContentAddress.name(),
+    SystemColumn::Blob.name(),
+    SystemColumn::Envelope.name(),
+];
+
 /// Adds the delivered bytes of the grains in `batch`, by their addresses.
-fn add_delivered(
+pub(super) fn add_delivered(
     batch: &RecordBatch,
     [address, blob, envelope]: [&str; 3],
     out: &mut HashMap<ContentAddress, Vec<u8>>,

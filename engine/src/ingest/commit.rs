@@ -13,9 +13,9 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 
 use super::batch::IngestBatch;
+use super::batch_grains::BatchGrains;
 use super::claims;
 use super::plan::SourceOutcomes;
-use super::proven_batch::ProvenBatch;
 use super::run::{COMMIT_ATTEMPTS, IngestRun};
 use super::sources::SourceUpdates;
 use crate::error::{Context, EngineError, Result};
@@ -36,7 +36,6 @@ pub(super) struct CommitResult {
 pub(super) type SegmentUpload = BoxFuture<'static, Result<(Segment, Arc<AddressIndex>)>>;
 
 /// The lifecycle state of a batch, by when it is committed.
-#[derive(Default)]
 pub(super) struct StateSplit<'b> {
     /// Committed before `grains`.
     early: Vec<&'b StateRow>,
@@ -49,18 +48,18 @@ pub(super) struct StateSplit<'b> {
 }
 
 impl<'b> StateSplit<'b> {
-    /// Splits the state of `batch`, whose grains are `proven`.
+    /// Splits the state of `batch`, which has these `grains`.
     ///
     /// # Errors
     /// As [`AddressCatalog::all`].
     pub(super) async fn of(
         catalog: &AddressCatalog,
         batch: &'b IngestBatch,
-        proven: &ProvenBatch,
+        grains: &dyn BatchGrains,
     ) -> Result<StateSplit<'b>> {
         let mut successors = batch.states.iter().filter_map(claims::successor_of);
         // Claims name grains without their creation seconds.
-        let known = match successors.any(|new| proven.contains(&new)) {
+        let known = match successors.any(|new| grains.contains(&new)) {
             true => catalog.all().await?,
             false => KnownAddresses::default(),
         };
@@ -70,7 +69,7 @@ impl<'b> StateSplit<'b> {
                     .parse()
                     .is_ok_and(|old| known.find(&old).is_some())
             };
-            let is_new = |new: &ContentAddress| proven.contains(new) && known.find(new).is_none();
+            let is_new = |new: &ContentAddress| grains.contains(new) && known.find(new).is_none();
             claims::successor_of(row).is_some_and(|new| is_new(&new)) && is_old()
         };
         let (late, early): (Vec<_>, Vec<_>) = batch.states.iter().partition(is_late);

@@ -12,6 +12,7 @@ use gristmill_schemas::columns::{RejectRow, StateRow};
 use gristmill_schemas::error::GrainError;
 
 use super::batch::IngestBatch;
+use super::batch_grains::BatchGrains;
 use super::claims;
 use super::commit::{CommitResult, StateSplit};
 use super::jobs::{BatchJob, DryRun, WrittenBatch};
@@ -82,7 +83,7 @@ impl IngestRun<'_> {
         let rejects = self.count(&proven)?;
         batch.rejects.extend(rejects);
         let Some(segment) = segment else {
-            self.judge_claims(&mut batch, &proven).await?;
+            self.judge_claims(&mut batch, &*proven).await?;
             return self.dry_run(proven).await;
         };
         let segment = match overtaken {
@@ -90,7 +91,9 @@ impl IngestRun<'_> {
             false => segment,
         };
         // This takes one core, while the others write.
-        self.judge_claims(&mut batch, &proven).await?;
+        if self.prepared.is_none() {
+            self.judge_claims(&mut batch, &*proven).await?;
+        }
         self.writing = Some(PendingWrite { batch, segment });
         Ok(())
     }
@@ -125,7 +128,7 @@ impl IngestRun<'_> {
                 segment,
                 outcomes,
             } = written;
-            let states = StateSplit::of(&self.known, &batch, &proven).await?;
+            let states = StateSplit::of(&self.known, &batch, &*proven).await?;
             let upload = segment.map(|segment| self.publish(segment));
             let counts = by_source(&proven, &outcomes);
             match self.commit(&batch, &counts, upload, &states).await {
@@ -162,8 +165,13 @@ impl IngestRun<'_> {
     }
 
     /// Moves the claims of manifests that the lifecycle gate denies from `batch.states` to
-    /// `batch.rejects`.
-    async fn judge_claims(&mut self, batch: &mut IngestBatch, proven: &ProvenBatch) -> Result<()> {
+    /// `batch.rejects`. A process that commits nothing leaves this to the one that does: claims may
+    /// depend on batches that it doesn't have.
+    pub(super) async fn judge_claims(
+        &mut self,
+        batch: &mut IngestBatch,
+        grains: &dyn BatchGrains,
+    ) -> Result<()> {
         let claims = std::mem::take(&mut batch.states)
             .into_iter()
             .filter_map(|claim| self.known.permitted(claim));
@@ -171,7 +179,7 @@ impl IngestRun<'_> {
             self.lake,
             &self.known,
             claims.collect(),
-            proven,
+            grains,
             &*self.options.resolver,
             self.now,
         )

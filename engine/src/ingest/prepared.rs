@@ -24,8 +24,13 @@ use crate::keys::{TrustStore, TrustedKey};
 use crate::lake::{DataFile, Lake, SegmentJob};
 use crate::progress::WorkProgress;
 
-/// Maximum size of the refused bytes of a job, which come back as a message.
-const REJECT_BYTES: usize = 4 << 20;
+/// Maximum size of what comes back of a job, in bytes: a quarter of the largest message.
+const RESULT_BYTES: usize = 64 << 20;
+
+/// The size of a reject in a message without its bytes, of which each takes up to four, and that of
+/// a lifecycle event.
+const REJECT_BYTES: usize = 512;
+const STATE_BYTES: usize = 320;
 
 /// The job of a worker that reads some sources.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -141,14 +146,15 @@ pub(super) struct PreparedRun {
     batches: Vec<PreparedBatch>,
     /// As [`ReadSources::left`].
     pub(super) left: Vec<String>,
-    /// The size of the refused bytes.
-    reject_bytes: usize,
+    /// The size of the batches as a message, roughly.
+    bytes: usize,
 }
 
 impl PreparedRun {
     fn add(&mut self, prepared: PreparedBatch) {
         let rejects = prepared.batch.rejects.iter();
-        self.reject_bytes += rejects.map(|reject| reject.bytes.len()).sum::<usize>();
+        let rejects = rejects.map(|reject| REJECT_BYTES + 4 * reject.bytes.len());
+        self.bytes += rejects.sum::<usize>() + STATE_BYTES * prepared.batch.states.len();
         match self.is_too_large() {
             true => self.batches.clear(),
             false => self.batches.push(prepared),
@@ -157,7 +163,7 @@ impl PreparedRun {
 
     /// Returns true if the result is too large for a message.
     fn is_too_large(&self) -> bool {
-        self.reject_bytes > REJECT_BYTES
+        self.bytes > RESULT_BYTES
     }
 }
 

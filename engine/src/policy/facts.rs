@@ -59,6 +59,14 @@ impl GrainFacts {
     }
 }
 
+/// Returns the grains that the gate looks up for `grain`: its parents, and the evidence that it
+/// names.
+pub(crate) fn named_grains(grain: &Grain<'_>) -> Vec<ContentAddress> {
+    let mut named = addresses(grain, Field::DerivedFrom);
+    named.extend(addresses(grain, Field::SatisfactionEvidence));
+    named
+}
+
 /// A proposed supersession: the new grain and the requester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {

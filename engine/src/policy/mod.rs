@@ -24,6 +24,7 @@ mod terms;
 pub(crate) use delegation::check_delegations;
 pub use delegation::{DelegatedAct, Delegation, DelegationSource, Permitted};
 pub(crate) use fact_cache::FactCache;
+pub(crate) use facts::named_grains;
 pub use facts::{Proposal, authorizing_signers};
 pub use gate::{
     Act, FactSource, Gate, GrainFacts, GrainRole, HOPS, Permit, Requester, Successor, may_withdraw,

@@ -5,6 +5,7 @@ mod checkpoints;
 mod deduplication;
 mod disclosure;
 mod doubled_rows;
+mod ingest_workers;
 mod lab;
 mod repair;
 mod rows;

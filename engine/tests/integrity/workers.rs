@@ -24,20 +24,20 @@ use crate::lab::Lab;
 
 /// Workers that do each job twice, as if the first worker had been lost, and the last job first.
 /// Each opens the lake anew.
-struct TwiceWorkers(String);
+pub struct TwiceWorkers(String);
 
 impl TwiceWorkers {
-    fn of(lab: &Lab) -> TwiceWorkers {
+    pub fn of(lab: &Lab) -> TwiceWorkers {
         TwiceWorkers(lab.path("").display().to_string())
     }
 
-    async fn lake(&self) -> Lake {
+    pub async fn lake(&self) -> Lake {
         Lake::open(&self.0).await.unwrap()
     }
 }
 
 /// Returns `outcomes` with the numbers of their jobs, the last one first.
-fn reversed<J: SegmentJob>(outcomes: Vec<J::Outcome>) -> Outcomes<J> {
+pub fn reversed<J: SegmentJob>(outcomes: Vec<J::Outcome>) -> Outcomes<J> {
     let numbered: Vec<_> = outcomes.into_iter().enumerate().map(Ok).collect();
     stream::iter(numbered.into_iter().rev()).boxed()
 }
@@ -58,7 +58,7 @@ impl SegmentWorkers<SegmentIndexing> for TwiceWorkers {
 }
 
 /// Returns `message` as another process gets it.
-fn sent<M: Serialize + DeserializeOwned>(message: &M) -> M {
+pub fn sent<M: Serialize + DeserializeOwned>(message: &M) -> M {
     serde_json::from_str(&serde_json::to_string(message).unwrap()).unwrap()
 }
 
@@ -76,12 +76,16 @@ impl SegmentWorkers<GroupMerge> for TwiceWorkers {
 }
 
 /// Workers whose new files this process doesn't find.
-struct WorkersElsewhere(TwiceWorkers);
+pub struct WorkersElsewhere(pub TwiceWorkers);
 
 #[async_trait]
-impl SegmentWorkers<GroupMerge> for WorkersElsewhere {
-    async fn run(&self, jobs: Vec<GroupMerge>) -> Result<Outcomes<GroupMerge>, EngineError> {
-        let merged = self.0.run(jobs).await?;
+impl<J> SegmentWorkers<J> for WorkersElsewhere
+where
+    J: SegmentJob,
+    TwiceWorkers: SegmentWorkers<J>,
+{
+    async fn run(&self, jobs: Vec<J>) -> Result<Outcomes<J>, EngineError> {
+        let outcomes = self.0.run(jobs).await?;
         let segments = self.0.lake().await.segments().unwrap();
         let files = contents(&Path::new(&self.0.0).join("grains"));
         for file in files
@@ -94,7 +98,7 @@ impl SegmentWorkers<GroupMerge> for WorkersElsewhere {
                 std::fs::remove_file(file).unwrap();
             }
         }
-        Ok(merged)
+        Ok(outcomes)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::lifecycle::LifecycleEvent;
 pub const STATE: &str = "state";
 
 /// A row of `state`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StateRow {
     /// The address of the grain, in hex.
     pub content_address: String,

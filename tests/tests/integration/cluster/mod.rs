@@ -5,8 +5,10 @@
 //! | `questions` | Which SQL is asked, of which lake? |
 //! | `round_trip` | Does every plan that is sent mean the same after the codec? What is refused? |
 //! | `processes` | Are the answers of real processes the local ones, also when one is killed? |
+//! | `ingest` | Has a lake the rows that one process makes of the same sources? |
 //! | `segment_work` | Is the lake after work of executors what one process makes of it? |
 
+mod ingest;
 mod processes;
 mod questions;
 mod round_trip;

@@ -79,6 +79,13 @@ impl Cluster {
         self._folders.push(folder);
     }
 
+    /// Kills the executor that was started first.
+    pub fn kill_executor(&mut self) {
+        let mut killed = self.executors.remove(0);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+    }
+
     /// Returns the command that asks `question` of the lake of `sandbox`.
     fn command(&self, sandbox: &Sandbox, question: &str) -> Command {
         let asked = [
@@ -262,9 +269,7 @@ fn a_killed_executor_leaves_an_exact_answer_or_a_clear_error() {
 fn an_executor_is_killed(cluster: &mut Cluster, sandbox: &Sandbox, exact: &str) {
     let asking = started(cluster.command(sandbox, SLOW));
     std::thread::sleep(UNDER_WAY);
-    let mut killed = cluster.executors.remove(0);
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    cluster.kill_executor();
     let began = Instant::now();
     let answer = ended(asking);
     let message = text(&answer.stderr);
