@@ -1,5 +1,5 @@
-//! The grains of a batch that isn't committed yet, as the judge of its claims reads them: in memory,
-//! or in the segment that another process has published.
+//! The grains of a batch that isn't committed yet, on which its claims depend: in memory, or in the
+//! segment that another process has published.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -12,35 +12,27 @@
 //! What workers leave is read here at the end: linked transcripts, streams, refused containers, and
 //! what they can't read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures::{FutureExt, TryStreamExt};
-use gristmill_connectors::source::{Source, SourceReference};
+use gristmill_connectors::source::Source;
 
 use super::batch_grains::PublishedGrains;
 use super::commit::{CommitResult, SegmentUpload, StateSplit};
-use super::linked_sources::{ReadSlot, arrange};
+use super::linked_sources::arrange;
 use super::options::IngestOptions;
 use super::prepared::{JobSettings, PreparedBatch, ReadSources, SourceJob};
 use super::report::{IngestReport, OnError};
 use super::run::{COMMIT_ATTEMPTS, IngestRun};
+use super::source_jobs::{SplitSources, jobs_of};
 use crate::error::{EngineError, Result};
 use crate::keys::TrustedKey;
 use crate::lake::{AddressCatalog, DataFile, Lake, Segment, SegmentWorkers};
 use crate::progress::WorkProgress;
 use crate::segment::AddressIndex;
-
-/// Bytes of sources with which a job is closed. A larger source is a job of its own.
-const JOB_BYTES: u64 = 256 << 20;
-
-/// Maximum number of sources of a job.
-const JOB_SOURCES: usize = 256;
-
-/// The number of jobs, roughly, if all sources together are small.
-const FEW_JOBS: u64 = 16;
 
 /// Does the same as [`ingest`](super::ingest()), but has the sources read by `workers`, which find
 /// them by the same names. Signers without a `did:key` are trusted with `trusted_keys`. Each job
@@ -92,98 +84,42 @@ fn refuse_unfit(options: &IngestOptions) -> Result<()> {
     }
 }
 
-/// The sources of a run, by who reads them.
-#[derive(Default)]
-struct SplitSources {
-    /// Sources that workers read, by their URIs.
-    by_uri: HashMap<String, Source>,
-    /// Their references, in the order of the input.
-    sent: Vec<SourceReference>,
-    /// The other ones.
-    here: Vec<(Source, Option<ReadSlot>)>,
-}
-
-impl SplitSources {
-    /// Splits sources: linked ones depend on one another, and streams can be read only here.
-    fn of(arranged: Vec<(Source, Option<ReadSlot>)>) -> SplitSources {
-        let mut split = SplitSources::default();
-        for (source, slot) in arranged {
-            let reference = match slot {
-                Some(_) => None,
-                None => SourceReference::of(&source),
-            };
-            match reference {
-                Some(reference) => {
-                    split.by_uri.insert(source.uri.clone(), source);
-                    split.sent.push(reference);
-                }
-                None => split.here.push((source, slot)),
-            }
-        }
-        split
-    }
-
-    /// Returns the sources to read here, with those at the URIs `left` by workers.
-    fn left_here(&mut self, left: &[String]) -> Vec<(Source, Option<ReadSlot>)> {
-        let mut here = std::mem::take(&mut self.here);
-        if !left.is_empty() {
-            tracing::warn!(
-                sources = left.len(),
-                "executors left sources to this process"
-            );
-        }
-        let left = left.iter().filter_map(|uri| self.by_uri.remove(uri));
-        here.extend(left.map(|source| (source, None)));
-        here
-    }
-}
-
-/// Returns the jobs that read `sources`, in their order.
-fn jobs_of(sources: &[SourceReference], settings: &JobSettings) -> Vec<SourceJob> {
-    let total: u64 = sources.iter().filter_map(|source| source.length).sum();
-    let full = JOB_BYTES.min(total / FEW_JOBS);
-    let mut jobs: Vec<SourceJob> = Vec::new();
-    let mut bytes = 0;
-    for source in sources {
-        match jobs.last_mut() {
-            Some(job) if bytes < full && job.sources.len() < JOB_SOURCES => {
-                job.sources.push(source.clone());
-            }
-            _ => {
-                bytes = 0;
-                jobs.push(SourceJob {
-                    sources: vec![source.clone()],
-                    settings: settings.clone(),
-                    before: Vec::new(),
-                });
-            }
-        }
-        bytes += source.length.unwrap_or_default();
-    }
-    jobs
+/// A job of the next round.
+struct PendingJob {
+    job: SourceJob,
+    /// What came back of it, if it only waits for earlier jobs.
+    read: Option<ReadSources>,
 }
 
 /// The segment of a batch, with its address index; `None` if the batch has none.
 type PreparedSegment = Option<(Segment, Arc<AddressIndex>)>;
 
-/// Jobs that are done again in the next round.
+/// Jobs that are left to the next round.
 struct DeferredJobs {
-    jobs: Vec<SourceJob>,
-    /// The segments that they have made in this round.
+    jobs: Vec<PendingJob>,
+    /// The segments that they have made.
     files: Vec<DataFile>,
     /// The grains of these segments.
     grains: AddressCatalog,
 }
 
 impl DeferredJobs {
-    /// Adds `job`, which has made `segments`.
-    fn add(&mut self, mut job: SourceJob, segments: Vec<PreparedSegment>) {
-        job.before.clone_from(&self.files);
+    /// Adds `job`, which has made `segments`. It is done again without the grains of the jobs before
+    /// it, unless what it has `read` only waits for them.
+    fn add(
+        &mut self,
+        mut job: SourceJob,
+        read: Option<ReadSources>,
+        segments: Vec<PreparedSegment>,
+    ) {
+        if read.is_none() {
+            job.before.clone_from(&self.files);
+        }
         for (segment, index) in segments.into_iter().flatten() {
             self.files.push(segment.file.clone());
             self.grains.add(segment, index);
         }
-        self.jobs.push(job);
+        self.jobs.push(PendingJob { job, read });
     }
 
     /// Returns true if `job` left out grains of earlier jobs, one of which was deferred again: its
@@ -213,8 +149,10 @@ impl IngestRun<'_> {
     async fn read_by(
         &mut self,
         workers: &dyn SegmentWorkers<SourceJob>,
-        mut jobs: Vec<SourceJob>,
+        jobs: Vec<SourceJob>,
     ) -> Result<Vec<String>> {
+        let jobs = jobs.into_iter().map(|job| PendingJob { job, read: None });
+        let mut jobs: Vec<PendingJob> = jobs.collect();
         let (mut left, mut tasks) = (Vec::new(), 0);
         for _ in 0..COMMIT_ATTEMPTS {
             if jobs.is_empty() {
@@ -230,14 +168,14 @@ impl IngestRun<'_> {
         }
     }
 
-    /// Has `jobs` done once, and takes their outcomes in the order of the jobs. Returns the jobs
-    /// that are deferred.
+    /// Has `pending` jobs done once, and takes their outcomes in the order of the jobs. Returns the
+    /// jobs that are deferred, of which the first is always done again.
     async fn round(
         &mut self,
         workers: &dyn SegmentWorkers<SourceJob>,
-        jobs: Vec<SourceJob>,
+        pending: Vec<PendingJob>,
         left: &mut Vec<String>,
-    ) -> Result<Vec<SourceJob>> {
+    ) -> Result<Vec<PendingJob>> {
         let mut deferred = DeferredJobs {
             jobs: Vec::new(),
             files: Vec::new(),
@@ -249,12 +187,23 @@ impl IngestRun<'_> {
             true => EngineError::Interrupted,
             false => error,
         };
-        let mut outcomes = workers.run(jobs.clone()).await.map_err(cause)?;
         let mut waiting: BTreeMap<usize, ReadSources> = BTreeMap::new();
+        let (mut jobs, mut sent, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, PendingJob { job, read }) in pending.into_iter().enumerate() {
+            match read {
+                Some(read) => _ = waiting.insert(number, read),
+                None => {
+                    sent.push(job.clone());
+                    numbers.push(number);
+                }
+            }
+            jobs.push(job);
+        }
+        let mut outcomes = workers.run(sent).await.map_err(cause)?;
         let mut jobs = jobs.into_iter();
         let mut next = 0;
-        while let Some((number, read)) = outcomes.try_next().await.map_err(cause)? {
-            waiting.insert(number, read);
+        while let Some((sent, read)) = outcomes.try_next().await.map_err(cause)? {
+            waiting.extend(numbers.get(sent).map(|number| (*number, read)));
             while let Some(read) = waiting.remove(&next)
                 && let Some(job) = jobs.next()
             {
@@ -274,7 +223,9 @@ impl IngestRun<'_> {
         }
     }
 
-    /// Commits what `job` has read, or defers it. Returns the URIs of the sources that it left.
+    /// Commits what `job` has read, or defers it. Claims of manifests are judged in the order of the
+    /// input, so a job with some waits for earlier ones. Returns the URIs of the sources that it
+    /// left.
     async fn take_read(
         &mut self,
         job: SourceJob,
@@ -288,7 +239,8 @@ impl IngestRun<'_> {
         let is_new = !deferred.holds_up(&job)
             && !meets(&deferred.grains, &segments).await?
             && !meets(&self.known, &segments).await?;
-        if is_new && self.commit_read(&mut read, &segments).await? {
+        let waits = !deferred.jobs.is_empty() && read.has_claims();
+        if is_new && !waits && self.commit_read(&mut read, &segments).await? {
             self.progress
                 .end_task(read.report.bytes, read.report.grains_read);
             WorkProgress::add(&self.progress.rejected, read.report.rejected);
@@ -296,7 +248,7 @@ impl IngestRun<'_> {
             return Ok(read.left);
         }
         self.progress.end_task(0, 0);
-        deferred.add(job, segments);
+        deferred.add(job, (is_new && waits).then_some(read), segments);
         Ok(Vec::new())
     }
 
@@ -384,51 +336,4 @@ impl IngestRun<'_> {
 
 fn same_grains() -> EngineError {
     EngineError::Conflict("it brings the same grains".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use gristmill_connectors::source::SourceLocation;
-
-    use super::*;
-
-    fn references(lengths: &[u64]) -> Vec<SourceReference> {
-        let reference = |(number, length): (usize, &u64)| {
-            SourceReference::of(&Source {
-                location: SourceLocation::File(format!("/in/{number}.mg").into()),
-                uri: format!("{number}.mg"),
-                length: Some(*length),
-                modified: None,
-            })
-        };
-        lengths.iter().enumerate().filter_map(reference).collect()
-    }
-
-    #[tokio::test]
-    async fn jobs_have_all_sources_in_order_and_a_bounded_size() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut lake = Lake::open_or_create(&folder.path().display().to_string())
-            .await
-            .unwrap();
-        let options = IngestOptions::default();
-        let run = IngestRun::begin(&mut lake, &options, Arc::default())
-            .await
-            .unwrap();
-        let settings = JobSettings::of(&run, Vec::new());
-        let sizes = |lengths: &[u64]| {
-            let sources = references(lengths);
-            let jobs = jobs_of(&sources, &settings);
-            let all = jobs.iter().flat_map(|job| job.sources.clone());
-            assert_eq!(all.collect::<Vec<_>>(), sources);
-            let sizes = jobs.iter().map(|job| job.sources.len());
-            sizes.collect::<Vec<usize>>()
-        };
-        assert_eq!(sizes(&[]), [0_usize; 0]);
-        assert_eq!(sizes(&[5, 5, 5]), [1, 1, 1]);
-        assert_eq!(sizes(&[1; 32]), [2; 16]);
-        assert_eq!(sizes(&[JOB_BYTES - 1; 40]), [2; 20]);
-        assert_eq!(sizes(&[4 * JOB_BYTES; 40]), [1; 40]);
-        let small = [&[1_u64; 600][..], &[1 << 40]].concat();
-        assert_eq!(sizes(&small), [256, 256, 89]);
-    }
 }

@@ -25,6 +25,7 @@
 //! | `known_states` | which lifecycle events of a source does the lake contain already? |
 //! | `retry` | which rejects disappear when sources are read again? |
 //! | `prepared` | how does a process read sources for another one, which commits them? |
+//! | `source_jobs` | which sources do other processes read, and in which jobs? |
 //! | `by_workers` | how are sources read by other processes, and what they read committed? |
 //! | `scan` | how is a file read as rows, without a lake? |
 //!
@@ -71,6 +72,7 @@ mod report;
 mod retry;
 mod run;
 mod scan;
+mod source_jobs;
 pub(crate) mod sources;
 mod write;
 

@@ -131,6 +131,14 @@ pub struct ReadSources {
     pub(super) report: IngestReport,
 }
 
+impl ReadSources {
+    /// Returns true if there are claims of manifests.
+    pub(super) fn has_claims(&self) -> bool {
+        let mut batches = self.batches.iter();
+        batches.any(|prepared| !prepared.batch.states.is_empty())
+    }
+}
+
 /// A batch whose segment is published, and which isn't committed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PreparedBatch {
