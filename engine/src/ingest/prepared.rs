@@ -27,8 +27,8 @@ use crate::progress::WorkProgress;
 /// Maximum size of what comes back of a job, in bytes: a quarter of the largest message.
 const RESULT_BYTES: usize = 64 << 20;
 
-/// The size of a reject in a message without its bytes, of which each takes up to four, and that of
-/// a lifecycle event.
+/// The size of a reject in a message without its bytes, of which each takes two, and that of a
+/// lifecycle event.
 const REJECT_BYTES: usize = 512;
 const STATE_BYTES: usize = 320;
 
@@ -161,7 +161,7 @@ pub(super) struct PreparedRun {
 impl PreparedRun {
     fn add(&mut self, prepared: PreparedBatch) {
         let rejects = prepared.batch.rejects.iter();
-        let rejects = rejects.map(|reject| REJECT_BYTES + 4 * reject.bytes.len());
+        let rejects = rejects.map(|reject| REJECT_BYTES + 2 * reject.bytes.len());
         self.bytes += rejects.sum::<usize>() + STATE_BYTES * prepared.batch.states.len();
         match self.is_too_large() {
             true => self.batches.clear(),

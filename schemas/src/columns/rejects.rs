@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::tables::{int_field, ints, text_field, texts, timestamp_field, timestamps};
 
@@ -12,7 +13,7 @@ use super::tables::{int_field, ints, text_field, texts, timestamp_field, timesta
 pub const REJECTS: &str = "rejects";
 
 /// A row of `rejects`: a rejected part of a source.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectRow {
     /// The BLAKE3 of the source, in hex.
     pub source_id: String,
@@ -29,11 +30,21 @@ pub struct RejectRow {
     /// A description of what was found and what was expected.
     pub message: String,
     /// The rejected bytes.
+    #[serde(serialize_with = "write_hex", deserialize_with = "read_hex")]
     pub bytes: Vec<u8>,
     /// True if `bytes` is only the beginning of the rejected part.
     pub truncated: bool,
     /// The instant of the rejection, in microseconds since 1970.
     pub rejected_at: i64,
+}
+
+fn write_hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&hex::encode(bytes))
+}
+
+fn read_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    hex::decode(text).map_err(serde::de::Error::custom)
 }
 
 /// Returns the schema of `rejects`.
