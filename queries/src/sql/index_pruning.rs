@@ -247,7 +247,8 @@ async fn candidate_rows_of_segment(
     selected
 }
 
-fn rows_of(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<u32> {
+/// Returns the rows of `addresses`, which are distinct, in a segment, ascending.
+pub(super) fn rows_of(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<u32> {
     let mut rows: Vec<u32> = addresses
         .iter()
         .filter_map(|address| index.row_of(address))

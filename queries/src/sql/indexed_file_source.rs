@@ -1,8 +1,10 @@
 //! A file source that adds to EXPLAIN which sidecars pruned its rows, and the file to errors of
-//! reading it. Everything else is delegated to the wrapped source.
+//! reading it, and that looks up the keys of joins. Everything else is delegated to the wrapped
+//! source.
 //!
 //! It is also what marks a scan of a lake for other processes: their codec sends the row selections
-//! of its files along, which the codec of Parquet scans would drop.
+//! of its files along, which the codec of Parquet scans would drop. Look-ups stay in this process:
+//! plans of others have no filters that a join fills.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +27,9 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
 
+use super::address_lookup::{self, AddressLookup};
 use super::file_errors::NamingMorselizer;
+use super::join_keys::address_filters;
 use super::leaf_scan::LeafScanExec;
 
 /// Returns the pruning note of each scan in `plan`.
@@ -50,13 +54,23 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
 pub struct IndexedFileSource {
     inner: Arc<dyn FileSource>,
     note: Arc<str>,
+    /// Where the keys of joins are looked up; `None` if they aren't.
+    lookup: Option<Arc<AddressLookup>>,
 }
 
 impl IndexedFileSource {
     /// Wraps `inner`; an empty `note` isn't shown.
     pub fn new(inner: Arc<dyn FileSource>, note: impl Into<Arc<str>>) -> IndexedFileSource {
-        let note = note.into();
-        IndexedFileSource { inner, note }
+        IndexedFileSource {
+            inner,
+            note: note.into(),
+            lookup: None,
+        }
+    }
+
+    /// Returns the source with look-ups of the keys of joins.
+    pub(super) fn with_lookup(self, lookup: Option<Arc<AddressLookup>>) -> IndexedFileSource {
+        IndexedFileSource { lookup, ..self }
     }
 
     /// Returns the wrapped source.
@@ -72,8 +86,14 @@ impl IndexedFileSource {
     fn wrap(&self, inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
         Arc::new(IndexedFileSource {
             inner,
-            note: Arc::clone(&self.note),
+            ..self.clone()
         })
+    }
+
+    /// Returns true if a join fills addresses into the filter, which are looked up.
+    fn looks_up(&self) -> bool {
+        let filter = self.lookup.as_ref().and_then(|_| self.inner.filter());
+        filter.is_some_and(|filter| !address_filters(&filter).is_empty())
     }
 }
 
@@ -94,6 +114,10 @@ impl FileSource for IndexedFileSource {
         partition: usize,
     ) -> Result<Box<dyn Morselizer>> {
         let inner = self.inner.create_morselizer(store, config, partition)?;
+        let inner = match self.lookup.as_ref().zip(self.inner.filter()) {
+            Some((lookup, filter)) => lookup.over(inner, &filter, self.inner.metrics(), partition),
+            None => inner,
+        };
         Ok(Box::new(NamingMorselizer(inner)))
     }
 
@@ -122,10 +146,13 @@ impl FileSource for IndexedFileSource {
     }
 
     fn fmt_extra(&self, kind: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match kind {
-            _ if self.note.is_empty() => {}
-            DisplayFormatType::TreeRender => writeln!(out, "{}", self.note)?,
-            _ => write!(out, ", {}", self.note)?,
+        let lookup = self.looks_up().then_some(address_lookup::NOTE);
+        let notes = [Some(&*self.note), lookup].into_iter().flatten();
+        for note in notes.filter(|note| !note.is_empty()) {
+            match kind {
+                DisplayFormatType::TreeRender => writeln!(out, "{note}")?,
+                _ => write!(out, ", {note}")?,
+            }
         }
         self.inner.fmt_extra(kind, out)
     }

@@ -18,6 +18,8 @@
 //! | `deferred_table` | When is a table opened that few queries read? |
 //! | `index_predicate` | Which values does a filter allow in the indexed columns? |
 //! | `index_pruning` | Which rows of each segment can match, according to the sidecars? |
+//! | `address_lookup` | Which rows are read of the large side of a join on addresses? |
+//! | `join_keys` | Which addresses does the filter of a join allow? |
 //! | `index_only_scan` | Which scans are answered from sidecars without reading a segment? |
 //! | `leaf_scan` | Which scans hide from the optimizer what they read? |
 //! | `reference`, `describe` | What do the tables, columns and functions mean? |
@@ -71,6 +73,7 @@
 //! | `unary_node` | How are operators of ours part of a logical plan? |
 //! | `portable` | What of a plan can another process run? |
 
+mod address_lookup;
 mod allowlist;
 mod as_of;
 mod binary_functions;
@@ -95,6 +98,7 @@ mod index_only_scan;
 mod index_predicate;
 mod index_pruning;
 mod indexed_file_source;
+mod join_keys;
 mod json_values;
 mod lake_table;
 mod lazy_views;

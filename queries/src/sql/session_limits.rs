@@ -9,6 +9,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::SessionConfig;
 
+use super::address_lookup::{MAX_KEY_BYTES, MAX_KEYS};
 use super::bounded_pool::{BoundedPool, MERGE_BYTES};
 use super::spill::SealedSpillFactory;
 use super::{FileAccess, SqlOptions};
@@ -43,6 +44,10 @@ const MERGED_ROW_BYTES: usize = 1 << 10;
 /// The setting for the size after which a repartition ends a spill file: after each batch. See
 /// [`spill_parts`](super::spill_parts).
 const SPILL_FILE_BYTES: &str = "datafusion.execution.max_spill_file_size_bytes";
+
+/// Part of the memory limit that the keys which one partition looks up take at most: one in so
+/// many. The pool doesn't count them.
+const KEY_SHARE: usize = 256;
 
 /// Spilled files that are open in one merge at most.
 const MERGED_FILES: usize = 256;
@@ -85,7 +90,7 @@ fn threads(options: &SqlOptions) -> usize {
 }
 
 pub(super) fn session_config(options: &SqlOptions) -> SessionConfig {
-    let config = SessionConfig::new()
+    let mut config = SessionConfig::new()
         .with_information_schema(true)
         .set_bool("datafusion.execution.parquet.pushdown_filters", true)
         .set_bool("datafusion.execution.parquet.reorder_filters", true)
@@ -93,6 +98,12 @@ pub(super) fn session_config(options: &SqlOptions) -> SessionConfig {
         .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
         .set_usize(SPILL_FILE_BYTES, 1)
         .with_extension(Arc::new(options.files));
+    let keys = options
+        .memory
+        .map_or(MAX_KEY_BYTES, |memory| memory / KEY_SHARE);
+    let optimizer = &mut config.options_mut().optimizer;
+    optimizer.hash_join_inlist_pushdown_max_distinct_values = MAX_KEYS;
+    optimizer.hash_join_inlist_pushdown_max_size = keys.min(MAX_KEY_BYTES);
     let threads = threads(options);
     let Some(memory) = options.memory else {
         return config.with_target_partitions(threads);

@@ -19,6 +19,8 @@ use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -201,8 +203,7 @@ impl ExecutionPlan for RetriedJoinsExec {
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let before = context.memory_pool().reserved();
-        // A copy, because a plan keeps the hash tables that it has built.
-        let first = reset_plan_states(Arc::clone(&self.first))?;
+        let first = fresh_copy(&self.first, &context)?;
         let rows = execute_stream(first, Arc::clone(&context))?;
         let (logical, state) = (self.logical.clone(), self.state.clone());
         let attempt = async move {
@@ -226,6 +227,16 @@ impl ExecutionPlan for RetriedJoinsExec {
         let rows = stream::once(attempt).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
+}
+
+/// Returns a copy of `plan`, because a plan keeps the hash tables that it has built.
+fn fresh_copy(
+    plan: &Arc<dyn ExecutionPlan>,
+    context: &TaskContext,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let copy = reset_plan_states(Arc::clone(plan))?;
+    // The joins of a copy don't fill the filters that they had pushed into scans.
+    FilterPushdown::new_post_optimization().optimize(copy, context.session_config().options())
 }
 
 /// Returns true if the query exceeds the memory limit.

@@ -171,7 +171,7 @@ impl LakeTable {
 }
 
 /// Returns the row selection of `rows` (ascending) in `file`.
-fn selection_of(rows: &[u32], file: &DataFile) -> RowSelection {
+pub(super) fn selection_of(rows: &[u32], file: &DataFile) -> RowSelection {
     RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize)
 }
 

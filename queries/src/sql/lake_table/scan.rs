@@ -23,6 +23,7 @@ use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
 
+use super::super::address_lookup::AddressLookup;
 use super::super::index_only_scan::read_from_indexes;
 use super::super::index_predicate::IndexPredicate;
 use super::super::index_pruning::{CandidateRows, PruningStats, candidate_rows, ranges_without};
@@ -67,6 +68,8 @@ struct ScanFiles {
     rows: Precision<usize>,
     /// What EXPLAIN shows; empty for a scan of all rows.
     note: String,
+    /// Where the keys of joins are looked up; `None` if they aren't.
+    lookup: Option<Arc<AddressLookup>>,
 }
 
 impl ScanFiles {
@@ -159,11 +162,12 @@ impl LakeTable {
     fn plan_plain(
         &self,
         state: &dyn Session,
-        selected: ScanFiles,
+        mut selected: ScanFiles,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        selected.lookup = self.address_lookup();
         // With a filter above the scan, the scan must read beyond the limit.
         let limit = limit.filter(|_| filters.is_empty());
         let source = Arc::new(self.parquet_source(state)?);
@@ -213,8 +217,14 @@ impl LakeTable {
         columns: Option<Vec<usize>>,
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let ScanFiles { files, rows, note } = selected;
-        let source = Arc::new(IndexedFileSource::new(source, note));
+        let ScanFiles {
+            files,
+            rows,
+            note,
+            lookup,
+        } = selected;
+        let source = IndexedFileSource::new(source, note).with_lookup(lookup);
+        let source = Arc::new(source);
         let bytes = files.iter().map(|file| file.object_meta.size).sum();
         let statistics = row_statistics(&self.schema, rows, bytes);
         let mut groups = files.split_files(state.config_options().execution.target_partitions);
@@ -336,7 +346,21 @@ impl LakeTable {
                 Some(_) => Precision::Inexact(count),
             },
             note: note_of(pruned, hidden),
+            lookup: None,
         }
+    }
+
+    /// Returns the look-up of addresses in the segments; `None` for tables without sidecars.
+    fn address_lookup(&self) -> Option<Arc<AddressLookup>> {
+        let sidecars = self.sidecars.as_ref()?;
+        let segments = segments(&self.files.iter().collect::<Vec<_>>())?;
+        let path = |segment: &Segment| self.table.path_of(&segment.file.name).to_string();
+        let segments = segments
+            .into_iter()
+            .map(|segment| (path(&segment), segment));
+        let location = self.table.location().clone();
+        let lookup = AddressLookup::new(Arc::clone(sidecars), location, segments.collect());
+        Some(Arc::new(lookup))
     }
 
     /// Returns the file with a selection of `rows`, whose number is exact or an upper bound; `None`
