@@ -200,8 +200,12 @@ impl LookupPlanner {
         let Some(found) = self.lookup.rows(path, &self.keys).await? else {
             return self.inner.plan_file(self.file);
         };
-        self.counts.segments.add(1);
-        self.counts.rows.add(found.count);
+        // Several partitions may read parts of one file.
+        let range = self.file.range.as_ref();
+        if range.is_none_or(|range| range.start == 0) {
+            self.counts.segments.add(1);
+            self.counts.rows.add(found.count);
+        }
         match found.of(self.file) {
             Some(file) => self.inner.plan_file(file),
             None => Ok(Box::new(NoRows)),

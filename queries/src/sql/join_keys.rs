@@ -1,4 +1,4 @@
-//! The keys of a join on `content_address`, as its filter in the scan of the other side states them.
+//! The keys of a join on `content_address`, which its filter in the scan of the other side states.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

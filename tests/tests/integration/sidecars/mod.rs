@@ -2,6 +2,7 @@
 //! used.
 
 mod cal_answers;
+mod join_lookup;
 mod vectors;
 
 use std::path::{Path, PathBuf};
