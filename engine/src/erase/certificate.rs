@@ -355,6 +355,9 @@ fn problems(
     out
 }
 
+/// How the problems of a certificate begin that the erasure itself reported.
+pub(crate) const SELF_REPORTED: &str = "it states that";
+
 /// Describes the proofs that don't hold.
 fn unproven(proofs: &Proofs) -> Vec<String> {
     let opened = proofs.envelopes.map_or(0, |envelopes| envelopes.left);
@@ -366,7 +369,7 @@ fn unproven(proofs: &Proofs) -> Vec<String> {
     ];
     left.into_iter()
         .filter(|(_, left)| *left > 0)
-        .map(|(what, left)| format!("it states that {left} matches were left in {what}"))
+        .map(|(what, left)| format!("{SELF_REPORTED} {left} matches were left in {what}"))
         .collect()
 }
 

@@ -52,6 +52,7 @@ mod variations;
 
 pub use crate::text::fold::Folding;
 pub use byte_search::ByteSearchResult;
+pub(crate) use certificate::SELF_REPORTED;
 pub use certificate::{Certificate, CertificateCheck, InclusionProof, RequestOrigin, verify};
 pub use disclose::{Disclosed, DisclosedEvent, disclose};
 pub use identifier_search::IdentifierSearch;

@@ -110,12 +110,8 @@ impl IngestRun<'_> {
         segment: Option<SegmentUpload>,
         states: &StateSplit<'_>,
     ) -> Result<CommitResult> {
-        let rejects = self.new_rejects(batch).await?;
-        self.append_rejects(&rejects).await?;
-        self.append_states(&states.early).await?;
         let updates = self.register.updates(outcomes, batch, &states.held);
-        let rows: Vec<SourceRow> = batch.listed.iter().chain(&updates.rows).cloned().collect();
-        self.register.append(self.lake, &rows).await?;
+        let before = self.commit_before_grains(batch, states, &updates).await;
         let mut change = Change {
             changes_rows: true,
             ingested_at: Some(self.now),
@@ -129,6 +125,10 @@ impl IngestRun<'_> {
             change.added.push(segment.file.clone());
             added = Some((segment, index));
         }
+        if let Err(error) = before {
+            self.lake.grains.remove_uncommitted(&change).await;
+            return Err(error);
+        }
         let version = match change.added.is_empty() && change.progress.is_empty() {
             true => self.lake.grains.version(),
             false => self.lake.grains.commit(change, "ingest", 0).await?,
@@ -141,6 +141,20 @@ impl IngestRun<'_> {
         }
         self.register.committed(updates, &batch.ended);
         Ok(CommitResult { grains, version })
+    }
+
+    /// Commits what is committed before `grains`: rejects, lifecycle events and sources.
+    async fn commit_before_grains(
+        &mut self,
+        batch: &IngestBatch,
+        states: &StateSplit<'_>,
+        updates: &SourceUpdates,
+    ) -> Result<()> {
+        let rejects = self.new_rejects(batch).await?;
+        self.append_rejects(&rejects).await?;
+        self.append_states(&states.early).await?;
+        let rows: Vec<SourceRow> = batch.listed.iter().chain(&updates.rows).cloned().collect();
+        self.register.append(self.lake, &rows).await
     }
 
     /// Returns the entries of the ledger that a commit changes, as application transactions. The

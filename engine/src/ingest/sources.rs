@@ -329,7 +329,6 @@ impl SourceRegister {
         if rows.is_empty() {
             return Ok(());
         }
-        let file = lake.write_sources(rows).await?;
         let ids: HashSet<&str> = rows
             .iter()
             .filter_map(|row| row.source_id.as_deref())
@@ -342,6 +341,8 @@ impl SourceRegister {
             .collect();
         let uncommitted_file = self.uncommitted_file.take();
         for _ in 0..COMMIT_ATTEMPTS {
+            // A commit that fails removes its files, so each attempt writes them.
+            let file = lake.write_sources(rows).await?;
             let change = change_of(lake, &file, uncommitted_file.as_ref(), &replaced).await?;
             let retries = match change.removed.is_empty() {
                 true => COMMIT_ATTEMPTS,

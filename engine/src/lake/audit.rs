@@ -50,7 +50,6 @@ impl Lake {
             let entry = self.next_entry(action, &details).await?;
             let batch = audit_batch(&[entry]).file("can't write", AUDIT)?;
             let file = self.audit.write_file(&batch).await?;
-            let path = self.audit.path_of(&file.name);
             let change = Change {
                 added: vec![file],
                 changes_rows: true,
@@ -58,7 +57,7 @@ impl Lake {
             };
             match self.audit.commit(change, action, 0).await {
                 // The chain has a new end, which the entry must follow.
-                Err(EngineError::Conflict(_)) => self.location.delete(&path).await?,
+                Err(EngineError::Conflict(_)) => {}
                 committed => return committed.map(|_| ()),
             }
         }

@@ -17,15 +17,19 @@ use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, Transactio
 use deltalake::kernel::{Action, Add, LogicalFileView, Remove, Transaction};
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use gristmill_schemas::columns::GRAINS;
+use object_store::path::Path;
 use serde_json::Value;
 
+use super::audit::AUDIT;
+use super::encryption::{ENCRYPTION, is_sealed_file};
 use super::heads::{CheckpointHead, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
 use super::row_versions::RowVersions;
 use super::table::{CHECKPOINT_INTERVAL, Change, DataFile, Table, delta_error, read_log};
+use super::tombstones::ERASED;
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
-use crate::segment::CreationSeconds;
+use crate::segment::{CreationSeconds, SegmentId};
 
 /// The tag of an `add` action with the digest of the data file.
 const DIGEST_TAG: &str = "gristmill.blake3";
@@ -61,24 +65,111 @@ const EARLIER_COMMITS: usize = 4;
 
 impl Table {
     /// Commits `change` under the name `operation`, and updates the handle. It is retried after
-    /// other writers' commits up to `retries` times.
+    /// other writers' commits up to `retries` times. If they prevent it, the files that `change`
+    /// adds are removed: they could contain what an erasure has removed meanwhile.
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes, or if
-    /// all attempts met other writers; [`EngineError::Delta`].
+    /// all attempts met other writers; [`EngineError::Key`] if the lake was encrypted meanwhile and
+    /// `change` adds rows in plain text; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
+        let committed = self.commit_retried(&change, operation, retries).await;
+        if let Err(EngineError::Conflict(_) | EngineError::Key(_)) = committed {
+            self.remove_uncommitted(&change).await;
+            self.check_plain_text(&change).await?;
+        }
+        committed
+    }
+
+    async fn commit_retried(
+        &mut self,
+        change: &Change,
+        operation: &str,
+        retries: usize,
+    ) -> Result<u64> {
+        // In an object store this is a request, which is made only if there was another writer.
+        if !self.location().is_remote() {
+            self.check_plain_text(change).await?;
+        }
         // Retried here and not by the library: it can't rebase a commit on an erasure, which
         // removes the log that it would read; added files state the version of their commit; and it
         // lets two compactions remove the same files, which would double their rows.
         for _ in 0..retries {
-            self.check_removed(&change)?;
-            match self.try_commit(&change, operation).await {
-                Err(EngineError::Conflict(_)) => self.refresh().await?,
+            self.check_removed(change)?;
+            match self.try_commit(change, operation).await {
+                Err(EngineError::Conflict(_)) => {
+                    self.refresh().await?;
+                    self.check_plain_text(change).await?;
+                }
                 committed => return committed,
             }
         }
-        self.check_removed(&change)?;
-        self.try_commit(&change, operation).await
+        self.check_removed(change)?;
+        self.try_commit(change, operation).await
+    }
+
+    /// Checks that `change` adds no rows in plain text to an encrypted lake: it may have been
+    /// encrypted since this process opened it. Rows that are moved between files stay as they are.
+    async fn check_plain_text(&self, change: &Change) -> Result<()> {
+        let is_plain = |file: &DataFile| !is_sealed_file(&file.name);
+        if [AUDIT, ERASED].contains(&self.name())
+            || !change.changes_rows
+            || !change.removed.is_empty()
+            || !change.added.iter().any(is_plain)
+        {
+            return Ok(());
+        }
+        let marker = Path::from(ENCRYPTION);
+        match self.location().read_small(&marker).await? {
+            None => Ok(()),
+            Some(_) => Err(EngineError::Key(format!(
+                "the lake `{}` was encrypted while this command wrote to it, and nothing is \
+                 written to it in plain text any more: run the command again",
+                self.location().name()
+            ))),
+        }
+    }
+
+    /// Removes the files that `change` would have added, with the sidecars of segments. A failure
+    /// is a warning: `gc` removes these files later.
+    pub(crate) async fn remove_uncommitted(&mut self, change: &Change) {
+        // A change that removes no files and changes no rows adds files of the table again.
+        if change.removed.is_empty() && !change.changes_rows {
+            return;
+        }
+        if let Err(error) = self.try_remove_uncommitted(change).await {
+            let table = self.name();
+            tracing::warn!(table, %error, "files of a refused commit are left; `gc` removes them");
+        }
+    }
+
+    async fn try_remove_uncommitted(&mut self, change: &Change) -> Result<()> {
+        // After a lost response, an object store reports this process's own commit as another's.
+        self.refresh().await?;
+        let live = self.files()?;
+        let live: HashSet<&str> = live.iter().map(|file| file.name.as_str()).collect();
+        for file in &change.added {
+            if live.contains(file.name.as_str()) {
+                continue;
+            }
+            self.location().delete(&self.path_of(&file.name)).await?;
+            if self.name() == GRAINS {
+                self.remove_sidecars_of(file).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the sidecars of the segment with the data file `file`.
+    async fn remove_sidecars_of(&self, file: &DataFile) -> Result<()> {
+        let Some(segment) = SegmentId::of_file(&file.name) else {
+            return Ok(());
+        };
+        for sidecar in self.location().list(segment.folder().as_ref()).await? {
+            self.location().delete(&sidecar.location).await?;
+            self.location().remove_empty_folder(&sidecar.location);
+        }
+        Ok(())
     }
 
     /// Checks that the version on which the commit is based has the files that `change` removes.

@@ -10,7 +10,9 @@ use object_store::path::Path;
 
 use super::report::Problem;
 use super::tables::{TablesCheck, problem};
-use crate::erase::{Journal, tombstones_from_bytes, tombstones_path, verify as verify_certificate};
+use crate::erase::{
+    Journal, SELF_REPORTED, tombstones_from_bytes, tombstones_path, verify as verify_certificate,
+};
 use crate::error::Result;
 use crate::file_digest::FileDigest;
 use crate::keys::Tombstone;
@@ -21,9 +23,6 @@ use crate::lake::{
 /// The remedy for a damaged certificate.
 const FROM_BACKUP: &str =
     "restore the file from a backup of the lake, or from the copy that `erase --certificate` wrote";
-
-/// How the problems of a certificate begin that the erasure itself reported.
-const SELF_REPORTED: &str = "it says itself";
 
 /// The remedy for lost tombstones.
 const REPAIR: &str = "gristmill repair";

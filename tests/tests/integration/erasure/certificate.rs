@@ -2,6 +2,7 @@
 
 use gristmill_engine::erase::{Certificate, InclusionProof, verify};
 use gristmill_tests::erasures::erasure_options;
+use gristmill_tests::sandbox::Sandbox;
 
 use super::{erased, lab, person};
 
@@ -68,4 +69,29 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
         .sign(&keyring.signing_key("erasure").unwrap(), 0)
         .unwrap();
     assert!(!verify(&signed, None, None, &[]).valid);
+}
+
+#[test]
+fn remains_that_an_erasure_reports_are_no_damage_to_verify() {
+    let sandbox = Sandbox::new();
+    let lines = ["gone-4711-k9", "stays-4711-k9"].map(|user| {
+        format!(
+            r#"{{"grain":{{"type":"event","content":"hello","user_id":"{user}","created_at":1}}}}"#
+        )
+    });
+    std::fs::write(sandbox.path("grains.jsonl"), lines.join("\n")).unwrap();
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+    sandbox.run("lake", 0, &["ingest", "grains.jsonl"]);
+    // As a process that was killed before its commit would leave it.
+    let folder = sandbox.path("lake/grains");
+    let is_data = |path: &std::path::PathBuf| path.extension() == Some("parquet".as_ref());
+    let mut entries = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let data = entries.find(is_data).unwrap();
+    std::fs::copy(data, folder.join("part-00000000000000000000000000.parquet")).unwrap();
+    let erase = ["erase", "--user", "gone-4711-k9", "--execute"];
+    sandbox.run("lake", 2, &erase);
+    sandbox.run("lake", 0, &[&erase[..], &["--exclusive"]].concat());
+    sandbox.run("lake", 0, &["verify"]);
 }
