@@ -89,7 +89,8 @@ impl Lab {
         lake
     }
 
-    fn keys(&self) -> FileKeys {
+    /// Returns the keys of the lake's keyring, which is created if it doesn't exist.
+    pub fn keys(&self) -> FileKeys {
         let keyring =
             Keyring::open_or_create(&self.folder.path().join("keyring.json"), "for tests").unwrap();
         FileKeys::next_to(keyring).unwrap()

@@ -1,5 +1,6 @@
 //! Integrity of the lake: rows equal the projection of their blobs, sidecars belong to their
-//! segments, each grain is in one row, all of this can be repaired, and other processes may do the work.
+//! segments, each grain is in one row, all of this can be repaired, other processes may do the
+//! work, and refused commits leave no files.
 
 mod checkpoints;
 mod deduplication;
@@ -7,6 +8,7 @@ mod disclosure;
 mod doubled_rows;
 mod ingest_workers;
 mod lab;
+mod refused_commits;
 mod repair;
 mod rows;
 mod sidecars;
