@@ -16,11 +16,13 @@ use super::batch::IngestBatch;
 use super::batch_grains::BatchGrains;
 use super::claims;
 use super::plan::SourceOutcomes;
-use super::run::{COMMIT_ATTEMPTS, IngestRun};
+use super::retry::rejects_in;
+use super::run::{COMMIT_ATTEMPTS, IngestRun, overtaken};
 use super::sources::SourceUpdates;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{
-    AddressCatalog, Change, KnownAddresses, LedgerEntry, ReadPosition, Segment, transaction_name,
+    AddressCatalog, Change, DataFile, KnownAddresses, LedgerEntry, ReadPosition, Segment,
+    transaction_name,
 };
 use crate::segment::{AddressIndex, WrittenSegment};
 
@@ -101,8 +103,7 @@ impl IngestRun<'_> {
     /// `outcomes`; the new ones are in `segment`.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`](crate::error::EngineError::Conflict) if another writer committed
-    /// to `grains`.
+    /// [`EngineError::Conflict`] if another writer committed to `grains`.
     pub(super) async fn commit(
         &mut self,
         batch: &IngestBatch,
@@ -150,8 +151,7 @@ impl IngestRun<'_> {
         states: &StateSplit<'_>,
         updates: &SourceUpdates,
     ) -> Result<()> {
-        let rejects = self.new_rejects(batch).await?;
-        self.append_rejects(&rejects).await?;
+        self.append_rejects(batch).await?;
         self.append_states(&states.early).await?;
         let rows: Vec<SourceRow> = batch.listed.iter().chain(&updates.rows).cloned().collect();
         self.register.append(self.lake, &rows).await
@@ -236,47 +236,70 @@ impl IngestRun<'_> {
         Ok(new)
     }
 
-    async fn append_rejects(&mut self, rows: &[RejectRow]) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
+    /// Commits the rejects of `batch`. Another run may read the same sources at the same time, so
+    /// those that it has committed are left out at each attempt.
+    async fn append_rejects(&mut self, batch: &IngestBatch) -> Result<()> {
+        for _ in 0..COMMIT_ATTEMPTS {
+            self.read_rejects_of_others().await?;
+            let rows = self.new_rejects(batch).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let file = self.lake.write_rejects(&rows).await?;
+            self.reject_files.insert(file.name.clone());
+            match self.lake.rejects.commit(added(file), "ingest", 0).await {
+                Err(EngineError::Conflict(_)) => self.lake.rejects.refresh().await?,
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    // If the commit to `grains` must be repeated, these rows are in the table
+                    // already.
+                    let keys = rows.into_iter().map(|row| (row.source_id, row.ordinal));
+                    self.known_rejects.extend(keys);
+                    return Ok(());
+                }
+            }
         }
-        let file = self.lake.write_rejects(rows).await?;
-        let change = Change {
-            added: vec![file],
-            changes_rows: true,
-            ..Change::default()
-        };
-        self.lake
-            .rejects
-            .commit(change, "ingest", COMMIT_ATTEMPTS)
-            .await?;
-        // If the commit to `grains` must be repeated, these rows are in the table already.
-        self.known_rejects
-            .extend(rows.iter().map(|row| (row.source_id.clone(), row.ordinal)));
+        Err(overtaken())
+    }
+
+    /// Adds the rejects that other runs have committed since the last ones were read.
+    async fn read_rejects_of_others(&mut self) -> Result<()> {
+        for file in self.lake.rejects.files()? {
+            if !self.reject_files.contains(&file.name) {
+                let keys = rejects_in(self.lake, &file).await?;
+                self.known_rejects.extend(keys);
+                self.reject_files.insert(file.name);
+            }
+        }
         Ok(())
     }
 
+    /// Commits those of `rows` that `state` doesn't contain yet, in whatever run they were added.
     async fn append_states(&mut self, rows: &[&StateRow]) -> Result<()> {
-        let fresh: Vec<_> = self
-            .known_states
-            .new_rows(self.lake, rows)
-            .await?
-            .into_iter()
-            .filter_map(|row| self.known.permitted(row))
-            .collect();
-        if fresh.is_empty() {
-            return Ok(());
+        for _ in 0..COMMIT_ATTEMPTS {
+            let new = self.known_states.new_rows(self.lake, rows).await?;
+            let fresh: Vec<_> = new
+                .into_iter()
+                .filter_map(|row| self.known.permitted(row))
+                .collect();
+            if fresh.is_empty() {
+                return Ok(());
+            }
+            let file = self.lake.write_events(&fresh).await?;
+            match self.lake.state.commit(added(file), "ingest", 0).await {
+                Err(EngineError::Conflict(_)) => self.lake.state.refresh().await?,
+                committed => return committed.map(drop),
+            }
         }
-        let file = self.lake.write_events(&fresh).await?;
-        let change = Change {
-            added: vec![file],
-            changes_rows: true,
-            ..Change::default()
-        };
-        self.lake
-            .state
-            .commit(change, "ingest", COMMIT_ATTEMPTS)
-            .await?;
-        Ok(())
+        Err(overtaken())
+    }
+}
+
+/// Returns the change that adds `file` with new rows.
+fn added(file: DataFile) -> Change {
+    Change {
+        added: vec![file],
+        changes_rows: true,
+        ..Change::default()
     }
 }

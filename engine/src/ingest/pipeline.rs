@@ -20,7 +20,7 @@ use super::plan::by_source;
 use super::prove::RejectedGrain;
 use super::proven_batch::ProvenBatch;
 use super::report::OnError;
-use super::run::{COMMIT_ATTEMPTS, IngestRun};
+use super::run::{COMMIT_ATTEMPTS, IngestRun, overtaken};
 use crate::error::{EngineError, Result};
 use crate::progress::WorkProgress;
 
@@ -153,9 +153,7 @@ impl IngestRun<'_> {
                 }
             }
         }
-        Err(EngineError::Conflict(format!(
-            "other writers were faster {COMMIT_ATTEMPTS} times"
-        )))
+        Err(overtaken())
     }
 
     /// Reads what other writers committed.

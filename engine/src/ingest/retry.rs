@@ -11,9 +11,9 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::RejectRow;
 
-use super::run::COMMIT_ATTEMPTS;
+use super::run::{COMMIT_ATTEMPTS, overtaken};
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, Lake, Ledger, ReadPosition, drop_rows, edit_file, read_file};
+use crate::lake::{Change, DataFile, Lake, Ledger, ReadPosition, drop_rows, edit_file, read_file};
 
 /// The columns of `rejects` that identify a row.
 const REJECT_KEY: [&str; 2] = ["source_id", "ordinal"];
@@ -79,9 +79,7 @@ impl RetriedSources {
                 committed => return committed.map(|_| resolved),
             }
         }
-        Err(EngineError::Conflict(format!(
-            "other writers were faster {COMMIT_ATTEMPTS} times"
-        )))
+        Err(overtaken())
     }
 
     /// Returns the change of `rejects` without resolved rows, and how many these are.
@@ -121,6 +119,17 @@ fn reject_keys(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
         .iter()
         .zip(ordinals.values())
         .map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
+}
+
+/// Returns the keys of the rows of `file`, a file of `rejects`.
+pub(super) async fn rejects_in(lake: &Lake, file: &DataFile) -> Result<RejectKeys> {
+    let path = lake.rejects.path_of(&file.name);
+    let bytes = lake.location().read(&path).await?;
+    let rows = read_file(bytes, &REJECT_KEY).file("can't read", &path)?;
+    let keys = rows.iter().flat_map(reject_keys);
+    Ok(keys
+        .map(|(source, ordinal)| (source.to_owned(), ordinal))
+        .collect())
 }
 
 /// Returns the keys of rejects that may occur again, and the sources of those that are retried.

@@ -48,6 +48,11 @@ const AHEAD: usize = 4;
 /// How often a commit is retried after commits of other writers.
 pub(super) const COMMIT_ATTEMPTS: usize = 10;
 
+/// Returns the error of a run whose commits met other writers at all attempts.
+pub(super) fn overtaken() -> EngineError {
+    EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times"))
+}
+
 /// Ingests `sources` into `lake`.
 ///
 /// # Errors
@@ -83,6 +88,8 @@ pub(super) struct IngestRun<'l> {
     pub(super) keys: Option<Arc<LakeKeys>>,
     /// Rows that `rejects` contains already.
     pub(super) known_rejects: RejectKeys,
+    /// The files of `rejects` whose rows `known_rejects` takes into account.
+    pub(super) reject_files: HashSet<String>,
     pub(super) retried: RetriedSources,
     pub(super) known_states: KnownStates,
     /// The batch that is being filled.
@@ -130,6 +137,7 @@ impl<'l> IngestRun<'l> {
             known,
             keys,
             known_rejects: HashSet::new(),
+            reject_files: HashSet::new(),
             retried: RetriedSources::default(),
             known_states: KnownStates::default(),
             batch: IngestBatch::default(),
@@ -159,6 +167,8 @@ impl<'l> IngestRun<'l> {
             .map(|(source, _)| source.clone())
             .collect();
         self.known_rejects = known_rejects;
+        let files = self.lake.rejects.files()?.into_iter();
+        self.reject_files = files.map(|file| file.name).collect();
         let limits = ContainerLimits {
             region: self.options.memory / 2,
             ..ContainerLimits::default()

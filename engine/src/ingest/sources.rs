@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::batch::{IngestBatch, SourceProgress};
 use super::morsel::AdmittedSource;
 use super::plan::{OutcomeCounts, SourceOutcomes};
-use super::run::COMMIT_ATTEMPTS;
+use super::run::{COMMIT_ATTEMPTS, overtaken};
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{
     Change, DataFile, Lake, Ledger, LedgerEntry, ReadPosition, drop_rows, edit_file, read_file,
@@ -359,9 +359,7 @@ impl SourceRegister {
                 }
             }
         }
-        Err(EngineError::Conflict(format!(
-            "other writers were faster {COMMIT_ATTEMPTS} times"
-        )))
+        Err(overtaken())
     }
 
     /// Records that the batch of `updates` was committed.

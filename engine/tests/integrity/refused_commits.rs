@@ -1,4 +1,4 @@
-//! What is left in the lake's folder by commits that other writers prevent.
+//! What is left in the lake by commits that other writers prevent or overtake.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use gristmill_connectors::source::discover;
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::error::EngineError;
-use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
-use gristmill_engine::lake::{Change, DataFile};
+use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
+use gristmill_engine::lake::{Change, DataFile, Lake};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::container::write_frame;
 
@@ -18,6 +18,20 @@ use crate::lab::Lab;
 fn names(folder: &Path) -> BTreeSet<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn write_frames(path: &Path, blobs: &[Vec<u8>]) {
+    let mut frames = Vec::new();
+    for blob in blobs {
+        write_frame(blob, &mut frames).unwrap();
+    }
+    std::fs::write(path, frames).unwrap();
+}
+
+async fn ingested(lake: &mut Lake, path: &Path) -> Result<IngestReport, EngineError> {
+    let sources = discover(&[path.display().to_string()]).await.unwrap();
+    let progress = Arc::new(IngestProgress::default());
+    ingest(lake, sources, &IngestOptions::default(), progress).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,18 +80,31 @@ async fn an_ingest_that_began_before_the_lake_was_encrypted_leaves_no_plain_text
     lab.lake().await.enable_encryption(keys).await.unwrap();
     let folders = ["grains", "index", "state", "rejects", "sources"];
     let before = folders.map(|folder| names(&lab.path(folder)));
-    let mut frames = Vec::new();
-    for blob in lab.blobs(1, 20) {
-        write_frame(&blob, &mut frames).unwrap();
-    }
     let input = tempfile::tempdir().unwrap();
     let path = input.path().join("late.frames");
-    std::fs::write(&path, frames).unwrap();
-    let sources = discover(&[path.display().to_string()]).await.unwrap();
-    let progress = Arc::new(IngestProgress::default());
-    let refused = ingest(&mut late, sources, &IngestOptions::default(), progress)
-        .await
-        .unwrap_err();
+    write_frames(&path, &lab.blobs(1, 20));
+    let refused = ingested(&mut late, &path).await.unwrap_err();
     assert!(matches!(refused, EngineError::Key(_)), "{refused}");
     assert_eq!(folders.map(|folder| names(&lab.path(folder))), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_ingests_of_one_source_at_a_time_record_each_reject_once() {
+    let lab = Lab::new(1, 20, false).await;
+    let input = tempfile::tempdir().unwrap();
+    for round in 1..=5 {
+        let mut blobs = lab.blobs(round, 20);
+        for blob in blobs.iter_mut().step_by(4) {
+            blob.pop();
+        }
+        let path = input.path().join(format!("{round}.frames"));
+        write_frames(&path, &blobs);
+        let (mut one, mut other) = (lab.lake().await, lab.lake().await);
+        let both = tokio::join!(ingested(&mut one, &path), ingested(&mut other, &path));
+        let written = both.0.unwrap().grains_written + both.1.unwrap().grains_written;
+        assert_eq!(written, 15);
+        let files = lab.lake().await.rejects.files().unwrap();
+        let rejects: u64 = files.iter().map(|file| file.rows).sum();
+        assert_eq!(rejects, 5 * round);
+    }
 }
