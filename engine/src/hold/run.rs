@@ -13,6 +13,7 @@ use super::selection::{HoldSelection, check_known};
 use crate::apply::{
     ApplyOptions, ApplyReport, Operation, OperationOutcome, OperationRequest, apply_batches,
 };
+use crate::erase::{Hits, IdentifierMatcher};
 use crate::error::{EngineError, Result};
 use crate::lake::Lake;
 
@@ -72,14 +73,15 @@ const LISTED: usize = 10;
 /// Places a hold on the grains that `request` selects.
 ///
 /// # Errors
-/// [`EngineError::Request`] if nothing is selected, an address isn't in the lake, or the name or
-/// end is refused; errors of the lake.
+/// [`EngineError::Request`] if nothing is selected, an address isn't in the lake, the name or end is
+/// refused, or the name names a person that is selected; errors of the lake.
 pub async fn place(
     lake: &mut Lake,
     request: &HoldRequest,
     options: &ApplyOptions,
     threads: usize,
 ) -> Result<HoldReport> {
+    check_name_is_anonymous(request)?;
     let addresses = request.selection.addresses(lake, threads).await?;
     if addresses.is_empty() {
         let message = "no grain of the lake is selected, so the hold would cover nothing";
@@ -94,6 +96,20 @@ pub async fn place(
     orders
         .carry_out(lake, addresses, &operation, options, "hold place")
         .await
+}
+
+/// Refuses a name that names one of the people: no erasure removes it from the audit log, so none
+/// of theirs could be proven.
+fn check_name_is_anonymous(request: &HoldRequest) -> Result<()> {
+    let matcher = IdentifierMatcher::new(&request.selection.request);
+    let name = request.terms.name.as_str();
+    match matcher.names_person(name, &mut Hits::default()) {
+        true => Err(EngineError::Request(format!(
+            "the name `{name}` of the hold names a person that it selects, but the audit log keeps \
+             it for ever: use the number of a case"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Lifts a hold from the grains that `request` names, or from all that it is in force on.

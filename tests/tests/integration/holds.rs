@@ -235,6 +235,15 @@ fn a_request_that_selects_nothing_or_the_absent_changes_nothing() {
 }
 
 #[test]
+fn the_name_of_a_hold_must_not_name_its_people() {
+    let user = "ada-4711-k9";
+    let (sandbox, _) = lake_of(&[belief(user, "tea", &json!({}))]);
+    hold(&sandbox, 1, &["place", "case:ada-4711-k9", "--user", user]);
+    assert_eq!(sandbox.sql("lake", "SELECT * FROM state"), json!([]));
+    hold(&sandbox, 0, &["place", "case-12", "--user", user]);
+}
+
+#[test]
 fn a_hold_on_a_namespace_covers_its_grains_and_ends_by_itself() {
     let namespace = |name: &str| json!({"namespace": name});
     let (sandbox, _) = lake_of(&[
