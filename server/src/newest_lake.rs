@@ -77,8 +77,7 @@ impl LakeSnapshot {
         if let Some(context) = contexts.get(confinement) {
             return Ok(context.clone());
         }
-        let context =
-            confined_context(&self.lake, &self.context, &self.options, confinement).await?;
+        let context = confined_context(&self.context, &self.options, confinement).await?;
         contexts.insert(confinement.clone(), context.clone());
         Ok(context)
     }

@@ -71,7 +71,8 @@ impl GrainReader<'_> {
         if let Some(states) = self.lifecycle_states(false).await? {
             return Ok(states);
         }
-        let rows = fold(self.context).await?.filter(listed(scored))?;
+        let fold = fold(self.context, self.copies(false)).await?;
+        let rows = fold.filter(listed(scored))?;
         Ok(Arc::new(LifecycleStates::of_rows(rows).await?))
     }
 

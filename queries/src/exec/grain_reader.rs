@@ -115,10 +115,19 @@ impl<'e> GrainReader<'e> {
         })
     }
 
+    /// Returns whether grains may be disclosed copies. What the log of the lake states about that
+    /// covers all namespaces, so a plan that a session with a namespace is shown doesn't depend on
+    /// it.
+    pub(super) fn copies(&self, explain_only: bool) -> Copies {
+        match explain_only && self.session.namespace.is_some() {
+            true => Copies::Possible,
+            false => Copies::of(&self.context.copied_config()),
+        }
+    }
+
     /// Returns a plan of all supersessions as [`OLD`] and [`NEW`], from the rows of superseding
     /// grains and from `state`.
-    pub(super) async fn supersessions(&self) -> Result<DataFrame> {
-        let copies = Copies::of(&self.context.copied_config());
+    async fn supersessions(&self, copies: Copies) -> Result<DataFrame> {
         let closed = self.context.sql(&closing_events_query(copies)).await?;
         Ok(closed.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?)
     }
@@ -149,7 +158,8 @@ impl<'e> GrainReader<'e> {
             Some(states) if states.is_empty() => Ok(grains),
             Some(states) => Ok(grains.filter(is_superseded(states).is_not_true())?),
             None => {
-                let old = self.supersessions().await?.select(vec![col(OLD)])?;
+                let closed = self.supersessions(self.copies(explain_only)).await?;
+                let old = closed.select(vec![col(OLD)])?;
                 Ok(grains.join(old, JoinType::LeftAnti, &[ADDRESS], &[OLD], None)?)
             }
         }
@@ -165,7 +175,8 @@ impl<'e> GrainReader<'e> {
             let grains = grains.with_column(CONTRADICTED, is_contradicted(Arc::clone(&states)))?;
             return Ok(grains.with_column(VERIFICATION, verification_status(states))?);
         }
-        let fold = fold(self.context).await?.select(vec![
+        let fold = fold(self.context, self.copies(explain_only)).await?;
+        let fold = fold.select(vec![
             col(ADDRESS).alias("__address"),
             col("contradicted").alias(CONTRADICTED),
             col("verification_status").alias(VERIFICATION),
@@ -292,7 +303,7 @@ impl<'e> GrainReader<'e> {
     pub(super) async fn links(&self, filter: Expr) -> Result<Vec<(String, Option<String>)>> {
         let mut links = Vec::new();
         let frame = self
-            .supersessions()
+            .supersessions(self.copies(false))
             .await?
             .filter(filter)?
             .select(vec![col(OLD), col(NEW)])?;

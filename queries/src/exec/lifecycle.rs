@@ -78,15 +78,15 @@ async fn load(context: &SessionContext) -> Result<Option<LifecycleStates>> {
     if count_events(context).await? > MAX_EVENTS as u64 {
         return Ok(None);
     }
-    LifecycleStates::of_rows(fold(context).await?)
+    let copies = Copies::of(&context.copied_config());
+    LifecycleStates::of_rows(fold(context, copies).await?)
         .await
         .map(Some)
 }
 
 /// Returns the fold of `state` with the columns `content_address`, `superseded_by`, `ended`,
-/// `contradicted` and `verification_status`.
-pub(super) async fn fold(context: &SessionContext) -> Result<DataFrame> {
-    let copies = Copies::of(&context.copied_config());
+/// `contradicted` and `verification_status`. `copies` states whether grains may be disclosed copies.
+pub(super) async fn fold(context: &SessionContext, copies: Copies) -> Result<DataFrame> {
     Ok(context.sql(&status_query(copies)).await?)
 }
 

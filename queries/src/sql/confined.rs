@@ -11,18 +11,18 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, Operator, TableProviderFilterPushDown, col, lit,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use gristmill_engine::lake::Lake;
-use gristmill_schemas::columns::{GRAINS, STATE};
+use gristmill_schemas::columns::{GRAINS, STATE, SystemColumn};
 
 use super::leaf_scan::LeafScanExec;
+use super::lifecycle::Copies;
 use super::{SqlOptions, bare_context_in, register_views, set_extensions};
 
 /// What a session is confined to. Without a field, all of its values are visible.
@@ -52,6 +52,9 @@ impl Confinement {
     }
 }
 
+/// Column of the source of a grain.
+const SOURCE_ID: &str = SystemColumn::SourceId.name();
+
 /// Rows of `state` about visible grains. A successor that isn't visible is NULL, whether a row of
 /// `state` or an invisible grain names it; the grain is closed all the same.
 ///
@@ -74,24 +77,27 @@ const VISIBLE_STATE: &str = "
     JOIN visible v ON old = v.content_address
     LEFT ANTI JOIN visible own ON named.content_address = own.content_address";
 
-/// Returns the context of a session over `lake` that is confined to `confinement`: `grains`,
-/// `state`, and the views and functions that derive from them. The other tables of the lake, and
-/// the functions of the search indexes, don't exist in it. `whole` is the context of the same
-/// version of the lake without a confinement; both share the lake's store, memory and the cache of
-/// footers.
+/// Returns the context of a session that is confined to `confinement`: `grains`, `state`, and the
+/// views and functions that derive from them. The other tables of the lake, and the functions of
+/// the search indexes, don't exist in it. `whole` is the context of the lake
+/// without a confinement; both share the lake's store, memory and the cache of footers.
+///
+/// `source_id` is NULL: it is a digest of a file, which may contain other grains, too, and so would
+/// confirm a guess about them. That there are no disclosed copies is known of the whole lake only,
+/// so the plans of the session don't depend on it.
 ///
 /// # Errors
 /// [`datafusion::error::DataFusionError`] if the runtime can't be created or a table can't be
 /// planned.
 pub async fn confined_context(
-    lake: &Lake,
     whole: &SessionContext,
     options: &SqlOptions,
     confinement: &Confinement,
 ) -> Result<SessionContext> {
     let context = bare_context_in(whole.runtime_env(), options)?;
-    set_extensions(&context, lake)?;
+    set_extensions(&context, Copies::Possible);
     let visible = whole.table(GRAINS).await?.filter(confinement.filter())?;
+    let visible = visible.with_column(SOURCE_ID, lit(ScalarValue::Utf8(None)))?;
     let (_, grains) = visible.clone().into_parts();
     let inner = bare_context_in(whole.runtime_env(), options)?;
     for name in [GRAINS, STATE] {

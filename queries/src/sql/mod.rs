@@ -277,7 +277,7 @@ fn lake_context_in(
     options: &SqlOptions,
 ) -> Result<SessionContext> {
     let context = bare_context_in(runtime, options)?;
-    set_extensions(&context, lake)?;
+    set_extensions(&context, Copies::in_lake(lake)?);
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
     let grains = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store.clone())?;
@@ -300,15 +300,13 @@ fn lake_context_in(
     Ok(context)
 }
 
-/// Sets the extensions of sessions over `lake`.
-fn set_extensions(context: &SessionContext, lake: &Lake) -> Result<()> {
-    let copies = Copies::in_lake(lake)?;
+/// Sets the extensions of sessions whose grains may be `copies`.
+fn set_extensions(context: &SessionContext, copies: Copies) {
     let state = context.state_ref();
     let mut state = state.write();
     let config = state.config_mut();
     config.set_extension(Arc::new(LifecycleCache::default()));
     config.set_extension(Arc::new(copies));
-    Ok(())
 }
 
 /// Registers `grains` and the search functions over it.

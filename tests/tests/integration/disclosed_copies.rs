@@ -181,7 +181,7 @@ async fn current_in(lake: &TestLake, namespace: &str) -> BTreeSet<String> {
         namespace: Some(namespace.to_owned()),
         user: None,
     };
-    let session = confined_context(&lake.lake, &whole, &options, &confinement);
+    let session = confined_context(&whole, &options, &confinement);
     let current = session.await.unwrap().table("current").await.unwrap();
     let addresses = current.select_columns(&["content_address"]).unwrap();
     let batches = addresses.collect().await.unwrap();

@@ -11,6 +11,7 @@ use gristmill_queries::exec::{Executor, Session};
 use gristmill_queries::sql::{
     SessionContext, SqlOptions, confined_context, lake_context, user_message,
 };
+use gristmill_schemas::grain::{EncodeOptions, Field, elide};
 use gristmill_schemas::json::Json;
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::{TestLake, patient_session};
@@ -304,7 +305,7 @@ async fn sql_session(lake: &TestLake) -> SessionContext {
     let options = SqlOptions::default();
     let whole = lake_context(&lake.lake, &options).await.unwrap();
     let confinement = own().unwrap();
-    let session = confined_context(&lake.lake, &whole, &options, &confinement);
+    let session = confined_context(&whole, &options, &confinement);
     session.await.unwrap()
 }
 
@@ -391,4 +392,62 @@ async fn what_needs_the_times_of_sources_is_refused_with_the_remedy() {
         let found = rows(&session, &format!("SELECT count(*) AS n FROM {from}")).await;
         assert!(found.contains("| 1 "), "{from}: {found}");
     }
+}
+
+/// Returns what SQL and CAL show of plans in which disclosed copies would have a part.
+async fn shown_plans(lake: &TestLake) -> Vec<String> {
+    let (session, recalls) = (sql_session(lake).await, executor(lake, Some("own")).await);
+    let mut plans = Vec::new();
+    for table in ["lifecycle", "supersessions", "current"] {
+        plans.push(rows(&session, &format!("EXPLAIN SELECT * FROM {table}")).await);
+    }
+    for statement in [
+        "EXPLAIN RECALL beliefs",
+        "EXPLAIN RECALL CONTRADICTIONS",
+        "EXPLAIN RECALL beliefs WHERE contradicted = true",
+        "EXPLAIN RECALL beliefs WHERE verification_status = \"verified\"",
+    ] {
+        plans.push(answer(&recalls, statement).await);
+    }
+    plans
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_shows_nothing_of_disclosed_copies_in_other_namespaces() {
+    let own_grains = grains_of("own", 1);
+    let alone = TestLake::of(&[own_grains[0].as_str()]).await;
+    let mut shared = TestLake::of(&[own_grains[0].as_str()]).await;
+    let text = belief("foreign", 1);
+    let original = grain(&text);
+    let json = Json::parse(text.as_bytes()).unwrap();
+    let options = EncodeOptions::default();
+    let copy = elide(&json, &original.address, &[Field::UserId], options).unwrap();
+    let blobs = [original.blob, copy.blob];
+    let report = shared.ingest(&[("copies.frames", &frames(&blobs))]).await;
+    assert_eq!(report.grains_written, 2);
+    let copies = "SELECT count(*) FROM grains WHERE _disclosure_of IS NOT NULL";
+    assert_eq!(shared.value(copies).await, "1");
+    assert_eq!(shown_plans(&shared).await, shown_plans(&alone).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_digest_of_a_source_with_hidden_grains_is_hidden() {
+    let (own_grains, foreign) = (grains_of("own", 1), grains_of("foreign", 1));
+    let lake = TestLake::of(&[own_grains[0].as_str(), foreign[0].as_str()]).await;
+    let sources = "SELECT count(DISTINCT source_id) FROM grains";
+    assert_eq!(lake.value(sources).await, "1");
+    let session = sql_session(&lake).await;
+    for query in [
+        "SELECT count(source_id) AS n FROM grains",
+        "SELECT count(*) AS n FROM grains WHERE source_id > ''",
+        "SELECT count(*) AS n FROM beliefs WHERE source_id IS NOT NULL",
+        "SELECT count(source_id) AS n FROM current",
+        "SELECT count(source_id) AS n FROM state",
+    ] {
+        let found = rows(&session, query).await;
+        assert!(found.contains("| 0 "), "{query}: {found}");
+    }
+    let hidden = "SELECT count(*) AS n FROM grains WHERE source_id IS NULL";
+    let found = rows(&session, hidden).await;
+    assert!(found.contains("| 1 "), "{found}");
 }
