@@ -2,12 +2,12 @@
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
-use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
 
+use super::bound_row;
 use super::failure::invalid;
 
 /// First word of statements in CAL.
@@ -72,9 +72,8 @@ impl Handle {
         if self.parameters.is_empty() {
             return Ok(None);
         }
-        let reader = StreamReader::try_new(&self.parameters[..], None);
-        let mut batches = reader.map_err(|error| invalid(&error))?;
-        batches.next().transpose().map_err(|error| invalid(&error))
+        let row = bound_row::decoded(self.parameters.to_vec());
+        row.map(Some).map_err(|error| invalid(&error))
     }
 
     /// Returns the statement and its language.

@@ -3,11 +3,13 @@
 //! | module | question |
 //! |---|---|
 //! | this one | How are connections accepted? |
+//! | `guarded_calls` | Which calls are read at all, and how long may a client show no token? |
 //! | `calls` | Which answers do calls of Flight get that Flight SQL doesn't define? |
 //! | `service` | What does each call of Flight SQL answer? |
 //! | `statements` | How is a statement planned, run and sent as columns? |
 //! | `handle` | What is in a ticket and in the handle of a prepared statement? |
 //! | `parameters` | Which parameters has a statement, and which values are bound to them? |
+//! | `bound_row` | How are the bytes of these values decoded? |
 //! | `catalog` | Which tables does a client find? |
 //! | `server_info` | What can the server do, and which types has it? |
 //! | `authority` | Who is the client, and what may it read? |
@@ -19,9 +21,11 @@
 //! clean-up, and give a client no more than its own statement.
 
 mod authority;
+mod bound_row;
 mod calls;
 mod catalog;
 mod failure;
+mod guarded_calls;
 mod handle;
 mod parameters;
 mod server_info;
@@ -33,8 +37,8 @@ use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use hyper::server::conn::http2;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -42,6 +46,7 @@ use crate::connections::{TimedStream, serve_connections, timed_stream, until_end
 use crate::http::{MAX_BODY, Server};
 use crate::tls::Tls;
 use calls::FlightCalls;
+use guarded_calls::GuardedCalls;
 use service::FlightSql;
 
 /// Largest message of a client in bytes: a statement and its parameters as long as over HTTP, and
@@ -72,7 +77,7 @@ pub async fn listen(
         let (server, service, tls) = (Arc::clone(&server), service.clone(), tls.clone());
         async move {
             if let Some(stream) = timed_stream(stream, tls, server.options.limits.time).await {
-                connection(service, stream, stopped).await;
+                connection(GuardedCalls::new(server, service), stream, stopped).await;
             }
         }
     })
@@ -80,22 +85,30 @@ pub async fn listen(
     server.finish_entries().await;
 }
 
-/// Answers the calls of a connection until it ends, is idle or stops to read.
+/// Answers the calls of a connection until it ends, is idle or stops to read, or its client has
+/// shown no token in time.
 ///
 /// Only HTTP/2 without a request to switch to it is understood, which no page in a browser can
 /// send in the clear; so a server without tokens needs no check of the host's name here.
 async fn connection(
-    service: FlightServiceServer<FlightCalls>,
+    calls: GuardedCalls,
     stream: Pin<Box<TimedStream>>,
     stopped: watch::Receiver<bool>,
 ) {
+    let answers = calls.clone();
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    until_ended(connection, stopped, |connection| {
+        .serve_connection(
+            TokioIo::new(stream),
+            service_fn(move |request| answers.clone().answer(request)),
+        );
+    let ended = until_ended(connection, stopped, |connection| {
         connection.graceful_shutdown();
-    })
-    .await;
+    });
+    tokio::select! {
+        () = ended => {}
+        () = calls.unknown() => tracing::debug!("a client showed no token in time"),
+    }
 }

@@ -1,19 +1,20 @@
 //! Parameters of statements: their schema for clients, and the values that clients bind.
 
 use std::collections::HashMap;
+use std::pin::pin;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
-use arrow_flight::decode::FlightRecordBatchStream;
-use arrow_flight::error::FlightError;
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::LogicalPlan;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use gristmill_queries::sql::{self, ParamValues};
 use tonic::Status;
 
 use super::MAX_MESSAGE;
+use super::bound_row::{RowStream, decoded};
+use super::failure::invalid;
 
 /// Largest number of parameters.
 const MAX_PARAMETERS: usize = 1_000;
@@ -129,25 +130,18 @@ impl Parameters {
 pub(super) async fn received(
     stream: PeekableFlightDataStream,
 ) -> std::result::Result<RecordBatch, Status> {
-    let mut left = MAX_MESSAGE;
-    let limited = stream.map(move |data| -> std::result::Result<_, Status> {
-        let data = data?;
-        let bytes = data.data_header.len() + data.data_body.len();
-        left = left.checked_sub(bytes).ok_or_else(|| {
-            Status::invalid_argument(format!("the parameters have more than {MAX_MESSAGE} bytes"))
-        })?;
-        Ok(data)
-    });
-    let batches = FlightRecordBatchStream::new_from_flight_data(limited.err_into::<FlightError>());
-    let batches: Vec<RecordBatch> = batches.try_collect().await.map_err(|error| match error {
-        FlightError::Tonic(status) => *status,
-        other => Status::invalid_argument(format!("the parameters: {other}")),
-    })?;
-    let mut batches = batches.into_iter().filter(|batch| batch.num_rows() > 0);
-    match (batches.next(), batches.next()) {
-        (Some(batch), None) if batch.num_rows() == 1 => Ok(batch),
-        _ => Err(Status::invalid_argument(
-            "a query runs with one row of parameters; run it once for each row",
-        )),
+    let mut messages = pin!(stream);
+    let mut row = RowStream::default();
+    while let Some(message) = messages.next().await {
+        let message = message?;
+        // A message without a head has metadata only.
+        if !message.data_header.is_empty() {
+            row.push(&message.data_header, &message.data_body);
+        }
+        if row.len() > MAX_MESSAGE {
+            let text = format!("the parameters have more than {MAX_MESSAGE} bytes");
+            return Err(Status::invalid_argument(text));
+        }
     }
+    decoded(row.finish()).map_err(|error| invalid(&error))
 }
