@@ -1,6 +1,6 @@
 //! Errors, limits, stalled clients, hostile bytes, and servers that stop or are killed.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use gristmill_server::http::QueryLimits;
 use gristmill_tests::lake::TestLake;
 use tonic::Code;
 
-use gristmill_tests::test_server::{Protocol, TestServer, limits, tight_limits};
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own, tight_limits};
 
 use super::client::{client_of, connected, rows_of, status_of};
 use crate::namespaces;
@@ -225,4 +225,87 @@ async fn an_answer_that_a_killed_server_sent_in_part_never_looks_complete() {
         let rest: Result<Vec<_>, _> = rows.try_collect().await;
         assert!(rest.is_err());
     }
+}
+
+/// Returns a frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Returns the beginning of a call without a token: of its message of 1 MiB, 1,000 bytes.
+fn unfinished_call() -> Vec<u8> {
+    // `POST` and `http` by their numbers in the table of HPACK, then the names of two values.
+    let mut head = vec![0x83, 0x86];
+    let path = "/arrow.flight.protocol.FlightService/GetFlightInfo";
+    for (name, value) in [(0x04, path), (0x01, "localhost")] {
+        head.extend([name, u8::try_from(value.len()).unwrap()]);
+        head.extend(value.as_bytes());
+    }
+    for (name, value) in [("content-type", "application/grpc"), ("te", "trailers")] {
+        head.push(0);
+        for text in [name, value] {
+            head.push(u8::try_from(text.len()).unwrap());
+            head.extend(text.as_bytes());
+        }
+    }
+    let mut message = vec![0, 0, 0x10, 0, 0];
+    message.resize(1_000, b'x');
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    for (kind, flags, stream, payload) in [
+        (4, 0, 0, &[][..]),
+        (1, 4, 1, &head[..]),
+        (0, 0, 1, &message[..]),
+    ] {
+        bytes.extend(frame(kind, flags, stream, payload));
+    }
+    bytes
+}
+
+/// Waits for the head of an answer and returns its flags.
+fn flags_of_answer(mut stream: &TcpStream) -> u8 {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).unwrap();
+        if head[3] == 1 {
+            return head[4];
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_a_token_is_refused_before_its_message_and_holds_no_connection() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Flight, &lake, own(), limits()).await;
+    let address = server.address;
+    let ended = tokio::task::spawn_blocking(move || {
+        let connect = || {
+            let stream = TcpStream::connect(address).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+            stream
+        };
+        let (mut calling, mut silent) = (connect(), connect());
+        calling.write_all(&unfinished_call()).unwrap();
+        // The answer ends with its head, although the message isn't complete.
+        assert_eq!(flags_of_answer(&calling) & 1, 1);
+        let mut bytes = Vec::new();
+        [&mut calling, &mut silent].map(|stream| match stream.read_to_end(&mut bytes) {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        })
+    });
+    assert_eq!(ended.await.unwrap(), [true, true]);
+    // A client with a token stays connected.
+    let mut client = connected(&server).await;
+    assert_eq!(rows_of(&mut client, "SELECT 1").await.unwrap().len(), 1);
+    server.end().await;
 }
