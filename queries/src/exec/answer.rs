@@ -170,6 +170,22 @@ impl Answer {
         has_value || has_groups || !self.results.is_empty()
     }
 
+    /// Returns the number of grains and values in the answer, and in those of a BATCH.
+    pub fn returned(&self) -> u64 {
+        let items = |value: Option<&Json<'_>>| value.and_then(Json::as_array).map_or(0, <[_]>::len);
+        let groups = self.groups.iter().flatten();
+        let grouped = groups.map(|(_, group)| group.len()).sum::<usize>();
+        let entries = self.entries.iter().flatten();
+        let in_entries = entries.map(|(_, entry)| {
+            let groups = entry.get("groups").and_then(Json::as_object);
+            let groups = groups.into_iter().flat_map(|groups| groups.iter());
+            let grouped = groups.map(|(_, group)| items(Some(group))).sum::<usize>();
+            grouped + items(entry.get("results")) + items(entry.get("value"))
+        });
+        let count = self.results.len() + items(self.value.as_ref()) + grouped;
+        (count + in_entries.sum::<usize>()) as u64
+    }
+
     /// Returns the members of the response that are specific to the statement.
     pub fn to_object(&self) -> Object<'static> {
         let mut object = Object::new();
@@ -308,6 +324,38 @@ mod tests {
             ..Answer::default()
         };
         assert!(groups.has_result());
+    }
+
+    #[test]
+    fn grains_and_values_are_counted_also_in_the_entries_of_a_batch() {
+        let entry = || ResultEntry {
+            grain: Object::new(),
+            score: 1.0,
+            matched_fields: Vec::new(),
+            content_address: "ab".to_owned(),
+            annotations: Object::new(),
+        };
+        let values = Answer::of_value(Json::Array(vec![Json::from("a"), Json::from("b")]));
+        let found = Answer {
+            results: vec![entry(), entry(), entry()],
+            ..Answer::default()
+        };
+        let groups = Answer {
+            groups: Some(vec![
+                ("a".to_owned(), vec![entry()]),
+                ("b".to_owned(), vec![entry(), entry(), entry()]),
+            ]),
+            ..Answer::default()
+        };
+        let (answers, counts) = ([values, found, groups], [2, 3, 4]);
+        assert_eq!(answers.each_ref().map(Answer::returned), counts);
+        let in_batch = |answer: &Answer| ("x".to_owned(), Json::Object(answer.to_object()));
+        let batch = Answer {
+            entries: Some(answers.iter().map(in_batch).collect()),
+            ..Answer::default()
+        };
+        assert_eq!(batch.returned(), 9);
+        assert_eq!(Answer::of_value(7_u64).returned(), 0);
     }
 
     #[test]

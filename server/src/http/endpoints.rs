@@ -77,7 +77,11 @@ pub(super) async fn answer(
     match (request.method(), path) {
         (&Method::GET, "/healthz") => {
             let version = server.lake.snapshot().await?.lake.grains.version();
-            let health = json!({ "status": "ok", "lake_version": version });
+            // With tokens, a stranger learns nothing of the lake, such as how often it changes.
+            let health = match &server.options.tokens {
+                None => json!({ "status": "ok", "lake_version": version }),
+                Some(_) => json!({ "status": "ok" }),
+            };
             Ok(json_response(StatusCode::OK, &health))
         }
         (&Method::GET, "/metrics") => {
@@ -268,6 +272,7 @@ pub(crate) async fn cal_response(
     let writes = server.options.allow_writes && authority.scopes.contains(&Scope::Append);
     let (server_of_work, authority) = (Arc::clone(server), authority.clone());
     let (statement, bindings) = (statement.to_owned(), bindings.clone());
+    let audited = AuditedQuery::new(&authority, &statement);
     let work = async move {
         let (server, _permit) = (server_of_work, permit);
         let snapshot = match writes {
@@ -278,6 +283,9 @@ pub(crate) async fn cal_response(
         let response = executor
             .run_text(statement.as_bytes(), &bindings, Options::default())
             .await?;
+        server
+            .count_rows(response.answer.returned(), &audited)
+            .await;
         Ok::<_, Refusal>(response.to_json().to_string())
     };
     // The executor has its own limit, which names what took the time.
@@ -343,6 +351,7 @@ async fn overview(server: &Arc<Server>, authority: Authority) -> Result<Response
     let deadline = server.admission.deadline();
     let permit = server.admission.admit(deadline).await?;
     let server_of_work = Arc::clone(server);
+    let is_whole_lake = authority.confinement.is_whole_lake();
     let collected = async move {
         let _permit = permit;
         let context = sql_context(&server_of_work, &authority).await?;
@@ -357,8 +366,15 @@ async fn overview(server: &Arc<Server>, authority: Authority) -> Result<Response
         written.map_err(|error| Refusal::bad_request(error.to_string()))?;
         rows.extend(serde_json::from_slice::<Vec<JsonValue>>(&writer.into_inner()).ok());
     }
-    let version = server.lake.snapshot().await?.lake.grains.version();
-    let page = page(rows.iter().flatten(), version);
+    // The version counts the changes of all namespaces.
+    let title = match is_whole_lake {
+        true => {
+            let version = server.lake.snapshot().await?.lake.grains.version();
+            format!("The lake at version {version}")
+        }
+        false => "The grains of this token".to_owned(),
+    };
+    let page = page(rows.iter().flatten(), &title);
     Ok(text_response(
         StatusCode::OK,
         "text/html; charset=utf-8",
@@ -366,7 +382,7 @@ async fn overview(server: &Arc<Server>, authority: Authority) -> Result<Response
     ))
 }
 
-fn page<'r>(rows: impl Iterator<Item = &'r JsonValue>, version: u64) -> String {
+fn page<'r>(rows: impl Iterator<Item = &'r JsonValue>, title: &str) -> String {
     let cell = |row: &JsonValue, name: &str| match &row[name] {
         JsonValue::String(text) => HtmlEscape(text).to_string(),
         other => HtmlEscape(&other.to_string()).to_string(),
@@ -382,8 +398,7 @@ fn page<'r>(rows: impl Iterator<Item = &'r JsonValue>, version: u64) -> String {
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width\"><title>gristmill</title><style>:root{{color-scheme:light \
          dark}}body{{font:16px system-ui;margin:2rem auto;max-width:60rem;padding:0 \
-         1rem}}td,th{{padding:.2rem 1rem .2rem 0;text-align:left}}</style><h1>The lake at version \
-         {version}</h1><table><thead><tr><th>type<th>current \
+         1rem}}td,th{{padding:.2rem 1rem .2rem 0;text-align:left}}</style><h1>{title}</h1><table><thead><tr><th>type<th>current \
          grains<th>first<th>last</thead><tbody>{rows}</tbody></table></html>\n"
     )
 }

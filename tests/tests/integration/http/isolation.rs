@@ -97,6 +97,24 @@ async fn a_token_gets_the_cal_answers_of_a_lake_with_its_namespace_only() {
     found.end().await;
 }
 
+/// The version counts the changes of all namespaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_the_page_of_a_token_nor_health_states_the_version_of_the_lake() {
+    let lake = namespaces::lake(true).await;
+    let server = TestServer::start(Protocol::Http, &lake, own(), limits()).await;
+    let page = server.request("GET", "/", "", "").await;
+    assert!(page.body.contains("<td>belief</td>"), "{}", page.body);
+    assert!(!page.body.contains("version"), "{}", page.body);
+    let health = server.request("GET", "/healthz", "", "").await;
+    assert_eq!(health.body, "{\"status\":\"ok\"}\n");
+    server.end().await;
+    let whole = Some(Confinement::default());
+    let server = TestServer::start(Protocol::Http, &lake, whole, limits()).await;
+    let page = server.request("GET", "/", "", "").await;
+    assert!(page.body.contains("at version "), "{}", page.body);
+    server.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_a_user_sees_this_user_only() {
     let lake = namespaces::lake(true).await;

@@ -244,6 +244,27 @@ async fn tokens_have_scopes_and_bulk_reads_are_audited() {
     assert_eq!(lake.value(query).await, "1");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_cal_with_many_grains_are_audited() {
+    let mut lake = namespaces::lake(true).await;
+    let whole = Some(Confinement::default());
+    let server = TestServer::start(Protocol::Http, &lake, whole, limits()).await;
+    // The server records more than 50.
+    for statement in [
+        "RECALL beliefs LIMIT 60",
+        "RECALL beliefs LIMIT 40",
+        "BATCH { a: RECALL beliefs LIMIT 40, b: RECALL events LIMIT 40 }",
+        "RECALL beliefs LIMIT 60 | COUNT",
+    ] {
+        let answer = server.cal(statement).await;
+        assert_eq!(answer.status, 200, "{statement}: {}", answer.body);
+    }
+    server.end().await;
+    lake.lake.refresh().await.unwrap();
+    let query = "SELECT count(*) FROM audit WHERE action = 'bulk_read'";
+    assert_eq!(lake.value(query).await, "2");
+}
+
 /// Tables of a confined session that have the column `content_address`.
 pub(crate) const TABLES: [&str; 15] = [
     "grains",
