@@ -21,6 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::columns::{GRAINS, STATE, SystemColumn};
 
+use super::footer_cache::NewestVersion;
 use super::leaf_scan::LeafScanExec;
 use super::lifecycle::Copies;
 use super::{SqlOptions, bare_context_in, register_views, set_extensions};
@@ -95,7 +96,7 @@ pub async fn confined_context(
     confinement: &Confinement,
 ) -> Result<SessionContext> {
     let context = bare_context_in(whole.runtime_env(), options)?;
-    set_extensions(&context, Copies::Possible);
+    set_extensions(&context, Copies::Possible, NewestVersion::of(whole));
     let visible = whole.table(GRAINS).await?.filter(confinement.filter())?;
     let visible = visible.with_column(SOURCE_ID, lit(ScalarValue::Utf8(None)))?;
     let (_, grains) = visible.clone().into_parts();

@@ -167,6 +167,7 @@ pub use datafusion::prelude::{DataFrame, SessionContext};
 pub use datafusion::sql::parser::Statement;
 pub(crate) use error_message::exhausted_message;
 pub use error_message::user_message;
+use footer_cache::NewestVersion;
 pub use indexed_file_source::IndexedFileSource;
 pub(crate) use indexed_file_source::index_notes;
 pub use json_values::{json_options, json_writer, union_texts};
@@ -266,9 +267,9 @@ pub async fn newer_context(
     options: &SqlOptions,
     earlier: &SessionContext,
 ) -> Result<SessionContext> {
-    let runtime = earlier.runtime_env();
-    footer_cache::forget_removed_files(lake, &runtime)?;
-    lake_context_in(runtime, lake, options)
+    let newer = lake_context_in(earlier.runtime_env(), lake, options)?;
+    footer_cache::forget_removed_files(lake, earlier)?;
+    Ok(newer)
 }
 
 fn lake_context_in(
@@ -277,7 +278,7 @@ fn lake_context_in(
     options: &SqlOptions,
 ) -> Result<SessionContext> {
     let context = bare_context_in(runtime, options)?;
-    set_extensions(&context, Copies::in_lake(lake)?);
+    set_extensions(&context, Copies::in_lake(lake)?, Arc::default());
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
     let grains = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store.clone())?;
@@ -300,13 +301,14 @@ fn lake_context_in(
     Ok(context)
 }
 
-/// Sets the extensions of sessions whose grains may be `copies`.
-fn set_extensions(context: &SessionContext, copies: Copies) {
+/// Sets the extensions of sessions whose grains may be `copies`, at `version`.
+fn set_extensions(context: &SessionContext, copies: Copies, version: Arc<NewestVersion>) {
     let state = context.state_ref();
     let mut state = state.write();
     let config = state.config_mut();
     config.set_extension(Arc::new(LifecycleCache::default()));
     config.set_extension(Arc::new(copies));
+    config.set_extension(version);
 }
 
 /// Registers `grains` and the search functions over it.

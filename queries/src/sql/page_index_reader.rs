@@ -9,10 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -22,6 +24,8 @@ use datafusion::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+
+use super::footer_cache;
 
 /// Creates readers whose metadata includes the page index; the session caches footers and indexes.
 #[derive(Debug)]
@@ -35,6 +39,26 @@ impl PageIndexReaderFactory {
     /// If the store isn't registered in `runtime`.
     pub fn new(runtime: &RuntimeEnv, store: &ObjectStoreUrl) -> Result<PageIndexReaderFactory> {
         let cache = runtime.cache_manager.get_file_metadata_cache();
+        PageIndexReaderFactory::with_cache(runtime, store, cache)
+    }
+
+    /// Creates the factory of readers for a session over a lake.
+    ///
+    /// # Errors
+    /// As [`PageIndexReaderFactory::new`].
+    pub(super) fn of_session(
+        session: &dyn Session,
+        store: &ObjectStoreUrl,
+    ) -> Result<PageIndexReaderFactory> {
+        let cache = footer_cache::of_session(session);
+        PageIndexReaderFactory::with_cache(session.runtime_env(), store, cache)
+    }
+
+    fn with_cache(
+        runtime: &RuntimeEnv,
+        store: &ObjectStoreUrl,
+        cache: Arc<FileMetadataCache>,
+    ) -> Result<PageIndexReaderFactory> {
         let store = runtime.object_store(store)?;
         let readers = CachedParquetFileReaderFactory::new(store, cache);
         Ok(PageIndexReaderFactory(readers))

@@ -89,6 +89,8 @@ async fn a_newer_version_reads_the_footers_of_new_files_only_and_forgets_removed
     let merged = cached(&third.context);
     let expected: BTreeSet<&str> = live.iter().map(String::as_str).collect();
     assert_eq!(paths(&merged), expected);
-    // A query of the earlier version goes on.
+    // Queries of the earlier version go on, and don't bring the footers of removed files back.
     assert_eq!(read_all(&second.context).await, 8);
+    assert_eq!(read_all(&confined).await, 0);
+    assert_eq!(paths(&cached(&third.context)), expected);
 }

@@ -166,7 +166,7 @@ impl LakeTable {
 
     /// Returns the factory of Parquet readers, with the session's metadata cache.
     fn readers(&self, state: &dyn Session) -> Result<PageIndexReaderFactory> {
-        PageIndexReaderFactory::new(state.runtime_env(), &self.store)
+        PageIndexReaderFactory::of_session(state, &self.store)
     }
 }
 
