@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::cast;
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray};
 use arrow::compute::kernels::length::length;
-use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use arrow::compute::{cast, concat};
+use arrow::datatypes::{
+    DataType, FieldRef, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature,
 };
 use datafusion::prelude::SessionContext;
 
@@ -23,8 +26,28 @@ const CHARACTER_BYTES: i64 = 4;
 /// Approximate size of an item of a list in bytes, in addition to its text.
 const ITEM_BYTES: i64 = 8;
 
-/// The functions: each has the number of repetitions, or the length, as its second argument.
-const NAMES: [&str; 4] = ["repeat", "lpad", "rpad", "array_repeat"];
+/// Microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+
+/// Days of the shortest month.
+const SHORTEST_MONTH: i64 = 28;
+
+/// The functions.
+const NAMES: [&str; 10] = [
+    "repeat",
+    "lpad",
+    "rpad",
+    "replace",
+    "regexp_replace",
+    "array_repeat",
+    "array_resize",
+    "array_to_string",
+    "range",
+    "generate_series",
+];
+
+/// Functions whose results are usually much smaller than their upper bound.
+const ESTIMATED: [&str; 2] = ["replace", "regexp_replace"];
 
 /// Registers the functions with limits in place of DataFusion's.
 ///
@@ -69,44 +92,256 @@ impl ScalarUDFImpl for LimitedFunction {
         self.inner.return_field_from_args(arguments)
     }
 
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let bytes = result_bytes(self.name(), &arguments)?;
-        if bytes > MAX_BYTES {
-            return Err(DataFusionError::ResourcesExhausted(format!(
-                "{} would make {bytes} bytes of a batch of rows, more than {MAX_BYTES}",
-                self.name()
-            )));
+        let sizes = row_bytes(self.name(), &arguments)?;
+        let bytes = sizes.iter().copied().fold(0, i64::saturating_add);
+        if bytes <= MAX_BYTES {
+            self.inner.invoke_with_args(arguments)
+        } else if ESTIMATED.contains(&self.name()) {
+            self.invoke_in_parts(&arguments, &sizes)
+        } else {
+            Err(self.too_large(bytes))
         }
-        self.inner.invoke_with_args(arguments)
     }
 }
 
-/// Returns an upper bound of the size of the results.
-fn result_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<i64> {
-    let [value, times, ..] = arguments.args.as_slice() else {
-        return Ok(0);
+impl LimitedFunction {
+    fn too_large(&self, bytes: i64) -> DataFusionError {
+        DataFusionError::ResourcesExhausted(format!(
+            "{} would make {bytes} bytes of a batch of rows, more than {MAX_BYTES}",
+            self.name()
+        ))
+    }
+
+    /// Calls the function for so many rows at a time that their results are within the limit by
+    /// their upper bounds, `sizes`, and adds up what they really take.
+    fn invoke_in_parts(
+        &self,
+        arguments: &ScalarFunctionArgs,
+        sizes: &[i64],
+    ) -> Result<ColumnarValue> {
+        let (mut parts, mut from, mut bytes) = (Vec::<ArrayRef>::new(), 0, 0);
+        let mut rest = sizes;
+        while let Some(first) = rest.first() {
+            let rows = rows_within_limit(rest);
+            if rows == 0 {
+                return Err(self.too_large(*first));
+            }
+            let part = self
+                .inner
+                .invoke_with_args(part_of(arguments, from, rows))?;
+            let part = part.into_array(rows)?;
+            let size = i64::try_from(part.get_array_memory_size()).unwrap_or(i64::MAX);
+            bytes = size.saturating_add(bytes);
+            if bytes > MAX_BYTES {
+                return Err(self.too_large(bytes));
+            }
+            parts.push(part);
+            from += rows;
+            rest = rest.get(rows..).unwrap_or_default();
+        }
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        Ok(ColumnarValue::Array(concat(&parts)?))
+    }
+}
+
+/// Returns the number of rows at the beginning whose `sizes` are within the limit together.
+fn rows_within_limit(sizes: &[i64]) -> usize {
+    let sums = sizes.iter().scan(0_i64, |sum, size| {
+        *sum = sum.saturating_add(*size);
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= MAX_BYTES).count()
+}
+
+/// Returns the arguments of `rows` rows, from the row `from`.
+fn part_of(arguments: &ScalarFunctionArgs, from: usize, rows: usize) -> ScalarFunctionArgs {
+    let part = |value: &ColumnarValue| match value {
+        ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(from, rows)),
+        ColumnarValue::Scalar(_) => value.clone(),
     };
-    // One row of constants is the value of all rows.
+    ScalarFunctionArgs {
+        args: arguments.args.iter().map(part).collect(),
+        arg_fields: arguments.arg_fields.clone(),
+        number_rows: rows,
+        return_field: Arc::clone(&arguments.return_field),
+        config_options: Arc::clone(&arguments.config_options),
+    }
+}
+
+/// The arguments of a call.
+struct Arguments<'a> {
+    values: &'a [ColumnarValue],
+    /// One if all are constants, whose value is that of all rows.
+    rows: usize,
+}
+
+/// Returns an upper bound of the size of the result of each row, or of all rows as one element.
+fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
     let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
     let rows = match arguments.args.iter().all(is_constant) {
         true => 1,
         false => arguments.number_rows,
     };
-    let times = cast(&times.to_array(rows)?, &DataType::Int64)?;
-    let sizes = match name {
-        "lpad" | "rpad" => None,
-        _ => text_bytes(&value.to_array(rows)?)?,
-    };
-    let size = |row: usize| match (&sizes, name) {
-        (Some(sizes), _) => sizes.as_primitive::<Int64Type>().value(row) + ITEM_BYTES,
-        (None, "array_repeat") => ITEM_BYTES,
-        (None, _) => CHARACTER_BYTES,
-    };
-    let times = times.as_primitive::<Int64Type>().iter().enumerate();
-    Ok(times.fold(0_i64, |sum, (row, times)| {
-        let times = times.unwrap_or_default().max(0);
-        sum.saturating_add(times.saturating_mul(size(row)))
-    }))
+    let values = arguments.args.as_slice();
+    let arguments = Arguments { values, rows };
+    match name {
+        "lpad" | "rpad" => arguments.repeated(None, CHARACTER_BYTES),
+        "array_resize" => arguments.repeated(Some(2), ITEM_BYTES),
+        "array_to_string" => arguments.joined(),
+        "range" | "generate_series" => arguments.counted(),
+        "replace" => arguments.replaced(),
+        "regexp_replace" => arguments.replaced_by_pattern(),
+        _ => arguments.repeated(Some(0), ITEM_BYTES),
+    }
+}
+
+impl Arguments<'_> {
+    /// Returns what `measure` returns of each value of an argument; 0 for one that isn't there or
+    /// has no type. Constants aren't repeated for that.
+    fn measured(
+        &self,
+        at: usize,
+        measure: impl Fn(&ArrayRef) -> Result<Vec<i64>>,
+    ) -> Result<Vec<i64>> {
+        let value = self.values.get(at);
+        Ok(match value.filter(|value| !value.data_type().is_null()) {
+            None => vec![0; self.rows],
+            Some(ColumnarValue::Array(array)) => measure(array)?,
+            Some(constant) => {
+                let measured = measure(&constant.to_array(1)?)?;
+                vec![measured.first().copied().unwrap_or_default(); self.rows]
+            }
+        })
+    }
+
+    /// Returns an argument as numbers.
+    fn numbers(&self, at: usize) -> Result<Vec<i64>> {
+        self.measured(at, numbers_of)
+    }
+
+    /// Returns the lengths of an argument's texts in bytes; 0 for other values.
+    fn lengths(&self, at: usize) -> Result<Vec<i64>> {
+        self.measured(at, |array| match text_bytes(array)? {
+            Some(lengths) => numbers_of(&lengths),
+            None => Ok(vec![0; array.len()]),
+        })
+    }
+
+    /// The second argument is the number of repetitions, each of `bytes` and the text `text`.
+    fn repeated(&self, text: Option<usize>, bytes: i64) -> Result<Vec<i64>> {
+        let lengths = match text {
+            Some(text) => self.lengths(text)?,
+            None => vec![0; self.rows],
+        };
+        let times = self.numbers(1)?.into_iter().zip(lengths);
+        let sizes = times.map(|(times, length)| times.max(0).saturating_mul(length + bytes));
+        Ok(sizes.collect())
+    }
+
+    /// Each occurrence of the second text is replaced by the third. An empty one occurs before each
+    /// character, and at the end.
+    fn replaced(&self) -> Result<Vec<i64>> {
+        let (from, to) = (self.lengths(1)?, self.lengths(2)?);
+        let texts = self.lengths(0)?.into_iter().zip(from.into_iter().zip(to));
+        let sizes = texts.map(|(text, (from, to))| {
+            let times = text / from.max(1) + 1;
+            text.saturating_add(times.saturating_mul(to))
+        });
+        Ok(sizes.collect())
+    }
+
+    /// Each match is replaced by the third text, in which two bytes may stand for the whole match.
+    fn replaced_by_pattern(&self) -> Result<Vec<i64>> {
+        let texts = self.lengths(0)?.into_iter().zip(self.lengths(2)?);
+        let sizes = texts.map(|(text, to)| {
+            let matched = text.saturating_mul(to / 2);
+            let added = (text + 1).saturating_mul(to);
+            text.saturating_add(matched).saturating_add(added)
+        });
+        Ok(sizes.collect())
+    }
+
+    /// The items of a list, with the second text between them and the third one for NULL.
+    fn joined(&self) -> Result<Vec<i64>> {
+        let most = |lengths: Vec<i64>| lengths.into_iter().max().unwrap_or_default();
+        let added = most(self.lengths(1)?).saturating_add(most(self.lengths(2)?));
+        let items = match self.values.first() {
+            Some(ColumnarValue::Array(lists)) => items(&lists.to_data()),
+            Some(list) => items(&list.to_array(1)?.to_data()).saturating_mul(self.rows),
+            None => 0,
+        };
+        let items = i64::try_from(items).unwrap_or(i64::MAX);
+        Ok(vec![items.saturating_mul(added)])
+    }
+
+    /// The numbers, days or instants from the first argument to the second, by the third. One
+    /// argument is the end.
+    fn counted(&self) -> Result<Vec<i64>> {
+        let kind = self.values.first().map(ColumnarValue::data_type);
+        let (starts, stops, steps) = match kind {
+            Some(DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)) => (
+                self.measured(0, instants_of)?,
+                self.measured(1, instants_of)?,
+                self.measured(2, intervals_of)?,
+            ),
+            _ if self.values.len() == 1 => (vec![0; self.rows], self.numbers(0)?, Vec::new()),
+            _ => (self.numbers(0)?, self.numbers(1)?, self.numbers(2)?),
+        };
+        let steps = steps.into_iter().chain(std::iter::repeat(1));
+        let ranges = starts.into_iter().zip(stops).zip(steps);
+        let sizes = ranges.map(|((start, stop), step)| {
+            let span = i128::from(stop) - i128::from(start);
+            let count = span.unsigned_abs() / u128::from(step.unsigned_abs().max(1)) + 1;
+            i64::try_from(count)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(ITEM_BYTES)
+        });
+        Ok(sizes.collect())
+    }
+}
+
+/// Returns dates and timestamps in microseconds; 0 for NULL.
+fn instants_of(array: &ArrayRef) -> Result<Vec<i64>> {
+    if let DataType::Timestamp(..) = array.data_type() {
+        let instants = DataType::Timestamp(TimeUnit::Microsecond, None);
+        return numbers_of(&cast(array, &instants)?);
+    }
+    let days = cast(&cast(array, &DataType::Date32)?, &DataType::Int32)?;
+    let days = numbers_of(&days)?.into_iter();
+    Ok(days.map(|days| days.saturating_mul(DAY)).collect())
+}
+
+/// Returns intervals in microseconds, with the shortest months; 0 for NULL.
+fn intervals_of(array: &ArrayRef) -> Result<Vec<i64>> {
+    let intervals = cast(array, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>().iter();
+    let micros = intervals.map(|interval| {
+        let interval = interval.unwrap_or_default();
+        let days = i64::from(interval.months) * SHORTEST_MONTH + i64::from(interval.days);
+        days.saturating_mul(DAY)
+            .saturating_add(interval.nanoseconds / 1_000)
+    });
+    Ok(micros.collect())
+}
+
+/// Returns the values of an array as numbers; 0 for NULL.
+fn numbers_of(array: &ArrayRef) -> Result<Vec<i64>> {
+    let numbers = cast(array, &DataType::Int64)?;
+    let numbers = numbers.as_primitive::<Int64Type>().iter();
+    Ok(numbers.map(Option::unwrap_or_default).collect())
+}
+
+/// Returns the number of items of lists, of the innermost ones if they are nested.
+fn items(data: &ArrayData) -> usize {
+    match data.child_data() {
+        [] => data.len(),
+        inner => inner.iter().map(items).sum(),
+    }
 }
 
 /// Returns the lengths of texts in bytes; `None` for other values.
@@ -116,7 +351,7 @@ fn text_bytes(values: &ArrayRef) -> Result<Option<ArrayRef>> {
         DataType::Utf8View => cast(values, &DataType::LargeUtf8)?,
         _ => return Ok(None),
     };
-    Ok(Some(cast(&length(&texts)?, &DataType::Int64)?))
+    Ok(Some(length(&texts)?))
 }
 
 #[cfg(test)]
@@ -142,6 +377,25 @@ mod tests {
             ("SELECT array_repeat('a', 2)", "[a, a]"),
             ("SELECT repeat(NULL, 3)", ""),
             ("SELECT length(repeat('x', 1000000))", "1000000"),
+            ("SELECT replace('aXa', 'X', 'yy')", "ayya"),
+            (
+                r"SELECT regexp_replace('abc', '([ab])', '<\1>', 'g')",
+                "<a><b>c",
+            ),
+            ("SELECT array_resize([1], 3, 7)", "[1, 7, 7]"),
+            ("SELECT array_to_string(['a', NULL], ', ', '?')", "a, ?"),
+            ("SELECT range(1, 4)", "[1, 2, 3]"),
+            ("SELECT generate_series(4, 0, -2)", "[4, 2, 0]"),
+            (
+                "SELECT range(DATE '2026-01-30', DATE '2026-02-02', INTERVAL '1 day')",
+                "[2026-01-30, 2026-01-31, 2026-02-01]",
+            ),
+            // By its bounds a batch is too large, by its results it isn't.
+            (
+                "SELECT sum(length(regexp_replace(repeat('x', 20000 + value % 2), 'y', repeat('z', \
+                 100)))) FROM range(0, 200)",
+                "4000100",
+            ),
             (
                 "SELECT max(length(repeat(a, n))) FROM (VALUES ('x', 3), ('yy', 4)) AS t (a, n)",
                 "8",
@@ -158,6 +412,18 @@ mod tests {
             "SELECT length(lpad('x', 2000000000))",
             "SELECT rpad('x', 2000000000, 'ab')",
             "SELECT array_length(array_repeat(1, 2000000000))",
+            "SELECT length(replace(repeat('a', 20000), 'a', repeat('b', 100000)))",
+            "SELECT length(replace(a, '', repeat('b', 200000))) FROM (VALUES (repeat('a', 2000))) \
+             AS t (a)",
+            "SELECT length(regexp_replace(repeat('a', 20000), 'a', repeat('b', 100000), 'g'))",
+            r"SELECT length(regexp_replace(repeat('a', 100000), '.*', repeat('\0', 10000)))",
+            "SELECT array_length(array_resize([1], 200000000, 7))",
+            "SELECT length(array_to_string(array_repeat('a', 1000000), repeat('b', 1000)))",
+            "SELECT array_length(range(0, 200000000))",
+            "SELECT array_length(generate_series(0, 9223372036854775807))",
+            "SELECT array_length(range(DATE '0001-01-01', DATE '9999-12-31', INTERVAL '1 second'))",
+            "SELECT array_length(range(TIMESTAMP '1900-01-01', TIMESTAMP '2100-01-01', INTERVAL '1 \
+             millisecond'))",
             "SELECT repeat(a, 9223372036854775807) FROM (VALUES ('x'), ('yy')) AS t (a)",
         ] {
             let refused = value(query).await.unwrap_err();
