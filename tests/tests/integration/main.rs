@@ -71,6 +71,7 @@ mod profile_values;
 mod retention;
 mod safe_output;
 mod safe_sql;
+mod same_answers;
 mod scan;
 mod scan_commands;
 mod search;

@@ -2,6 +2,7 @@
 
 mod failures;
 mod isolation;
+mod killed;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,0 +1,79 @@
+//! Servers that are killed while they append.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gristmill_tests::lake::TestLake;
+use serde_json::{Value, json};
+
+use super::parsed;
+
+/// Starts a server that appends.
+fn serve(lake: &Path) -> (Child, SocketAddr) {
+    let mut program = Command::new(gristmill_tests::binary::path());
+    program.arg("--lake").arg(lake);
+    program.args(["serve", "--listen", "127.0.0.1:0", "--allow-writes"]);
+    let mut served = program.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(served.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.unwrap();
+        let address = line.split_once("http://")?.1.to_owned();
+        Some(address.parse().unwrap())
+    });
+    (served, address.unwrap())
+}
+
+/// Adds a grain and returns its address; `None` if the server confirms nothing.
+fn added(address: SocketAddr, subject: &str, number: usize) -> Option<String> {
+    let statement = format!(
+        "ADD belief SET subject = \"{subject}\" SET relation = \"mg:knows\" SET object = \
+         \"{number}\" REASON \"r\""
+    );
+    let body = json!({ "statement": statement }).to_string();
+    let head = "POST /cal HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: \
+                application/json\r\n";
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    let answer = parsed(&bytes);
+    if answer.status != 200 {
+        return None;
+    }
+    // A body that is cut isn't JSON.
+    let answer: Value = serde_json::from_str(&answer.body).ok()?;
+    Some(answer["written"]["content_address"].as_str()?.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_server_has_confirmed_is_in_the_lake() {
+    let mut lake = TestLake::new().await;
+    let folder = lake.folder().join("lake");
+    let mut confirmed = Vec::new();
+    for round in 0..4 {
+        let (mut served, address) = serve(&folder);
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                std::thread::spawn(move || {
+                    let subject = format!("{round}-{writer}");
+                    let adds = (0..).map_while(|number| added(address, &subject, number));
+                    adds.collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(2_000 + 137 * round));
+        served.kill().unwrap();
+        served.wait().unwrap();
+        for writer in writers {
+            confirmed.extend(writer.join().unwrap());
+        }
+    }
+    assert!(confirmed.len() > 4, "{confirmed:?}");
+    lake.lake.refresh().await.unwrap();
+    let listed = confirmed.join("', '");
+    let query = format!("SELECT count(*) FROM current WHERE content_address IN ('{listed}')");
+    assert_eq!(lake.value(&query).await, confirmed.len().to_string());
+}
