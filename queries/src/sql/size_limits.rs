@@ -174,7 +174,7 @@ fn part_of(arguments: &ScalarFunctionArgs, from: usize, rows: usize) -> ScalarFu
 }
 
 /// The arguments of a call.
-struct Arguments<'a> {
+struct CallArguments<'a> {
     values: &'a [ColumnarValue],
     /// One if all are constants, whose value is that of all rows.
     rows: usize,
@@ -188,7 +188,7 @@ fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
         false => arguments.number_rows,
     };
     let values = arguments.args.as_slice();
-    let arguments = Arguments { values, rows };
+    let arguments = CallArguments { values, rows };
     match name {
         "lpad" | "rpad" => arguments.repeated(None, CHARACTER_BYTES),
         "array_resize" => arguments.repeated(Some(2), ITEM_BYTES),
@@ -200,7 +200,7 @@ fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
     }
 }
 
-impl Arguments<'_> {
+impl CallArguments<'_> {
     /// Returns what `measure` returns of each value of an argument; 0 for one that isn't there or
     /// has no type. Constants aren't repeated for that.
     fn measured(
