@@ -26,9 +26,9 @@ const MAX_ELEMENTS: usize = MAX_MESSAGE * 8;
 
 /// The bytes of a stream, made from the messages of a call.
 #[derive(Default)]
-pub(super) struct RowStream(Vec<u8>);
+pub(super) struct ParameterStream(Vec<u8>);
 
-impl RowStream {
+impl ParameterStream {
     /// Appends a message.
     pub(super) fn push(&mut self, head: &[u8], body: &[u8]) {
         let length = u32::try_from(head.len()).unwrap_or(u32::MAX);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn messages_of_a_call_are_a_stream() {
         let bytes = stream(&text());
-        let mut messages = RowStream::default();
+        let mut messages = ParameterStream::default();
         let mut rest = &bytes[..];
         while let Some((head, after)) = split_head(rest) {
             let length = root_as_message(head).unwrap().bodyLength();

@@ -13,7 +13,7 @@ use gristmill_queries::sql::{self, ParamValues};
 use tonic::Status;
 
 use super::MAX_MESSAGE;
-use super::bound_row::{RowStream, decoded};
+use super::bound_row::{ParameterStream, decoded};
 use super::failure::invalid;
 
 /// Largest number of parameters.
@@ -131,7 +131,7 @@ pub(super) async fn received(
     stream: PeekableFlightDataStream,
 ) -> std::result::Result<RecordBatch, Status> {
     let mut messages = pin!(stream);
-    let mut row = RowStream::default();
+    let mut row = ParameterStream::default();
     while let Some(message) = messages.next().await {
         let message = message?;
         // A message without a head has metadata only.
