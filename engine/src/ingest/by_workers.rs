@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use futures::{FutureExt, TryStreamExt};
+use futures::TryStreamExt;
 use gristmill_connectors::source::Source;
 
 use super::batch_grains::PublishedGrains;
@@ -30,7 +30,7 @@ use super::run::{COMMIT_ATTEMPTS, IngestRun};
 use super::source_jobs::{SplitSources, jobs_of};
 use crate::error::{EngineError, Result};
 use crate::keys::TrustedKey;
-use crate::lake::{AddressCatalog, DataFile, Lake, Segment, SegmentWorkers};
+use crate::lake::{AddressCatalog, Change, DataFile, Lake, Segment, SegmentWorkers};
 use crate::progress::WorkProgress;
 use crate::segment::AddressIndex;
 
@@ -154,14 +154,22 @@ impl IngestRun<'_> {
         let jobs = jobs.into_iter().map(|job| PendingJob { job, read: None });
         let mut jobs: Vec<PendingJob> = jobs.collect();
         let (mut left, mut tasks) = (Vec::new(), 0);
+        let mut made = Change {
+            changes_rows: true,
+            ..Change::default()
+        };
         for _ in 0..COMMIT_ATTEMPTS {
             if jobs.is_empty() {
-                return Ok(left);
+                break;
             }
             tasks += jobs.len();
             self.progress.begin_tasks(tasks);
-            jobs = self.round(workers, jobs, &mut left).await?;
+            let deferred = self.round(workers, jobs, &mut left).await?;
+            made.added.extend(deferred.files);
+            jobs = deferred.jobs;
         }
+        // Later rounds have made other segments of most jobs.
+        self.lake.grains.remove_uncommitted(&made).await;
         match jobs.is_empty() {
             true => Ok(left),
             false => Err(same_grains()),
@@ -175,7 +183,7 @@ impl IngestRun<'_> {
         workers: &dyn SegmentWorkers<SourceJob>,
         pending: Vec<PendingJob>,
         left: &mut Vec<String>,
-    ) -> Result<Vec<PendingJob>> {
+    ) -> Result<DeferredJobs> {
         let mut deferred = DeferredJobs {
             jobs: Vec::new(),
             files: Vec::new(),
@@ -215,7 +223,7 @@ impl IngestRun<'_> {
             }
         }
         match jobs.len() {
-            0 => Ok(deferred.jobs),
+            0 => Ok(deferred),
             missing => Err(EngineError::Task {
                 what: "an ingest by other processes".to_owned(),
                 cause: format!("{missing} outcomes have not come back").into(),
@@ -315,8 +323,8 @@ impl IngestRun<'_> {
         segment: &PreparedSegment,
         grains: &PublishedGrains,
     ) -> Result<bool> {
-        let upload = |segment| std::future::ready(Ok(segment)).boxed();
-        let upload: Option<SegmentUpload> = segment.clone().map(upload);
+        let published = |(segment, index)| SegmentUpload::published(segment, index);
+        let upload = segment.clone().map(published);
         let (batch, outcomes) = (&prepared.batch, &prepared.outcomes);
         let states = StateSplit::of(&self.known, batch, grains).await?;
         let committed = self.commit(batch, outcomes, upload, &states).await?;

@@ -34,8 +34,29 @@ pub(super) struct CommitResult {
     pub(super) version: u64,
 }
 
-/// A segment whose files are being published, with its address index.
-pub(super) type SegmentUpload = BoxFuture<'static, Result<(Segment, Arc<AddressIndex>)>>;
+/// A segment whose files are being published.
+pub(super) struct SegmentUpload {
+    /// The segment, with its address index.
+    published: BoxFuture<'static, Result<(Segment, Arc<AddressIndex>)>>,
+    /// True if the files stay when the commit is refused.
+    is_kept: bool,
+}
+
+impl SegmentUpload {
+    /// Returns an `index`ed segment whose files are published. They stay when the commit is
+    /// refused.
+    pub(super) fn published(segment: Segment, index: Arc<AddressIndex>) -> SegmentUpload {
+        SegmentUpload {
+            published: std::future::ready(Ok((segment, index))).boxed(),
+            is_kept: true,
+        }
+    }
+
+    /// Returns the segment, with its address index, once its files are published.
+    pub(super) async fn finish(self) -> Result<(Segment, Arc<AddressIndex>)> {
+        self.published.await
+    }
+}
 
 /// The lifecycle state of a batch, by when it is committed.
 pub(super) struct StateSplit<'b> {
@@ -92,11 +113,14 @@ impl IngestRun<'_> {
     pub(super) fn publish(&self, segment: WrittenSegment) -> SegmentUpload {
         let id = segment.id.clone();
         let published = tokio::spawn(self.lake.publish_segment_files(segment));
-        async move {
+        let published = async move {
             let (file, index) = published.await.task("a batch")??;
             Ok::<_, EngineError>((Segment { id, file }, Arc::new(index)))
+        };
+        SegmentUpload {
+            published: published.boxed(),
+            is_kept: false,
         }
-        .boxed()
     }
 
     /// Commits a batch: rejects, early state and sources first, `grains` last. Its grains have the
@@ -120,8 +144,9 @@ impl IngestRun<'_> {
             ..Change::default()
         };
         let (mut grains, mut added) = (0, None);
-        if let Some(segment) = segment {
-            let (segment, index) = segment.await?;
+        if let Some(upload) = segment {
+            change.keeps_files = upload.is_kept;
+            let (segment, index) = upload.finish().await?;
             grains = segment.file.rows;
             change.added.push(segment.file.clone());
             added = Some((segment, index));

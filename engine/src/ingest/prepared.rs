@@ -249,7 +249,7 @@ impl IngestRun<'_> {
         let outcomes = by_source(&written.proven, &written.outcomes);
         let mut segment = None;
         if let Some(new) = written.segment {
-            let (published, index) = self.publish(new).await?;
+            let (published, index) = self.publish(new).finish().await?;
             segment = Some(published.file.clone());
             self.known.add(published, index);
         }

@@ -66,7 +66,8 @@ const EARLIER_COMMITS: usize = 4;
 impl Table {
     /// Commits `change` under the name `operation`, and updates the handle. It is retried after
     /// other writers' commits up to `retries` times. If they prevent it, the files that `change`
-    /// adds are removed: they could contain what an erasure has removed meanwhile.
+    /// adds are removed unless it keeps them: they could contain what an erasure has removed
+    /// meanwhile.
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes, or if
@@ -130,11 +131,12 @@ impl Table {
         }
     }
 
-    /// Removes the files that `change` would have added, with the sidecars of segments. A failure
-    /// is a warning: `gc` removes these files later.
+    /// Removes the files that `change` would have added, unless it keeps them, with the sidecars
+    /// of segments. A failure is a warning: `gc` removes these files later.
     pub(crate) async fn remove_uncommitted(&mut self, change: &Change) {
         // A change that removes no files and changes no rows adds files of the table again.
-        if change.removed.is_empty() && !change.changes_rows {
+        let adds_again = change.removed.is_empty() && !change.changes_rows;
+        if change.added.is_empty() || change.keeps_files || adds_again {
             return;
         }
         if let Err(error) = self.try_remove_uncommitted(change).await {

@@ -88,6 +88,8 @@ pub struct Change {
     pub removed: Vec<DataFile>,
     /// False if the added files contain the same rows as the removed ones.
     pub changes_rows: bool,
+    /// True if the added files stay when the commit is refused, because it is tried again.
+    pub keeps_files: bool,
     /// When the run began that adds grains, as in their column `ingested_at`. `None` if other rows
     /// are added.
     pub ingested_at: Option<i64>,

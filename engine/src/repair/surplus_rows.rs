@@ -172,7 +172,7 @@ impl SurplusPlan {
             known.copied().unwrap_or(RowQuality::Sound)
         };
         self.involved.extend(rows.iter().map(|place| place.segment));
-        let Some(kept) = rows.iter().min_by_key(|place| (quality(*place), **place)) else {
+        let Some(kept) = rows.iter().min_by_key(|place| (quality(place), **place)) else {
             return;
         };
         let best = quality(kept);

@@ -68,7 +68,7 @@ impl SegmentId {
     }
 
     /// Returns a new name, of an encrypted segment if `sealed` is true.
-    pub(crate) fn new_sealed(sealed: bool) -> Self {
+    pub fn new_sealed(sealed: bool) -> Self {
         let SegmentId(id) = SegmentId::new();
         SegmentId(if sealed { id + SEALED } else { id })
     }

@@ -62,7 +62,7 @@ pub(crate) fn repeated_addresses(
     };
     let mut heads: BinaryHeap<_> = indexes.iter().enumerate().filter_map(first).collect();
     let mut equal: Vec<MergeEntry> = Vec::new();
-    while let Some(next) = take_least(&mut heads, &entry) {
+    while let Some(next) = take_least(&mut heads, entry) {
         let is_other = |(address, ..): &MergeEntry| *address != next.0;
         if equal.first().is_some_and(is_other) {
             report(&equal);

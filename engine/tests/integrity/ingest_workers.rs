@@ -24,6 +24,7 @@ use gristmill_schemas::container::{
 };
 use gristmill_schemas::grain::Encoding;
 use serde_json::Value;
+use tokio::runtime::Handle;
 
 use crate::lab::Lab;
 use crate::workers::{TwiceWorkers, WorkersElsewhere, reversed, sent};
@@ -66,7 +67,11 @@ impl SegmentWorkers<SourceJob> for WorkersBesideWriter {
     async fn run(&self, jobs: Vec<SourceJob>) -> Result<Outcomes<SourceJob>, EngineError> {
         let read = self.0.run(jobs).await?;
         let (mut lake, sources) = (self.0.lake().await, vec![self.1.clone()]);
-        ingest(&mut lake, sources, &options(), Arc::default()).await?;
+        let runtime = Handle::current();
+        let ingested = tokio::task::spawn_blocking(move || {
+            runtime.block_on(ingest(&mut lake, sources, &options(), Arc::default()))
+        });
+        ingested.await.unwrap()?;
         Ok(read)
     }
 }

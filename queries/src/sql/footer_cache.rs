@@ -6,12 +6,12 @@
 //! replaced are removed. Queries of an earlier version that still run read them again, but don't
 //! bring them back.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use datafusion::catalog::Session;
-use datafusion::common::TableReference;
+use datafusion::common::{HashMap, TableReference};
 use datafusion::error::Result;
 use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
 use datafusion::execution::cache::{Cache, CacheEntryInfo};

@@ -23,7 +23,7 @@ use crate::erase::{sources, state};
 use crate::error::{Context, EngineError, Result};
 use crate::index::SidecarCache;
 use crate::index::vectors::{MovedRow, ReplacedVectors, files_of, vectors_without};
-use crate::lake::{Change, DataFile, Lake, LakeFile, Segment, drop_rows, edit_file};
+use crate::lake::{Change, DataFile, LakeFile, Segment, drop_rows, edit_file};
 use crate::segment::SegmentId;
 
 /// Maximal number of segments that are finished and published while the next one is rewritten.

@@ -206,7 +206,7 @@ fn explain_shows_look_ups_up_to_the_bound_of_keys() {
             for count in expected {
                 assert!(ran.join("\n").contains(count), "{count}: {ran:?}");
             }
-            assert_eq!(answer(&context, &query).await, [known.clone()]);
+            assert_eq!(answer(&context, &query).await, std::slice::from_ref(&known));
         }
     });
 }
@@ -221,7 +221,7 @@ fn a_confined_session_shows_no_look_ups() {
     };
     shared.runtime.block_on(async {
         let whole = &shared.sessions[0];
-        let confined = confined_context(&shared.lake, whole, &options, &confinement);
+        let confined = confined_context(whole, &options, &confinement);
         let confined = confined.await.unwrap();
         let query = over(&[Some(shared.addresses[0].clone())], JOINS[0]);
         for explain in ["EXPLAIN", "EXPLAIN ANALYZE"] {
