@@ -1,5 +1,6 @@
 //! Progress of an operation, readable from other threads, and the request to stop it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Phase of an operation, for a progress display.
@@ -88,5 +89,14 @@ impl WorkProgress {
 
     pub(crate) fn add(counter: &AtomicU64, amount: u64) {
         counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+/// Requests a stop of the work of a job when the job ends or is cancelled.
+pub(crate) struct StopOnDrop(pub(crate) Arc<WorkProgress>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, DataFile, Lake, Segment, SegmentJob, SegmentWorkers};
-use crate::progress::WorkProgress;
+use crate::progress::{StopOnDrop, WorkProgress};
 use crate::segment::SegmentId;
 
 /// The job of a worker that merges some segments.
@@ -129,15 +129,6 @@ pub async fn merge_segments(lake: &Lake, job: &GroupMerge, memory: u64) -> Resul
         added: change.added,
         without_vectors,
     })
-}
-
-/// Stops the merge of a worker whose job is cancelled.
-struct StopOnDrop(Arc<WorkProgress>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
 }
 
 /// Checks that `memory` bytes suffice for the largest segment of `target` rows at most to which

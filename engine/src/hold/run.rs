@@ -73,8 +73,8 @@ const LISTED: usize = 10;
 /// Places a hold on the grains that `request` selects.
 ///
 /// # Errors
-/// [`EngineError::Request`] if nothing is selected, an address isn't in the lake, the name or end is
-/// refused, or the name names a person that is selected; errors of the lake.
+/// [`EngineError::Request`] if nothing is selected, an address isn't in the lake, the name or end
+/// is refused, or the name names a person that is selected; errors of the lake.
 pub async fn place(
     lake: &mut Lake,
     request: &HoldRequest,

@@ -104,8 +104,8 @@ struct DeferredJobs {
 }
 
 impl DeferredJobs {
-    /// Adds `job`, which has made `segments`. It is done again without the grains of the jobs before
-    /// it, unless what it has `read` only waits for them.
+    /// Adds `job`, which has made `segments`. It is done again without the grains of the jobs
+    /// before it, unless what it has `read` only waits for them.
     fn add(
         &mut self,
         mut job: SourceJob,
@@ -231,9 +231,9 @@ impl IngestRun<'_> {
         }
     }
 
-    /// Commits what `job` has read, or defers it. Claims of manifests are judged in the order of the
-    /// input, so a job with some waits for earlier ones. Returns the URIs of the sources that it
-    /// left.
+    /// Commits what `job` has read, or defers it. Claims of manifests are judged in the order of
+    /// the input, so a job with some waits for earlier ones. Returns the URIs of the sources that
+    /// it left.
     async fn take_read(
         &mut self,
         job: SourceJob,

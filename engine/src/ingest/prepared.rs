@@ -22,7 +22,7 @@ use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
 use crate::keys::{TrustStore, TrustedKey};
 use crate::lake::{DataFile, Lake, SegmentJob};
-use crate::progress::WorkProgress;
+use crate::progress::{StopOnDrop, WorkProgress};
 
 /// Maximum size of what comes back of a job, in bytes: a quarter of the largest message.
 const RESULT_BYTES: usize = 64 << 20;
@@ -190,15 +190,6 @@ pub async fn read_sources(lake: &Lake, job: &SourceJob, memory: u64) -> Result<R
     let read = move || runtime.block_on(read(lake, &job, memory, progress));
     let read = tokio::task::spawn_blocking(read);
     read.await.task("a job of ingest")?
-}
-
-/// Stops the run of a worker whose job is cancelled.
-struct StopOnDrop(Arc<WorkProgress>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
 }
 
 async fn read(

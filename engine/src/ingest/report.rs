@@ -104,8 +104,8 @@ impl IngestReport {
         }
     }
 
-    /// Adds what another process has read. What becomes of its grains is counted when they are
-    /// committed.
+    /// Adds what another process has read. Its grains are counted as written, or as known, when
+    /// they are committed.
     pub(super) fn add_read(&mut self, other: IngestReport) {
         self.files += other.files;
         self.known += other.known;

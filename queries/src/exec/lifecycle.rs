@@ -85,7 +85,8 @@ async fn load(context: &SessionContext) -> Result<Option<LifecycleStates>> {
 }
 
 /// Returns the fold of `state` with the columns `content_address`, `superseded_by`, `ended`,
-/// `contradicted` and `verification_status`. `copies` states whether grains may be disclosed copies.
+/// `contradicted` and `verification_status`. `copies` states whether grains may be disclosed
+/// copies.
 pub(super) async fn fold(context: &SessionContext, copies: Copies) -> Result<DataFrame> {
     Ok(context.sql(&status_query(copies)).await?)
 }

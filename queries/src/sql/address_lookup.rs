@@ -93,23 +93,23 @@ impl AddressLookup {
     ///
     /// # Errors
     /// If there are any, and the file isn't the one to which its index is bound.
-    async fn rows(&self, path: &str, keys: &[ContentAddress]) -> Result<Option<FoundRows>> {
+    async fn rows(&self, path: &str, keys: &[ContentAddress]) -> Result<Option<LookedUpRows>> {
         let Some(segment) = self.segments.get(path) else {
             return Ok(None);
         };
         if keys.is_empty() {
-            return Ok(Some(FoundRows::default()));
+            return Ok(Some(LookedUpRows::default()));
         }
         let Some(index) = self.sidecars.addresses(&self.location, segment).await else {
             return Ok(None);
         };
         let rows = rows_of(&index, keys);
         if rows.is_empty() {
-            return Ok(Some(FoundRows::default()));
+            return Ok(Some(LookedUpRows::default()));
         }
         let confirmed = self.sidecars.confirm(&self.location, segment).await;
         confirmed.map_err(external)?;
-        Ok(Some(FoundRows {
+        Ok(Some(LookedUpRows {
             count: rows.len(),
             selection: Some(selection_of(&rows, &segment.file)),
         }))
@@ -118,13 +118,13 @@ impl AddressLookup {
 
 /// Rows of a file that were looked up.
 #[derive(Default)]
-struct FoundRows {
+struct LookedUpRows {
     count: usize,
     /// `None` if there are none.
     selection: Option<RowSelection>,
 }
 
-impl FoundRows {
+impl LookedUpRows {
     /// Returns `file` without other rows; `None` if no row is left.
     fn of(self, file: PartitionedFile) -> Option<PartitionedFile> {
         let found = self.selection?;

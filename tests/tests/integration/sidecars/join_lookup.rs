@@ -206,7 +206,7 @@ fn explain_shows_look_ups_up_to_the_bound_of_keys() {
             for count in expected {
                 assert!(ran.join("\n").contains(count), "{count}: {ran:?}");
             }
-            assert_eq!(answer(&context, &query).await, std::slice::from_ref(&known));
+            assert_eq!(answer(&context, &query).await, std::slice::from_ref(known));
         }
     });
 }
