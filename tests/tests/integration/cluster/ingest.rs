@@ -1,14 +1,12 @@
 //! Ingest by executors: the lake has the rows that one process makes of the same sources.
 
-use std::time::Duration;
-
 use gristmill_tests::sandbox::Sandbox;
 use serde_json::Value;
 
 use super::processes::{Cluster, ended, started, text};
 
 /// What is equal however sources are read, by query.
-const ROWS: [&str; 5] = [
+pub const ROWS: [&str; 5] = [
     "SELECT content_address, type, source_id, length(blob) FROM grains ORDER BY 1",
     "SELECT content_address, event, value, source_id FROM state ORDER BY 1, 2, 3, 4",
     "SELECT source, ordinal, error_code, length(bytes) FROM rejects ORDER BY 1, 2",
@@ -18,7 +16,7 @@ const ROWS: [&str; 5] = [
 
 /// Makes sources with `grains` grains and their lifecycle state, each grain in two files, and
 /// returns their folders.
-fn sources(sandbox: &Sandbox, grains: &str) -> [&'static str; 2] {
+pub fn sources(sandbox: &Sandbox, grains: &str) -> [&'static str; 2] {
     for (folder, kind, file_grains) in [("mg", "mg", "500"), ("frames", "frames", "900")] {
         let made = [
             "generate",
@@ -79,29 +77,5 @@ fn two_executors_ingest_what_one_process_ingests() {
         let refused = sandbox.output("lake", &words);
         assert_eq!(refused.status.code(), Some(1), "{option:?}");
         assert!(text(&refused.stderr).contains("--cluster"), "{option:?}");
-    }
-}
-
-#[test]
-fn an_ingest_during_which_an_executor_is_killed_has_each_row_once() {
-    let sandbox = Sandbox::new();
-    let sources = sources(&sandbox, "12000");
-    ingested(&sandbox, "other", sources, &[]);
-    let mut cluster = Cluster::start();
-    let on = ["--cluster", &cluster.address];
-    let words = [&["ingest"], &sources[..], &on].concat();
-    let running = started(sandbox.command("lake", &words));
-    std::thread::sleep(Duration::from_secs(2));
-    cluster.kill_executor();
-    let output = ended(running);
-    println!("{:?}: {}", output.status, text(&output.stderr));
-    // It has ended, or is continued.
-    ingested(&sandbox, "lake", sources, &[]);
-    for rows in [ROWS[0], ROWS[1], ROWS[4]] {
-        assert_eq!(
-            sandbox.sql("lake", rows),
-            sandbox.sql("other", rows),
-            "{rows}"
-        );
     }
 }

@@ -5,10 +5,12 @@
 //! | `questions` | Which SQL is asked, of which lake? |
 //! | `round_trip` | Does every plan that is sent mean the same after the codec? What is refused? |
 //! | `processes` | Are the answers of real processes the local ones, also when one is killed? |
+//! | `killed_executors` | Is the result of each command exact if an executor is killed meanwhile? |
 //! | `ingest` | Has a lake the rows that one process makes of the same sources? |
 //! | `segment_work` | Is the lake after work of executors what one process makes of it? |
 
 mod ingest;
+mod killed_executors;
 mod processes;
 mod questions;
 mod round_trip;

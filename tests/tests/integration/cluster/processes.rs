@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use gristmill_cluster::Scheduler;
@@ -63,7 +64,8 @@ impl Cluster {
         cluster
     }
 
-    fn add_executor(&mut self) {
+    /// Starts another executor.
+    pub fn add_executor(&mut self) {
         let folder = tempfile::tempdir().unwrap();
         let work_dir = folder.path().display().to_string();
         let arguments = [
@@ -138,17 +140,20 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits for a command, which must not hang.
-pub fn ended(mut child: Child) -> Output {
-    let started = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if started.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("a command hangs: {:?}", child.wait_with_output());
+/// Waits for a command, which must not hang, and reads what it writes meanwhile.
+pub fn ended(child: Child) -> Output {
+    let id = child.id().to_string();
+    let (sender, output) = channel();
+    std::thread::spawn(move || {
+        let _ = sender.send(child.wait_with_output());
+    });
+    match output.recv_timeout(PATIENCE) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            let _ = Command::new("kill").args(["-9", &id]).status();
+            panic!("a command hangs: {:?}", output.recv());
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
-    child.wait_with_output().unwrap()
 }
 
 pub fn started(mut command: Command) -> Child {

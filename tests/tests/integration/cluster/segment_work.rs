@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gristmill_tests::damage::files_below;
+use gristmill_tests::kill::copy_folder;
 use gristmill_tests::sandbox::Sandbox;
 use serde_json::Value;
 
@@ -55,20 +56,8 @@ fn two_executors_rebuild_the_sidecars_that_one_process_rebuilds() {
     assert_eq!(report(sandbox, "lake", &all), local);
 }
 
-/// Copies the folder `from` to `to`.
-fn copy(from: &Path, to: &Path) {
-    for (file, bytes) in contents(from) {
-        let target = to.join(file.strip_prefix(from).unwrap());
-        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
-        std::fs::write(target, bytes).unwrap();
-    }
-}
-
-#[test]
-fn two_executors_merge_what_one_process_merges() {
-    let asked = Asked::nothing();
-    let sandbox = &asked.sandbox;
-    // A third segment, which isn't larger than the two others together.
+/// Adds a third segment to the lake, which isn't larger than the two others together.
+pub fn add_segment(sandbox: &Sandbox) {
     let corpus = sandbox.path("corpus-3").display().to_string();
     for words in [
         &["generate", &corpus, "--grains", "4000", "--seed", "3"][..],
@@ -77,7 +66,14 @@ fn two_executors_merge_what_one_process_merges() {
         let made = sandbox.output("lake", words);
         assert!(made.status.success(), "{}", text(&made.stderr));
     }
-    copy(&sandbox.path("lake"), &sandbox.path("other"));
+}
+
+#[test]
+fn two_executors_merge_what_one_process_merges() {
+    let asked = Asked::nothing();
+    let sandbox = &asked.sandbox;
+    add_segment(sandbox);
+    copy_folder(&sandbox.path("lake"), &sandbox.path("other")).unwrap();
     let cluster = Cluster::start();
     let on_cluster = ["compact", "--cluster", &cluster.address];
     let merged = report(sandbox, "lake", &on_cluster);
