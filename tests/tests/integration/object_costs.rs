@@ -1,7 +1,8 @@
 //! How many requests the commands make on a lake of 100 segments in an object store, each in a
-//! process that has nothing cached. The store is in memory; requests are counted as for any other.
+//! process that has nothing cached, and that the model of `docs/scale.md` holds. The store is in
+//! memory; requests are counted as for any other.
 //!
-//! The environment variable `GRISTMILL_SEGMENTS` sets another number of segments.
+//! The environment variable `GRISTMILL_SEGMENTS` sets another number of segments, such as 1000.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -145,6 +146,51 @@ async fn supersede(bucket: &Bucket, number: usize) {
     shown(&client, "apply");
 }
 
+/// Requests of a command by the number of segments: a line, as `docs/scale.md` states it.
+struct Model {
+    command: &'static str,
+    least: f64,
+    per_segment: f64,
+}
+
+const SEARCH: Model = Model {
+    command: "search",
+    least: 12.0,
+    per_segment: 1.0,
+};
+
+const VERIFY: Model = Model {
+    command: "verify",
+    least: 74.0,
+    per_segment: 13.9,
+};
+
+const COMPACT: Model = Model {
+    command: "compact",
+    least: 151.0,
+    per_segment: 4.4,
+};
+
+/// With the files that a checkpoint every few commits adds.
+const INGEST: Model = Model {
+    command: "ingest",
+    least: 200.0,
+    per_segment: 0.85,
+};
+
+impl Model {
+    /// Checks that a command made at most a tenth more requests than on the line.
+    fn check(&self, counts: &RequestCounts, segments: usize) {
+        let expected = self.least + self.per_segment * segments as f64;
+        let made = counts.total() as f64;
+        assert!(
+            made <= expected * 1.1,
+            "{}: {made} requests for {segments} segments, expected {expected}",
+            self.command
+        );
+    }
+}
+
 /// Requests of a RECALL by subject that has nothing cached, at most: `heads.json`,
 /// `encryption.json`, the logs of two tables (hint, listing, checkpoint, up to three commits), the
 /// subject filter, and lifecycle, hexastore, addresses and rows of one segment or two.
@@ -155,11 +201,11 @@ async fn a_recall_by_subject_makes_few_requests_whatever_the_number_of_segments(
     let segments = segments();
     let bucket = bucket_of(segments).await;
     sql_count(&bucket).await;
-    search_text(&bucket).await;
-    verify_all(&bucket).await;
+    SEARCH.check(&search_text(&bucket).await, segments);
+    VERIFY.check(&verify_all(&bucket).await, segments);
     // The log has none to three commits after its checkpoint.
     for night in segments..segments + 4 {
-        ingest_one(&bucket, night).await;
+        INGEST.check(&ingest_one(&bucket, night).await, night);
         for number in [night, night * GRAINS + 1] {
             let counts = recall(&bucket, &format!("subject {number}")).await;
             assert!(
@@ -174,6 +220,6 @@ async fn a_recall_by_subject_makes_few_requests_whatever_the_number_of_segments(
         let counts = recall(&bucket, &format!("subject {number}")).await;
         assert!(counts.total() <= RECALL_REQUESTS, "with events: {counts:?}");
     }
-    compact_all(&bucket).await;
+    COMPACT.check(&compact_all(&bucket).await, segments + 4);
     recall(&bucket, "subject 99").await;
 }
