@@ -93,13 +93,13 @@ pub(crate) fn read_consents_once(
 /// Replaces the largest parts of `plan` that read nothing but shared rows by their rows, which this
 /// process computes.
 fn with_computed_parts(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let replace = |node| {
+    let parts = plan.transform_down_with_subqueries(|node| {
         Ok(match reads_shared_rows_only(&node)? {
             true => Transformed::yes(computed(node)),
             false => Transformed::no(node),
         })
-    };
-    plan.transform_down_with_subqueries(replace).data()
+    });
+    parts.data()
 }
 
 /// Returns a scan of the rows of `part`, with its schema.
