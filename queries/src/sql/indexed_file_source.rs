@@ -199,10 +199,16 @@ impl FileSource for IndexedFileSource {
         self.inner.reorder_files(files)
     }
 
+    /// Takes columns and fields of columns. What computes stays above the scan, where a session
+    /// may evaluate it in parts: a scan does so for whole batches.
     fn try_pushdown_projection(
         &self,
         projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn FileSource>>> {
+        let mut expressions = projection.iter().map(|computed| &computed.expr);
+        if !expressions.all(|computed| computed.placement().should_push_to_leaves()) {
+            return Ok(None);
+        }
         Ok(self
             .inner
             .try_pushdown_projection(projection)?

@@ -63,6 +63,9 @@
 //! | `footer_cache` | Which footers do the versions of a lake share? |
 //! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
+//! | `bounded_projection` | How are wide results made in small batches? |
+//! | `counted_rows` | What counts the rows of an answer until they are sent? |
+//! | `wide_rows` | How many bytes have rows, and how are batches cut by it? |
 //! | `shared_rows` | Which rows are read once for several plans? |
 //! | `row_estimate` | How many rows does a plan return? |
 //! | `selectivity` | How many of its rows does a condition keep? |
@@ -80,12 +83,14 @@ mod as_of;
 mod binary_functions;
 mod bitemporal;
 mod bounded_pool;
+mod bounded_projection;
 mod build_side;
 mod cmf_views;
 mod compliance_functions;
 mod confined;
 mod conversation_views;
 mod cost_functions;
+mod counted_rows;
 mod deferred_table;
 mod describe;
 mod error_message;
@@ -136,6 +141,7 @@ mod unary_node;
 mod unseal;
 mod vectors;
 mod views;
+mod wide_rows;
 
 use std::sync::Arc;
 
@@ -162,6 +168,7 @@ pub use allowlist::{FileAccess, StatementError};
 #[cfg(feature = "rego")]
 pub(crate) use cmf_views::MessageContext;
 pub use confined::{Confinement, confined_context};
+pub use counted_rows::{CountedBatch, CountedRows};
 pub use datafusion::common::ParamValues;
 pub use datafusion::error::DataFusionError;
 pub use datafusion::execution::SendableRecordBatchStream;

@@ -17,6 +17,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 
 use super::bounded_pool::BoundedPool;
+use super::bounded_projection::BoundedProjectionRule;
 
 /// Part of the memory that is set aside for the shares of queries: one in so many. The rest can be
 /// borrowed.
@@ -74,7 +75,7 @@ impl SharedMemory {
 
     /// Returns a session for one query, with the tables of `context`. Its sorts, joins and
     /// aggregates spill to disk or fail if they need more than `limit` bytes, or more than other
-    /// queries have left.
+    /// queries have left; its projections make small batches of wide rows.
     ///
     /// # Errors
     /// [`DataFusionError`] if the runtime can't be created.
@@ -88,7 +89,9 @@ impl SharedMemory {
         let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
             .with_memory_pool(Arc::new(pool))
             .build_arc()?;
-        let state = SessionStateBuilder::new_from_existing(state).with_runtime_env(runtime);
+        let state = SessionStateBuilder::new_from_existing(state)
+            .with_runtime_env(runtime)
+            .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule));
         Ok(SessionContext::new_with_state(state.build()))
     }
 }

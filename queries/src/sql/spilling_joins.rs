@@ -240,7 +240,7 @@ fn fresh_copy(
 }
 
 /// Returns true if the query exceeds the memory limit.
-fn is_exhausted(error: &DataFusionError) -> bool {
+pub(super) fn is_exhausted(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
