@@ -34,6 +34,7 @@
 //!     limits: QueryLimits {
 //!         time: Duration::from_secs(30),
 //!         rows: 10_000,
+//!         bytes: 64 << 20,
 //!         memory: 256 << 20,
 //!         concurrent: 2,
 //!         queued: 8,

@@ -39,17 +39,19 @@ pub fn limits() -> QueryLimits {
     QueryLimits {
         time: Duration::from_secs(60),
         rows: 100_000,
+        bytes: 16 << 30,
         memory: 64 << 20,
         concurrent: 4,
         queued: 16,
     }
 }
 
-/// Returns limits of time, rows and memory that queries can exceed.
+/// Returns limits of time, rows, bytes and memory that queries can exceed.
 pub fn tight_limits() -> QueryLimits {
     QueryLimits {
         time: Duration::from_secs(2),
         rows: 20_000,
+        bytes: 64 << 20,
         memory: 1 << 20,
         ..limits()
     }

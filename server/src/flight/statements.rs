@@ -12,7 +12,7 @@ use arrow_flight::error::FlightError;
 use datafusion::prelude::DataFrame;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use gristmill_queries::cal::Bindings;
-use gristmill_queries::sql::{DataFusionError, SessionContext, plan_query};
+use gristmill_queries::sql::{CountedRows, DataFusionError, SessionContext, plan_query};
 use tonic::Status;
 
 use super::failure::refused;
@@ -167,8 +167,8 @@ async fn sql_rows(
         let running = async move {
             let context = sql_context(&of_work, &of_query).await?;
             let query = plan_query(&context, &query_text).await?;
-            let rows = with_values(query, bound.as_ref())?.execute_stream().await?;
-            Ok::<_, Refusal>((rows, permit))
+            let query = with_values(query, bound.as_ref())?;
+            Ok::<_, Refusal>((CountedRows::of(&query).await?, permit))
         };
         let (rows, permit) = server.run_query(deadline, running).await??;
         let audited = AuditedQuery::new(authority, text);

@@ -15,8 +15,10 @@ use super::refusal::{Refusal, Result};
 pub struct QueryLimits {
     /// Time of a query, including its wait.
     pub time: Duration,
-    /// Rows of an SQL query.
+    /// Rows of the answer to an SQL query.
     pub rows: u64,
+    /// Bytes of their values.
+    pub bytes: u64,
     /// Memory of a query in bytes.
     pub memory: usize,
     /// Queries that run at the same time.
@@ -121,6 +123,7 @@ mod tests {
         let admission = Arc::new(Admission::new(QueryLimits {
             time: Duration::from_millis(50),
             rows: 1,
+            bytes: 1,
             memory: 1,
             concurrent: 1,
             queued: 1,

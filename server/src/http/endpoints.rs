@@ -9,7 +9,7 @@ use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
 use gristmill_queries::sql::{
-    Confinement, ParamValues, SessionContext, json_writer, parameters_from_json, query,
+    Confinement, CountedRows, ParamValues, SessionContext, json_writer, parameters_from_json, query,
 };
 use gristmill_schemas::json::Json;
 use http_body_util::BodyExt;
@@ -232,8 +232,8 @@ pub(super) async fn started(
         let text = text.to_owned();
         async move {
             let context = sql_context(&server, &authority).await?;
-            let rows = query(&context, &text, parameters).await?;
-            Ok::<_, Refusal>((rows.execute_stream().await?, permit))
+            let query = query(&context, &text, parameters).await?;
+            Ok::<_, Refusal>((CountedRows::of(&query).await?, permit))
         }
     };
     let (rows, permit) = server.run_query(deadline, planned).await??;

@@ -1,4 +1,5 @@
-//! The rows of a running query within the limits of a server: time, number, and the audit log.
+//! The rows of a running query within the limits of a server: time, number, bytes, and the audit
+//! log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,15 +7,16 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
-use gristmill_queries::sql::{DataFusionError, SendableRecordBatchStream};
+use gristmill_queries::sql::{CountedBatch, CountedRows};
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Server;
 use super::admission::too_long;
-use super::query_workers::QueryTask;
+use super::query_workers::{QueryTask, unfinished};
 use super::refusal::{Refusal, Result};
 use super::tokens::Authority;
 
@@ -41,34 +43,50 @@ impl AuditedQuery {
 pub(crate) struct LimitedRows {
     server: Arc<Server>,
     schema: SchemaRef,
-    batches: mpsc::Receiver<RowResult>,
+    batches: mpsc::Receiver<Result<CountedBatch>>,
     _query: Option<QueryTask<()>>,
     deadline: Instant,
+    /// Rows that were taken.
     sent: u64,
+    /// Bytes of their values.
+    sent_bytes: u64,
+    /// The rows that were taken last: their memory counts until the next ones are requested.
+    sending: Option<CountedBatch>,
     is_counted: bool,
     audited: AuditedQuery,
 }
 
-type RowResult = std::result::Result<RecordBatch, DataFusionError>;
-
-/// Computes rows, at most two batches ahead of those that were taken. At `deadline` the query ends
-/// and its slot is free, also if nobody takes the rows. The channel stays open then, so that what
-/// was sent doesn't look like all rows.
+/// Computes rows, a few batches ahead of those that were taken. At `deadline` the query ends and
+/// its slot is free, also if nobody takes the rows. The channel stays open then, so that what was
+/// sent doesn't look like all rows.
 async fn compute(
-    mut rows: SendableRecordBatchStream,
-    sender: mpsc::Sender<RowResult>,
+    rows: CountedRows,
+    sender: mpsc::Sender<Result<CountedBatch>>,
     permit: OwnedSemaphorePermit,
     deadline: Instant,
 ) {
+    let mut partitions = JoinSet::new();
+    for mut rows in rows.into_partitions() {
+        let sender = sender.clone();
+        partitions.spawn(async move {
+            while let Some(batch) = rows.next().await {
+                if sender.send(batch.map_err(Refusal::from)).await.is_err() {
+                    break;
+                }
+            }
+        });
+    }
     let all_sent = timeout_at(deadline, async {
-        while let Some(batch) = rows.next().await {
-            if sender.send(batch).await.is_err() {
-                break;
+        while let Some(ended) = partitions.join_next().await {
+            if ended.is_err() {
+                // What was sent before a panic doesn't look like all rows either.
+                let _ = sender.send(Err(unfinished())).await;
             }
         }
     });
     let in_time = all_sent.await.is_ok();
-    drop((rows, permit));
+    partitions.shutdown().await;
+    drop(permit);
     if !in_time {
         sender.closed().await;
     }
@@ -77,7 +95,7 @@ async fn compute(
 impl LimitedRows {
     pub(crate) fn new(
         server: Arc<Server>,
-        rows: SendableRecordBatchStream,
+        rows: CountedRows,
         audited: AuditedQuery,
         permit: OwnedSemaphorePermit,
         deadline: Instant,
@@ -94,6 +112,8 @@ impl LimitedRows {
             _query: query,
             deadline,
             sent: 0,
+            sent_bytes: 0,
+            sending: None,
             is_counted: false,
             audited,
         }
@@ -104,19 +124,27 @@ impl LimitedRows {
         Arc::clone(&self.schema)
     }
 
-    /// Waits for the next batch; `None` at the end.
+    /// Waits for the next batch; `None` at the end. The memory of the batch before counts until
+    /// then.
     ///
     /// # Errors
-    /// `TIME_LIMIT` and `ROW_LIMIT`, and the errors of the query.
+    /// `TIME_LIMIT`, `ROW_LIMIT` and `BYTE_LIMIT`, and the errors of the query.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.sending = None;
+        self.sending = self.next_counted().await?;
+        Ok(self.sending.as_ref().map(|rows| rows.batch.clone()))
+    }
+
+    async fn next_counted(&mut self) -> Result<Option<CountedBatch>> {
         let limits = &self.server.options.limits;
-        let batch = timeout_at(self.deadline, self.batches.recv())
+        let rows = timeout_at(self.deadline, self.batches.recv())
             .await
             .map_err(|_| too_long(limits.time))?;
-        let Some(batch) = batch.transpose()? else {
+        let Some(rows) = rows.transpose()? else {
             return Ok(None);
         };
-        self.sent += batch.num_rows() as u64;
+        self.sent += rows.batch.num_rows() as u64;
+        self.sent_bytes = self.sent_bytes.saturating_add(rows.bytes as u64);
         if self.sent > limits.rows {
             return Err(Refusal::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -125,7 +153,15 @@ impl LimitedRows {
                 "Aggregate or add a LIMIT; the operator can raise --max-rows.",
             ));
         }
-        Ok(Some(batch))
+        if self.sent_bytes > limits.bytes {
+            return Err(Refusal::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "BYTE_LIMIT",
+                format!("the answer has more than {} bytes", limits.bytes),
+                "Select fewer columns or rows; the operator can raise --max-bytes.",
+            ));
+        }
+        Ok(Some(rows))
     }
 
     /// Has a task of its own read the rows, so that a client that doesn't take them occupies the
@@ -138,16 +174,17 @@ impl LimitedRows {
             schema,
             batches,
             time,
+            sending: None,
             is_ended: false,
         }
     }
 
     /// Hands over all batches, or those that are taken until the deadline. The rows are counted
     /// before the end of the answer is handed over.
-    async fn hand_over(mut self, sender: mpsc::Sender<Result<Option<RecordBatch>>>) {
+    async fn hand_over(mut self, sender: mpsc::Sender<Result<Option<CountedBatch>>>) {
         loop {
             let next = tokio::select! {
-                next = self.next() => next,
+                next = self.next_counted() => next,
                 // Nobody waits for the rows any more.
                 () = sender.closed() => break,
             };
@@ -174,9 +211,11 @@ impl LimitedRows {
 /// The rows of a running query, which a task of its own reads.
 pub(crate) struct RowQueue {
     schema: SchemaRef,
-    batches: mpsc::Receiver<Result<Option<RecordBatch>>>,
+    batches: mpsc::Receiver<Result<Option<CountedBatch>>>,
     /// Time of the query.
     time: Duration,
+    /// The rows that were taken last: their memory counts until the next ones are requested.
+    sending: Option<CountedBatch>,
     is_ended: bool,
 }
 
@@ -186,18 +225,21 @@ impl RowQueue {
         Arc::clone(&self.schema)
     }
 
-    /// Waits for the next batch; `None` at the end.
+    /// Waits for the next batch; `None` at the end. The memory of the batch before counts until
+    /// then.
     ///
     /// # Errors
     /// Like [`LimitedRows::next`]. `TIME_LIMIT` also if the rows weren't taken in time.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.sending = None;
         if self.is_ended {
             return Ok(None);
         }
         let next = self.batches.recv().await;
         let next = next.unwrap_or_else(|| Err(too_long(self.time)));
         self.is_ended = !matches!(next, Ok(Some(_)));
-        next
+        self.sending = next?;
+        Ok(self.sending.as_ref().map(|rows| rows.batch.clone()))
     }
 }
 

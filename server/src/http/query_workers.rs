@@ -92,7 +92,7 @@ impl Server {
 }
 
 /// Returns the refusal of a query that ended without a result.
-fn unfinished() -> Refusal {
+pub(super) fn unfinished() -> Refusal {
     Refusal::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "INTERNAL",

@@ -35,7 +35,7 @@ pub(super) fn refused(refusal: &Refusal) -> PgWireError {
     let state = match refusal.text("code") {
         "BUSY" => "53300",
         "MEMORY_LIMIT" => "53200",
-        "ROW_LIMIT" => "54000",
+        "ROW_LIMIT" | "BYTE_LIMIT" => "54000",
         "TIME_LIMIT" => "57014",
         "LAKE" => "58030",
         _ => "42000",

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
 use datafusion::sql::parser::Statement;
 use futures::{Sink, SinkExt, stream};
-use gristmill_queries::sql::{ParamValues, query_of};
+use gristmill_queries::sql::{CountedRows, ParamValues, query_of};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{
     ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_partial_query_response,
@@ -121,7 +121,7 @@ impl Session {
         let started = self.plan(deadline, async move |context| {
             let query = query_of(&context, statement).await;
             let query = query.and_then(|query| query.with_param_values(parameters));
-            let rows = query.map_err(query_error)?.execute_stream().await;
+            let rows = CountedRows::of(&query.map_err(query_error)?).await;
             Ok((rows.map_err(query_error)?, permit))
         });
         let (rows, permit) = started.await?;
