@@ -39,7 +39,8 @@ pub struct ServeArgs {
     /// File with the private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// File of tokens [default: none; every process of this machine may read the whole lake]
+    /// File of tokens, read again at SIGHUP [default: none; every process of this machine may read
+    /// the whole lake]
     #[arg(long, value_name = "FILE")]
     pub tokens: Option<PathBuf>,
     /// Allow ADD, SUPERSEDE and REVERT to tokens with the scope `append`
@@ -51,6 +52,9 @@ pub struct ServeArgs {
     /// Largest number of rows of an answer
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub max_rows: u64,
+    /// Largest size of the rows of an answer
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub max_bytes: Size,
     /// Memory limit of a query
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub query_memory: Size,

@@ -34,6 +34,7 @@ pub async fn run(
     check_addresses(&arguments)?;
     let tls = tls(&arguments)?;
     let served = http_options(&arguments)?;
+    let reloaded = reloaded_tokens(arguments.tokens.as_deref().zip(served.tokens.as_ref()))?;
     let lake = context.open_lake().await?;
     let lake = NewestLake::new(lake, options(context)?)
         .await
@@ -55,7 +56,11 @@ pub async fn run(
         tokio::join!(OptionFuture::from(flight), OptionFuture::from(postgres));
     };
     let http = http::listen(server.clone(), over_http, tls.clone(), stop.clone());
-    tokio::join!(http, listeners);
+    tokio::select! {
+        _ = async { tokio::join!(http, listeners) } => {}
+        // It never ends.
+        () = reloaded => {}
+    }
     Ok(CommandOutcome::Done)
 }
 
@@ -143,12 +148,48 @@ fn http_options(arguments: &ServeArgs) -> Result<HttpOptions, Failure> {
         limits: QueryLimits {
             time: parse_duration("--max-time", &arguments.max_time)?,
             rows: arguments.max_rows,
+            bytes: arguments.max_bytes.0,
             memory: usize::try_from(arguments.query_memory.0).unwrap_or(usize::MAX),
             concurrent: arguments.concurrent,
             queued: arguments.queued,
         },
         audit_rows: arguments.audit_rows,
     })
+}
+
+/// Returns a future that never ends and reads the file of tokens again at each SIGHUP. Without
+/// tokens, this signal ends the process as usual.
+fn reloaded_tokens(
+    tokens: Option<(&Path, &Tokens)>,
+) -> Result<impl Future<Output = ()> + use<>, Failure> {
+    let reloading = match tokens {
+        None => None,
+        Some((path, tokens)) => {
+            let hangup = signal(SignalKind::hangup())
+                .map_err(|error| Failure::environment("can't handle signals", &error))?;
+            Some((path.to_owned(), tokens.clone(), hangup))
+        }
+    };
+    Ok(async move {
+        if let Some((path, tokens, mut hangup)) = reloading {
+            while hangup.recv().await.is_some() {
+                reload_tokens(&path, &tokens);
+            }
+        }
+        std::future::pending().await
+    })
+}
+
+/// Replaces the tokens by those of the file, or logs why they stay as they were.
+fn reload_tokens(path: &Path, tokens: &Tokens) {
+    let replaced = std::fs::read_to_string(path)
+        .map_err(|error| error.to_string())
+        .and_then(|text| tokens.replace(&text).map_err(|error| error.to_string()));
+    let path = path.display();
+    match replaced {
+        Ok(()) => tracing::info!(%path, "the tokens were read again"),
+        Err(error) => tracing::error!(%path, %error, "the tokens stay as they were"),
+    }
 }
 
 fn tokens(path: &Path) -> Result<Tokens, Failure> {

@@ -208,7 +208,7 @@ impl Server {
     /// that of a process of this machine.
     ///
     /// # Errors
-    /// `TOKEN` if it isn't known, `SCOPE` if it may not do this.
+    /// `TOKEN` if it isn't known or has expired, `SCOPE` if it may not do this.
     pub(crate) fn authority_of(
         &self,
         token: Option<&str>,
@@ -217,7 +217,14 @@ impl Server {
         let Some(tokens) = &self.options.tokens else {
             return Ok(Authority::local());
         };
-        tokens.permitted(token, scope).cloned()
+        tokens.permitted(token, scope)
+    }
+
+    /// Returns true if the token of a session that has begun is still valid.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_current(&self, authority: &Authority) -> bool {
+        let tokens = self.options.tokens.as_ref();
+        tokens.is_none_or(|tokens| tokens.is_current(authority))
     }
 
     /// Counts the rows of an answer, and records many of them in the audit log.

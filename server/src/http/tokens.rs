@@ -4,7 +4,9 @@
 //! plain hash suffices: there is nothing to guess.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use chrono::{DateTime, FixedOffset, Utc};
 use gristmill_queries::sql::Confinement;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,8 @@ struct TokenEntry {
     namespace: Option<String>,
     user: Option<String>,
     scopes: BTreeSet<Scope>,
+    /// A date-time of RFC 3339, with or without quotation marks.
+    expires: Option<toml::Value>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,7 +47,7 @@ struct TokenFile {
 }
 
 /// The authority of a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
     /// Name of the token, for logs.
     pub name: String,
@@ -51,6 +55,10 @@ pub struct Authority {
     pub confinement: Confinement,
     /// What it may do.
     pub scopes: BTreeSet<Scope>,
+    /// SHA-256 of the token, in hexadecimal digits; empty if there are no tokens.
+    sha256: String,
+    /// The time from which the token isn't valid any more.
+    expires: Option<DateTime<FixedOffset>>,
 }
 
 impl Authority {
@@ -60,13 +68,20 @@ impl Authority {
             name: "local".to_owned(),
             confinement: Confinement::default(),
             scopes: BTreeSet::from([Scope::Read, Scope::Append, Scope::Govern]),
+            sha256: String::new(),
+            expires: None,
         }
+    }
+
+    fn has_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| expires <= Utc::now())
     }
 }
 
-/// The tokens of a server, by the hash of their text.
+/// The tokens of a server, by the hash of their text. Clones share them: what one replaces, all
+/// have replaced.
 #[derive(Debug, Clone, Default)]
-pub struct Tokens(HashMap<String, Authority>);
+pub struct Tokens(Arc<RwLock<HashMap<String, Authority>>>);
 
 /// Reason why a file of tokens can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +92,9 @@ pub enum TokenError {
     /// A hash is malformed.
     #[error("the token `{0}` has no SHA-256 of 64 hexadecimal digits")]
     Hash(String),
+    /// A time of expiry is no date-time with an offset.
+    #[error("the token `{0}` has an `expires` that isn't like 2027-01-31T12:00:00Z")]
+    Expiry(String),
     /// Two tokens have one name or one hash.
     #[error("the token `{0}` is there twice")]
     Duplicate(String),
@@ -91,45 +109,40 @@ impl Tokens {
     /// # Errors
     /// [`TokenError`].
     pub fn parse(text: &str) -> std::result::Result<Tokens, TokenError> {
-        let file: TokenFile = toml::from_str(text)?;
-        let mut tokens = HashMap::new();
-        let mut names = BTreeSet::new();
-        for entry in file.token {
-            let hash = entry.sha256.to_ascii_lowercase();
-            if hash.len() != 64 || hex::decode(&hash).is_err() {
-                return Err(TokenError::Hash(entry.name));
-            }
-            let authority = Authority {
-                name: entry.name.clone(),
-                confinement: Confinement {
-                    namespace: entry.namespace,
-                    user: entry.user,
-                },
-                scopes: entry.scopes,
-            };
-            let is_new = names.insert(entry.name.clone());
-            if tokens.insert(hash, authority).is_some() || !is_new {
-                return Err(TokenError::Duplicate(entry.name));
-            }
-        }
-        match tokens.is_empty() {
-            true => Err(TokenError::Empty),
-            false => Ok(Tokens(tokens)),
-        }
+        let authorities = authorities(text)?;
+        Ok(Tokens(Arc::new(RwLock::new(authorities))))
     }
 
-    /// Returns the authority of a token.
-    fn authority(&self, token: &str) -> Option<&Authority> {
-        self.0.get(&hash_of(token))
+    /// Replaces the tokens by those of the text of a file. Sessions of tokens that aren't in it, or
+    /// differ, end at their next statement; answers that have begun are sent to their end.
+    ///
+    /// # Errors
+    /// [`TokenError`]; the tokens stay as they are then.
+    pub fn replace(&self, text: &str) -> std::result::Result<(), TokenError> {
+        let authorities = authorities(text)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = authorities;
+        Ok(())
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, HashMap<String, Authority>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if the token of `authority` is still there, unchanged, and hasn't expired.
+    #[cfg(any(test, feature = "postgres"))]
+    pub(super) fn is_current(&self, authority: &Authority) -> bool {
+        let known = self.known();
+        !authority.has_expired() && known.get(&authority.sha256) == Some(authority)
     }
 
     /// Returns the authority of a token if it includes `scope`.
     ///
     /// # Errors
-    /// `TOKEN` if it isn't known, `SCOPE` if it may not do this.
-    pub(super) fn permitted(&self, token: Option<&str>, scope: Scope) -> Result<&Authority> {
-        let known = token.and_then(|token| self.authority(token.trim()));
-        let Some(authority) = known else {
+    /// `TOKEN` if it isn't known or has expired, `SCOPE` if it may not do this.
+    pub(super) fn permitted(&self, token: Option<&str>, scope: Scope) -> Result<Authority> {
+        let hash = token.map(|token| hash_of(token.trim()));
+        let known = hash.and_then(|hash| self.known().get(&hash).cloned());
+        let Some(authority) = known.filter(|authority| !authority.has_expired()) else {
             return Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "TOKEN",
@@ -149,6 +162,58 @@ impl Tokens {
     }
 }
 
+/// Returns the authorities of a file by the hashes of their tokens.
+fn authorities(text: &str) -> std::result::Result<HashMap<String, Authority>, TokenError> {
+    let file: TokenFile = toml::from_str(text)?;
+    let mut tokens = HashMap::new();
+    let mut names = BTreeSet::new();
+    for entry in file.token {
+        let name = entry.name.clone();
+        let authority = authority_of(entry)?;
+        let is_new = names.insert(name.clone());
+        if tokens.insert(authority.sha256.clone(), authority).is_some() || !is_new {
+            return Err(TokenError::Duplicate(name));
+        }
+    }
+    match tokens.is_empty() {
+        true => Err(TokenError::Empty),
+        false => Ok(tokens),
+    }
+}
+
+fn authority_of(entry: TokenEntry) -> std::result::Result<Authority, TokenError> {
+    let sha256 = entry.sha256.to_ascii_lowercase();
+    if sha256.len() != 64 || hex::decode(&sha256).is_err() {
+        return Err(TokenError::Hash(entry.name));
+    }
+    let expires = match &entry.expires {
+        None => None,
+        Some(expires) => match parsed_expiry(expires) {
+            None => return Err(TokenError::Expiry(entry.name)),
+            expires => expires,
+        },
+    };
+    Ok(Authority {
+        name: entry.name,
+        confinement: Confinement {
+            namespace: entry.namespace,
+            user: entry.user,
+        },
+        scopes: entry.scopes,
+        sha256,
+        expires,
+    })
+}
+
+fn parsed_expiry(value: &toml::Value) -> Option<DateTime<FixedOffset>> {
+    let text = match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Datetime(instant) => instant.to_string(),
+        _ => return None,
+    };
+    DateTime::parse_from_rfc3339(&text).ok()
+}
+
 fn hash_of(token: &str) -> String {
     hex::encode(Sha256::digest(token.as_bytes()))
 }
@@ -166,6 +231,7 @@ pub fn new_token(
         namespace: confinement.namespace.clone(),
         user: confinement.user.clone(),
         scopes,
+        expires: None,
     };
     let table = toml::to_string(&TokenFile { token: vec![entry] })?;
     Ok((token, table))
@@ -184,10 +250,51 @@ mod tests {
         let (token, table) = new_token("a", &confinement, [Scope::Read].into()).unwrap();
         assert!(!table.contains(&token));
         let tokens = Tokens::parse(&table).unwrap();
-        let authority = tokens.authority(&token).unwrap();
-        assert_eq!(authority.confinement, confinement);
-        assert!(tokens.authority("gm_").is_none());
-        assert!(tokens.authority(&hash_of(&token)).is_none());
+        let permitted = |token: &str| tokens.permitted(Some(token), Scope::Read);
+        assert_eq!(permitted(&token).unwrap().confinement, confinement);
+        assert!(permitted("gm_").is_err());
+        assert!(permitted(&hash_of(&token)).is_err());
+        assert!(tokens.permitted(None, Scope::Read).is_err());
+    }
+
+    #[test]
+    fn a_token_is_valid_until_it_expires() {
+        let (token, table) = new_token("a", &Confinement::default(), [Scope::Read].into()).unwrap();
+        for (expires, is_valid) in [
+            ("\"2999-01-31T12:00:00Z\"", true),
+            ("2999-01-31T12:00:00+01:00", true),
+            ("\"2020-01-31T12:00:00Z\"", false),
+            ("2020-01-31T12:00:00-08:00", false),
+        ] {
+            let tokens = Tokens::parse(&format!("{table}expires = {expires}\n")).unwrap();
+            let permitted = tokens.permitted(Some(&token), Scope::Read);
+            assert_eq!(permitted.is_ok(), is_valid, "{expires}");
+        }
+        for expires in ["\"soon\"", "2999-01-31", "\"2999-01-31T12:00:00\"", "7"] {
+            let wrong = Tokens::parse(&format!("{table}expires = {expires}\n"));
+            assert!(matches!(wrong, Err(TokenError::Expiry(_))), "{expires}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_replaced_by_those_of_a_correct_file() {
+        let make = |name| new_token(name, &Confinement::default(), [Scope::Read].into()).unwrap();
+        let ((old, old_table), (new, new_table)) = (make("a"), make("a"));
+        let tokens = Tokens::parse(&old_table).unwrap();
+        let shared = tokens.clone();
+        let begun = shared.permitted(Some(&old), Scope::Read).unwrap();
+        assert!(tokens.replace("token = 1").is_err());
+        assert!(shared.is_current(&begun));
+        // The same name, another token.
+        tokens.replace(&new_table).unwrap();
+        assert!(!shared.is_current(&begun));
+        assert!(shared.permitted(Some(&old), Scope::Read).is_err());
+        let begun = shared.permitted(Some(&new), Scope::Read).unwrap();
+        // The same token, another confinement.
+        let confined = format!("{new_table}namespace = \"own\"\n");
+        tokens.replace(&confined).unwrap();
+        assert!(!shared.is_current(&begun));
+        assert!(shared.permitted(Some(&new), Scope::Read).is_ok());
     }
 
     #[test]

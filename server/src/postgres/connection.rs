@@ -233,6 +233,7 @@ async fn answer(
     messages: &mut Messages,
     message: PgWireFrontendMessage,
 ) -> Result<(), PgWireError> {
+    session.check_token()?;
     let handler = Arc::new(Handler::new(Arc::clone(session)));
     process_message(
         message,

@@ -88,6 +88,21 @@ impl Session {
         Ok(&self.begun()?.authority)
     }
 
+    /// Checks the token of a session that has begun.
+    ///
+    /// # Errors
+    /// SQLSTATE 28P01, which ends the session, if the token was revoked or changed, or has expired.
+    pub(super) fn check_token(&self) -> PgWireResult<()> {
+        let begun = self.begun.get();
+        match begun.is_none_or(|begun| self.server().is_current(&begun.authority)) {
+            true => Ok(()),
+            false => Err(fatal(
+                "28P01",
+                "the token of the session isn't valid any more: connect with another one",
+            )),
+        }
+    }
+
     /// Returns what is ready when the client cancels the query that begins now.
     pub(super) async fn cancellation(&self) -> PgWireResult<oneshot::Receiver<()>> {
         Ok(self.begun()?.cancellation.start_query().await)
