@@ -51,7 +51,7 @@ pub fn tight_limits() -> QueryLimits {
     QueryLimits {
         time: Duration::from_secs(2),
         rows: 20_000,
-        bytes: 64 << 20,
+        bytes: 4 << 20,
         memory: 1 << 20,
         ..limits()
     }

@@ -293,7 +293,7 @@ mod tests {
             "SELECT value, repeat('x', 60000) AS wide FROM range(0, 1000)",
             "SELECT value, repeat('x', 40000) || '-' || value || '-' || repeat('y', 20000) AS wide \
              FROM range(0, 1000)",
-            "SELECT value, concat(repeat('x', value * 60), 'y', repeat('z', value)) AS wide FROM \
+            "SELECT value, concat(repeat('x', value * 50), 'y', repeat('z', value)) AS wide FROM \
              range(0, 1000)",
             "SELECT value, repeat('x', CASE WHEN value < 900 THEN 1 ELSE 200000 END) AS wide FROM \
              range(0, 1000)",
@@ -343,8 +343,8 @@ mod tests {
     #[tokio::test]
     async fn a_row_that_does_not_fit_in_the_memory_of_the_query_is_an_error() {
         let (bounded, _) = sessions();
-        let query = "SELECT value || repeat('x', 20000000) || repeat('y', 20000000) AS wide FROM \
-                     range(0, 10)";
+        let query = "SELECT repeat('x', 20000000 + value) || repeat('y', 20000000 + value) AS wide \
+                     FROM range(0, 10)";
         let error = batches(&bounded, query).await.unwrap_err();
         assert!(is_exhausted(&error), "{error}");
     }

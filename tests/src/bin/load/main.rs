@@ -45,7 +45,14 @@ const WARM_CALLS: usize = 500;
 const FEW_ROWS: [&str; 2] = ["--max-rows", "100000"];
 
 /// Limits that a large answer doesn't reach.
-const ANY_ANSWER: [&str; 4] = ["--max-rows", "1000000000", "--max-time", "10m"];
+const ANY_ANSWER: [&str; 6] = [
+    "--max-rows",
+    "1000000000",
+    "--max-bytes",
+    "1T",
+    "--max-time",
+    "10m",
+];
 
 /// Processes that answer one RECALL each.
 const COLD_CALLS: usize = 20;

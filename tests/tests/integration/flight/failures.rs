@@ -59,6 +59,14 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     let many = many.unwrap_err();
     assert_eq!(many.code(), Code::ResourceExhausted, "never looks complete");
     assert!(many.message().contains("--max-rows"), "{many}");
+    let wide = "SELECT repeat('x', 60000) AS wide FROM range(0, 2000)";
+    let wide = rows_of(&mut one, wide).await.unwrap_err();
+    assert_eq!(wide.code(), Code::ResourceExhausted);
+    assert!(wide.message().contains("--max-bytes"), "{wide}");
+    let row = "SELECT repeat('x', 20000000 + value) AS wide FROM range(0, 10)";
+    let row = rows_of(&mut one, row).await.unwrap_err();
+    assert_eq!(row.code(), Code::ResourceExhausted);
+    assert!(row.message().contains("--query-memory"), "{row}");
     let large = "SELECT count(*) FROM (SELECT DISTINCT repeat(CAST(value AS VARCHAR), 50) FROM \
                  range(0, 20000000))";
     let large = rows_of(&mut one, large).await.unwrap_err();

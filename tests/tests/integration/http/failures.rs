@@ -25,6 +25,13 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
         "an answer that was cut must not look complete"
     );
     assert_eq!(code(&many), "ROW_LIMIT");
+    let wide = "SELECT repeat('x', 60000) AS wide FROM range(0, 2000)";
+    let wide = server.sql(wide).await;
+    assert_eq!((wide.complete, &*code(&wide)), (false, "BYTE_LIMIT"));
+    // One row doesn't fit in the memory of the query.
+    let row = "SELECT repeat('x', 20000000 + value) AS wide FROM range(0, 10)";
+    let row = server.sql(row).await;
+    assert_eq!((row.status, &*code(&row)), (422, "MEMORY_LIMIT"));
     let large = "SELECT count(*) FROM (SELECT DISTINCT repeat(CAST(value AS VARCHAR), 50) FROM \
                  range(0, 20000000))";
     let large = server.sql(large).await;
@@ -34,6 +41,29 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
         large.body
     );
     assert_eq!(server.sql("SELECT 1 AS a").await.body, "{\"a\":1}\n");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wide_rows_are_all_sent() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
+    let wide = "SELECT value, repeat('x', 60000) || value AS wide FROM range(0, 300)";
+    let rows = server.rows(wide).await;
+    assert_eq!(rows.len(), 300);
+    for (at, row) in rows.iter().enumerate() {
+        let wide = format!("{}{at}", "x".repeat(60_000));
+        assert_eq!((&row["value"], &row["wide"]), (&json!(at), &json!(wide)));
+    }
+    // A scan would evaluate the expression for whole batches.
+    let plan = server
+        .sql("EXPLAIN SELECT subject || 'x' FROM grains")
+        .await;
+    assert!(
+        plan.body.contains("ProjectionExec: expr=[subject"),
+        "{}",
+        plan.body
+    );
     server.end().await;
 }
 

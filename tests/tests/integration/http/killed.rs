@@ -1,30 +1,14 @@
 //! Servers that are killed while they append.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gristmill_tests::lake::TestLake;
 use serde_json::{Value, json};
 
 use super::parsed;
-
-/// Starts a server that appends.
-fn serve(lake: &Path) -> (Child, SocketAddr) {
-    let mut program = Command::new(gristmill_tests::binary::path());
-    program.arg("--lake").arg(lake);
-    program.args(["serve", "--listen", "127.0.0.1:0", "--allow-writes"]);
-    let mut served = program.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(served.stderr.take().unwrap()).lines();
-    let address = lines.find_map(|line| {
-        let line = line.unwrap();
-        let address = line.split_once("http://")?.1.to_owned();
-        Some(address.parse().unwrap())
-    });
-    (served, address.unwrap())
-}
+use super::processes::ServerProcess;
 
 /// Adds a grain and returns its address; `None` if the server confirms nothing.
 fn added(address: SocketAddr, subject: &str, number: usize) -> Option<String> {
@@ -54,7 +38,8 @@ async fn what_a_killed_server_has_confirmed_is_in_the_lake() {
     let folder = lake.folder().join("lake");
     let mut confirmed = Vec::new();
     for round in 0..4 {
-        let (mut served, address) = serve(&folder);
+        let mut served = ServerProcess::start(&folder, &["--allow-writes"]);
+        let address = served.address("http://");
         let writers: Vec<_> = (0..2)
             .map(|writer| {
                 std::thread::spawn(move || {
@@ -65,8 +50,7 @@ async fn what_a_killed_server_has_confirmed_is_in_the_lake() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(2_000 + 137 * round));
-        served.kill().unwrap();
-        served.wait().unwrap();
+        drop(served);
         for writer in writers {
             confirmed.extend(writer.join().unwrap());
         }

@@ -3,6 +3,7 @@
 mod failures;
 mod isolation;
 mod killed;
+mod processes;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -24,6 +24,10 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     assert_eq!((slow, quick.unwrap().len()), (Err("57014".to_owned()), 1));
     let many = "SELECT value FROM range(0, 1000000)";
     assert_eq!(texts(&one, many).await, Err("54000".to_owned()));
+    let wide = "SELECT repeat('x', 60000) AS wide FROM range(0, 2000)";
+    assert_eq!(texts(&one, wide).await, Err("54000".to_owned()));
+    let row = "SELECT repeat('x', 20000000 + value) AS wide FROM range(0, 10)";
+    assert_eq!(texts(&one, row).await, Err("53200".to_owned()));
     let rows = one.query_raw(many, Vec::<String>::new()).await.unwrap();
     pin_mut!(rows);
     let mut last = None;
