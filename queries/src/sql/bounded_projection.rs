@@ -38,14 +38,17 @@ use super::wide_rows::{PART_BYTES, batch_bytes};
 /// A part has at most so many times the rows of the part before.
 const GROWTH: usize = 8;
 
-/// A part with more bytes has one row, and a batch with more counts in the memory of the query.
-const COUNTED_BYTES: usize = 2 * PART_BYTES;
+/// A part with more bytes has one row.
+const LARGE_BYTES: usize = 2 * PART_BYTES;
+
+/// A batch with more bytes, whose last row is large, counts in the memory of the query.
+const COUNTED_BYTES: usize = 3 * PART_BYTES;
 
 /// Times that such a batch counts until the next one is requested: an operator above may hold one
 /// more that it doesn't count.
 const COPIES: usize = 2;
 
-/// Replaces projections whose results may be wide. It runs after all other rules, which know
+/// Replaces projections whose results may be wide. It runs after all other rules, which handle
 /// DataFusion's projections only.
 #[derive(Debug)]
 pub(super) struct BoundedProjectionRule;
@@ -189,7 +192,7 @@ struct ProjectedParts {
     rest: RecordBatch,
     /// Rows of the next part.
     rows: usize,
-    /// The memory of the last batch of results, if it is large.
+    /// The memory of the last batch of results, if a row is large.
     memory: MemoryReservation,
     metrics: BaselineMetrics,
 }
@@ -199,7 +202,7 @@ impl ProjectedParts {
     ///
     /// # Errors
     /// Those of the input and of the expressions, and `ResourcesExhausted` if the memory of the
-    /// query has no room for a large batch.
+    /// query has no room for a large row.
     async fn next(mut self) -> Result<Option<(RecordBatch, ProjectedParts)>> {
         while self.rest.num_rows() == 0 {
             match self.input.try_next().await? {
@@ -244,7 +247,7 @@ impl ProjectedParts {
             match self.projector.project_batch(&self.rest.slice(0, rows)) {
                 Ok(part) => {
                     let bytes = batch_bytes(&part);
-                    if bytes <= COUNTED_BYTES || rows == 1 {
+                    if bytes <= LARGE_BYTES || rows == 1 {
                         break (part, bytes);
                     }
                     rows = rows_within(rows, bytes).max(1);
