@@ -16,6 +16,9 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
 
+/// Runs before a request, with its kind and path. The request fails with the returned error.
+type Reaction = dyn Fn(&str, &str) -> Option<object_store::Error> + Send + Sync;
+
 /// When a failing request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failing {
@@ -37,10 +40,19 @@ pub struct Faults {
 }
 
 /// The requests to a hooked store, and which of them fail.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Hook {
     calls: Mutex<Vec<String>>,
     faults: Option<Faults>,
+    reaction: Option<Box<Reaction>>,
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = out.debug_struct("Hook");
+        fields.field("calls", &self.calls);
+        fields.field("faults", &self.faults).finish_non_exhaustive()
+    }
 }
 
 impl Hook {
@@ -61,7 +73,13 @@ impl Hook {
         path: &str,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        match self.call(kind, path) {
+        let failing = self.call(kind, path);
+        if let Some(reaction) = &self.reaction
+            && let Some(error) = reaction(kind, path)
+        {
+            return Err(error);
+        }
+        match failing {
             None => request.await,
             Some(Failing::Before) => Err(fault(kind, path)),
             Some(Failing::After) => {
@@ -94,18 +112,28 @@ pub struct BucketClient {
 impl Bucket {
     /// Returns a client whose requests succeed.
     pub fn client(&self) -> BucketClient {
-        self.client_with(None)
+        self.client_with(None, None)
+    }
+
+    /// Returns a client that runs `reaction` before each request but lists, with the kind and the
+    /// path of the request, which fails with the error that it returns.
+    pub fn reacting(
+        &self,
+        reaction: impl Fn(&str, &str) -> Option<object_store::Error> + Send + Sync + 'static,
+    ) -> BucketClient {
+        self.client_with(None, Some(Box::new(reaction)))
     }
 
     /// Returns a client some of whose requests fail.
     pub fn failing(&self, faults: Faults) -> BucketClient {
-        self.client_with(Some(faults))
+        self.client_with(Some(faults), None)
     }
 
-    fn client_with(&self, faults: Option<Faults>) -> BucketClient {
+    fn client_with(&self, faults: Option<Faults>, reaction: Option<Box<Reaction>>) -> BucketClient {
         let hook = Hook {
             calls: Mutex::default(),
             faults,
+            reaction,
         };
         BucketClient {
             bucket: self.clone(),

@@ -1,13 +1,19 @@
 //! The journal of an erasure in progress. The next run of the same request resumes from it, and its
 //! certificate covers both runs. The journal is sealed, because it contains addresses that are
 //! about to be erased.
+//!
+//! In a folder, one process at a time erases (`Lake::location().lock_erasures()`). In an object
+//! store, the next run can't find out whether the one before was killed or still runs, so it takes
+//! over the journal under an id of its own, and with it the right to replace it: each run replaces
+//! only what it read or wrote itself. A run whose journal was taken over ends with a conflict before
+//! its next step; no two runs write the same certificate.
 
 use std::collections::BTreeMap;
 
 use gristmill_schemas::address::ContentAddress;
 use hmac::{Hmac, KeyInit, Mac};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
@@ -15,7 +21,7 @@ use super::crypto_shred::ShredPlan;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::keys::{Secret, seal, unseal};
-use crate::lake::{ERASURES, Lake};
+use crate::lake::{ERASURES, Lake, read_with_version, replace_version};
 
 /// A grain or reject to be erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +40,9 @@ pub(super) struct JournalEntry {
 pub(crate) struct Journal {
     /// Identifier of the erasure and of its certificate.
     pub(super) id: String,
+    /// Identifiers of earlier runs whose journal this run took over. Rows of `erased` have them.
+    #[serde(default)]
+    pub(super) resumed: Vec<String>,
     /// When it began, in microseconds since 1970.
     pub(super) started: i64,
     /// Versions of the tables before the erasure.
@@ -58,7 +67,17 @@ pub(crate) struct Journal {
     pub(super) keys: Vec<(String, u32)>,
 }
 
+/// Returns a new identifier of an erasure.
+pub(super) fn new_id() -> String {
+    ulid::Ulid::generate().to_string().to_ascii_lowercase()
+}
+
 impl Journal {
+    /// Gives the journal of an earlier run, which may still run, a new identifier.
+    pub(super) fn take_over(&mut self) {
+        self.resumed.push(std::mem::replace(&mut self.id, new_id()));
+    }
+
     /// Adds the keys of `shred_plan`.
     pub(super) fn note_keys(&mut self, shred_plan: &ShredPlan) {
         let keys = shred_plan
@@ -96,37 +115,24 @@ impl Journal {
 
     /// Loads the journal of the request with the keyed hash `digest`, if there is one.
     pub(super) async fn load(lake: &Lake, digest: &str, key: &Secret) -> Result<Option<Journal>> {
-        let path = path(digest);
-        let sealed = match lake.location().store().get(&path).await {
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            found => found
-                .file("can't read", &path)?
-                .bytes()
-                .await
-                .file("can't read", &path)?,
-        };
+        let (_, journal) = JournalFile::open(lake, digest, key).await?;
+        Ok(journal)
+    }
+
+    fn from_sealed(sealed: &[u8], key: &Secret, path: &Path) -> Result<Journal> {
         let damaged =
             || EngineError::Key(format!("`{path}` can't be opened with the keyring's key"));
         // Earlier versions wrote no checksum.
-        let sealed = checked(&sealed).unwrap_or(&sealed);
+        let sealed = checked(sealed).unwrap_or(sealed);
         let clear = unseal(key, sealed).ok_or_else(damaged)?;
-        serde_json::from_slice(&clear)
-            .map(Some)
-            .file("can't read", &path)
+        serde_json::from_slice(&clear).file("can't read", path)
     }
 
-    /// Writes the journal, replacing the previous one atomically.
-    pub(super) async fn store(&self, lake: &Lake, digest: &str, key: &Secret) -> Result<()> {
-        let path = path(digest);
-        let mut sealed = seal(key, &serde_json::to_vec(self).file("can't write", &path)?)?;
+    fn to_sealed(&self, key: &Secret, path: &Path) -> Result<Vec<u8>> {
+        let mut sealed = seal(key, &serde_json::to_vec(self).file("can't write", path)?)?;
         let digest = FileDigest::of(&sealed);
         sealed.extend(digest.as_bytes());
-        lake.location()
-            .store()
-            .put(&path, PutPayload::from(sealed))
-            .await
-            .file("can't write", &path)?;
-        Ok(())
+        Ok(sealed)
     }
 
     /// Returns whether `bytes` are an undamaged journal. The content isn't checked, which would
@@ -134,10 +140,93 @@ impl Journal {
     pub(crate) fn is_sound(bytes: &[u8]) -> bool {
         checked(bytes).is_some()
     }
+}
 
-    /// Removes the journal.
-    pub(super) async fn remove(lake: &Lake, digest: &str) -> Result<()> {
-        lake.location().delete(&path(digest)).await
+/// The file of a journal, as this process last read or wrote it.
+#[derive(Debug)]
+pub(super) struct JournalFile {
+    path: Path,
+    /// How it is replaced if no other process has changed it.
+    mode: PutMode,
+}
+
+impl JournalFile {
+    /// Opens the file of the request with the keyed hash `digest`. Returns the journal in it, too,
+    /// if there is one.
+    pub(super) async fn open(
+        lake: &Lake,
+        digest: &str,
+        key: &Secret,
+    ) -> Result<(JournalFile, Option<Journal>)> {
+        let path = path(digest);
+        let (sealed, mode) = read_with_version(lake.location(), &path).await?;
+        let journal = sealed.map(|sealed| Journal::from_sealed(&sealed, key, &path));
+        let journal = journal.transpose()?;
+        Ok((JournalFile { path, mode }, journal))
+    }
+
+    /// Writes `journal`, replacing the previous one atomically.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if another process has taken it over; errors of the store.
+    pub(super) async fn store(
+        &mut self,
+        lake: &Lake,
+        journal: &Journal,
+        key: &Secret,
+    ) -> Result<()> {
+        let sealed = journal.to_sealed(key, &self.path)?;
+        if !lake.location().is_remote() {
+            let store = lake.location().store();
+            let put = store.put(&self.path, PutPayload::from(sealed)).await;
+            return put.map(drop).file("can't write", &self.path);
+        }
+        if self.replace(lake, &sealed).await? {
+            return Ok(());
+        }
+        let (found, mode) = read_with_version(lake.location(), &self.path).await?;
+        self.mode = mode;
+        let is_stored = match found {
+            // The response to this process's own request was lost.
+            Some(bytes) => *bytes == *sealed,
+            // The run before has finished, and removed what it had been.
+            None => self.replace(lake, &sealed).await?,
+        };
+        match is_stored {
+            true => Ok(()),
+            false => Err(EngineError::Conflict(
+                "another process runs the same erasure and has taken it over from this one"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Replaces the file, unless another process has changed it.
+    async fn replace(&mut self, lake: &Lake, sealed: &[u8]) -> Result<bool> {
+        let (location, mode) = (lake.location(), self.mode.clone());
+        let replaced = replace_version(location, &self.path, sealed.to_vec(), mode).await?;
+        match replaced {
+            None => Ok(false),
+            Some(mode) => {
+                self.mode = mode;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Removes the file if it contains the journal `id`. Object stores can't delete on a condition:
+    /// a process that takes over between the check and the removal writes it again with its next
+    /// step.
+    pub(super) async fn remove(&self, lake: &Lake, id: &str, key: &Secret) -> Result<()> {
+        let (found, _) = read_with_version(lake.location(), &self.path).await?;
+        let own = |sealed: &[u8]| {
+            let journal = Journal::from_sealed(sealed, key, &self.path);
+            journal.is_ok_and(|journal| journal.id == id)
+        };
+        match found.is_some_and(|sealed| own(sealed.as_ref())) {
+            true => lake.location().delete(&self.path).await,
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,33 +1,28 @@
 //! Changes the files of a keyring: one process at a time, and each file atomically.
 //!
-//! The lock is an advisory lock (`flock`, `LockFileEx`) on `<keyring>.lock`, an empty file that
-//! stays where it is. The system releases it when its holder ends, however that happens. Readers
+//! The lock is an advisory lock on `<keyring>.lock`, an empty file that stays where it is. Readers
 //! take no lock: a rename shows them the old file or the new one.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write;
+#[cfg(unix)]
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
 use crate::destination::folder_of;
 use crate::error::{Context, EngineError, Result};
+use crate::file_lock::{FileLock, open_lock_file};
 
 /// How long to wait for the lock. Its holder derives a key and writes two small files, which takes
 /// a second at most.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait before a warning.
-const WARN_AFTER: Duration = Duration::from_secs(1);
-
-/// The time between two attempts. A signal ends the waiting process as usual.
-const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-
 /// The exclusive lock of a keyring and its file of people's keys; released when dropped.
 #[derive(Debug)]
 pub(super) struct KeyringLock {
-    _file: File,
+    _lock: FileLock,
 }
 
 impl KeyringLock {
@@ -45,34 +40,14 @@ impl KeyringLock {
         let shown = path.display();
         std::fs::create_dir_all(folder_of(keyring))
             .file("can't make the folder of", keyring.display())?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path);
-        let file = file.file("can't open the lock file", &shown)?;
-        let started = Instant::now();
-        let mut warn_pending = true;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(KeyringLock { _file: file }),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => {
-                    return Err(unsupported_locks_error(keyring, &error));
-                }
+        let file = open_lock_file(&path).file("can't open the lock file", &shown)?;
+        let what = format!("the keyring `{}`", keyring.display());
+        match FileLock::acquire(file, &what, Some(timeout)) {
+            Ok(lock) => Ok(KeyringLock { _lock: lock }),
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                Err(lock_timeout_error(keyring, timeout))
             }
-            let waited = started.elapsed();
-            if waited >= timeout {
-                return Err(lock_timeout_error(keyring, timeout));
-            }
-            if warn_pending && waited >= WARN_AFTER {
-                tracing::warn!(
-                    "another gristmill process holds the keyring `{}`; waiting",
-                    keyring.display()
-                );
-                warn_pending = false;
-            }
-            std::thread::sleep(RETRY_INTERVAL);
+            Err(error) => Err(unsupported_locks_error(keyring, &error)),
         }
     }
 }

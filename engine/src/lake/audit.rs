@@ -15,6 +15,9 @@ use crate::error::{Context, EngineError, Result};
 /// The name of the table of the engine's actions.
 pub const AUDIT: &str = "audit";
 
+/// The key in the details of an erasure's entry of the earlier runs whose journals it took over.
+pub(crate) const RESUMED: &str = "resumed";
+
 /// How often an entry is appended again because other writers were faster.
 const ATTEMPTS: usize = 20;
 
@@ -40,13 +43,43 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`],
     /// [`EngineError::Delta`].
-    pub async fn record(&mut self, action: &str, mut details: serde_json::Value) -> Result<()> {
+    pub async fn record(&mut self, action: &str, details: serde_json::Value) -> Result<()> {
+        self.append(action, details, None).await
+    }
+
+    /// Appends as [`Lake::record`] does, unless the log has an entry of `action` with the same `id`
+    /// in its details.
+    ///
+    /// # Errors
+    /// As [`Lake::record`].
+    pub(crate) async fn record_once(
+        &mut self,
+        action: &str,
+        details: serde_json::Value,
+    ) -> Result<()> {
+        let id = details.get("id").and_then(serde_json::Value::as_str);
+        let id = id.map(str::to_owned);
+        self.append(action, details, id.as_deref()).await
+    }
+
+    /// Appends an entry, unless the log has one of `action` with the id `once`.
+    async fn append(
+        &mut self,
+        action: &str,
+        mut details: serde_json::Value,
+        once: Option<&str>,
+    ) -> Result<()> {
         self.upgrade().await?;
         if let Some(details) = details.as_object_mut() {
             details.insert("tables".to_owned(), self.versions().await?);
         }
         for _ in 0..ATTEMPTS {
             self.audit.refresh().await?;
+            if let Some(id) = once
+                && self.has_recorded(action, "id", id).await?
+            {
+                return Ok(());
+            }
             let entry = self.next_entry(action, &details).await?;
             let batch = audit_batch(&[entry]).file("can't write", AUDIT)?;
             let file = self.audit.write_file(&batch).await?;

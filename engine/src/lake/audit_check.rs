@@ -97,12 +97,12 @@ impl Lake {
 
     /// Returns the certificates of erasures without an entry.
     async fn unrecorded_erasures(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
-        let id_of = |entry: &AuditRow| {
-            let details: serde_json::Value = serde_json::from_str(&entry.details).ok()?;
-            details.get("id")?.as_str().map(str::to_owned)
-        };
         let erasures = entries.iter().filter(|entry| entry.action == "erase");
-        let recorded: HashSet<String> = erasures.filter_map(id_of).collect();
+        let details =
+            erasures.filter_map(|entry| serde_json::from_str::<ErasureIds>(&entry.details).ok());
+        let recorded: HashSet<String> = details
+            .flat_map(|ids| ids.resumed.into_iter().chain([ids.id]))
+            .collect();
         let files = self.location.list(ERASURES).await?;
         let names: Vec<&str> = files
             .iter()
@@ -124,6 +124,16 @@ impl Lake {
             .map(|id| format!("the erasure {id} has a certificate and no entry"))
             .collect())
     }
+}
+
+/// The identifiers in the details of an erasure's entry.
+#[derive(serde::Deserialize)]
+struct ErasureIds {
+    id: String,
+    /// Earlier runs whose journals the erasure took over. One that still ran may have written a
+    /// certificate of its own, of which it was killed before it recorded it.
+    #[serde(default)]
+    resumed: Vec<String>,
 }
 
 /// The version of a table at the time of an entry.

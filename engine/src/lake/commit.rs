@@ -8,13 +8,13 @@
 //! commit and the last step leaves a log that is ahead of its head, which is sound.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use chrono::Utc;
 use deltalake::DeltaTableError;
 use deltalake::checkpoints::create_checkpoint;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, TransactionError};
-use deltalake::kernel::{Action, Add, LogicalFileView, Remove, Transaction};
+use deltalake::kernel::{Action, Transaction};
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use gristmill_schemas::columns::GRAINS;
 use object_store::path::Path;
@@ -22,32 +22,15 @@ use serde_json::Value;
 
 use super::audit::AUDIT;
 use super::encryption::{ENCRYPTION, is_sealed_file};
-use super::heads::{CheckpointHead, Heads, TableHead, digest_of_files};
+use super::file_actions::{add_action, remove_action};
+use super::heads::{CheckpointHead, HEADS, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
 use super::row_versions::RowVersions;
 use super::table::{CHECKPOINT_INTERVAL, Change, DataFile, Table, delta_error, read_log};
 use super::tombstones::ERASED;
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
-use crate::segment::{CreationSeconds, SegmentId};
-
-/// The tag of an `add` action with the digest of the data file.
-const DIGEST_TAG: &str = "gristmill.blake3";
-
-/// The tag of an `add` action with the creation seconds of a segment's grains.
-const SECONDS_TAG: &str = "gristmill.createdSeconds";
-
-/// The tag of an `add` action with the digest of a segment's Parquet footer.
-const FOOTER_TAG: &str = "gristmill.footer";
-
-/// The tag of an `add` action with the number of rows of a segment that supersede others.
-const SUPERSEDING_TAG: &str = "gristmill.supersedingRows";
-
-/// The tag of an `add` action with the number of rows of a segment that are disclosed copies.
-const DISCLOSED_TAG: &str = "gristmill.disclosedRows";
-
-/// The tag of an `add` action with the versions at which the file's rows were added.
-const VERSIONS_TAG: &str = "gristmill.rowVersions";
+use crate::segment::SegmentId;
 
 /// The key of a commit's information with digests of the commits before it, by their versions.
 pub(crate) const SEALED: &str = "gristmill.sealed";
@@ -71,8 +54,8 @@ impl Table {
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes, or if
-    /// all attempts met other writers; [`EngineError::Key`] if the lake was encrypted meanwhile and
-    /// `change` adds rows in plain text; [`EngineError::Delta`].
+    /// all attempts met other writers: then nothing was committed. [`EngineError::Key`] if the lake
+    /// was encrypted meanwhile and `change` adds rows in plain text; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
         let committed = self.commit_retried(&change, operation, retries).await;
         if let Err(EngineError::Conflict(_) | EngineError::Key(_)) = committed {
@@ -97,7 +80,7 @@ impl Table {
         // lets two compactions remove the same files, which would double their rows.
         for _ in 0..retries {
             self.check_removed(change)?;
-            match self.try_commit(change, operation).await {
+            match self.commit_once(change, operation).await {
                 Err(EngineError::Conflict(_)) => {
                     self.refresh().await?;
                     self.check_plain_text(change).await?;
@@ -106,7 +89,40 @@ impl Table {
             }
         }
         self.check_removed(change)?;
-        self.try_commit(change, operation).await
+        self.commit_once(change, operation).await
+    }
+
+    /// Tries to commit `change` once. After a lost response, an object store reports this process's
+    /// own commit as another's: then the files that `change` adds are in the table, and the commit
+    /// counts as one.
+    async fn commit_once(&mut self, change: &Change, operation: &str) -> Result<u64> {
+        match self.try_commit(change, operation).await {
+            Err(EngineError::Conflict(cause)) => match self.with_all_added(change).await {
+                Some(newest) => {
+                    *self = newest;
+                    self.record_commit(self.version()).await?;
+                    Ok(self.version())
+                }
+                None => Err(EngineError::Conflict(cause)),
+            },
+            committed => committed,
+        }
+    }
+
+    /// Returns the newest version of the table, if it can be read and has all files that `change`
+    /// adds.
+    async fn with_all_added(&self, change: &Change) -> Option<Table> {
+        if change.added.is_empty() || change.adds_again() {
+            return None;
+        }
+        let mut newest = self.clone();
+        newest.refresh().await.ok()?;
+        let live = newest.files().ok()?;
+        let live: HashSet<&str> = live.iter().map(|file| file.name.as_str()).collect();
+        let mut added = change.added.iter();
+        added
+            .all(|file| live.contains(file.name.as_str()))
+            .then_some(newest)
     }
 
     /// Checks that `change` adds no rows in plain text to an encrypted lake: it may have been
@@ -134,9 +150,7 @@ impl Table {
     /// Removes the files that `change` would have added, unless it keeps them, with the sidecars
     /// of segments. A failure is a warning: `gc` removes these files later.
     pub(crate) async fn remove_uncommitted(&mut self, change: &Change) {
-        // A change that removes no files and changes no rows adds files of the table again.
-        let adds_again = change.removed.is_empty() && !change.changes_rows;
-        if change.added.is_empty() || change.keeps_files || adds_again {
+        if change.added.is_empty() || change.keeps_files || change.adds_again() {
             return;
         }
         if let Err(error) = self.try_remove_uncommitted(change).await {
@@ -146,7 +160,6 @@ impl Table {
     }
 
     async fn try_remove_uncommitted(&mut self, change: &Change) -> Result<()> {
-        // After a lost response, an object store reports this process's own commit as another's.
         self.refresh().await?;
         let live = self.files()?;
         let live: HashSet<&str> = live.iter().map(|file| file.name.as_str()).collect();
@@ -247,8 +260,22 @@ impl Table {
         if self.location().is_remote() {
             self.write_early_checkpoint().await?;
         }
-        self.record_head(committed.version()).await?;
+        self.record_commit(committed.version()).await?;
         Ok(committed.version())
+    }
+
+    /// Records a commit that has happened in the lake's heads, with the commits from `first` on. A
+    /// conflict is a warning, because a caller that gets one commits again: the log is ahead of its
+    /// head until the next commit, which is sound.
+    async fn record_commit(&self, first: u64) -> Result<()> {
+        match self.record_head(first).await {
+            Err(EngineError::Conflict(cause)) => {
+                let table = self.name();
+                tracing::warn!(table, "`{HEADS}` doesn't have the last commit yet: {cause}");
+                Ok(())
+            }
+            recorded => recorded,
+        }
     }
 
     /// Writes a checkpoint of this version if it is due in an object store, where opening the table
@@ -366,6 +393,14 @@ impl Table {
     }
 }
 
+impl Change {
+    /// Returns true if the added files are files of the table already: nothing is removed, and no
+    /// row changes.
+    fn adds_again(&self) -> bool {
+        self.removed.is_empty() && !self.changes_rows
+    }
+}
+
 /// Returns the operation of Delta's log for `change`.
 fn delta_operation(change: &Change) -> DeltaOperation {
     match (change.removed.is_empty(), change.changes_rows) {
@@ -395,95 +430,5 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
             EngineError::Conflict(error.to_string())
         }
         _ => delta_error("can't commit to the log", table)(error),
-    }
-}
-
-/// The tags of an `add` action about a data file.
-#[derive(Default)]
-pub(super) struct FileTags {
-    pub(super) digest: Option<FileDigest>,
-    pub(super) seconds: Option<CreationSeconds>,
-    pub(super) footer: Option<FileDigest>,
-    pub(super) superseding: Option<u64>,
-    pub(super) disclosed: Option<u64>,
-    pub(super) versions: Option<RowVersions>,
-}
-
-impl FileTags {
-    /// Reads the tags of `file`. Unreadable ones count as missing.
-    pub(super) fn of(file: &LogicalFileView) -> FileTags {
-        // The library has no other access to the tags of a file.
-        #[expect(deprecated)]
-        let Some(mut tags) = file.add_action().tags else {
-            return FileTags::default();
-        };
-        let mut tag = |name| tags.remove(name).flatten();
-        FileTags {
-            digest: tag(DIGEST_TAG).and_then(|text| text.parse().ok()),
-            seconds: tag(SECONDS_TAG).and_then(|text| text.parse().ok()),
-            footer: tag(FOOTER_TAG).and_then(|text| text.parse().ok()),
-            superseding: tag(SUPERSEDING_TAG).and_then(|text| text.parse().ok()),
-            disclosed: tag(DISCLOSED_TAG).and_then(|text| text.parse().ok()),
-            versions: tag(VERSIONS_TAG).and_then(|text| text.parse().ok()),
-        }
-    }
-
-    /// Returns the tags of `file`, whose rows were added at `versions`, for its `add` action.
-    fn written(
-        file: &DataFile,
-        versions: Option<&RowVersions>,
-    ) -> Option<HashMap<String, Option<String>>> {
-        let digest = file.digest.map(|digest| digest.to_string());
-        let seconds = file.seconds.as_ref().map(CreationSeconds::to_string);
-        let footer = file.footer.map(|footer| footer.to_string());
-        let superseding = file.superseding.map(|rows| rows.to_string());
-        let disclosed = file.disclosed.map(|rows| rows.to_string());
-        let versions = versions.map(RowVersions::to_string);
-        let all = [
-            (DIGEST_TAG, digest),
-            (SECONDS_TAG, seconds),
-            (FOOTER_TAG, footer),
-            (SUPERSEDING_TAG, superseding),
-            (DISCLOSED_TAG, disclosed),
-            (VERSIONS_TAG, versions),
-        ];
-        let tags: HashMap<_, _> = all
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), Some(value?))))
-            .collect();
-        (!tags.is_empty()).then_some(tags)
-    }
-}
-
-fn add_action(
-    file: &DataFile,
-    versions: Option<&RowVersions>,
-    changes_rows: bool,
-    now: i64,
-) -> Add {
-    Add {
-        path: file.name.clone(),
-        size: file.size as i64,
-        modification_time: now,
-        data_change: changes_rows,
-        stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
-        partition_values: HashMap::new(),
-        tags: FileTags::written(file, versions),
-        deletion_vector: None,
-        base_row_id: None,
-        default_row_commit_version: None,
-        clustering_provider: None,
-    }
-}
-
-fn remove_action(file: &DataFile, changes_rows: bool, now: i64) -> Remove {
-    Remove {
-        path: file.name.clone(),
-        data_change: changes_rows,
-        deletion_timestamp: Some(now),
-        extended_file_metadata: Some(true),
-        partition_values: Some(HashMap::new()),
-        size: Some(file.size as i64),
-        ..Default::default()
     }
 }

@@ -39,18 +39,37 @@ pub(crate) async fn replace_unchanged(
     bytes: Vec<u8>,
     mode: PutMode,
 ) -> Result<bool> {
+    let replaced = replace_version(location, path, bytes, mode).await?;
+    Ok(replaced.is_some())
+}
+
+/// Writes the file `path`. Returns how it is replaced next if nobody changes it meanwhile, or
+/// `None` if another writer changed or removed it.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File).
+pub(crate) async fn replace_version(
+    location: &LakeLocation,
+    path: &Path,
+    bytes: Vec<u8>,
+    mode: PutMode,
+) -> Result<Option<PutMode>> {
     let (store, payload) = (location.store(), PutPayload::from(bytes));
+    let is_update = matches!(mode, PutMode::Update(_));
     let put = store
         .put_opts(path, payload.clone(), PutOptions::from(mode))
         .await;
     let put = match put {
         Err(
             object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
-        ) => return Ok(false),
+        ) => return Ok(None),
+        // A file that isn't there any more; for a new one, the bucket is missing.
+        Err(object_store::Error::NotFound { .. }) if is_update => return Ok(None),
         // A store without conditional puts: the last of two concurrent writers wins, and the next
         // commit corrects it.
         Err(object_store::Error::NotImplemented { .. }) => store.put(path, payload).await,
         put => put,
     };
-    put.map(|_| true).file("can't write", path)
+    let put = put.file("can't write", path)?;
+    Ok(Some(PutMode::Update(put.into())))
 }

@@ -212,7 +212,7 @@ impl Heads {
     }
 
     fn update_local(location: &LakeLocation, change: impl Fn(&mut Heads)) -> Result<()> {
-        let _lock = lock(location)?;
+        let _lock = location.lock(LOCK)?;
         let path = location.local_path(&Path::from(HEADS)).unwrap_or_default();
         let found = match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -251,23 +251,6 @@ impl Heads {
             "`{HEADS}` was busy {ATTEMPTS} times"
         )))
     }
-}
-
-/// Locks the heads of a local lake for other writers, until the file is closed.
-fn lock(location: &LakeLocation) -> Result<std::fs::File> {
-    let path = location.local_path(&Path::from(LOCK)).unwrap_or_default();
-    let file = std::fs::File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .file("can't open", path.display())?;
-    match file.lock() {
-        // A file system without locks has one writer, or none that would wait.
-        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {}
-        locked => locked.file("can't lock", path.display())?,
-    }
-    Ok(file)
 }
 
 /// Returns the bytes of the result of `change` on `found`, or `None` if it changes nothing.

@@ -6,6 +6,7 @@
 //!   index/<segment id>/                      sidecars: derived, rebuildable
 //!   erasures/                                journals and certificates of erasures
 //!   heads.json, heads.lock                   the newest version of each table
+//!   erasures.lock                            held by the process that erases
 //!   encryption.json                          only if it is encrypted
 //!   _scratch/                                files that aren't part of the lake yet
 //! ```
@@ -15,10 +16,12 @@
 //! | `location` | where is the lake, and how does a file become part of it atomically? |
 //! | `empty_location` | may a new lake be created at a location? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
+//! | `file_actions` | what does a log contain about a data file? |
 //! | `commit_cache` | how is each commit of a log read only once? |
 //! | `conditional_put` | how do several writers replace a small file in an object store? |
 //! | `read_ahead` | how is the end of a Parquet file one request? |
 //! | `heads` | which version does each table have at least? |
+//! | `locks` | how does one process at a time change a lake in a folder? |
 //! | `log` | which files does a table's log consist of? |
 //! | `open_checks` | has a lake that is opened lost anything? |
 //! | `open_for_queries` | which tables does a process open that only queries the lake? |
@@ -61,6 +64,7 @@ mod disclosure;
 mod edit;
 mod empty_location;
 mod encryption;
+mod file_actions;
 mod heads;
 mod known_addresses;
 mod lake_file;
@@ -68,6 +72,7 @@ mod ledger;
 mod lifecycle;
 mod local_cache;
 mod location;
+mod locks;
 mod log;
 mod open_checks;
 mod open_for_queries;
@@ -95,10 +100,11 @@ use gristmill_schemas::columns::{
 pub(crate) use address_catalog::AddressCatalog;
 pub(crate) use address_indexes::AddressIndexes;
 pub use audit::AUDIT;
+pub(crate) use audit::RESUMED;
 pub use audit_check::AuditVerdict;
 pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};
 pub(crate) use commit::SEALED;
-pub(crate) use conditional_put::{read_with_version, replace_unchanged};
+pub(crate) use conditional_put::{read_with_version, replace_unchanged, replace_version};
 pub(crate) use disclosure::{DisclosedCopy, disclosed_rows, disclosed_rows_in};
 pub(crate) use edit::{drop_rows, edit_file};
 pub use encryption::{ENCRYPTION, is_sealed_file};

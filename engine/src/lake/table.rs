@@ -22,8 +22,8 @@ use object_store::prefix::PrefixStore;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::commit::FileTags;
 use super::commit_cache::CommitCache;
+use super::file_actions::FileTags;
 use super::location::LakeLocation;
 use super::log::LogFile;
 use super::row_versions::RowVersions;
@@ -132,13 +132,33 @@ const CHECKPOINT_INTERVAL_KEY: &str = "delta.checkpointInterval";
 /// The number of commits between two checkpoints of the log.
 pub(super) const CHECKPOINT_INTERVAL: u64 = 20;
 
+/// How often a log is read from its newest checkpoint before it counts as unreadable.
+const LOADS: usize = 3;
+
 impl Table {
-    /// Opens the table `name`, or returns `None` if the lake has none.
+    /// Opens the table `name`, or returns `None` if the lake has none. A log that can't be read is
+    /// read again from its newest checkpoint, up to twice: an erasure may have removed entries in
+    /// between.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if an entry of its log is missing or damaged;
     /// [`EngineError::Delta`].
     pub async fn open(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
+        for _ in 1..LOADS {
+            match Table::open_once(location, name).await {
+                Err(error) if !error.is_environment() => {}
+                opened => return opened,
+            }
+        }
+        match Table::open_once(location, name).await {
+            Err(error) if !error.is_environment() => {
+                Err(LogFile::damage(location, name).await.unwrap_or(error))
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_once(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
         let mut table = Table::unopened(location, name)?;
         let load = table.commits.load();
         let loaded = read_log(table.delta.load()).await;
@@ -146,13 +166,7 @@ impl Table {
         match loaded {
             Ok(()) => Ok(Some(table)),
             Err(DeltaTableError::NotATable(_)) => Ok(None),
-            Err(error) => {
-                let error = delta_error("can't read the log", name)(error);
-                match error.is_environment() {
-                    true => Err(error),
-                    false => Err(LogFile::damage(location, name).await.unwrap_or(error)),
-                }
-            }
+            Err(error) => Err(delta_error("can't read the log", name)(error)),
         }
     }
 
@@ -280,15 +294,20 @@ impl Table {
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
         let _load = self.commits.load();
-        if read_log(self.delta.update_state()).await.is_err() {
-            // An erasure may have removed the part of the log on which this handle is based.
+        let mut updated = read_log(self.delta.update_state()).await;
+        // An erasure may have removed the part of the log on which this handle is based, or removes
+        // entries while they are read.
+        for _ in 0..LOADS {
+            if updated.is_ok() {
+                break;
+            }
             let mut delta = DeltaTable::new(self.delta.log_store());
-            read_log(delta.load())
-                .await
-                .map_err(delta_error("can't read the log", self.name))?;
-            self.delta = delta;
+            updated = read_log(delta.load()).await;
+            if updated.is_ok() {
+                self.delta = delta;
+            }
         }
-        Ok(())
+        updated.map_err(delta_error("can't read the log", self.name))
     }
 
     /// Returns the table as it was at `version`.

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::file_digest::FileDigest;
 use crate::keys::Tombstone;
 use crate::lake::{
-    ADOPTED, AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake,
+    ADOPTED, AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake, RESUMED,
 };
 
 /// The remedy for a damaged certificate.
@@ -59,7 +59,9 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     for erasure in &erasures {
         erasure.check(lake, tombstones.as_ref(), check).await?;
     }
-    journals(lake, &adopted_erasures(&entries), check).await?;
+    let excused = adopted_erasures(&entries);
+    let excused: HashSet<String> = excused.chain(resumed_erasures(&entries)).collect();
+    journals(lake, &excused, check).await?;
     Ok(erasures.len() as u64)
 }
 
@@ -214,21 +216,30 @@ fn stems_of(files: &[ObjectMeta], ending: &str) -> HashSet<String> {
 }
 
 /// Returns the names of erasures of other lakes, whose tombstones were adopted from them.
-fn adopted_erasures(entries: &[AuditRow]) -> HashSet<String> {
-    #[derive(serde::Deserialize)]
-    struct Adopted {
-        erasures: Vec<String>,
-    }
-    let entries = entries.iter().filter(|entry| entry.action == ADOPTED);
-    let adopted = entries.filter_map(|entry| serde_json::from_str(&entry.details).ok());
-    adopted.flat_map(|Adopted { erasures }| erasures).collect()
+fn adopted_erasures(entries: &[AuditRow]) -> impl Iterator<Item = String> {
+    details_of(entries, ADOPTED, "erasures")
+}
+
+/// Returns the names of runs of erasures whose journals later runs took over, which certified them.
+fn resumed_erasures(entries: &[AuditRow]) -> impl Iterator<Item = String> {
+    details_of(entries, "erase", RESUMED)
+}
+
+/// Returns the texts in the lists under `key` in the details of the entries of `action`.
+fn details_of(entries: &[AuditRow], action: &str, key: &str) -> impl Iterator<Item = String> {
+    let entries = entries.iter().filter(move |entry| entry.action == action);
+    let texts = entries.filter_map(move |entry| {
+        let mut details: serde_json::Value = serde_json::from_str(&entry.details).ok()?;
+        serde_json::from_value::<Vec<String>>(details.get_mut(key)?.take()).ok()
+    });
+    texts.flatten()
 }
 
 /// Checks the journals of erasures that were killed, and that each such erasure still has one.
-/// Erasures that were `adopted` have none.
+/// Erasures that are `excused` have none.
 async fn journals(
     lake: &Lake,
-    adopted: &HashSet<String>,
+    excused: &HashSet<String>,
     check: &mut TablesCheck<'_>,
 ) -> Result<()> {
     let files = lake.location().list(ERASURES).await?;
@@ -239,7 +250,7 @@ async fn journals(
     };
     let unfinished: Vec<_> = begun
         .difference(&certified)
-        .filter(|id| !adopted.contains(*id))
+        .filter(|id| !excused.contains(*id))
         .collect();
     if unfinished.len() > journals {
         for id in unfinished {

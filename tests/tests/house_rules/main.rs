@@ -71,6 +71,7 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
                 "destination",
                 "error",
                 "file_digest",
+                "file_lock",
                 "hash",
                 "progress",
                 "text",

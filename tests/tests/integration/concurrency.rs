@@ -168,6 +168,31 @@ fn concurrent_processes_create_one_lake() {
     }
 }
 
+#[test]
+fn one_erasure_run_by_two_processes_at_once_is_certified_and_verified() {
+    for round in 0..rounds() {
+        let sandbox = Sandbox::new();
+        run(&sandbox, "lake", &["keys", "generate", "erasure"]);
+        write_grains_of_people(&sandbox, "one.mgs", 1);
+        run(&sandbox, "lake", &["ingest", "one.mgs"]);
+        let arguments = ["erase", "--user", "user 1 0", "--execute", "--exclusive"];
+        let both = [(); 2].map(|()| start(&sandbox, "lake", &arguments));
+        let mut grains = 0;
+        for child in both {
+            let output = child.wait_with_output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "round {round}: {errors}");
+            let erased: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(erased["proven"], true, "round {round}: {erased:#}");
+            grains += erased["scope"]["grains"].as_u64().unwrap();
+        }
+        assert_eq!(grains, 4, "round {round}: one of them erased all");
+        for check in [&["verify"][..], &["audit", "verify"]] {
+            run(&sandbox, "lake", check);
+        }
+    }
+}
+
 /// Returns the number of commits with a table's metadata.
 fn creations(table: &Path) -> usize {
     let entries = std::fs::read_dir(table.join("_delta_log"))

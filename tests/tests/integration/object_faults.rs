@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -28,6 +29,7 @@ use gristmill_schemas::lifecycle::HoldTerms;
 use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::hooked_store::{Bucket, BucketClient, Failing, Faults};
+use object_store::{ObjectMeta, ObjectStoreExt};
 
 /// A command that writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,4 +329,123 @@ async fn sixteen_writers_of_one_bucket_lose_and_duplicate_nothing() {
     assert_eq!(found.grains.len(), 1 + rounds * 16 * 3);
     assert!(found.grains.values().all(|count| *count == 1));
     assert_eq!(found.sources.len(), 1 + rounds * 16);
+}
+
+/// Erases as a process of its own would.
+fn erase_apart(bucket: &Bucket, inputs: &Inputs) -> Result<(), EngineError> {
+    let erase = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(run(Job::Erase, &bucket.client(), inputs))
+    };
+    std::thread::scope(|threads| threads.spawn(erase).join().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_erasure_run_twice_at_once_is_certified_and_verified_wherever_the_two_meet() {
+    let inputs = Arc::new(Inputs::new());
+    let base = base(&inputs).await;
+    let (alone, mut requests) = (base.fork(), 0);
+    let client = alone.client();
+    run(Job::Erase, &client, &inputs).await.unwrap();
+    for call in client.calls() {
+        requests += u64::from(!call.starts_with("LIST"));
+    }
+    let expected = content(&alone, "alone").await;
+    let tries = if tries_all() { requests } else { 10 };
+    for (at, is_killed) in (1..=tries).flat_map(|step| {
+        let at = requests * step / tries;
+        [(at, false), (at, true)]
+    }) {
+        let what = format!("at request {at} of {requests}, killed: {is_killed}");
+        let bucket = base.fork();
+        let (second, files, calls) = (bucket.clone(), Arc::clone(&inputs), AtomicU64::new(0));
+        // The second process runs from start to end between two requests of the first.
+        let first = bucket.reacting(move |_, path| {
+            let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
+            if number == at {
+                erase_apart(&second, &files).unwrap();
+            }
+            (is_killed && number >= at).then(|| object_store::Error::Generic {
+                store: "hooked",
+                source: format!("killed before {path}").into(),
+            })
+        });
+        let ended = run(Job::Erase, &first, &inputs).await;
+        content(&bucket, &what).await.check(&expected, &what);
+        let again = run(Job::Erase, &bucket.client(), &inputs).await;
+        assert!(again.is_ok(), "{what}: {ended:?}; again: {again:?}");
+        content(&bucket, &what).await.check(&expected, &what);
+        let mut lake = Lake::open_at(bucket.client().lake()).await.unwrap();
+        let audit = lake.verify_audit().await.unwrap();
+        assert_eq!(audit.bad, 0, "{what}: {audit:?}");
+        let left = lake.location().list("erasures").await.unwrap();
+        let is_journal = |file: &ObjectMeta| file.location.as_ref().ends_with(".journal");
+        assert!(!left.iter().any(is_journal), "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_happened_is_no_conflict_if_the_heads_are_busy() {
+    let inputs = Inputs::new();
+    let bucket = base(&inputs).await;
+    let busy = bucket.reacting(|kind, path| {
+        let is_update = kind == "PUT" && path.ends_with("heads.json");
+        is_update.then(|| object_store::Error::Precondition {
+            path: path.to_owned(),
+            source: "another writer was faster".into(),
+        })
+    });
+    let before = content(&bucket, "before").await;
+    take_in(&busy, &inputs.night(81..121)).await.unwrap();
+    let after = content(&bucket, "after").await;
+    assert_eq!(after.grains.len(), before.grains.len() + 40);
+    assert!(after.grains.values().all(|count| *count == 1));
+    let lake = Lake::open_at(bucket.client().lake()).await.unwrap();
+    let entries = counted(&lake.audit, &["action"]).await;
+    assert_eq!(entries.get(r#"[Some("ingest")]"#), Some(&3), "{entries:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_whose_entries_an_erasure_removes_while_they_are_read_is_read_again() {
+    let (inputs, bucket) = (Inputs::new(), Bucket::default());
+    for first in [1, 41] {
+        take_in(&bucket.client(), &inputs.night(first..first + 40))
+            .await
+            .unwrap();
+    }
+    let (other, entries) = (bucket.clone(), AtomicU64::new(0));
+    let reader = bucket.reacting(move |kind, path| {
+        let is_entry = path.contains("/grains/_delta_log/") && path.ends_with(".json");
+        if kind == "GET" && is_entry && entries.fetch_add(1, Ordering::Relaxed) == 0 {
+            purge_apart(&other);
+        }
+        None
+    });
+    let lake = Lake::open_at(reader.lake()).await.unwrap();
+    let newest = Lake::open_at(bucket.client().lake()).await.unwrap();
+    assert_eq!(lake.grains.files().unwrap(), newest.grains.files().unwrap());
+    let entry = "lakes/one/grains/_delta_log/00000000000000000000.json";
+    let store = bucket.client().lake().store();
+    let first = "grains/_delta_log/00000000000000000000.json".into();
+    assert!(store.head(&first).await.is_err(), "the purge removed it");
+    let calls = reader.calls();
+    assert!(calls.iter().any(|call| call.contains(entry)), "{calls:?}");
+}
+
+/// Purges the lake in `bucket` as a process of its own would.
+fn purge_apart(bucket: &Bucket) {
+    let purge = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut lake = Lake::open_at(bucket.client().lake()).await.unwrap();
+            lake.purge(true).await.unwrap();
+        });
+    };
+    std::thread::scope(|threads| threads.spawn(purge).join().unwrap());
 }

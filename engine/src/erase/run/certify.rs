@@ -12,14 +12,14 @@ use crate::erase::certificate::{
     Certificate, ErasureScope, FORMAT, KEY_REMINDER, Proofs, Pseudonyms, REMINDER, SearchExtent,
     TableVersions, VERSIONS_REMINDER, leaves, tree,
 };
-use crate::erase::journal::{Journal, keyed_hash};
+use crate::erase::journal::keyed_hash;
 use crate::erase::request::Person;
 use crate::erase::survey::{Survey, type_name};
 use crate::erase::variations::Variation;
 use crate::erase::{tombstones_path, tombstones_to_bytes};
-use crate::error::{Context, EngineError, Result};
+use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
-use crate::lake::{ERASURES, Purged};
+use crate::lake::{ERASURES, Lake, Purged, RESUMED};
 use crate::text::fold::Folding;
 
 /// Maximal number of people whose pseudonyms a certificate lists one by one.
@@ -36,15 +36,14 @@ fn removed_reminder(removed: RemovedVersions) -> String {
 
 impl Run<'_> {
     /// Signs the certificate and writes it, after its leaves and the copy of the tombstones.
-    /// `versions` were removed from the object store.
-    /// Returns the scope, the certificate's path and the signer's DID.
+    /// `versions` were removed from the object store. Returns the certificate and the signer's DID.
     pub(super) async fn certify(
         &self,
         survey: &Survey,
         removed: Purged,
         proofs: &Proofs,
         versions: Option<RemovedVersions>,
-    ) -> Result<(ErasureScope, Path, String)> {
+    ) -> Result<(Certificate, String)> {
         let now = Utc::now();
         let erased = self.journal.addresses();
         let leaves = leaves(&erased, &self.key);
@@ -67,10 +66,11 @@ impl Run<'_> {
         let tombstones = tombstones_to_bytes(self.lake.tombstones_of(&erased).await?);
         self.put(&tombstones_path(&self.journal.id), tombstones)
             .await?;
-        let path = certificate_path(&self.journal.id);
-        self.put(&path, signed).await?;
+        // The last of the three: if it is there, the others are.
+        self.put(&certificate_path(&self.journal.id), signed)
+            .await?;
         let signer = gristmill_schemas::sign::did_from_key(&key.verifying_key());
-        Ok((certificate.scope, path, signer))
+        Ok((certificate, signer))
     }
 
     async fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<()> {
@@ -195,45 +195,46 @@ impl Run<'_> {
         })
     }
 
-    /// Returns the entry of the audit log about the erasure.
-    async fn audit_details(
-        &self,
-        scope: &ErasureScope,
-        proofs: &Proofs,
-        certificate: &Path,
-    ) -> Result<serde_json::Value> {
-        let id = &self.journal.id;
-        Ok(serde_json::json!({
-            "id": id,
-            "request": self.digest,
-            "people": self.request.people.len(),
-            "grains": scope.grains,
-            "rejects": scope.rejects,
-            "events": scope.events,
-            "proven": proofs.hold(),
-            "keys_destroyed": self.journal.keys.len(),
-            "certificate_blake3": self.digest_of(certificate).await?,
-            "leaves_blake3": self.digest_of(&leaves_path(id)).await?,
-            "tombstones_blake3": self.digest_of(&tombstones_path(id)).await?,
-            "version": self.lake.grains.version(),
-        }))
-    }
-
     /// Records the erasure in the audit log and removes the journal.
-    pub(super) async fn finish(
-        &mut self,
-        scope: &ErasureScope,
-        proofs: &Proofs,
-        certificate: &Path,
-    ) -> Result<()> {
-        let details = self.audit_details(scope, proofs, certificate).await?;
-        self.lake.record("erase", details).await?;
-        Journal::remove(self.lake, &self.digest).await
+    pub(super) async fn finish(&mut self, certificate: &Certificate) -> Result<()> {
+        record(self.lake, certificate, &self.journal.resumed).await?;
+        let (lake, id) = (&*self.lake, &self.journal.id);
+        self.journal_file.remove(lake, id, &self.key).await
     }
+}
 
-    async fn digest_of(&self, path: &Path) -> Result<FileDigest, EngineError> {
-        Ok(FileDigest::of(&self.lake.location().read(path).await?))
+/// Records the erasure of `certificate` in the audit log of `lake`, unless it has it. The erasure
+/// took over the journals of the runs `resumed`.
+pub(super) async fn record(
+    lake: &mut Lake,
+    certificate: &Certificate,
+    resumed: &[String],
+) -> Result<()> {
+    let (id, scope) = (&certificate.id, &certificate.scope);
+    let mut details = serde_json::json!({
+        "id": id,
+        "request": certificate.selector.request,
+        "people": certificate.selector.people,
+        "grains": scope.grains,
+        "rejects": scope.rejects,
+        "events": scope.events,
+        "proven": certificate.proofs.hold(),
+        "keys_destroyed": certificate.keys_destroyed.len(),
+        "certificate_blake3": digest_of(lake, &certificate_path(id)).await?,
+        "leaves_blake3": digest_of(lake, &leaves_path(id)).await?,
+        "tombstones_blake3": digest_of(lake, &tombstones_path(id)).await?,
+        "version": lake.grains.version(),
+    });
+    if !resumed.is_empty()
+        && let Some(details) = details.as_object_mut()
+    {
+        details.insert(RESUMED.to_owned(), resumed.into());
     }
+    lake.record_once("erase", details).await
+}
+
+async fn digest_of(lake: &Lake, path: &Path) -> Result<FileDigest> {
+    Ok(FileDigest::of(&lake.location().read(path).await?))
 }
 
 pub(super) fn certificate_path(id: &str) -> Path {

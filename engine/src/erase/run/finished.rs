@@ -1,15 +1,17 @@
-//! Erasures that are finished but for their journal: the process was killed between the entry in
-//! the audit log and the removal of the journal.
+//! Erasures that have a certificate and still their journal: the process was killed before it
+//! recorded the erasure in the audit log, or before it removed the journal. In an object store it
+//! may still run.
 //!
-//! Such an erasure isn't certified again: the audit log has the digest of its certificate.
+//! Such an erasure isn't certified again: the audit log has the digest of its certificate, or gets
+//! it now.
 
 use std::time::Instant;
 
 use object_store::path::Path;
 
-use super::certify::certificate_path;
+use super::certify::{certificate_path, record};
 use super::{ErasurePlan, ErasureReport};
-use crate::erase::certificate::{Certificate, verify};
+use crate::erase::certificate::{Certificate, CertificateCheck, SELF_REPORTED, verify};
 use crate::erase::journal::Journal;
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
@@ -23,7 +25,8 @@ pub(super) struct FinishedErasure {
 }
 
 impl FinishedErasure {
-    /// Returns the erasure of `journal` if the audit log has its entry.
+    /// Returns the erasure of `journal` if it has a certificate, which is recorded in the audit log
+    /// unless it was.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if its certificate isn't the one in the audit log; errors of the
@@ -31,19 +34,26 @@ impl FinishedErasure {
     pub(super) async fn of(lake: &mut Lake, journal: &Journal) -> Result<Option<FinishedErasure>> {
         let entries = lake.recorded("erase").await?;
         let own = |details: &&serde_json::Value| details["id"] == journal.id.as_str();
-        let Some(details) = entries.iter().find(own) else {
-            return Ok(None);
-        };
+        let entry = entries.iter().find(own);
         let path = certificate_path(&journal.id);
-        let signed = lake.location().read(&path).await?;
+        let signed = lake.location().read_small(&path).await?.unwrap_or_default();
         let check = verify(&signed, None, None, &[]);
-        let is_recorded = details["certificate_blake3"] == FileDigest::of(&signed).to_string();
+        let is_sound = match entry {
+            Some(details) => details["certificate_blake3"] == FileDigest::of(&signed).to_string(),
+            None => is_of(&check, &journal.id),
+        };
         match (check.certificate, check.signer) {
-            (Some(certificate), Some(signer)) if is_recorded => Ok(Some(FinishedErasure {
-                certificate,
-                path,
-                signer,
-            })),
+            (Some(certificate), Some(signer)) if is_sound => {
+                if entry.is_none() {
+                    record(lake, &certificate, &journal.resumed).await?;
+                }
+                Ok(Some(FinishedErasure {
+                    certificate,
+                    path,
+                    signer,
+                }))
+            }
+            _ if entry.is_none() => Ok(None),
             _ => Err(EngineError::Damaged {
                 what: path.to_string(),
                 cause: "it isn't the certificate in the audit log".to_owned(),
@@ -73,4 +83,15 @@ impl FinishedErasure {
             seconds: started.elapsed().as_secs_f64(),
         }
     }
+}
+
+/// Returns whether `check` is that of an intact certificate of the erasure `id`, whether its proofs
+/// hold or not.
+fn is_of(check: &CertificateCheck, id: &str) -> bool {
+    let of_erasure = |certificate: &Certificate| certificate.id == id;
+    check.certificate.as_ref().is_some_and(of_erasure)
+        && check
+            .problems
+            .iter()
+            .all(|problem| problem.starts_with(SELF_REPORTED))
 }

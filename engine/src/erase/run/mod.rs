@@ -14,7 +14,9 @@
 //!
 //! Each table changes in one commit, `grains` last. A process that is killed leaves either an
 //! unchanged lake or a journal. The next run of the same request resumes from the journal: it
-//! skips what was done before, and its certificate covers both runs.
+//! skips what was done before, and its certificate covers both runs. In a folder, one process at a
+//! time erases and others wait; in an object store, the last of several runs of one request takes
+//! over from the others (see `journal`).
 //!
 //! The second survey doesn't read the segments that the erasure rewrote: their rows were scanned
 //! while they were in memory. It reads all other segments once more.
@@ -32,9 +34,10 @@ use chrono::Utc;
 use gristmill_connectors::storage::RemovedVersions;
 use serde::Serialize;
 
+use self::certify::certificate_path;
 use self::finished::FinishedErasure;
 use super::certificate::{ErasureScope, PSEUDONYMS, Proofs, RequestOrigin};
-use super::journal::{Journal, keyed_hash};
+use super::journal::{Journal, JournalFile, keyed_hash, new_id};
 use super::matcher::{Hits, IdentifierMatcher};
 use super::pattern_search::PatternSearch;
 use super::plan::ErasurePlan;
@@ -139,17 +142,19 @@ pub async fn plan_disclosure(
     Ok((ErasurePlan::of(&survey, request.people.len()), survey))
 }
 
-/// Erases everything that `request` selects.
+/// Erases everything that `request` selects. In a folder, waits for other erasures of the lake.
 ///
 /// # Errors
 /// [`EngineError::Policy`] if everything that was found is exempt; [`EngineError::Key`] without a
-/// signing key; [`EngineError::Conflict`] if other writers keep adding matching rows; errors of the
-/// lake. After an error, the next run of the same request resumes the erasure.
+/// signing key; [`EngineError::Conflict`] if other writers keep adding matching rows, or, in an
+/// object store, if another process erases the same and has taken over from this one; errors of
+/// the lake. After an error, the next run of the same request resumes the erasure.
 pub async fn erase(
     lake: &mut Lake,
     request: &SubjectRequest,
     options: &ErasureOptions,
 ) -> Result<ErasureReport> {
+    let _lock = lake.location().lock_erasures().await?;
     lake.reveal_erased(true);
     let erased = erase_revealed(lake, request, options).await;
     lake.reveal_erased(false);
@@ -185,11 +190,11 @@ async fn erase_revealed(
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
     let (plan, survey) = plan_disclosure(lake, request, options.threads).await?;
-    let mut left = Journal::load(lake, &digest, &key).await?;
+    let (journal_file, mut left) = JournalFile::open(lake, &digest, &key).await?;
     if let Some(journal) = &left
         && let Some(finished) = FinishedErasure::of(lake, journal).await?
     {
-        Journal::remove(lake, &digest).await?;
+        journal_file.remove(lake, &journal.id, &key).await?;
         if finished.is_proven() && survey.selects_nothing() {
             return Ok(finished.into_report(plan, started));
         }
@@ -203,10 +208,13 @@ async fn erase_revealed(
         check_not_all_exempt(&plan)?;
     }
     let resumed = left.is_some();
-    let journal = match left {
+    let mut journal = match left {
         Some(journal) => journal,
         None => new_journal(lake)?,
     };
+    if resumed && lake.location().is_remote() {
+        journal.take_over();
+    }
     if options.destroy_keys && lake.keys().is_none() {
         return Err(EngineError::Key(
             "there are no keys to destroy: the lake isn't encrypted, or is locked".to_owned(),
@@ -219,6 +227,7 @@ async fn erase_revealed(
         key,
         digest,
         journal,
+        journal_file,
         pool: thread_pool(options.threads)?,
         scanned: ScannedSegments::default(),
     };
@@ -293,7 +302,8 @@ fn thread_pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
 /// Returns an empty journal that records the state of `lake` before the erasure.
 fn new_journal(lake: &Lake) -> Result<Journal> {
     Ok(Journal {
-        id: ulid::Ulid::generate().to_string().to_ascii_lowercase(),
+        id: new_id(),
+        resumed: Vec::new(),
         started: Utc::now().timestamp_micros(),
         before: table_versions(lake),
         rows_before: table_rows(lake)?,
@@ -331,6 +341,7 @@ struct Run<'a> {
     /// Keyed hash of the request: the name of its journal.
     digest: String,
     journal: Journal,
+    journal_file: JournalFile,
     pool: Arc<rayon::ThreadPool>,
     /// Findings in the segments that this run rewrote, which the next survey needn't read.
     scanned: ScannedSegments,
@@ -410,20 +421,22 @@ impl Run<'_> {
             removed,
         } = settled;
         let proofs = self.prove(&survey, patterns).await?;
+        // Ends a run whose journal was taken over, before it writes a certificate.
+        self.store_journal().await?;
         let versions = self.purge_versions().await?;
         let certified = self.certify(&survey, removed, &proofs, versions).await?;
-        let (scope, certificate, signer) = certified;
-        self.finish(&scope, &proofs, &certificate).await?;
+        let (certificate, signer) = certified;
+        self.finish(&certificate).await?;
         // Those of the journal and of what the last steps replaced.
         let last = self.purge_versions().await?;
         let removed_versions = versions.zip(last).map(|(first, last)| first + last);
         Ok(ErasureReport {
-            id: self.journal.id.clone(),
             plan,
-            scope,
             proven: proofs.hold(),
             proofs,
-            certificate: certificate.to_string(),
+            certificate: certificate_path(&certificate.id).to_string(),
+            id: certificate.id,
+            scope: certificate.scope,
             signer,
             resumed: false,
             removed,

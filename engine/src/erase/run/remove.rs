@@ -92,8 +92,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn store_journal(&self) -> Result<()> {
-        self.journal.store(self.lake, &self.digest, &self.key).await
+    /// Writes the journal.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if another process has taken it over; errors of the store.
+    pub(super) async fn store_journal(&mut self) -> Result<()> {
+        let (lake, journal) = (&*self.lake, &self.journal);
+        self.journal_file.store(lake, journal, &self.key).await
     }
 
     /// Adds the selected grains, rejects and people to the journal.
