@@ -32,6 +32,7 @@ pub async fn run(
         note_if_nothing(&planned);
         return Ok(CommandOutcome::Done);
     }
+    let is_exclusive = arguments.run.exclusive;
     let options = erasure_options(context, arguments.run, None, arguments.destroy_keys)?;
     let erased = erase(&mut lake, &request, &options).await?;
     if let Some(copy) = &arguments.certificate {
@@ -43,6 +44,7 @@ pub async fn run(
     }
     printer.record(&erased)?;
     note_if_nothing(&erased.plan);
+    note_retained_texts(&erased);
     if erased.proven {
         if is_explained {
             explain_proof(context, arguments.certificate.as_deref(), &erased);
@@ -50,12 +52,45 @@ pub async fn run(
         return Ok(CommandOutcome::Done);
     }
     note(format_args!(
-        "the erasure was carried out but is not proven: {} occurrences remain in {}. Unreferenced \
-         files may belong to a running writer; use --exclusive to remove them at once",
+        "the erasure was carried out but is not proven: {} occurrences remain in {}. {}",
         erased.proofs.byte_search.remnants,
-        erased.proofs.byte_search.remnant_files.join(", ")
+        erased.proofs.byte_search.remnant_files.join(", "),
+        remedy_of_remnants(is_exclusive)
     ));
     Ok(CommandOutcome::Problems)
+}
+
+/// Returns what can be done about occurrences that remain.
+fn remedy_of_remnants(is_exclusive: bool) -> &'static str {
+    match is_exclusive {
+        true => {
+            "They were there after files without references were removed: files of `grains`, \
+             `rejects`, `state` and `sources` were written by another process meanwhile, so run \
+             the erasure again without other writers; other files aren't changed by an erasure, \
+             and `gristmill sql` shows the rows of `audit` that name the people"
+        }
+        false => {
+            "Unreferenced files may belong to a running writer; use --exclusive to remove them at \
+             once"
+        }
+    }
+}
+
+/// Lists the texts of legal acts that name the people and stay.
+fn note_retained_texts(erased: &ErasureReport) {
+    for texts in &erased.proofs.byte_search.retained_texts {
+        let kinds: Vec<&str> = texts.kinds.iter().map(String::as_str).collect();
+        let numbers: Vec<String> = texts.entries.iter().map(i64::to_string).collect();
+        let place = match numbers.is_empty() {
+            true => format!("{} rows of `{}`", texts.rows, texts.file),
+            false => format!("entry {} of the audit log", numbers.join(", ")),
+        };
+        note(format_args!(
+            "{} in {place} names the people and stays, as evidence of a legal act; the certificate \
+             states it (`exceptions.legal_act`)",
+            kinds.join(", ")
+        ));
+    }
 }
 
 /// What the figures of a plan mean.

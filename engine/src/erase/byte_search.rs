@@ -5,7 +5,8 @@
 //! Other files are searched as raw bytes. The terms of a hexastore are concatenated without
 //! separators, so they are also searched one by one. Sealed cells are searched a third time,
 //! opened. Each match must be attributed to a row that stays: in a data file, to one in the same
-//! row group; in a sidecar, to one in its segment. Any other match is a remnant.
+//! row group; in a sidecar, to one in its segment; or to the text of a legal act. Any other match is
+//! a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -21,6 +22,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::legal_acts::{RetainedTexts, accounting_for};
 use super::pattern_search::PatternSearch;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
@@ -46,6 +48,10 @@ pub struct ByteSearchResult {
     pub remnants: u64,
     /// The files that contain remnants.
     pub remnant_files: Vec<String>,
+    /// Texts of legal acts that contain identifiers and stay. Their matches are among those that
+    /// are `explained`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retained_texts: Vec<RetainedTexts>,
 }
 
 /// Rows that stay and may contain what is searched for.
@@ -118,7 +124,7 @@ pub(super) async fn prove(
     let (patterns, retained) = (Arc::new(patterns), Arc::new(retained));
     let files = lake.location().list("").await?;
     let found = files.iter().filter(|file| file.size > 0);
-    let found = found.map(|file| prove_file(lake, &file.location, &patterns, &retained, &pool));
+    let found = found.map(|file| attributed(lake, &file.location, &patterns, &retained, &pool));
     let mut found = futures::stream::iter(found).buffered(FILES);
     while let Some(part) = found.try_next().await? {
         whole.add(part);
@@ -129,6 +135,25 @@ pub(super) async fn prove(
 /// Maximal number of files that are searched at the same time, because one thread alone works on
 /// the end of a file.
 const FILES: usize = 2;
+
+/// Searches a file, and attributes its remnants to texts of legal acts if these are all of them.
+async fn attributed(
+    lake: &Lake,
+    path: &Path,
+    patterns: &Arc<PatternSearch>,
+    retained: &Arc<RetainedRows>,
+    pool: &Arc<rayon::ThreadPool>,
+) -> Result<ByteSearchResult> {
+    let mut found = prove_file(lake, path, patterns, retained, pool).await?;
+    if found.remnants > 0
+        && let Some(texts) = accounting_for(lake, path, patterns).await?
+    {
+        found.explained += std::mem::take(&mut found.remnants);
+        found.remnant_files.clear();
+        found.retained_texts.push(texts);
+    }
+    Ok(found)
+}
 
 async fn prove_file(
     lake: &Lake,
@@ -186,6 +211,7 @@ impl ByteSearchResult {
         self.explained += part.explained;
         self.remnants += part.remnants;
         self.remnant_files.extend(part.remnant_files);
+        self.retained_texts.extend(part.retained_texts);
     }
 
     fn note(&mut self, (addresses, identifiers): (u64, u64), explained: Attribution) {

@@ -15,6 +15,7 @@
 //! | `rewrite`, `state`, `sources` | removing rows from each table |
 //! | `crypto_shred` | erasing by destroying keys |
 //! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded` | proving that nothing is left in any byte of the lake |
+//! | `legal_acts` | names of holds and reasons of exports that name a person and stay |
 //! | `merkle`, `certificate`, `tombstone_copy` | what an erasure leaves as evidence |
 //! | `disclose` | exporting what the lake contains about a person |
 //! | `pseudonyms` | replacing what identifies people by keyed tokens |
@@ -28,6 +29,7 @@ mod field_roles;
 mod gapped_patterns;
 mod identifier_search;
 mod journal;
+mod legal_acts;
 mod matcher;
 mod merkle;
 mod normalized;
@@ -57,6 +59,7 @@ pub use certificate::{Certificate, CertificateCheck, InclusionProof, RequestOrig
 pub use disclose::{Disclosed, DisclosedEvent, disclose};
 pub use identifier_search::IdentifierSearch;
 pub(crate) use journal::Journal;
+pub use legal_acts::RetainedTexts;
 pub use matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 pub use plan::{ErasurePlan, Exclusion, SelectedCounts, Spelling};
 pub use pseudonyms::{Pseudonymizer, pseudonym_key};

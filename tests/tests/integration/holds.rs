@@ -394,3 +394,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn texts_of_legal_acts_that_name_an_erased_person_stay_and_are_in_the_certificate() {
+    let grains = ["moy-4711-k9", "ben"].map(|user| belief(user, "tea", &json!({})));
+    let (sandbox, _) = lake_of(&grains);
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+    hold(&sandbox, 0, &["place", "case-moy-4711-k9", "--user", "ben"]);
+    let reason = ["--override-reason", "moy-4711-k9 agreed"];
+    sandbox.run("lake", 0, &[&["export", "out.mg"][..], &reason].concat());
+    let erase = ["erase", "--user", "moy-4711-k9", "--execute", "--exclusive"];
+    let erased = sandbox.run("lake", 0, &erase);
+    assert_eq!(erased["proven"], true, "{erased:#}");
+    let retained = erased["proofs"]["byte_search"]["retained_texts"].as_array();
+    let retained = retained.unwrap();
+    let entries: Vec<_> = retained
+        .iter()
+        .flat_map(|texts| texts["entries"].as_array().cloned().unwrap_or_default())
+        .collect();
+    let audited = "SELECT sequence FROM audit WHERE details LIKE '%moy-4711-k9%' ORDER BY sequence";
+    let audited = sandbox.sql("lake", audited);
+    let audited = audited.as_array().unwrap().iter();
+    let audited: BTreeSet<_> = audited.map(|row| row["sequence"].as_i64()).collect();
+    let entries: BTreeSet<_> = entries.iter().map(Value::as_i64).collect();
+    assert_eq!((entries.len(), entries), (2, audited));
+    let in_state = |texts: &&Value| texts["file"].as_str().unwrap().starts_with("state/");
+    assert_eq!(retained.iter().filter(in_state).count(), 1, "{retained:#?}");
+
+    let certificate = erased["certificate"].as_str().unwrap();
+    let certificate = format!("lake/{certificate}");
+    let shown = sandbox.run("lake", 0, &["certificate", "verify", &certificate]);
+    let exceptions = &shown["certificate"]["exceptions"];
+    assert_eq!(exceptions["legal_act"], 3, "{shown:#}");
+    sandbox.run("lake", 0, &["verify"]);
+}

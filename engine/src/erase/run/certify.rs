@@ -100,7 +100,7 @@ impl Run<'_> {
             keys_destroyed: journal.keys.iter().map(key_name).collect(),
             search: Some(self.search_extent(survey)),
             scope,
-            exceptions: exemption_counts(survey),
+            exceptions: exception_counts(survey, proofs),
             unsearchable: survey.unsearchable,
             snapshots: self.snapshots(),
             proofs: proofs.clone(),
@@ -245,13 +245,19 @@ fn leaves_path(id: &str) -> Path {
     Path::from(format!("{ERASURES}/{id}.leaves"))
 }
 
+/// The name in the certificate for rows with texts of legal acts, which stay.
+const LEGAL_ACT: &str = "legal_act";
+
 /// Counts what was found and stays, by the name of the exemption.
-fn exemption_counts(survey: &Survey) -> BTreeMap<String, u64> {
+fn exception_counts(survey: &Survey, proofs: &Proofs) -> BTreeMap<String, u64> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let grains = survey.grains.iter().map(|found| &found.exemption);
     let rejects = survey.rejects.iter().map(|found| &found.exemption);
     for exemption in grains.chain(rejects).flatten() {
         *counts.entry(exemption.name().to_owned()).or_default() += 1;
+    }
+    for texts in &proofs.byte_search.retained_texts {
+        *counts.entry(LEGAL_ACT.to_owned()).or_default() += texts.rows;
     }
     counts
 }
