@@ -283,6 +283,14 @@ pub enum ConnectorError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An entry of a folder is read only if it is named itself.
+    #[error("`{}` isn't read: {reason}", .path.display())]
+    NotRead {
+        /// The path.
+        path: PathBuf,
+        /// What it is, and how it is read.
+        reason: &'static str,
+    },
     /// A stream or object is larger than the limit of the temporary file.
     #[error(
         "`{uri}` has more than {limit} bytes, the most that is spooled; --max-source raises the \

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gristmill_connectors::source::{SourceKind, discover};
+use gristmill_connectors::source::{SourceKind, discover_all};
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::describe::describe;
 use gristmill_engine::index::vectors::embed::embedder;
@@ -161,7 +161,7 @@ impl NativeLake {
     ) -> PyResult<String> {
         let options = self.ingest_options(&arguments)?;
         wait_with_progress(py, progress.as_ref(), |tracked| async move {
-            let sources = discover(&arguments.sources).await?;
+            let sources = discover_all(&arguments.sources).await?;
             let work =
                 async |lake: &mut Lake| to_json(&ingest(lake, sources, &options, tracked).await?);
             self.change(work).await

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
+use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover_all};
 use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
@@ -28,7 +28,7 @@ pub async fn run(
         let options = options_of(context, &arguments)?;
         return changes::apply(context, arguments, options).await;
     }
-    let sources = discover(&arguments.sources).await?;
+    let sources = discover_all(&arguments.sources).await?;
     let mut lake = match arguments.encrypt {
         true => context.encrypted_lake().await?,
         false => context.open_or_create_lake().await?,

@@ -21,6 +21,18 @@ use crate::storage::has_scheme;
 /// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
 /// the store.
 pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
+    let mut sources = discover_all(names).await?;
+    sources.retain(|source| !matches!(source.location, SourceLocation::NotRead { .. }));
+    Ok(sources)
+}
+
+/// Resolves names as [`discover`] does, and returns the links to folders, pipes, sockets and
+/// devices in the folders, too, for callers that account for every entry
+/// ([`SourceLocation::NotRead`]).
+///
+/// # Errors
+/// As [`discover`].
+pub async fn discover_all(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
     let mut sources: Vec<Source> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for name in names {
@@ -97,7 +109,7 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     Ok(found)
 }
 
-/// Lists the files of a folder and its subfolders, except hidden ones.
+/// Lists the files of a folder and its subfolders, except hidden ones, and what isn't read there.
 fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
     let hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
     let walk = WalkDir::new(path).sort_by_file_name().into_iter();
@@ -105,7 +117,8 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
     for entry in walk.filter_entry(|entry| entry.depth() == 0 || !hidden(entry.file_name())) {
         match entry {
             Ok(entry) if is_file_or_link_to_one(&entry) => found.push(file(entry.path())?),
-            Ok(_) => {}
+            Ok(entry) if entry.depth() == 0 || entry.file_type().is_dir() => {}
+            Ok(entry) => found.push(not_read(entry.into_path())),
             // The rest of the folder is read; reading this source reports the error.
             Err(error) if error.depth() > 0 => {
                 let unlisted = error.path().unwrap_or(path).to_path_buf();
@@ -133,6 +146,23 @@ fn is_file_or_link_to_one(entry: &walkdir::DirEntry) -> bool {
             .map_or(true, |target| target.is_file())
     };
     entry.file_type().is_file() || entry.path_is_symlink() && leads_to_file()
+}
+
+/// Returns the source of a link to a folder, a pipe, a socket or a device within a folder. Reading
+/// one of the latter could wait forever.
+fn not_read(path: PathBuf) -> Source {
+    let reason = match path.is_dir() {
+        true => "it is a link to a folder, and links may form a cycle; name the folder itself",
+        false => "it is no file but a pipe, a socket or a device; name it itself to read it",
+    };
+    let location = SourceLocation::NotRead {
+        path: path.clone(),
+        reason,
+    };
+    Source {
+        location,
+        ..source_of(path, SourceLocation::File)
+    }
 }
 
 /// Returns the source of a single file, pipe or device.
@@ -255,5 +285,10 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(names(&found), ["broken.mg", "linked.mg"]);
+        let all = discover_all(&[folder.path().display().to_string()]).await;
+        let all = all.unwrap();
+        assert_eq!(names(&all), ["broken.mg", "linked.mg", "loop"]);
+        let read = crate::source::fetch(&all[2]).await;
+        assert!(matches!(read, Err(ConnectorError::NotRead { .. })));
     }
 }

@@ -27,7 +27,8 @@ pub async fn fetch(source: &Source) -> Result<SourceBytes, ConnectorError> {
 ///
 /// # Errors
 /// [`ConnectorError::Io`] and `ConnectorError::Store`; [`ConnectorError::TooLarge`] and
-/// [`ConnectorError::TooLargeToHold`] if the source exceeds a limit of `options`.
+/// [`ConnectorError::TooLargeToHold`] if the source exceeds a limit of `options`;
+/// [`ConnectorError::NotRead`] for an entry of a folder that must be named itself.
 pub async fn fetch_with(
     source: &Source,
     options: SpoolOptions,
@@ -44,6 +45,10 @@ pub async fn fetch_with(
         SourceLocation::Stream(path) => {
             spool_stream(path.clone(), options, |path| File::open(path)).await
         }
+        SourceLocation::NotRead { path, reason } => Err(ConnectorError::NotRead {
+            path: path.clone(),
+            reason: *reason,
+        }),
     }
 }
 

@@ -25,6 +25,13 @@ pub enum SourceLocation {
     },
     /// Standard input.
     Stdin,
+    /// An entry of a folder that is read only if it is named itself.
+    NotRead {
+        /// The path.
+        path: PathBuf,
+        /// What it is, and how it is read.
+        reason: &'static str,
+    },
 }
 
 /// One file, object or stream.

@@ -27,7 +27,7 @@ mod reference;
 pub(crate) mod spool;
 
 pub use bytes::SourceBytes;
-pub use discover::discover;
+pub use discover::{discover, discover_all};
 pub use fetch::{fetch, fetch_with};
 pub use kind::{SourceKind, UnknownKind};
 pub use location::{Source, SourceLocation};

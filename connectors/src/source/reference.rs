@@ -38,7 +38,9 @@ impl SourceReference {
                 }
                 None
             }
-            SourceLocation::Stream(_) | SourceLocation::Stdin => return None,
+            SourceLocation::Stream(_) | SourceLocation::Stdin | SourceLocation::NotRead { .. } => {
+                return None;
+            }
         };
         Some(SourceReference {
             uri: source.uri.clone(),

@@ -5,8 +5,8 @@
 //! Other files are searched as raw bytes. The terms of a hexastore are concatenated without
 //! separators, so they are also searched one by one. Sealed cells are searched a third time,
 //! opened. Each match must be attributed to a row that stays: in a data file, to one in the same
-//! row group; in a sidecar, to one in its segment; or to the text of a legal act. Any other match is
-//! a remnant.
+//! row group; in a sidecar, to one in its segment; or to the text of a legal act. Any other match
+//! is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

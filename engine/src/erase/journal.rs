@@ -5,8 +5,8 @@
 //! In a folder, one process at a time erases (`Lake::location().lock_erasures()`). In an object
 //! store, the next run can't find out whether the one before was killed or still runs, so it takes
 //! over the journal under an id of its own, and with it the right to replace it: each run replaces
-//! only what it read or wrote itself. A run whose journal was taken over ends with a conflict before
-//! its next step; no two runs write the same certificate.
+//! only what it read or wrote itself. A run whose journal was taken over ends with a conflict
+//! before its next step; no two runs write the same certificate.
 
 use std::collections::BTreeMap;
 

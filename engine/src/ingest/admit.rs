@@ -130,6 +130,12 @@ impl Admitter {
         let decide = |((source, bytes), digests): ((Source, Result<SourceBytes, _>), _)| {
             let bytes = match bytes {
                 Ok(bytes) => bytes,
+                Err(ConnectorError::NotRead { reason, .. }) => {
+                    return Ok(Admission::Unsupported {
+                        info: SourceInfo::of_file(source.uri),
+                        reason: reason.to_owned(),
+                    });
+                }
                 Err(cause) => return Ok(unreadable(source, cause)),
             };
             match digests {

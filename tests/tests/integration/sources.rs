@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+#[cfg(unix)]
+use std::process::Command;
 
 use gristmill_connectors::source::SourceKind;
 use gristmill_engine::ingest::{IngestOptions, IngestReport};
@@ -13,6 +15,8 @@ use gristmill_tests::grains::{belief, frames, grain, plain};
 use gristmill_tests::kill::copy_folder;
 use gristmill_tests::lake::TestLake;
 use gristmill_tests::paths::{shared_or_skip, workspace};
+#[cfg(unix)]
+use gristmill_tests::sandbox::Sandbox;
 
 const GEMINI_LOG: &str = r#"{"sessionId":"s1","projectHash":"p1","startTime":"2026-05-08T12:00:00Z","messages":[
 {"id":"m1","type":"user","content":"Which way?"},{"id":"m2","type":"gemini","content":"Left."}]}"#;
@@ -502,4 +506,31 @@ fn stored(folder: &Path, needle: &[u8]) -> bool {
         }
     }
     false
+}
+
+#[cfg(unix)]
+#[test]
+fn entries_of_a_folder_that_are_not_read_are_listed_as_skipped() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.path("in");
+    std::fs::create_dir_all(folder.join("sub")).unwrap();
+    std::fs::write(folder.join("a.mgs"), frames(&[belief(1)])).unwrap();
+    std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
+    let pipe = Command::new("mkfifo").arg(folder.join("pipe")).status();
+    assert!(pipe.unwrap().success());
+    let report = sandbox.run("lake", 2, &["ingest", "in"]);
+    assert_eq!(
+        (&report["files"], &report["skipped"]),
+        (&1.into(), &2.into())
+    );
+    let rows = "SELECT source, outcome, reason IS NULL AS mute FROM sources ORDER BY source";
+    let row = |source: &str, outcome: &str, mute: bool| serde_json::json!({"source": source, "outcome": outcome, "mute": mute});
+    assert_eq!(
+        sandbox.sql("lake", rows),
+        serde_json::json!([
+            row("in/a.mgs", "ingested", true),
+            row("in/link", "skipped", false),
+            row("in/pipe", "skipped", false),
+        ])
+    );
 }
