@@ -1,4 +1,4 @@
-//! Writes results as JSON Lines while an operation runs.
+//! Writes results as JSON Lines, or as one array, while an operation runs.
 //!
 //! If the reader closes the pipe (`gristmill apply … | head`), the operation continues and further
 //! results are dropped.
@@ -9,21 +9,34 @@ use std::path::Path;
 use gristmill_engine::error::EngineError;
 use serde::Serialize;
 
-/// Writer of JSON Lines to a file or to standard output.
+/// Writer of JSON Lines to a file, and of JSON Lines or one array to standard output.
 pub struct JsonLinesWriter<'o> {
     out: BufWriter<Box<dyn Write + 'o>>,
     /// Name of the destination, for messages.
     place: String,
     closed: bool,
+    layout: JsonLayout,
+    is_empty: bool,
+}
+
+/// How results are written one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonLayout {
+    /// One per line.
+    Lines,
+    /// As the items of one array, which is valid JSON also if there are none.
+    Array,
 }
 
 impl<'o> JsonLinesWriter<'o> {
     /// Creates a writer to standard output.
-    pub fn to_stdout() -> JsonLinesWriter<'static> {
+    pub fn to_stdout(layout: JsonLayout) -> JsonLinesWriter<'static> {
         JsonLinesWriter {
             out: BufWriter::new(Box::new(io::stdout())),
             place: "standard output".to_owned(),
             closed: false,
+            layout,
+            is_empty: true,
         }
     }
 
@@ -33,27 +46,39 @@ impl<'o> JsonLinesWriter<'o> {
             out: BufWriter::new(Box::new(out)),
             place: path.display().to_string(),
             closed: false,
+            layout: JsonLayout::Lines,
+            is_empty: true,
         }
     }
 
-    /// Writes a value as one line of JSON.
+    /// Writes a value as one line of JSON, or as an item of the array.
     pub fn write(&mut self, value: &impl Serialize) -> Result<(), EngineError> {
         if self.closed {
             return Ok(());
         }
         let line = serde_json::to_string(value)
             .map_err(|error| EngineError::Request(error.to_string()))?;
-        let written = writeln!(self.out, "{line}");
+        let written = match (self.layout, self.is_empty) {
+            (JsonLayout::Lines, _) => writeln!(self.out, "{line}"),
+            (JsonLayout::Array, true) => write!(self.out, "[{line}"),
+            (JsonLayout::Array, false) => write!(self.out, ",\n{line}"),
+        };
+        self.is_empty = false;
         self.handle(written)
     }
 
-    /// Writes buffered lines.
+    /// Ends the array, and writes what is buffered.
     pub fn finish(mut self) -> Result<(), EngineError> {
-        let written = if self.closed {
-            Ok(())
-        } else {
-            self.out.flush()
+        if self.closed {
+            return Ok(());
+        }
+        let end = match (self.layout, self.is_empty) {
+            (JsonLayout::Lines, _) => "",
+            (JsonLayout::Array, true) => "[]\n",
+            (JsonLayout::Array, false) => "]\n",
         };
+        let written = self.out.write_all(end.as_bytes());
+        let written = written.and_then(|()| self.out.flush());
         self.handle(written)
     }
 

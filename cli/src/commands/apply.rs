@@ -8,16 +8,17 @@ use gristmill_engine::apply::{ApplyOptions, ApplyReport, OperationOutcome, apply
 use super::CommandContext;
 use crate::args::governance::ApplyArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::json_lines::JsonLinesWriter;
+use crate::json_lines::{JsonLayout, JsonLinesWriter};
 
 /// Applies operations in bulk and writes one answer per line.
 pub async fn run(
     context: &CommandContext,
     arguments: ApplyArgs,
 ) -> Result<CommandOutcome, Failure> {
-    if arguments.out.is_none() {
-        context.require_json_lines(arguments.results)?;
-    }
+    let layout = match arguments.out.is_none() {
+        true => context.json_layout(arguments.results)?,
+        false => JsonLayout::Lines,
+    };
     let mut lake = context.open_or_create_lake().await?;
     let mut lines = open_operations(&arguments.operations)?;
     // Answers are written immediately, so that they show how far a killed run came.
@@ -26,7 +27,7 @@ pub async fn run(
             path,
             std::fs::File::create(path).map_err(|error| Failure::writing(path, &error))?,
         ),
-        None => JsonLinesWriter::to_stdout(),
+        None => JsonLinesWriter::to_stdout(layout),
     };
     let mut answer = |answer: &OperationOutcome| answers.write(answer);
     let options = ApplyOptions {

@@ -56,6 +56,7 @@ use crate::args::grain::GrainCommand;
 use crate::args::size::MemoryLimit;
 use crate::args::{Arguments, Command, CommonArgs, OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
+use crate::json_lines::JsonLayout;
 use crate::output::Printer;
 use crate::progress::{ProgressDisplay, ProgressSnapshot, stop_on_interrupt};
 use crate::requests::RequestsBefore;
@@ -150,13 +151,14 @@ impl CommandContext {
         Printer::new(own, self.results, self.requests_before)
     }
 
-    /// Refuses formats other than JSON where standard output gets JSON Lines, rather than ignoring
-    /// them.
-    pub fn require_json_lines(&self, own: ResultArgs) -> Result<(), Failure> {
+    /// Returns the layout of the JSON that standard output gets: lines, or one array if the format
+    /// `json` is requested. Refuses formats other than JSON, rather than ignoring them.
+    pub fn json_layout(&self, own: ResultArgs) -> Result<JsonLayout, Failure> {
         match own.format.or(self.results.format) {
-            None | Some(OutputFormat::Json | OutputFormat::Jsonl) => Ok(()),
+            None | Some(OutputFormat::Jsonl) => Ok(JsonLayout::Lines),
+            Some(OutputFormat::Json) => Ok(JsonLayout::Array),
             Some(_) => Err(Failure::usage(
-                "standard output is JSON Lines here; --format applies only to the summary printed \
+                "standard output is JSON here; other formats apply only to the summary printed \
                  with --out FILE",
             )),
         }

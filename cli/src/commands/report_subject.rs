@@ -14,7 +14,7 @@ use super::keys::keyring;
 use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
-use crate::json_lines::JsonLinesWriter;
+use crate::json_lines::{JsonLayout, JsonLinesWriter};
 use crate::log::note;
 use crate::output::{begin_file, finish_file};
 
@@ -24,9 +24,10 @@ pub async fn run(
     arguments: ReportSubjectArgs,
 ) -> Result<CommandOutcome, Failure> {
     let to_stdout = arguments.out.is_none() && arguments.html.is_none();
-    if to_stdout {
-        context.require_json_lines(arguments.results)?;
-    }
+    let layout = match to_stdout {
+        true => context.json_layout(arguments.results)?,
+        false => JsonLayout::Lines,
+    };
     let request = request_of(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
     let (plan, survey) = plan_disclosure(&mut lake, &request, context.row_group_threads()).await?;
@@ -39,7 +40,7 @@ pub async fn run(
     let mut file = arguments.out.as_deref().map(opened).transpose()?;
     let mut lines = match &mut file {
         Some((path, file)) => Some(JsonLinesWriter::to(path, file)),
-        None => to_stdout.then(JsonLinesWriter::to_stdout),
+        None => to_stdout.then(|| JsonLinesWriter::to_stdout(layout)),
     };
     let mut page = match arguments.html.as_deref() {
         Some(path) => {

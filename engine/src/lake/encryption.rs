@@ -270,6 +270,14 @@ impl Lake {
     }
 
     fn locked(&self, what: &str) -> EngineError {
+        if !self.is_encrypted() {
+            // A handle of an encrypted lake has the marker that is written before its first file.
+            return EngineError::Key(format!(
+                "the lake `{}` was encrypted while this command ran, which began without its keys \
+                 and so can't go on: run the command again",
+                self.location.name()
+            ));
+        }
         EngineError::Key(format!(
             "the lake `{}` is encrypted and can't be {what} without its keyring: give --keyring \
              and its passphrase (--passphrase-file or GRISTMILL_PASSPHRASE)",

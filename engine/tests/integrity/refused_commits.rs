@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
 use gristmill_engine::compact::{CompactOptions, compact};
+use gristmill_engine::encrypt::encrypt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::lake::{Change, DataFile, Lake};
@@ -86,6 +87,25 @@ async fn an_ingest_that_began_before_the_lake_was_encrypted_leaves_no_plain_text
     let refused = ingested(&mut late, &path).await.unwrap_err();
     assert!(matches!(refused, EngineError::Key(_)), "{refused}");
     assert_eq!(folders.map(|folder| names(&lab.path(folder))), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_from_before_the_lake_was_encrypted_states_that_and_needs_no_other_keyring() {
+    let lab = Lab::new(1, 20, false).await;
+    let mut late = lab.lake().await;
+    let mut other = lab.lake().await;
+    let keys = Box::new(lab.keys());
+    other.enable_encryption(keys).await.unwrap();
+    encrypt(&mut other, true).await.unwrap();
+    late.refresh().await.unwrap();
+    let sealed = late.segments().unwrap().remove(0).file;
+    let refused = late.keys_to_read(&sealed.name).err().unwrap().to_string();
+    assert!(refused.contains("run the command again"), "{refused}");
+    assert!(!refused.contains("--keyring"), "{refused}");
+    let locked = Lake::open(&lab.path("").display().to_string()).await;
+    let refused = locked.unwrap().keys_to_read(&sealed.name).err().unwrap();
+    let refused = refused.to_string();
+    assert!(refused.contains("give --keyring"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

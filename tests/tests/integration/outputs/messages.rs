@@ -13,6 +13,12 @@ fn a_report_of_a_person_states_what_its_numbers_leave_open() {
     let (code, out, err) = folder.run(&["report-subject", "--email", "nobody@example.org"]);
     assert_eq!((code, &*out), (0, ""), "{err}");
     assert!(err.contains("nothing about these people"), "{err}");
+    for (person, is_empty) in [("nobody", true), ("u-1", false)] {
+        let words = ["report-subject", "--user", person, "--format", "json"];
+        let (code, out, err) = folder.run(&words);
+        let found: Vec<serde_json::Value> = serde_json::from_str(&out).expect(&err);
+        assert_eq!((code, found.is_empty()), (0, is_empty), "{person}: {out}");
+    }
     for flag in ["--user", "--subject"] {
         let (_, found, err) = folder.run(&["report-subject", flag, "u-1"]);
         assert!(!found.is_empty(), "{flag}: {err}");
