@@ -9,6 +9,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    #[cfg(target_os = "linux")]
+    bus_error::explain();
     #[cfg(unix)]
     if words.iter().any(|word| word == "serve") {
         purging::restart(&words);
@@ -55,5 +57,53 @@ mod purging {
         again.args(words.iter().skip(1)).env(DELAY, "100");
         // Returns only if it fails.
         let _not_started = again.exec();
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod bus_error {
+    //! What the program prints when the system ends it because bytes of a mapped file can't be read
+    //! (SIGBUS): another process has truncated the file, or its disk has failed. Reading input by
+    //! `read` instead would copy every byte, and the files of a lake are mapped anyway.
+
+    use std::ffi::{c_int, c_void};
+
+    const MESSAGE: &[u8] = b"gristmill: a file ended or couldn't be read any more while it was \
+        being read (SIGBUS): another process has truncated it, or its disk has failed. The lake is \
+        as it was at the last commit; run the command again, and replace files by renaming, not by \
+        truncating\n";
+
+    /// Exit code for problems of the environment.
+    const ENVIRONMENT: c_int = 1;
+
+    /// Installs the handler.
+    pub(super) fn explain() {
+        // SAFETY: the structure consists of integers and an optional function, for which zeros are
+        // valid.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handle as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // SAFETY: the structure is initialised, and the handler has the signature that SA_SIGINFO
+        // requires. If the system refuses it, bus errors have no message.
+        unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) };
+    }
+
+    extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
+        // SAFETY: with SA_SIGINFO the system passes a valid structure.
+        let code = unsafe { (*info).si_code };
+        if code == libc::BUS_ADRERR {
+            // SAFETY: both functions may be called in a handler, and the message is valid for its
+            // length.
+            unsafe {
+                libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());
+                libc::_exit(ENVIRONMENT)
+            }
+        }
+        // SAFETY: both functions may be called in a handler. The signal is delivered again when
+        // this returns, and the system's own action ends the process.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
     }
 }

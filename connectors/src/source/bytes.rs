@@ -160,7 +160,8 @@ fn map_file(file: &File) -> std::io::Result<Mmap> {
     // that another process changes or truncates the file while it is mapped. Changed bytes are only
     // interpreted as bytes: every grain is hashed and decoded from what is read, so a change makes
     // a grain fail its check. Truncation ends the process with a bus error, as in every program
-    // that maps files; the lake stays at its last commit.
+    // that maps files; the lake stays at its last commit. On Linux the `gristmill` program then
+    // prints what has happened.
     unsafe { Mmap::map(file) }
 }
 

@@ -412,3 +412,42 @@ proptest! {
         }
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_is_truncated_while_it_is_read_ends_the_program_with_a_message() {
+    use std::fs::File;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use gristmill_tests::sandbox::Sandbox;
+
+    let sandbox = Sandbox::new();
+    let blobs: Vec<_> = (0..2_000).map(belief).collect();
+    std::fs::write(sandbox.path("large.mgs"), frames(&blobs)).unwrap();
+    let made = Command::new("mkfifo").arg(sandbox.path("pipe")).status();
+    assert!(made.unwrap().success());
+    // On one thread both sources are fetched together, the file first.
+    let arguments = ["ingest", "large.mgs", "pipe", "--threads", "1"];
+    let child = sandbox
+        .command("lake", &arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let open = |name| {
+        File::options()
+            .write(true)
+            .open(sandbox.path(name))
+            .unwrap()
+    };
+    // Opened as soon as the program reads from it.
+    let mut pipe = open("pipe");
+    open("large.mgs").set_len(0).unwrap();
+    pipe.write_all(&frames(&[belief(1)])).unwrap();
+    drop(pipe);
+    let ended = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("has truncated it"), "{errors}");
+}
