@@ -51,6 +51,12 @@ pub enum SnapshotError {
 }
 
 impl LakeSnapshot {
+    /// Returns the versions of the lake's tables.
+    #[cfg(feature = "http")]
+    pub(crate) fn versions(&self) -> &[u64] {
+        &self.versions
+    }
+
     fn of(lake: Lake, context: SessionContext, options: &SqlOptions) -> LakeSnapshot {
         let versions = versions_of(&lake);
         LakeSnapshot {

@@ -1,6 +1,6 @@
 //! `report`: writes a page about the lake.
 
-use gristmill_queries::pages::{PageError, lake_report};
+use gristmill_queries::pages::{PageError, ReportOptions, lake_report};
 use gristmill_queries::sql::lake_context;
 
 use super::CommandContext;
@@ -19,10 +19,12 @@ pub async fn run(
     let session = lake_context(&lake, &options(context)?)
         .await
         .map_err(failure)?;
-    let page = lake_report(&session, &lake.location().name())
-        .await
-        .map_err(page_failure)?;
-    write_file(&arguments.output, page.as_bytes())?;
+    let options = ReportOptions {
+        subject: &lake.location().name(),
+        deadline: None,
+    };
+    let page = lake_report(&session, options).await.map_err(page_failure)?;
+    write_file(&arguments.output, page.html.as_bytes())?;
     if !context.common.quiet {
         note(format_args!(
             "wrote {}; open it in a browser",

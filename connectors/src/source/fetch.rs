@@ -47,7 +47,7 @@ pub async fn fetch_with(
         }
         SourceLocation::NotRead { path, reason } => Err(ConnectorError::NotRead {
             path: path.clone(),
-            reason: *reason,
+            reason,
         }),
     }
 }

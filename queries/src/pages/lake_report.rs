@@ -4,14 +4,23 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
+use futures::StreamExt;
 use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
 
 use super::{ChartBar, bars, now, render_page};
+use crate::sql::statements;
 
 const TEMPLATE: &str = include_str!("lake_report.html");
 
 /// Largest number of rows of a table; the page states how to get all of them.
 const MAX_ROWS: usize = 25;
+
+/// Largest number of characters of a cell.
+const MAX_CELL: usize = 300;
+
+/// Shown in place of NULL, and of a figure that wasn't computed.
+const MISSING: &str = "–";
 
 /// The reason why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -101,12 +110,6 @@ const QUERIES: [ReportQuery; 16] = [
          AS in_force, count(*) FILTER (WHERE withdrawn) AS withdrawn FROM consent_state GROUP BY 1 \
          ORDER BY 1",
     ),
-    chart(
-        "Personal data in messages and facts",
-        "Found by the shape and check digits of the text; `gristmill scan` judges it by rules.",
-        "SELECT kind, count(*) AS grains FROM (SELECT unnest(personal_data(concat_ws(' ', content, \
-         object))) AS kind FROM grains) GROUP BY kind ORDER BY 2 DESC, 1",
-    ),
     table(
         "Findings of scans",
         "How many findings each compliance scan had; `gristmill scan --output PAGE` shows them.",
@@ -144,6 +147,13 @@ const QUERIES: [ReportQuery; 16] = [
         "SELECT \"index\", state, count(*) AS segments, sum(bytes) AS bytes FROM indexes GROUP BY \
          1, 2 ORDER BY 1, 2",
     ),
+    // The slowest one: it reads every text.
+    chart(
+        "Personal data in messages and facts",
+        "Found by the shape and check digits of the text; `gristmill scan` judges it by rules.",
+        "SELECT kind, count(*) AS grains FROM (SELECT unnest(personal_data(concat_ws(' ', content, \
+         object))) AS kind FROM grains) GROUP BY kind ORDER BY 2 DESC, 1",
+    ),
 ];
 
 const fn chart(title: &'static str, note: &'static str, query: &'static str) -> ReportQuery {
@@ -162,29 +172,51 @@ const fn table(title: &'static str, note: &'static str, query: &'static str) -> 
     }
 }
 
+/// What a page is about, and how long it may take.
+#[derive(Debug, Clone, Copy)]
+pub struct ReportOptions<'r> {
+    /// What the session sees, such as the location of the lake; below the title.
+    pub subject: &'r str,
+    /// What isn't computed at this time has no figures on the page; `None` to compute everything.
+    pub deadline: Option<Instant>,
+}
+
+/// A page of a lake.
+#[derive(Debug, Clone)]
+pub struct LakeReport {
+    /// The page.
+    pub html: String,
+    /// Number of rows of tables and charts on it.
+    pub rows: u64,
+}
+
 /// Variables of the template.
 #[derive(Serialize)]
 struct LakePage<'p> {
-    lake: &'p str,
+    subject: &'p str,
     version: &'static str,
     now: String,
     tiles: Vec<ReportTile>,
     sections: Vec<ReportSection>,
+    /// Titles of the sections about tables that the session lacks.
+    hidden: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
 struct ReportTile {
     value: String,
-    label: String,
+    label: &'static str,
 }
 
 #[derive(Serialize)]
 struct ReportSection {
     title: &'static str,
     note: &'static str,
-    query: String,
+    query: &'static str,
     bars: Vec<ChartBar>,
     table: QueryRows,
+    /// Whether the time was over before the figures were complete.
+    is_late: bool,
 }
 
 /// The first rows of a query as texts.
@@ -201,46 +233,90 @@ struct ReportColumn {
     is_number: bool,
 }
 
-const TILES: &str = "SELECT (SELECT count(*) FROM grains) AS grains, (SELECT count(*) FROM \
-                     current) AS \"current grains\", (SELECT count(DISTINCT user_id) FROM grains) \
-                     AS people, (SELECT count(*) FROM threads) AS conversations, (SELECT \
-                     round(coalesce(sum(cost_usd), 0), 2) FROM usage) AS \"US dollars for \
-                     tokens\", (SELECT coalesce(sum(unpriced_tokens), 0) FROM usage) AS \
-                     \"tokens without a price\", (SELECT count(*) FROM rejects) AS \"records \
-                     refused\"";
+/// Outcome of a query of the page.
+enum Figures {
+    Rows(QueryRows),
+    /// The session lacks a table of the query.
+    Hidden,
+    /// The time was over.
+    Late,
+}
 
-/// Returns the page of the lake that `context` queries; `lake` is its location as shown.
+/// Labels of the figures at the top, and the query of each: one value.
+const TILES: [(&str, &str); 7] = [
+    ("grains", "SELECT count(*) FROM grains"),
+    ("current grains", "SELECT count(*) FROM current"),
+    ("people", "SELECT count(DISTINCT user_id) FROM grains"),
+    ("conversations", "SELECT count(*) FROM threads"),
+    (
+        "US dollars for tokens",
+        "SELECT round(coalesce(sum(cost_usd), 0), 2) FROM usage",
+    ),
+    (
+        "tokens without a price",
+        "SELECT coalesce(sum(unpriced_tokens), 0) FROM usage",
+    ),
+    ("records refused", "SELECT count(*) FROM rejects"),
+];
+
+/// Returns the page of what `context` queries. What needs tables that the session lacks, as a
+/// confined one does, is left out; the page names it.
 ///
-/// Every section is one query over the whole lake. A lake of a hundred thousand grains takes about
-/// a second; personal data is the slowest section, because it reads every text.
+/// Every section is one query over all that the session sees. A lake of a hundred thousand grains
+/// takes about a second; personal data is the slowest section, because it reads every text. The
+/// memory is that of the session, and the first rows of each section.
 ///
 /// # Errors
 /// [`PageError`].
-pub async fn lake_report(context: &SessionContext, lake: &str) -> Result<String, PageError> {
-    let tiles = run(context, "Overview", TILES).await?;
+pub async fn lake_report(
+    context: &SessionContext,
+    options: ReportOptions<'_>,
+) -> Result<LakeReport, PageError> {
+    let mut hidden = Vec::new();
+    let tiles = tiles(context, options.deadline).await?;
     let mut sections = Vec::new();
     for section in &QUERIES {
-        let table = run(context, section.title, section.query).await?;
-        sections.push(section_of(section, table));
+        match figures(context, section.title, section.query, options.deadline).await? {
+            Figures::Rows(table) => sections.push(section_of(section, table, false)),
+            Figures::Late => sections.push(section_of(section, QueryRows::default(), true)),
+            Figures::Hidden => hidden.push(section.title),
+        }
     }
-    let values = tiles.rows.into_iter().next().unwrap_or_default();
-    let tiles = tiles.columns.into_iter().zip(values);
+    let rows = sections
+        .iter()
+        .map(|section| section.table.rows.len() as u64);
+    let rows = rows.sum();
     let page = LakePage {
-        lake,
+        subject: options.subject,
         version: env!("CARGO_PKG_VERSION"),
         now: now(),
-        tiles: tiles
-            .map(|(column, value)| ReportTile {
-                value,
-                label: column.name,
-            })
-            .collect(),
+        tiles,
         sections,
+        hidden,
     };
-    Ok(render_page(TEMPLATE, &page)?)
+    let html = render_page(TEMPLATE, &page)?;
+    Ok(LakeReport { html, rows })
 }
 
-fn section_of(section: &ReportQuery, table: QueryRows) -> ReportSection {
+/// Returns the figures at the top of the page.
+async fn tiles(
+    context: &SessionContext,
+    deadline: Option<Instant>,
+) -> Result<Vec<ReportTile>, PageError> {
+    let mut tiles = Vec::new();
+    for (label, query) in TILES {
+        let value = match figures(context, "Overview", query, deadline).await? {
+            Figures::Rows(table) => table.rows.into_iter().flatten().next(),
+            Figures::Late => None,
+            Figures::Hidden => continue,
+        };
+        let value = value.unwrap_or_else(|| MISSING.to_owned());
+        tiles.push(ReportTile { value, label });
+    }
+    Ok(tiles)
+}
+
+fn section_of(section: &ReportQuery, table: QueryRows, is_late: bool) -> ReportSection {
     let counted = |row: &Vec<String>| Some((row.first()?.clone(), row.get(1)?.parse().ok()?));
     let counts = match section.is_chart {
         true => table.rows.iter().filter_map(counted).collect(),
@@ -249,23 +325,56 @@ fn section_of(section: &ReportQuery, table: QueryRows) -> ReportSection {
     ReportSection {
         title: section.title,
         note: section.note,
-        query: section.query.to_owned(),
+        query: section.query,
         bars: bars(counts),
         table,
+        is_late,
     }
 }
 
-async fn run(
+/// Runs a query of the section `section` until `deadline`, if the session has its tables.
+async fn figures(
     context: &SessionContext,
     section: &'static str,
     query: &str,
-) -> Result<QueryRows, PageError> {
+    deadline: Option<Instant>,
+) -> Result<Figures, PageError> {
     let failed = |cause| PageError::Section { section, cause };
-    let frame = context.sql(query).await.map_err(failed)?;
-    let batches = frame.collect().await.map_err(failed)?;
+    if !has_tables(context, query).map_err(failed)? {
+        return Ok(Figures::Hidden);
+    }
+    let rows = first_rows(context, query);
+    let rows = match deadline {
+        None => rows.await,
+        // A query that begins late would be planned before it ends.
+        Some(deadline) if deadline <= Instant::now() => return Ok(Figures::Late),
+        Some(deadline) => match timeout_at(deadline, rows).await {
+            Ok(rows) => rows,
+            Err(_) => return Ok(Figures::Late),
+        },
+    };
+    rows.map(Figures::Rows).map_err(failed)
+}
+
+/// Returns whether the session has all tables that a query names.
+fn has_tables(context: &SessionContext, query: &str) -> Result<bool, DataFusionError> {
+    let state = context.state();
+    for statement in statements(query)? {
+        for table in state.resolve_table_references(&statement)? {
+            if !context.table_exist(table)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Runs a query; of its rows the first are kept, the others are counted.
+async fn first_rows(context: &SessionContext, query: &str) -> Result<QueryRows, DataFusionError> {
+    let mut batches = context.sql(query).await?.execute_stream().await?;
     let mut shown = QueryRows::default();
-    for batch in &batches {
-        add_rows(batch, &mut shown).map_err(|error| failed(error.into()))?;
+    while let Some(batch) = batches.next().await {
+        add_rows(&batch?, &mut shown)?;
     }
     Ok(shown)
 }
@@ -280,7 +389,7 @@ fn add_rows(batch: &RecordBatch, shown: &mut QueryRows) -> Result<(), arrow::err
         };
         shown.columns = schema.fields().iter().map(column).collect();
     }
-    let options = FormatOptions::default().with_null("–");
+    let options = FormatOptions::default().with_null(MISSING);
     let formatters = batch
         .columns()
         .iter()
@@ -289,8 +398,69 @@ fn add_rows(batch: &RecordBatch, shown: &mut QueryRows) -> Result<(), arrow::err
     shown.total += batch.num_rows();
     let missing = MAX_ROWS.saturating_sub(shown.rows.len());
     for row in 0..batch.num_rows().min(missing) {
-        let cells = formatters.iter().map(|cell| cell.value(row).to_string());
+        let cells = formatters
+            .iter()
+            .map(|cell| cut(cell.value(row).to_string()));
         shown.rows.push(cells.collect());
     }
     Ok(())
+}
+
+/// Returns a text of at most [`MAX_CELL`] characters; a longer one ends with `…`.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(MAX_CELL) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::datasource::empty::EmptyTable;
+    use gristmill_schemas::columns::grains_schema;
+
+    use super::*;
+    use crate::sql::{SqlOptions, bare_context};
+
+    #[tokio::test]
+    async fn a_query_runs_if_its_tables_exist_and_in_time() {
+        let context = bare_context(&SqlOptions::default()).unwrap();
+        let over = Some(Instant::now());
+        let unknown = "SELECT 1 WHERE (SELECT count(*) FROM nowhere) > 0";
+        for deadline in [None, over] {
+            let outcome = figures(&context, "s", unknown, deadline).await.unwrap();
+            assert!(matches!(outcome, Figures::Hidden));
+        }
+        let outcome = figures(&context, "s", "SELECT 1", over).await.unwrap();
+        assert!(matches!(outcome, Figures::Late));
+    }
+
+    #[tokio::test]
+    async fn a_page_names_what_is_hidden_and_what_was_not_computed_in_time() {
+        let context = bare_context(&SqlOptions::default()).unwrap();
+        let grains = Arc::new(EmptyTable::new(grains_schema()));
+        context.register_table("grains", grains).unwrap();
+        let options = ReportOptions {
+            subject: "<b>",
+            deadline: Some(Instant::now()),
+        };
+        let LakeReport { html, rows } = lake_report(&context, options).await.unwrap();
+        assert_eq!(rows, 0);
+        assert_eq!(html.matches("Not computed").count(), 4, "{html}");
+        assert!(html.contains("<b>–</b>grains</li>"), "{html}");
+        let hidden = "left out here: Facts: current and closed, Messages, tokens and cost by model";
+        assert!(html.contains(hidden), "{html}");
+        assert!(html.contains("<code>&lt;b&gt;</code>"), "{html}");
+    }
+
+    #[tokio::test]
+    async fn rows_and_texts_beyond_the_limits_are_counted_and_cut() {
+        let context = bare_context(&SqlOptions::default()).unwrap();
+        let query = "SELECT repeat('ä', 400) AS t FROM (SELECT unnest(range(1, 61)))";
+        let found = first_rows(&context, query).await.unwrap();
+        assert_eq!((found.total, found.rows.len()), (60, MAX_ROWS));
+        assert_eq!(found.rows[0][0], format!("{}…", "ä".repeat(MAX_CELL)));
+    }
 }

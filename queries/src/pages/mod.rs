@@ -8,7 +8,7 @@ mod lake_report;
 mod subject_page;
 
 pub use certificate_page::certificate_page;
-pub use lake_report::{PageError, lake_report};
+pub use lake_report::{LakeReport, PageError, ReportOptions, lake_report};
 pub use subject_page::{SubjectPage, SubjectPageHead};
 
 use minijinja::{AutoEscape, Environment, Value};

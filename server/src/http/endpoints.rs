@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use arrow::json::ArrayWriter;
 use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
@@ -15,7 +14,6 @@ use gristmill_schemas::json::Json;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode, header};
-use minijinja::HtmlEscape;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as JsonValue, json};
@@ -25,8 +23,9 @@ use super::Server;
 use super::admission::too_long;
 use super::limited_rows::{AuditedQuery, LimitedRows};
 use super::refusal::{Body, Refusal, Result, json_response, response, text_response};
+use super::report_page::report_page;
 use super::rows::{RowBody, RowFormat};
-use super::tokens::{Authority, Scope};
+use super::tokens::{Authority, Scope, token_of_header};
 use crate::mcp::arguments::SearchArguments;
 use crate::newest_lake::LakeSnapshot;
 
@@ -57,8 +56,9 @@ struct CalRequest {
     parameters: serde_json::Map<String, JsonValue>,
 }
 
-/// Time beyond that of a query in which an executor of CAL reports that it took too long.
-const CAL_GRACE: Duration = Duration::from_millis(500);
+/// Time beyond that of a query in which work with a limit of its own, such as an executor of CAL,
+/// reports what took too long.
+pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// Returns the name under which requests to `path` are counted.
 pub(super) fn name_of(path: &str) -> &'static str {
@@ -90,7 +90,13 @@ pub(super) async fn answer(
             let kind = "text/plain; version=0.0.4; charset=utf-8";
             Ok(text_response(StatusCode::OK, kind, text))
         }
-        (&Method::GET, "/") => overview(&server, authority(&server, &request, Scope::Read)?).await,
+        (&Method::GET, "/") => {
+            let authority = authority_of_browser(&server, &request);
+            match authority {
+                Ok(authority) => report_page(&server, &authority).await,
+                Err(refusal) => Ok(refusal.into_browser_response()),
+            }
+        }
         (&Method::POST, "/sql") => sql(server, request).await,
         (&Method::POST, "/cal") => {
             let authority = authority(&server, &request, Scope::Read)?;
@@ -124,9 +130,22 @@ fn authority(server: &Server, request: &Request<Incoming>, scope: Scope) -> Resu
     if server.options.tokens.is_none() {
         check_host(request)?;
     }
-    let given = request.headers().get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.to_str().ok());
+    let given = authorization(request);
     server.authority_of(given.and_then(|value| value.strip_prefix("Bearer ")), scope)
+}
+
+/// Returns the authority of a request for a page, whose token may also be a password. Browsers add
+/// a password to requests of other pages, too, so no other endpoint accepts it.
+fn authority_of_browser(server: &Server, request: &Request<Incoming>) -> Result<Authority> {
+    if server.options.tokens.is_none() {
+        check_host(request)?;
+    }
+    let token = authorization(request).and_then(token_of_header);
+    server.authority_of(token.as_deref(), Scope::Read)
+}
+
+fn authorization(request: &Request<Incoming>) -> Option<&str> {
+    request.headers().get(header::AUTHORIZATION)?.to_str().ok()
 }
 
 /// Refuses requests without a token that name another host: a page in a browser on this machine
@@ -289,7 +308,7 @@ pub(crate) async fn cal_response(
         Ok::<_, Refusal>(response.to_json().to_string())
     };
     // The executor has its own limit, which names what took the time.
-    server.run_query(deadline + CAL_GRACE, work).await?
+    server.run_query(deadline + GRACE, work).await?
 }
 
 /// Returns an executor for an authority. A namespace is confined by the session, which can use the
@@ -340,65 +359,4 @@ fn bindings(parameters: serde_json::Map<String, JsonValue>) -> Result<Bindings> 
         bound.map_err(ExecutionError::from)?;
     }
     Ok(bindings)
-}
-
-/// Current grains by type, with the time that they cover.
-const OVERVIEW: &str = "SELECT type, count(*) AS grains, min(created_at) AS first, \
-                        max(created_at) AS last FROM current GROUP BY type ORDER BY type";
-
-/// Answers `GET /`: a page about what the authority sees.
-async fn overview(server: &Arc<Server>, authority: Authority) -> Result<Response<Body>> {
-    let deadline = server.admission.deadline();
-    let permit = server.admission.admit(deadline).await?;
-    let server_of_work = Arc::clone(server);
-    let is_whole_lake = authority.confinement.is_whole_lake();
-    let collected = async move {
-        let _permit = permit;
-        let context = sql_context(&server_of_work, &authority).await?;
-        let rows = query(&context, OVERVIEW, ParamValues::List(Vec::new())).await?;
-        Ok::<_, Refusal>(rows.collect().await?)
-    };
-    let batches = server.run_query(deadline, collected).await??;
-    let mut rows = Vec::new();
-    for batch in &batches {
-        let mut writer: ArrayWriter<Vec<u8>> = json_writer().build(Vec::new());
-        let written = writer.write(batch).and_then(|()| writer.finish());
-        written.map_err(|error| Refusal::bad_request(error.to_string()))?;
-        rows.extend(serde_json::from_slice::<Vec<JsonValue>>(&writer.into_inner()).ok());
-    }
-    // The version counts the changes of all namespaces.
-    let title = match is_whole_lake {
-        true => {
-            let version = server.lake.snapshot().await?.lake.grains.version();
-            format!("The lake at version {version}")
-        }
-        false => "The grains of this token".to_owned(),
-    };
-    let page = page(rows.iter().flatten(), &title);
-    Ok(text_response(
-        StatusCode::OK,
-        "text/html; charset=utf-8",
-        page,
-    ))
-}
-
-fn page<'r>(rows: impl Iterator<Item = &'r JsonValue>, title: &str) -> String {
-    let cell = |row: &JsonValue, name: &str| match &row[name] {
-        JsonValue::String(text) => HtmlEscape(text).to_string(),
-        other => HtmlEscape(&other.to_string()).to_string(),
-    };
-    let rows: String = rows
-        .map(|row| {
-            let cells = ["type", "grains", "first", "last"]
-                .map(|name| format!("<td>{}</td>", cell(row, name)));
-            format!("<tr>{}</tr>", cells.concat())
-        })
-        .collect();
-    format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>gristmill</title><style>:root{{color-scheme:light \
-         dark}}body{{font:16px system-ui;margin:2rem auto;max-width:60rem;padding:0 \
-         1rem}}td,th{{padding:.2rem 1rem .2rem 0;text-align:left}}</style><h1>{title}</h1><table><thead><tr><th>type<th>current \
-         grains<th>first<th>last</thead><tbody>{rows}</tbody></table></html>\n"
-    )
 }

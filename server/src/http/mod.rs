@@ -10,6 +10,7 @@
 //! | `limited_rows` | When does a running query end, and what is recorded of it? |
 //! | `rows` | How are rows sent while the query runs? |
 //! | `refusal` | What does a request get that isn't answered? |
+//! | `report_page` | Which page does a browser get? |
 //! | `metrics` | Which figures does the server have? |
 //!
 //! A session that is confined to a namespace or user queries a context that contains nothing else:
@@ -22,6 +23,7 @@ mod limited_rows;
 mod metrics;
 mod query_workers;
 mod refusal;
+mod report_page;
 mod rows;
 mod tokens;
 
@@ -48,6 +50,7 @@ use admission::Admission;
 use metrics::{Gauges, Metrics};
 use query_workers::QueryWorkers;
 use refusal::Body;
+use report_page::KeptPages;
 
 pub use admission::QueryLimits;
 pub use in_process::{AnswerError, AnsweredRows};
@@ -57,6 +60,7 @@ pub use tokens::{Authority, Scope, TokenError, Tokens, new_token};
 pub(crate) use {
     endpoints::{BODY_TIME, cal_response},
     limited_rows::RowQueue,
+    tokens::token_of_header,
 };
 #[cfg(any(feature = "flight", feature = "postgres"))]
 pub(crate) use {
@@ -99,6 +103,7 @@ pub struct Server {
     memory: SharedMemory,
     workers: QueryWorkers,
     metrics: Metrics,
+    pages: KeptPages,
     /// Entries in the audit log about answers that ended early.
     entries: std::sync::Mutex<JoinSet<()>>,
 }
@@ -176,6 +181,7 @@ impl Server {
             workers: workers.map_err(StartError::Threads)?,
             admission: Admission::new(options.limits.clone()),
             metrics: Metrics::default(),
+            pages: KeptPages::default(),
             entries: std::sync::Mutex::default(),
             memory: SharedMemory::of(&snapshot.context, concurrent),
             audited: Mutex::new(snapshot.lake.clone()),

@@ -4,6 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use gristmill_queries::exec::ExecutionError;
+use gristmill_queries::pages::PageError;
 use gristmill_queries::sql::{DataFusionError, is_memory_of_others, user_message};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -70,6 +71,19 @@ impl Refusal {
         }
         response
     }
+
+    /// Returns the response to a browser, which asks its user for a token if there was none.
+    pub(super) fn into_browser_response(self) -> Response<Body> {
+        let mut response = self.into_response();
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let scheme = "Basic realm=\"gristmill: any name, the token as password\"";
+            let scheme = header::HeaderValue::from_static(scheme);
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
 }
 
 /// Returns a response with a JSON body.
@@ -77,13 +91,14 @@ pub(super) fn json_response(status: StatusCode, body: &JsonValue) -> Response<Bo
     text_response(status, "application/json", format!("{body}\n"))
 }
 
-/// Returns a response with a text of `kind`.
+/// Returns a response with a text of `kind`, which is UTF-8.
 pub(super) fn text_response(
     status: StatusCode,
     kind: &'static str,
-    text: String,
+    text: impl Into<Bytes>,
 ) -> Response<Body> {
-    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let bytes: Bytes = text.into();
+    let body = Full::new(bytes).map_err(|never| match never {});
     response(status, kind, body.boxed_unsync())
 }
 
@@ -124,6 +139,23 @@ impl From<DataFusionError> for Refusal {
                 user_message(root),
                 "Change the query.",
             ),
+        }
+    }
+}
+
+impl From<PageError> for Refusal {
+    fn from(error: PageError) -> Refusal {
+        match error {
+            PageError::Section { cause, .. } => cause.into(),
+            PageError::Template(error) => {
+                tracing::error!(%error, "the page can't be rendered");
+                Refusal::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "INTERNAL",
+                    "the page can't be rendered",
+                    "The log of the server has the reason; please report it.",
+                )
+            }
         }
     }
 }

@@ -7,6 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use chrono::{DateTime, FixedOffset, Utc};
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use gristmill_queries::sql::Confinement;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -214,6 +217,27 @@ fn parsed_expiry(value: &toml::Value) -> Option<DateTime<FixedOffset>> {
     DateTime::parse_from_rfc3339(&text).ok()
 }
 
+/// Base64 with or without `=` at the end: clients in Go leave it out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Returns the token in a header or metadata entry `authorization`: `Bearer TOKEN`, or `Basic` with
+/// any name and the token as password.
+pub(crate) fn token_of_header(value: &str) -> Option<String> {
+    let (scheme, rest) = value.split_once(' ')?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "bearer" => Some(rest.trim().to_owned()),
+        "basic" => {
+            let pair = BASE64.decode(rest.trim()).ok()?;
+            let pair = String::from_utf8(pair).ok()?;
+            Some(pair.split_once(':')?.1.to_owned())
+        }
+        _ => None,
+    }
+}
+
 fn hash_of(token: &str) -> String {
     hex::encode(Sha256::digest(token.as_bytes()))
 }
@@ -295,6 +319,22 @@ mod tests {
         tokens.replace(&confined).unwrap();
         assert!(!shared.is_current(&begun));
         assert!(shared.permitted(Some(&new), Scope::Read).is_ok());
+    }
+
+    #[test]
+    fn a_token_stands_alone_or_is_a_password() {
+        for (header, expected) in [
+            ("Bearer gm_1", Some("gm_1")),
+            ("bearer  gm_1 ", Some("gm_1")),
+            ("Basic YW55b25lOmdtXzE=", Some("gm_1")),
+            ("Basic YW55b25lOmdtXzE", Some("gm_1")),
+            ("Basic YW55b25l", None),
+            ("Basic ?", None),
+            ("Digest gm_1", None),
+            ("gm_1", None),
+        ] {
+            assert_eq!(token_of_header(header).as_deref(), expected, "{header}");
+        }
     }
 
     #[test]

@@ -93,8 +93,8 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
         &[
             &["cal", "content", "detect"],
             &["render"],
-            &["pages", "sql"],
-            &["exec"],
+            &["sql"],
+            &["exec", "pages"],
             &["packs"],
         ],
     ),

@@ -62,7 +62,8 @@ fn hostile_text_is_escaped_on_pages_and_personal_data_is_masked() {
 
 /// Measures a page inside a frame: overflow, the lowest contrast of a text with its background, how
 /// many parts can't be reached by keyboard (scrollable ones without a tab stop, and tab stops out
-/// of the order of the page), and how many headings of tables are broken within a word.
+/// of the order of the page), how many headings of tables are broken within a word, and how many
+/// lists of tiles end with one alone in its row.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><pre id="result">none</pre>
 <iframe id="frame" style="border:0;width:WIDTHpx;height:900px" srcdoc="PAGE"></iframe>
 <script>
@@ -101,10 +102,17 @@ onload = () => {
     const lines = new Set([...range.getClientRects()].map((it) => Math.round(it.top)));
     return lines.size > node.textContent.trim().split(/[\s-]+/).length;
   });
+  const alone = [...inner.body.querySelectorAll(".tiles")].filter((list) => {
+    const boxes = [...list.children].map((it) => it.getBoundingClientRect());
+    const row = boxes.filter((it) => Math.round(it.top) === Math.round(boxes.at(-1).top));
+    const narrow = row[0].width < list.clientWidth - 1;
+    return row.length === 1 && boxes.length > 1 && narrow;
+  });
   const root = inner.documentElement;
   document.getElementById("result").textContent =
     `result overflow=${root.scrollWidth - root.clientWidth} ` +
     `unreachable=${unreachable.length + disordered.length} broken=${broken.length} ` +
+    `alone=${alone.length} ` +
     `contrast=${lowest.toFixed(2)} ${where}`;
 };
 </script>"#;
@@ -226,9 +234,10 @@ fn check(browser: &str, profile: &Path, probe: &Path, scheme: &str, what: &str) 
     let result = dom.split("result overflow=").nth(1);
     let result = result.unwrap_or_else(|| panic!("{what}: nothing was measured: {log}"));
     assert!(
-        result.starts_with("0 unreachable=0 broken=0 "),
-        "{what} overflows, can't all be reached by keyboard, or breaks headings within words: {}",
-        &result[..40]
+        result.starts_with("0 unreachable=0 broken=0 alone=0 "),
+        "{what} overflows, can't all be reached by keyboard, breaks headings within words, or has a \
+         tile alone in a row: {}",
+        &result[..50]
     );
     let contrast = result.split("contrast=").nth(1).unwrap();
     let ratio: f64 = contrast.split(' ').next().unwrap().parse().unwrap();

@@ -103,8 +103,8 @@ async fn neither_the_page_of_a_token_nor_health_states_the_version_of_the_lake()
     let lake = namespaces::lake(true).await;
     let server = TestServer::start(Protocol::Http, &lake, own(), limits()).await;
     let page = server.request("GET", "/", "", "").await;
-    assert!(page.body.contains("<td>belief</td>"), "{}", page.body);
-    assert!(!page.body.contains("version"), "{}", page.body);
+    assert!(page.body.contains("<dt>belief</dt>"), "{}", page.body);
+    assert!(!page.body.contains("at version"), "{}", page.body);
     let health = server.request("GET", "/healthz", "", "").await;
     assert_eq!(health.body, "{\"status\":\"ok\"}\n");
     server.end().await;

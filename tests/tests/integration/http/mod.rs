@@ -4,6 +4,7 @@ mod failures;
 mod isolation;
 mod killed;
 mod processes;
+mod report_page;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,9 +18,11 @@ use serde_json::{Value, json};
 
 use crate::namespaces;
 
-/// Status and body of an answer, and whether the body is complete.
+/// An answer, and whether its body is complete.
 struct Answer {
     status: u16,
+    /// Status line and headers.
+    head: String,
     body: String,
     complete: bool,
 }
@@ -102,6 +105,7 @@ fn parsed(bytes: &[u8]) -> Answer {
     {
         return Answer {
             status,
+            head: head.to_owned(),
             body: rest.to_owned(),
             complete: true,
         };
@@ -118,6 +122,7 @@ fn parsed(bytes: &[u8]) -> Answer {
     }
     Answer {
         status,
+        head: head.to_owned(),
         body,
         complete,
     }
@@ -155,7 +160,7 @@ async fn sql_cal_searches_and_pages_are_answered() {
     let health = server.request("GET", "/healthz", "", "").await;
     assert!(health.body.contains("\"ok\""), "{}", health.body);
     let page = server.request("GET", "/", "", "").await;
-    assert!(page.body.contains("<td>belief</td>"), "{}", page.body);
+    assert!(page.body.contains("<dt>belief</dt>"), "{}", page.body);
     let figures = server.request("GET", "/metrics", "", "").await;
     let line = "gristmill_requests_total{endpoint=\"/sql\",status=\"200\"} 2";
     assert!(figures.body.contains(line), "{}", figures.body);
