@@ -381,13 +381,19 @@ fn warn_about(counts: &GrainCounts) {
         messages,
         ..
     } = *counts;
-    if unknown_parts + orphan_results + raw_arguments + opaque_exchanges > 0 {
+    if unknown_parts + orphan_results + opaque_exchanges > 0 {
         tracing::warn!(
             unknown_parts,
             orphan_results,
-            raw_arguments,
             opaque_exchanges,
             "parts of the transcripts aren't understood; they are stored as they are"
+        );
+    }
+    if raw_arguments > 0 {
+        tracing::warn!(
+            raw_arguments,
+            "tool calls whose arguments aren't a JSON object have them as text, under \
+             `_raw_arguments` of `input`"
         );
     }
     if dated_by_file > 0 {

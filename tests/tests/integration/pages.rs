@@ -143,6 +143,13 @@ fn the_demo_works_anywhere_and_its_pages_are_readable_in_a_browser() {
         asked(unpriced).trim(),
         r#"{"model":"alder-7b","tokens":8146}"#
     );
+    let twice = "SELECT count(*) AS n FROM (SELECT 1 FROM actions GROUP BY session_id, tool_call_id, \
+                 action_phase HAVING count(*) > 1)";
+    assert_eq!(
+        asked(twice).trim(),
+        r#"{"n":0}"#,
+        "each call and result is one grain"
+    );
     let failed = asked("SELECT content FROM messages WHERE status = 'error'");
     assert!(failed.contains("`gpt-5-pico` does not exist"), "{failed}");
     let words = [

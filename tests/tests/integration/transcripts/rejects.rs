@@ -71,6 +71,7 @@ fn every_unreadable_line_is_a_reject_with_its_code_and_position() {
         err.contains("parts of the transcripts aren't understood"),
         "{err}"
     );
+    assert!(!err.contains("raw_arguments"), "{err}");
     let query = "SELECT ordinal, \"offset\", error_code, truncated FROM rejects ORDER BY ordinal";
     let (_, out, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
     let rejects = lines(&out);
@@ -185,4 +186,24 @@ fn broken_lines_of_every_kind_are_reported_and_the_rest_is_converted() {
             assert!(err.contains(fault), "{kind}: {fault} isn't in {err}");
         }
     }
+}
+
+#[test]
+fn arguments_that_are_not_json_are_reported_as_such() {
+    let here = tempfile::tempdir().unwrap();
+    let line = r#"{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[
+        {"id":"c1","type":"function","function":{"name":"calc","arguments":"15 * 4"}}]},
+        {"role":"tool","tool_call_id":"c1","content":"60"}]}"#;
+    std::fs::write(here.path().join("raw.jsonl"), line.replace('\n', "")).unwrap();
+    let (code, _, err) = run(here.path(), &["ingest", "raw.jsonl", "--no-indexes"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.contains("under `_raw_arguments` of `input` raw_arguments=1"),
+        "{err}"
+    );
+    assert!(!err.contains("aren't understood"), "{err}");
+    let query = "SELECT input FROM tool_calls";
+    let (_, out, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
+    let rows = lines(&out);
+    assert_eq!(text(&rows[0], "input"), r#"{"_raw_arguments":"15 * 4"}"#);
 }
