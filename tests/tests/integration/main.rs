@@ -9,6 +9,7 @@ mod bad_input;
 mod batches;
 mod bitemporal;
 mod cal;
+mod cal_grammar;
 mod cal_mutations;
 mod changes;
 mod claims;
