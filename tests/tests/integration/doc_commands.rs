@@ -1,5 +1,6 @@
 //! The commands of the documentation: those of pages by task run and print what the pages show;
-//! all others are accepted by the command line. SQL runs, and targets of cargo exist.
+//! all others are accepted by the command line, and those that can run do (`doc_scripts`). SQL
+//! runs, and targets of cargo exist.
 //!
 //! With `GRISTMILL_UPDATE_DOCS` in the environment, output that differs is written to the pages;
 //! parts that change between runs are then replaced with `…` by hand.
@@ -28,7 +29,7 @@ const RUN: [&str; 5] = [
 const DEMO: &str = "gristmill demo --keep tour";
 
 /// Returns the output of the demo and the folder in which it ran.
-fn demo() -> &'static (String, tempfile::TempDir) {
+pub(crate) fn demo() -> &'static (String, tempfile::TempDir) {
     static DEMO_FOLDER: OnceLock<(String, tempfile::TempDir)> = OnceLock::new();
     DEMO_FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -38,7 +39,7 @@ fn demo() -> &'static (String, tempfile::TempDir) {
 }
 
 /// Runs a command of a page in `folder` and returns what it prints.
-fn in_shell(folder: &Path, command: &str) -> String {
+pub(crate) fn in_shell(folder: &Path, command: &str) -> String {
     let own = binary::path().parent().expect("a folder").to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(own).chain(std::env::split_paths(&path));
@@ -56,7 +57,7 @@ fn in_shell(folder: &Path, command: &str) -> String {
     printed
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path: PathBuf = entry.unwrap().path();

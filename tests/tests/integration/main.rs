@@ -30,6 +30,7 @@ mod device_profiles;
 mod did_web;
 mod disclosed_copies;
 mod doc_commands;
+mod doc_scripts;
 mod embedders;
 mod encryption;
 mod erasure;
