@@ -1,6 +1,7 @@
 //! Queries of catalog tables that never have rows, such as those of indexes, triggers and policies:
 //! they are replaced by queries without rows, because clients join them in ways that DataFusion
-//! doesn't plan.
+//! doesn't plan. So are queries of those views of `information_schema` about keys and character
+//! sets that DataFusion doesn't have.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, Join, JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor,
@@ -23,6 +24,14 @@ const WITH_ROWS: [&str; 11] = [
     "pg_type",
     "pg_user",
     "pg_views",
+];
+
+/// Views of `information_schema` that would have no rows.
+const INFORMATION: [&str; 4] = [
+    "character_sets",
+    "key_column_usage",
+    "referential_constraints",
+    "table_constraints",
 ];
 
 /// Replaces what a query selects from tables without rows.
@@ -96,16 +105,18 @@ fn is_empty(relation: &TableFactor) -> bool {
     else {
         return false;
     };
-    let parts: Vec<&str> = name
+    let parts: Vec<String> = name
         .0
         .iter()
         .filter_map(|part| part.as_ident())
-        .map(|part| part.value.as_str())
+        .map(|part| part.value.to_lowercase())
         .collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match parts.as_slice() {
         [name] | [PG_CATALOG, name] => {
             !WITH_ROWS.contains(name) && TABLES.iter().any(|(known, _)| known == name)
         }
+        ["information_schema", name] => INFORMATION.contains(name),
         _ => false,
     }
 }

@@ -65,9 +65,15 @@ enum Answer {
     SecondText,
     /// The first argument as a text, quoted where SQL needs it.
     Quoted,
+    /// A pattern of LIKE whose escape character is the second argument, with a backslash as such.
+    LikePattern,
 }
 
-const FUNCTIONS: [(&str, Answer); 58] = [
+/// Name of the function for patterns of LIKE with an escape character.
+pub(super) const LIKE_PATTERN: &str = "like_pattern";
+
+const FUNCTIONS: [(&str, Answer); 59] = [
+    (LIKE_PATTERN, Answer::LikePattern),
     ("version", Answer::Text("PostgreSQL 16.6 (gristmill)")),
     ("current_schema", Answer::Text("public")),
     ("current_database", Answer::Text("datafusion")),
@@ -216,6 +222,18 @@ impl CatalogFunction {
             return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None)));
         };
         let argument = argument.to_array(args.number_rows)?;
+        if let (Answer::LikePattern, Some(escape)) = (self.answer, args.args.get(1)) {
+            let (patterns, escapes) = (
+                cast(&argument, &DataType::Utf8)?,
+                cast(&escape.to_array(args.number_rows)?, &DataType::Utf8)?,
+            );
+            let pairs = patterns.as_string::<i32>().iter();
+            let pairs = pairs.zip(escapes.as_string::<i32>().iter());
+            let patterns = pairs.map(|(pattern, escape)| Some(like_pattern(pattern?, escape?)));
+            return Ok(ColumnarValue::Array(Arc::new(StringArray::from_iter(
+                patterns,
+            ))));
+        }
         let answer: ArrayRef = if self.answer == Answer::FormatType {
             let oids = cast(&argument, &DataType::Int64)?;
             let oids = oids.as_primitive::<Int64Type>().iter();
@@ -286,6 +304,24 @@ fn type_named(name: &str) -> Option<i64> {
         .map(|kind| kind.oid().into())
 }
 
+/// Returns a pattern of LIKE with a backslash before what stands for itself, instead of `escape`.
+fn like_pattern(pattern: &str, escape: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        let is_escape = escape.starts_with(letter);
+        let letter = match is_escape {
+            true => letters.next().unwrap_or(letter),
+            false => letter,
+        };
+        if letter == '\\' || is_escape && matches!(letter, '%' | '_') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
+}
+
 fn setting(name: &str) -> Option<&'static str> {
     match name {
         "server_version" => Some(SERVER_VERSION),
@@ -301,5 +337,24 @@ fn quoted(name: &str) -> String {
     match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
         true => name.to_owned(),
         false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_have_a_backslash_before_what_stands_for_itself() {
+        for (pattern, escape, expected) in [
+            ("pg/_%", "/", "pg\\_%"),
+            ("a//b/c", "/", "a/bc"),
+            ("a\\b_", "/", "a\\\\b_"),
+            ("100!%", "!", "100\\%"),
+            ("x/", "/", "x/"),
+            ("a_b", "", "a_b"),
+        ] {
+            assert_eq!(like_pattern(pattern, escape), expected, "{pattern}");
+        }
     }
 }

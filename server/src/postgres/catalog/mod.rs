@@ -7,12 +7,14 @@
 //! | `table_specs` | Which columns do they have? |
 //! | `empty_tables` | How are tables without rows queried? |
 //! | `functions` | What do `version()`, `pg_table_is_visible(oid)` and the others return? |
+//! | `date_formats` | Which format of `strftime` is one of `to_char`? |
 //! | `rewrite` | Which expressions of clients does DataFusion not support, and what replaces them? |
 //!
 //! It is derived from the tables of the session's context, so that a confined session finds in it
 //! what it can query and nothing else. `information_schema` doesn't list it: its answers are those
 //! of `gristmill sql`.
 
+mod date_formats;
 mod empty_tables;
 mod functions;
 mod rewrite;

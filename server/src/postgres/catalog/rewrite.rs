@@ -11,7 +11,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::PG_CATALOG;
+use super::date_formats::strftime_format;
 use super::empty_tables::replace_empty;
+use super::functions::LIKE_PATTERN;
 
 /// Returns a statement with what DataFusion supports.
 pub(in crate::postgres) fn rewritten(mut statement: Statement) -> Statement {
@@ -43,6 +45,7 @@ impl VisitorMut for Rewriter {
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
         rewrite(expression);
+        rewrite_format(expression);
         ControlFlow::Continue(())
     }
 }
@@ -78,7 +81,7 @@ fn aggregate(query: &mut Query) {
         && let [SelectItem::UnnamedExpr(looked_up)] = select.projection.as_mut_slice()
         && matches!(looked_up, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
     {
-        *looked_up = call("max", looked_up);
+        *looked_up = call("max", std::slice::from_ref(looked_up));
     }
 }
 
@@ -96,12 +99,29 @@ fn rewrite(expression: &mut Expr) {
         Expr::Function(Function { name, .. }) if is_qualified(name) => {
             name.0.remove(0);
         }
+        // DataFusion has no escape character but the backslash.
+        Expr::Like {
+            pattern,
+            escape_char,
+            ..
+        }
+        | Expr::ILike {
+            pattern,
+            escape_char,
+            ..
+        } => {
+            if let Some(escape) = escape_char.take() {
+                **pattern = call(LIKE_PATTERN, &[(**pattern).clone(), Expr::Value(escape)]);
+            }
+        }
         // Texts are compared by their bytes.
         Expr::Collate { expr, .. } => *expression = (**expr).clone(),
         Expr::Cast {
             expr, data_type, ..
         } => match kind_of(data_type) {
-            Some(Kind::Relation) if is_text(expr) => *expression = call("to_regclass", expr),
+            Some(Kind::Relation) if is_text(expr) => {
+                *expression = call("to_regclass", std::slice::from_ref(&**expr));
+            }
             Some(Kind::Relation | Kind::Text) => *data_type = DataType::Text,
             Some(Kind::Identifier) => *data_type = DataType::BigInt(None),
             None => {}
@@ -161,16 +181,45 @@ fn is_text(expression: &Expr) -> bool {
     )
 }
 
-/// Returns the call of a function with an argument.
-fn call(name: &str, argument: &Expr) -> Expr {
-    let argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(argument.clone()));
+/// Translates the format of a function of dates, if it is a constant.
+fn rewrite_format(expression: &mut Expr) {
+    let Expr::Function(Function {
+        name,
+        args: FunctionArguments::List(list),
+        ..
+    }) = expression
+    else {
+        return;
+    };
+    let name = name.to_string().to_lowercase();
+    if !FORMATTED.contains(&name.as_str()) {
+        return;
+    }
+    if let [
+        _,
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(format))),
+    ] = list.args.as_mut_slice()
+        && let Value::SingleQuotedString(text) = &mut format.value
+        && let Some(translated) = strftime_format(text)
+    {
+        *text = translated;
+    }
+}
+
+/// Functions whose second argument is a format.
+const FORMATTED: [&str; 3] = ["to_char", "to_date", "to_timestamp"];
+
+/// Returns the call of a function.
+fn call(name: &str, arguments: &[Expr]) -> Expr {
+    let arguments = arguments.iter().cloned();
+    let arguments = arguments.map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {
             duplicate_treatment: None,
-            args: vec![argument],
+            args: arguments.collect(),
             clauses: Vec::new(),
         }),
         filter: None,
@@ -199,6 +248,9 @@ mod tests {
             "SELECT * FROM pg_index",
             "SELECT count(*) FROM pg_index",
             "SELECT c.relname, i.indkey FROM pg_class AS c LEFT JOIN pg_index AS i ON true",
+            "SELECT table_name FROM information_schema.tables",
+            "SELECT to_char(a, '%Y'), to_char(a, b), to_char(a, 'FMMonth') FROM t",
+            "SELECT a FROM t WHERE a LIKE 'x_'",
         ] {
             assert_eq!(text(query), query);
         }
@@ -212,6 +264,18 @@ mod tests {
                 "SELECT a FROM t WHERE a ~ 'x'",
             ),
             ("SELECT pg_catalog.version()", "SELECT version()"),
+            (
+                "SELECT a FROM t WHERE a NOT LIKE $1 || '%' ESCAPE '/'",
+                "SELECT a FROM t WHERE a NOT LIKE like_pattern($1 || '%', '/')",
+            ),
+            (
+                "SELECT to_char(a, 'YYYY-MM-DD HH24:MI:SS.US') FROM t",
+                "SELECT to_char(a, '%Y-%m-%d %H:%M:%S.%6f') FROM t",
+            ),
+            (
+                "SELECT a FROM INFORMATION_SCHEMA.table_constraints AS c",
+                "SELECT NULL AS a WHERE false",
+            ),
             ("SELECT 'grains'::regclass", "SELECT to_regclass('grains')"),
             ("SELECT a::pg_catalog.regtype", "SELECT a::TEXT"),
             (

@@ -25,7 +25,7 @@ pub(super) const TABLES: [(&str, &str); 39] = [
         "pg_type",
         "oid:i typname:t typnamespace:i typowner:i typlen:i typbyval:b typtype:t typcategory:t \
          typispreferred:b typisdefined:b typdelim:t typrelid:i typelem:i typarray:i typinput:t \
-         typoutput:t typreceive:t typsend:t typnotnull:b typbasetype:i typtypmod:i typndims:i \
+         typoutput:t typreceive:i typsend:t typnotnull:b typbasetype:i typtypmod:i typndims:i \
          typcollation:i typdefault:T",
     ),
     ("pg_namespace", "oid:i nspname:t nspowner:i nspacl:L"),

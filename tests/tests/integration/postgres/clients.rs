@@ -129,6 +129,7 @@ with engine.connect() as connection:
     count = sqlalchemy.select(sqlalchemy.func.count()).select_from(beliefs)
     assert connection.execute(count.where(beliefs.c.subject.in_(["bob", "x"]))).scalar() == 4
 inspector = sqlalchemy.inspect(engine)
+assert inspector.get_schema_names() == ["information_schema", "public"], inspector.get_schema_names()
 assert "grains" in inspector.get_table_names(), inspector.get_table_names()
 assert "beliefs" in inspector.get_view_names(), inspector.get_view_names()
 columns = {column["name"]: str(column["type"]) for column in inspector.get_columns("grains")}

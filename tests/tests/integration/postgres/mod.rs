@@ -1,6 +1,7 @@
 //! `gristmill serve --postgres`: answers, parameters, errors and statements about the session, with
 //! the driver `tokio-postgres`.
 
+mod bi_tools;
 mod clients;
 mod cursors;
 mod failures;
