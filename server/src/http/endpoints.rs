@@ -8,7 +8,7 @@ use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
 use gristmill_queries::sql::{
-    Confinement, CountedRows, ParamValues, SessionContext, json_writer, parameters_from_json, query,
+    Confinement, CountedRows, ParamValues, SessionContext, parameters_from_json, query,
 };
 use gristmill_schemas::json::Json;
 use http_body_util::BodyExt;

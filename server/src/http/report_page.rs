@@ -188,6 +188,7 @@ mod tests {
             limits: QueryLimits {
                 time: Duration::from_secs(60),
                 rows: 1_000,
+                bytes: 1 << 30,
                 memory: 64 << 20,
                 concurrent: 2,
                 queued: 8,
