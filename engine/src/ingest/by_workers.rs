@@ -7,6 +7,9 @@
 //! are independent, and a job is done twice at most, unless other writers bring the same grains
 //! meanwhile. The first source of a grain has the row, as in an ingest by one process.
 //!
+//! A job that has left out grains of earlier jobs is committed when the lake has these: otherwise
+//! they would be lost if the run is killed, or if a source of an earlier job has changed meanwhile.
+//!
 //! Claims of manifests are judged here before each commit, as in an ingest by one process.
 //!
 //! What workers leave is read here at the end: linked transcripts, streams, refused containers, and
@@ -22,6 +25,7 @@ use gristmill_connectors::source::Source;
 
 use super::batch_grains::PublishedGrains;
 use super::commit::{CommitResult, SegmentUpload, StateSplit};
+use super::deferred_jobs::{DeferredJobs, OpenedSegment, PendingJob, PreparedSegment, meets};
 use super::linked_sources::arrange;
 use super::options::IngestOptions;
 use super::prepared::{JobSettings, PreparedBatch, ReadSources, SourceJob};
@@ -30,9 +34,8 @@ use super::run::{COMMIT_ATTEMPTS, IngestRun};
 use super::source_jobs::{SplitSources, jobs_of};
 use crate::error::{EngineError, Result};
 use crate::keys::TrustedKey;
-use crate::lake::{AddressCatalog, Change, DataFile, Lake, Segment, SegmentWorkers};
+use crate::lake::{Change, DataFile, Lake, SegmentWorkers};
 use crate::progress::WorkProgress;
-use crate::segment::AddressIndex;
 
 /// Does the same as [`ingest`](super::ingest()), but has the sources read by `workers`, which find
 /// them by the same names. Signers without a `did:key` are trusted with `trusted_keys`. Each job
@@ -84,61 +87,6 @@ fn refuse_unfit(options: &IngestOptions) -> Result<()> {
     }
 }
 
-/// A job of the next round.
-struct PendingJob {
-    job: SourceJob,
-    /// What came back of it, if it only waits for earlier jobs.
-    read: Option<ReadSources>,
-}
-
-/// The segment of a batch, with its address index; `None` if the batch has none.
-type PreparedSegment = Option<(Segment, Arc<AddressIndex>)>;
-
-/// Jobs that are left to the next round.
-struct DeferredJobs {
-    jobs: Vec<PendingJob>,
-    /// The segments that they have made.
-    files: Vec<DataFile>,
-    /// The grains of these segments.
-    grains: AddressCatalog,
-}
-
-impl DeferredJobs {
-    /// Adds `job`, which has made `segments`. It is done again without the grains of the jobs
-    /// before it, unless what it has `read` only waits for them.
-    fn add(
-        &mut self,
-        mut job: SourceJob,
-        read: Option<ReadSources>,
-        segments: Vec<PreparedSegment>,
-    ) {
-        if read.is_none() {
-            job.before.clone_from(&self.files);
-        }
-        for (segment, index) in segments.into_iter().flatten() {
-            self.files.push(segment.file.clone());
-            self.grains.add(segment, index);
-        }
-        self.jobs.push(PendingJob { job, read });
-    }
-
-    /// Returns true if `job` left out grains of earlier jobs, one of which was deferred again: its
-    /// commit before theirs would lose these grains if the run is killed in between.
-    fn holds_up(&self, job: &SourceJob) -> bool {
-        !job.before.is_empty() && !self.jobs.is_empty()
-    }
-}
-
-/// Returns true if a grain of `segments` is in `catalog`, or was erased.
-async fn meets(catalog: &AddressCatalog, segments: &[PreparedSegment]) -> Result<bool> {
-    for (segment, index) in segments.iter().flatten() {
-        if catalog.meets(segment, index).await? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 impl IngestRun<'_> {
     /// Has `jobs` done by `workers`, in rounds, and commits their outcomes. Returns the URIs of the
     /// sources that the workers left.
@@ -151,25 +99,45 @@ impl IngestRun<'_> {
         workers: &dyn SegmentWorkers<SourceJob>,
         jobs: Vec<SourceJob>,
     ) -> Result<Vec<String>> {
-        let jobs = jobs.into_iter().map(|job| PendingJob { job, read: None });
-        let mut jobs: Vec<PendingJob> = jobs.collect();
-        let (mut left, mut tasks) = (Vec::new(), 0);
         let mut made = Change {
             changes_rows: true,
             ..Change::default()
         };
+        let read = self.read_in_rounds(workers, jobs, &mut made.added).await;
+        // Segments that no commit names. After other errors a commit may still be made.
+        let is_decided = matches!(
+            read,
+            Ok(_)
+                | Err(EngineError::Conflict(_)
+                    | EngineError::Key(_)
+                    | EngineError::Task { .. }
+                    | EngineError::Interrupted)
+        );
+        if is_decided {
+            self.lake.grains.remove_uncommitted(&made).await;
+        }
+        read
+    }
+
+    /// As [`IngestRun::read_by`]. Adds the segments that come back to `made`.
+    async fn read_in_rounds(
+        &mut self,
+        workers: &dyn SegmentWorkers<SourceJob>,
+        jobs: Vec<SourceJob>,
+        made: &mut Vec<DataFile>,
+    ) -> Result<Vec<String>> {
+        let jobs = jobs.into_iter().map(|job| PendingJob { job, read: None });
+        let mut jobs: Vec<PendingJob> = jobs.collect();
+        let (mut left, mut tasks) = (Vec::new(), 0);
         for _ in 0..COMMIT_ATTEMPTS {
             if jobs.is_empty() {
                 break;
             }
             tasks += jobs.len();
             self.progress.begin_tasks(tasks);
-            let deferred = self.round(workers, jobs, &mut left).await?;
-            made.added.extend(deferred.files);
+            let deferred = self.round(workers, jobs, &mut left, made).await?;
             jobs = deferred.jobs;
         }
-        // Later rounds have made other segments of most jobs.
-        self.lake.grains.remove_uncommitted(&made).await;
         match jobs.is_empty() {
             true => Ok(left),
             false => Err(same_grains()),
@@ -183,12 +151,9 @@ impl IngestRun<'_> {
         workers: &dyn SegmentWorkers<SourceJob>,
         pending: Vec<PendingJob>,
         left: &mut Vec<String>,
+        made: &mut Vec<DataFile>,
     ) -> Result<DeferredJobs> {
-        let mut deferred = DeferredJobs {
-            jobs: Vec::new(),
-            files: Vec::new(),
-            grains: self.known.without_segments(),
-        };
+        let mut deferred = DeferredJobs::new(self.known.without_segments());
         // A request to stop cancels the jobs, which is an error of theirs.
         let progress = Arc::clone(&self.progress);
         let cause = |error| match progress.is_stopped() {
@@ -211,6 +176,7 @@ impl IngestRun<'_> {
         let mut jobs = jobs.into_iter();
         let mut next = 0;
         while let Some((sent, read)) = outcomes.try_next().await.map_err(cause)? {
+            made.extend(read.segments().cloned());
             waiting.extend(numbers.get(sent).map(|number| (*number, read)));
             while let Some(read) = waiting.remove(&next)
                 && let Some(job) = jobs.next()
@@ -242,10 +208,14 @@ impl IngestRun<'_> {
     ) -> Result<Vec<String>> {
         let mut segments = Vec::with_capacity(read.batches.len());
         for prepared in &read.batches {
-            segments.push(self.open_prepared(prepared).await?);
+            segments.push(match &prepared.segment {
+                Some(file) => Some(self.open_published(file).await?),
+                None => None,
+            });
         }
-        let is_new = !deferred.holds_up(&job)
-            && !meets(&deferred.grains, &segments).await?
+        let missing = self.missing_of_earlier(&job, deferred).await?;
+        let is_new = missing.is_empty()
+            && !deferred.meets(&segments).await?
             && !meets(&self.known, &segments).await?;
         let waits = !deferred.jobs.is_empty() && read.has_claims();
         if is_new && !waits && self.commit_read(&mut read, &segments).await? {
@@ -256,18 +226,40 @@ impl IngestRun<'_> {
             return Ok(read.left);
         }
         self.progress.end_task(0, 0);
-        deferred.add(job, (is_new && waits).then_some(read), segments);
+        match is_new && waits {
+            true => deferred.add_waiting(job, read, segments),
+            false => deferred.add_again(job, segments, &missing).await?,
+        }
         Ok(Vec::new())
     }
 
-    /// Opens the address index of the segment of a batch.
-    async fn open_prepared(&self, prepared: &PreparedBatch) -> Result<PreparedSegment> {
-        let Some(file) = &prepared.segment else {
-            return Ok(None);
-        };
+    /// Opens the segments of earlier jobs whose grains `job` has left out, and of which the lake
+    /// lacks some: one was deferred again, is left to this process, or its source has changed.
+    async fn missing_of_earlier(
+        &self,
+        job: &SourceJob,
+        deferred: &mut DeferredJobs,
+    ) -> Result<Vec<OpenedSegment>> {
+        let mut missing = Vec::new();
+        for file in &job.before {
+            if deferred.is_contained(file) {
+                continue;
+            }
+            let (segment, index) = self.open_published(file).await?;
+            match self.known.has_all(&segment, &index).await? {
+                true => deferred.set_contained(file),
+                false => missing.push((segment, index)),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Opens the address index of the segment with the data file `file`, which another process has
+    /// published.
+    pub(super) async fn open_published(&self, file: &DataFile) -> Result<OpenedSegment> {
         let segment = self.lake.published_segment(file).await?;
         let index = self.known.open_published(&segment).await?;
-        Ok(Some((segment, index)))
+        Ok((segment, index))
     }
 
     /// Commits the batches of a job, none of whose grains the lake had so far. Returns false, and
@@ -280,10 +272,10 @@ impl IngestRun<'_> {
         read: &mut ReadSources,
         segments: &[PreparedSegment],
     ) -> Result<bool> {
+        let before = (self.report.clone(), self.retried.clone());
         for (source, keeps_entry) in &read.retried {
             self.retried.begin(source, *keeps_entry);
         }
-        let before = self.report.clone();
         let (mut is_checked, mut attempts) = (true, 0);
         for (at, (prepared, segment)) in read.batches.iter_mut().zip(segments).enumerate() {
             let batch = &mut prepared.batch;
@@ -295,7 +287,7 @@ impl IngestRun<'_> {
                     if at > 0 {
                         return Err(same_grains());
                     }
-                    self.report = before;
+                    (self.report, self.retried) = before;
                     return Ok(false);
                 }
                 match self.commit_prepared(prepared, segment, &grains).await {

@@ -273,7 +273,10 @@ impl IngestRun<'_> {
             let file = self.lake.write_rejects(&rows).await?;
             self.reject_files.insert(file.name.clone());
             match self.lake.rejects.commit(added(file), "ingest", 0).await {
-                Err(EngineError::Conflict(_)) => self.lake.rejects.refresh().await?,
+                Err(EngineError::Conflict(_)) => {
+                    self.lake.rejects.refresh().await?;
+                    self.refresh_erased().await?;
+                }
                 Err(error) => return Err(error),
                 Ok(_) => {
                     // If the commit to `grains` must be repeated, these rows are in the table
@@ -285,6 +288,13 @@ impl IngestRun<'_> {
             }
         }
         Err(overtaken())
+    }
+
+    /// Reads what was erased meanwhile: the other writer may be an erasure. The handle of `grains`
+    /// stays at its version, so that a commit to it is a conflict if it was changed.
+    async fn refresh_erased(&mut self) -> Result<()> {
+        self.lake.erased.refresh().await?;
+        self.known.refresh_erased(self.lake).await
     }
 
     /// Adds the rejects that other runs have committed since the last ones were read.
@@ -312,7 +322,10 @@ impl IngestRun<'_> {
             }
             let file = self.lake.write_events(&fresh).await?;
             match self.lake.state.commit(added(file), "ingest", 0).await {
-                Err(EngineError::Conflict(_)) => self.lake.state.refresh().await?,
+                Err(EngineError::Conflict(_)) => {
+                    self.lake.state.refresh().await?;
+                    self.refresh_erased().await?;
+                }
                 committed => return committed.map(drop),
             }
         }

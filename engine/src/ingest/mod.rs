@@ -27,6 +27,7 @@
 //! | `prepared` | how does a process read sources for another one, which commits them? |
 //! | `source_jobs` | which sources do other processes read, and in which jobs? |
 //! | `by_workers` | how are sources read by other processes, and what they read committed? |
+//! | `deferred_jobs` | which of their jobs are done again, and without which grains? |
 //! | `scan` | how is a file read as rows, without a lake? |
 //!
 //! * **arrange**: files of traffic are linked, so that a conversation that is spread over them is
@@ -54,6 +55,7 @@ mod batch_grains;
 mod by_workers;
 mod claims;
 mod commit;
+mod deferred_jobs;
 pub(crate) mod device_profile;
 pub(crate) mod digests;
 pub(crate) mod grain_row;

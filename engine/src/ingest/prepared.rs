@@ -21,7 +21,7 @@ use super::sources::SourceRegister;
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
 use crate::keys::{TrustStore, TrustedKey};
-use crate::lake::{DataFile, Lake, SegmentJob};
+use crate::lake::{Change, DataFile, Lake, SegmentJob};
 use crate::progress::{StopOnDrop, WorkProgress};
 
 /// Maximum size of what comes back of a job, in bytes: a quarter of the largest message.
@@ -137,6 +137,12 @@ impl ReadSources {
         let mut batches = self.batches.iter();
         batches.any(|prepared| !prepared.batch.states.is_empty())
     }
+
+    /// Returns the data files of the segments.
+    pub(super) fn segments(&self) -> impl Iterator<Item = &DataFile> {
+        let batches = self.batches.iter();
+        batches.filter_map(|prepared| prepared.segment.as_ref())
+    }
 }
 
 /// A batch whose segment is published, and which isn't committed.
@@ -156,6 +162,8 @@ pub(super) struct PreparedRun {
     pub(super) left: Vec<String>,
     /// The size of the batches as a message, roughly.
     bytes: usize,
+    /// The data files of all segments.
+    files: Vec<DataFile>,
 }
 
 impl PreparedRun {
@@ -163,6 +171,7 @@ impl PreparedRun {
         let rejects = prepared.batch.rejects.iter();
         let rejects = rejects.map(|reject| REJECT_BYTES + 2 * reject.bytes.len());
         self.bytes += rejects.sum::<usize>() + STATE_BYTES * prepared.batch.states.len();
+        self.files.extend(prepared.segment.clone());
         match self.is_too_large() {
             true => self.batches.clear(),
             false => self.batches.push(prepared),
@@ -223,8 +232,7 @@ impl IngestRun<'_> {
         self.now = job.settings.now;
         self.register = SourceRegister::of_run(job.settings.run_id.clone(), self.now);
         for file in &job.before {
-            let segment = self.lake.published_segment(file).await?;
-            let index = self.known.open_published(&segment).await?;
+            let (segment, index) = self.open_published(file).await?;
             self.known.add(segment, index);
         }
         Ok(())
@@ -261,6 +269,12 @@ impl IngestRun<'_> {
         self.settle(last).await?;
         let prepared = self.prepared.take().unwrap_or_default();
         if prepared.is_too_large() {
+            let unused = Change {
+                added: prepared.files,
+                changes_rows: true,
+                ..Change::default()
+            };
+            self.lake.grains.remove_uncommitted(&unused).await;
             let uris = job.sources.iter().map(|source| source.uri.clone());
             return Ok(ReadSources {
                 batches: Vec::new(),

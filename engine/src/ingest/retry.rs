@@ -22,7 +22,7 @@ const REJECT_KEY: [&str; 2] = ["source_id", "ordinal"];
 pub(super) type RejectKeys = HashSet<(String, i64)>;
 
 /// The sources that are read again, and their rejects.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct RetriedSources {
     /// For each source, whether its entry in the ledger isn't changed.
     sources: HashMap<String, bool>,

@@ -321,12 +321,13 @@ impl SourceRegister {
         self.counted(ended.info.clone(), ended.first, tally, outcome, reason)
     }
 
-    /// Commits `rows` to `sources`, and removes those that they replace.
+    /// Commits `rows` to `sources`, and removes those that they replace, and those of the batch
+    /// before if its grains weren't committed.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].
     pub(super) async fn append(&mut self, lake: &mut Lake, rows: &[SourceRow]) -> Result<()> {
-        if rows.is_empty() {
+        if rows.is_empty() && self.uncommitted_file.is_none() {
             return Ok(());
         }
         let ids: HashSet<&str> = rows
@@ -342,8 +343,15 @@ impl SourceRegister {
         let uncommitted_file = self.uncommitted_file.take();
         for _ in 0..COMMIT_ATTEMPTS {
             // A commit that fails removes its files, so each attempt writes them.
-            let file = lake.write_sources(rows).await?;
-            let change = change_of(lake, &file, uncommitted_file.as_ref(), &replaced).await?;
+            let file = match rows.is_empty() {
+                true => None,
+                false => Some(lake.write_sources(rows).await?),
+            };
+            let change = change_of(lake, file.as_ref(), uncommitted_file.as_ref(), &replaced);
+            let change = change.await?;
+            if change.added.is_empty() && change.removed.is_empty() {
+                return Ok(());
+            }
             let retries = match change.removed.is_empty() {
                 true => COMMIT_ATTEMPTS,
                 false => 0,
@@ -354,7 +362,7 @@ impl SourceRegister {
                 Err(error) => return Err(error),
                 Ok(_) => {
                     self.dangling.retain(|name| !replaced.contains(name));
-                    self.uncommitted_file = Some(file);
+                    self.uncommitted_file = file;
                     return Ok(());
                 }
             }
@@ -376,18 +384,21 @@ impl SourceRegister {
 /// the rows `replaced`.
 async fn change_of(
     lake: &mut Lake,
-    file: &DataFile,
+    file: Option<&DataFile>,
     uncommitted_file: Option<&DataFile>,
     replaced: &DanglingRows,
 ) -> Result<Change> {
     let mut change = Change {
-        added: vec![file.clone()],
+        added: file.cloned().into_iter().collect(),
         changes_rows: true,
         ..Change::default()
     };
     let live = lake.sources_to_write().await?.files()?;
-    let uncommitted_file = uncommitted_file.filter(|file| live.contains(file));
-    change.removed.extend(uncommitted_file.cloned());
+    // Its versions were stated when it was committed.
+    let is_uncommitted =
+        |file: &&DataFile| uncommitted_file.is_some_and(|own| own.name == file.name);
+    let uncommitted = live.iter().find(is_uncommitted);
+    change.removed.extend(uncommitted.cloned());
     if !replaced.is_empty() {
         let gone = change.removed.clone();
         for data in live.iter().filter(|data| !gone.contains(data)) {

@@ -5,6 +5,7 @@
 //! up in the segments of the last days, whatever else the lake contains. Segments whose seconds the
 //! log doesn't state may contain any grain.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
@@ -14,10 +15,10 @@ use tokio::sync::OnceCell;
 
 use super::known_addresses::{KnownAddresses, KnownSegment, open_index};
 use super::rejects::blob_of;
-use super::{Lake, LakeLocation, Segment, Table};
+use super::{DataFile, Lake, LakeLocation, Segment, Table};
 use crate::error::{Context, Result};
 use crate::keys::TombstoneSet;
-use crate::segment::AddressIndex;
+use crate::segment::{AddressIndex, SegmentId};
 
 /// The segments of a lake, and their address indexes as far as they were needed. Clones share the
 /// indexes.
@@ -65,7 +66,7 @@ impl AddressCatalog {
     /// # Errors
     /// As [`Lake::tombstone_set`].
     pub(crate) async fn refresh(&mut self, lake: &Lake) -> Result<()> {
-        self.erased = lake.tombstone_set().await?;
+        self.refresh_erased(lake).await?;
         let mut before = std::mem::take(&mut self.segments);
         let entries = lake.segments()?.into_iter().map(|segment| {
             let known = before
@@ -108,6 +109,65 @@ impl AddressCatalog {
     /// # Errors
     /// As [`AddressCatalog::of_seconds`].
     pub(crate) async fn meets(&self, segment: &Segment, index: &Arc<AddressIndex>) -> Result<bool> {
+        let search = |known: &KnownAddresses, index: &AddressIndex| {
+            let mut addresses = index.addresses();
+            addresses.any(|address| known.is_erased(&address) || known.contains(&address))
+        };
+        self.searched(segment, index, search).await
+    }
+
+    /// Returns true if all grains of `segment`, whose address index is `index`, are in segments of
+    /// the catalog or were erased. Costs as much as [`AddressCatalog::meets`].
+    ///
+    /// # Errors
+    /// As [`AddressCatalog::of_seconds`].
+    pub(crate) async fn has_all(
+        &self,
+        segment: &Segment,
+        index: &Arc<AddressIndex>,
+    ) -> Result<bool> {
+        let search = |known: &KnownAddresses, index: &AddressIndex| {
+            let mut addresses = index.addresses();
+            addresses.all(|address| known.is_erased(&address) || known.contains(&address))
+        };
+        self.searched(segment, index, search).await
+    }
+
+    /// Returns, for the grains of `segment`, whose address index is `index`, the data files of the
+    /// first segments of the catalog that have them. Costs as much as [`AddressCatalog::meets`].
+    ///
+    /// # Errors
+    /// As [`AddressCatalog::of_seconds`].
+    pub(crate) async fn first_files(
+        &self,
+        segment: &Segment,
+        index: &Arc<AddressIndex>,
+    ) -> Result<Vec<DataFile>> {
+        let search = |known: &KnownAddresses, index: &AddressIndex| {
+            let mut found: HashSet<SegmentId> = HashSet::new();
+            for address in index.addresses() {
+                if let Some((id, _)) = known.find(&address)
+                    && !found.contains(id)
+                {
+                    found.insert(id.clone());
+                }
+            }
+            found
+        };
+        let found = self.searched(segment, index, search).await?;
+        let files = self.segments.iter().map(|entry| &entry.segment);
+        let files = files.filter(|segment| found.contains(&segment.id));
+        Ok(files.map(|segment| segment.file.clone()).collect())
+    }
+
+    /// Calls `search` with the segments of the catalog that may have grains of `segment`, whose
+    /// address index is `index`.
+    async fn searched<R: Send + 'static>(
+        &self,
+        segment: &Segment,
+        index: &Arc<AddressIndex>,
+        search: impl FnOnce(&KnownAddresses, &AddressIndex) -> R + Send + 'static,
+    ) -> Result<R> {
         let may_meet =
             |entry: &CatalogEntry| match (&entry.segment.file.seconds, &segment.file.seconds) {
                 (Some(known), Some(own)) => known.meets(own),
@@ -115,9 +175,7 @@ impl AddressCatalog {
             };
         let (known, index) = (self.opened(may_meet).await?, Arc::clone(index));
         let search = move || {
-            let mut addresses = (0..index.len() as u32).filter_map(|place| index.address_at(place));
-            let found =
-                addresses.any(|address| known.is_erased(&address) || known.contains(&address));
+            let found = search(&known, &index);
             index.release();
             known.release();
             found
@@ -125,6 +183,15 @@ impl AddressCatalog {
         tokio::task::spawn_blocking(search)
             .await
             .task("a search of addresses")
+    }
+
+    /// Reads the tombstones of `lake` again.
+    ///
+    /// # Errors
+    /// As [`Lake::tombstone_set`].
+    pub(crate) async fn refresh_erased(&mut self, lake: &Lake) -> Result<()> {
+        self.erased = lake.tombstone_set().await?;
+        Ok(())
     }
 
     /// Adds a segment that was just written.
@@ -231,13 +298,10 @@ impl AddressCatalog {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use proptest::prelude::*;
 
     use super::*;
-    use crate::lake::DataFile;
-    use crate::segment::{CreationSeconds, SegmentId};
+    use crate::segment::CreationSeconds;
 
     /// A grain: its creation second, and what distinguishes it from others of the same second.
     type TestGrain = (u32, u8);
@@ -318,6 +382,36 @@ mod tests {
                     prop_assert_eq!(found, all.contains(&address), "{:?}", grain);
                 }
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_segments_with_grains_of_another_are_found() {
+        let grains = |numbers: &[u32]| -> Vec<TestGrain> {
+            let seconds = numbers.iter().map(|number| 1_700_000_000 + number);
+            seconds.map(|second| (second, 0)).collect()
+        };
+        let segments = [&[1, 2][..], &[2, 3], &[3, 4]];
+        let segments = segments.map(|numbers| (grains(numbers), true));
+        let (_folder, catalog) = catalog(&segments);
+        let own = |numbers: &[u32]| {
+            let grains = grains(numbers);
+            let addresses: Vec<_> = grains.iter().copied().map(address_of).collect();
+            let index = AddressIndex::open(AddressIndex::build(&[addresses]).into()).unwrap();
+            (segment(9, &grains, true), Arc::new(index))
+        };
+        for (numbers, first, has_all) in [
+            (&[2, 9][..], &[0][..], false),
+            (&[3, 4][..], &[1, 2][..], true),
+            (&[9][..], &[][..], false),
+            (&[1, 2, 3, 4][..], &[0, 1, 2][..], true),
+        ] {
+            let (segment, index) = own(numbers);
+            let found = catalog.first_files(&segment, &index).await.unwrap();
+            let found: Vec<String> = found.into_iter().map(|file| file.name).collect();
+            let names = first.iter().map(|number| format!("part-{number}.parquet"));
+            assert_eq!(found, names.collect::<Vec<String>>(), "{numbers:?}");
+            assert_eq!(catalog.has_all(&segment, &index).await.unwrap(), has_all);
         }
     }
 

@@ -93,15 +93,16 @@ impl Table {
     }
 
     /// Tries to commit `change` once. After a lost response, an object store reports this process's
-    /// own commit as another's: then the files that `change` adds are in the table, and the commit
-    /// counts as one.
+    /// own commit as another's: then the files that `change` adds were committed, and the commit
+    /// counts as one. Other commits may have followed it.
     async fn commit_once(&mut self, change: &Change, operation: &str) -> Result<u64> {
+        let version = self.version() + 1;
         match self.try_commit(change, operation).await {
             Err(EngineError::Conflict(cause)) => match self.with_all_added(change).await {
                 Some(newest) => {
                     *self = newest;
-                    self.record_commit(self.version()).await?;
-                    Ok(self.version())
+                    self.record_commit(version).await?;
+                    Ok(version)
                 }
                 None => Err(EngineError::Conflict(cause)),
             },
@@ -109,20 +110,25 @@ impl Table {
         }
     }
 
-    /// Returns the newest version of the table, if it can be read and has all files that `change`
-    /// adds.
+    /// Returns the newest version of the table, if it can be read, and all files that `change` adds
+    /// were committed.
     async fn with_all_added(&self, change: &Change) -> Option<Table> {
         if change.added.is_empty() || change.adds_again() {
             return None;
         }
         let mut newest = self.clone();
         newest.refresh().await.ok()?;
-        let live = newest.files().ok()?;
-        let live: HashSet<&str> = live.iter().map(|file| file.name.as_str()).collect();
-        let mut added = change.added.iter();
-        added
-            .all(|file| live.contains(file.name.as_str()))
-            .then_some(newest)
+        let live = newest.files().ok()?.into_iter().map(|file| file.name);
+        let mut committed: HashSet<String> = live.collect();
+        let has_all = |committed: &HashSet<String>| {
+            let mut added = change.added.iter();
+            added.all(|file| committed.contains(&file.name))
+        };
+        // Another writer may have replaced them already. A folder loses no response.
+        if !has_all(&committed) && self.location().is_remote() {
+            committed = newest.committed_files().await.ok()?;
+        }
+        has_all(&committed).then_some(newest)
     }
 
     /// Checks that `change` adds no rows in plain text to an encrypted lake: it may have been
@@ -148,7 +154,8 @@ impl Table {
     }
 
     /// Removes the files that `change` would have added, unless it keeps them, with the sidecars
-    /// of segments. A failure is a warning: `gc` removes these files later.
+    /// of segments. Files that a version of the table has, or had, stay. A failure is a warning:
+    /// `gc` removes these files later.
     pub(crate) async fn remove_uncommitted(&mut self, change: &Change) {
         if change.added.is_empty() || change.keeps_files || change.adds_again() {
             return;
@@ -161,10 +168,11 @@ impl Table {
 
     async fn try_remove_uncommitted(&mut self, change: &Change) -> Result<()> {
         self.refresh().await?;
-        let live = self.files()?;
-        let live: HashSet<&str> = live.iter().map(|file| file.name.as_str()).collect();
+        // Earlier versions have files that were committed, by a later attempt or by one whose
+        // response was lost, and have been replaced since.
+        let committed = self.committed_files().await?;
         for file in &change.added {
-            if live.contains(file.name.as_str()) {
+            if committed.contains(&file.name) {
                 continue;
             }
             self.location().delete(&self.path_of(&file.name)).await?;
@@ -173,6 +181,13 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Returns the names of the files of this version, and of those that earlier versions have.
+    async fn committed_files(&self) -> Result<HashSet<String>> {
+        let live = self.files()?.into_iter().map(|file| file.name);
+        let replaced = self.tombstones().await?.into_iter().map(|(name, _)| name);
+        Ok(live.chain(replaced).collect())
     }
 
     /// Removes the sidecars of the segment with the data file `file`.

@@ -193,6 +193,11 @@ impl AddressIndex {
         Some(ContentAddress::from_digest(digest))
     }
 
+    /// Returns all addresses, ascending.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = ContentAddress> {
+        (0..self.count as u32).filter_map(|place| self.address_at(place))
+    }
+
     fn prefixes(&self) -> usize {
         HEADER + 4 * ((1 << self.directory_bits) + 1)
     }

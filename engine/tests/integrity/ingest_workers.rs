@@ -2,8 +2,9 @@
 //! is done twice, the client ends early, or another writer is faster.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -17,6 +18,7 @@ use gristmill_engine::gc::{GcOptions, collect_garbage};
 use gristmill_engine::ingest::{
     IngestOptions, IngestReport, OnError, ReadSources, SourceJob, ingest, ingest_by, read_sources,
 };
+use gristmill_engine::keys::FileKeys;
 use gristmill_engine::lake::{Outcomes, SegmentWorkers};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::container::{
@@ -73,6 +75,39 @@ impl SegmentWorkers<SourceJob> for WorkersBesideWriter {
         });
         ingested.await.unwrap()?;
         Ok(read)
+    }
+}
+
+/// Workers of which a source is gone when they are called for the second time.
+struct WorkersWithout(TwiceWorkers, PathBuf, AtomicUsize);
+
+#[async_trait]
+impl SegmentWorkers<SourceJob> for WorkersWithout {
+    async fn run(&self, jobs: Vec<SourceJob>) -> Result<Outcomes<SourceJob>, EngineError> {
+        if self.2.fetch_add(1, Ordering::Relaxed) == 1 {
+            std::fs::remove_file(&self.1).unwrap();
+        }
+        self.0.run(jobs).await
+    }
+}
+
+/// Workers during whose work another process encrypts the lake. They do each job once.
+struct WorkersBesideEncryption(TwiceWorkers, Mutex<Option<FileKeys>>);
+
+#[async_trait]
+impl SegmentWorkers<SourceJob> for WorkersBesideEncryption {
+    async fn run(&self, jobs: Vec<SourceJob>) -> Result<Outcomes<SourceJob>, EngineError> {
+        let mut outcomes: Vec<ReadSources> = Vec::new();
+        for job in &jobs {
+            outcomes.push(read_sources(&self.0.lake().await, job, u64::MAX).await?);
+        }
+        let keys = self.1.lock().unwrap().take();
+        if let Some(keys) = keys {
+            let (mut lake, runtime) = (self.0.lake().await, Handle::current());
+            let encrypt = move || runtime.block_on(lake.enable_encryption(Box::new(keys)));
+            tokio::task::spawn_blocking(encrypt).await.unwrap()?;
+        }
+        Ok(reversed::<SourceJob>(outcomes))
     }
 }
 
@@ -296,6 +331,52 @@ async fn grains_that_another_writer_brings_meanwhile_are_not_written_twice() {
     let report = by(&workers, lab, folder, &options()).await.unwrap();
     assert_eq!(report.grains_written, 260);
     pair.assert_same_grains().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_repeated_lists_its_sources_once() {
+    let pair = Pair::new().await;
+    let (lab, folder) = (&pair.lab, pair.files.path());
+    let source = found(&folder.join("d.frames")).await.remove(0);
+    let workers = WorkersBesideWriter(TwiceWorkers::of(lab), source);
+    by(&workers, lab, folder, &options()).await.unwrap();
+    let sources = lab.lake().await.sources.unwrap();
+    let columns = ["run_id", "source"];
+    let rows = cells(&sources.read_columns(&columns).await.unwrap(), &columns);
+    let distinct: BTreeSet<&Vec<String>> = rows.iter().collect();
+    assert_eq!(distinct.len(), rows.len(), "{rows:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grains_of_a_source_that_goes_meanwhile_come_from_another_one_that_has_them() {
+    let pair = Pair::new().await;
+    let (lab, folder) = (&pair.lab, pair.files.path());
+    let gone = folder.join("b.frames");
+    let workers = WorkersWithout(TwiceWorkers::of(lab), gone, AtomicUsize::new(0));
+    let report = by(&workers, lab, folder, &options()).await.unwrap();
+    assert_eq!((report.grains_written, report.unreadable_files), (320, 1));
+    let addresses = |rows: Vec<Vec<String>>| -> BTreeSet<String> {
+        rows.into_iter().map(|mut row| row.remove(0)).collect()
+    };
+    let (own, other) = (grains(lab).await, grains(&pair.other).await);
+    assert_eq!(own.len(), other.len());
+    assert_eq!(addresses(own), addresses(other));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_during_which_the_lake_is_encrypted_leaves_no_plain_text() {
+    let pair = Pair::new().await;
+    let (lab, folder) = (&pair.lab, pair.files.path());
+    let keys = Mutex::new(Some(lab.keys()));
+    let workers = WorkersBesideEncryption(TwiceWorkers::of(lab), keys);
+    let refused = by(&workers, lab, folder, &options()).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Key(_)), "{refused}");
+    for table in ["grains", "sources", "rejects", "state"] {
+        let files = std::fs::read_dir(lab.path(table)).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let data: Vec<String> = names.filter(|name| name.starts_with("part-")).collect();
+        assert!(data.is_empty(), "{table}: {data:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
