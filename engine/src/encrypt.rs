@@ -49,6 +49,9 @@ pub struct SealReport {
     pub version: u64,
 }
 
+/// How often a commit is retried after commits of other writers.
+const COMMIT_ATTEMPTS: usize = 10;
+
 /// Maximal number of bytes of row groups in memory.
 const CHUNK_BYTES: u64 = 256 << 20;
 
@@ -74,7 +77,23 @@ pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
         rewrite(lake, &segment, &keys, &mut report).await?;
     }
     report.table_files = reseal_tables(lake, &keys, |name| !is_sealed_file(name)).await?;
+    overtake_writers(lake).await?;
     finish(lake, "encrypt", exclusive, started, report).await
+}
+
+/// Commits nothing to each table without files. Writers that opened the lake before it was
+/// encrypted then meet another's commit, after which they look whether it is: in other tables they
+/// meet those of sealed files.
+async fn overtake_writers(lake: &mut Lake) -> Result<()> {
+    let tables = [&mut lake.grains, &mut lake.rejects, &mut lake.state];
+    for table in tables.into_iter().chain(lake.sources.as_mut()) {
+        if table.files()?.is_empty() {
+            table
+                .commit(Change::default(), "seal", COMMIT_ATTEMPTS)
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 /// Renews the keys of `users` (of all users and of grains without a user, if none are named), and

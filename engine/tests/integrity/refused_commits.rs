@@ -111,6 +111,23 @@ async fn a_handle_from_before_the_lake_was_encrypted_states_that_and_needs_no_ot
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn encryption_overtakes_earlier_writers_in_tables_without_files() {
+    let lab = Lab::new(0, 0, false).await;
+    let early = lab.lake().await;
+    let mut lake = lab.lake().await;
+    lake.enable_encryption(Box::new(lab.keys())).await.unwrap();
+    encrypt(&mut lake, false).await.unwrap();
+    for (early, now) in [
+        (&early.grains, &lake.grains),
+        (&early.rejects, &lake.rejects),
+        (&early.state, &lake.state),
+    ] {
+        assert!(now.version() > early.version(), "{}", now.name());
+        assert!(now.files().unwrap().is_empty(), "{}", now.name());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_ingests_of_one_source_at_a_time_record_each_reject_once() {
     let lab = Lab::new(1, 20, false).await;
     let input = tempfile::tempdir().unwrap();
