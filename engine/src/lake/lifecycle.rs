@@ -223,7 +223,7 @@ pub(crate) fn row_links(batch: &RecordBatch) -> Vec<(ContentAddress, String, i64
 
 /// Returns the numbers of the rows of `file` with a value in the column `name`. Few grains refer to
 /// others by it: the other columns are read only for these rows.
-pub(super) fn rows_with(file: &LakeFile, name: &str) -> Result<Vec<u32>> {
+pub(crate) fn rows_with(file: &LakeFile, name: &str) -> Result<Vec<u32>> {
     let rows = file.map_batches(Some(&[name]), |first, batch| {
         let column = batch.column_by_name(name);
         let has_value = |row: &usize| column.is_some_and(|column| column.is_valid(*row));

@@ -113,7 +113,8 @@ pub use known_addresses::KnownAddresses;
 pub(crate) use lake_file::LakeFile;
 pub use ledger::{Ledger, LedgerEntry, ReadPosition, transaction_name};
 pub(crate) use lifecycle::{
-    EVENT_COLUMNS, events_of, row_links, row_supersessions, superseding_rows_in, supersessions_in,
+    EVENT_COLUMNS, events_of, row_links, row_supersessions, rows_with, superseding_rows_in,
+    supersessions_in,
 };
 pub use local_cache::{DEFAULT_CACHE_BYTES, LocalCache};
 pub use location::LakeLocation;

@@ -4,6 +4,9 @@
 //! that was doubled are in the same of the two, which is then removed as a whole. Without a sound
 //! one, the first erased one stays, and no damaged one is removed: a backup may restore it.
 //!
+//! The column `supersedes` doesn't follow from the grain. Of equally good rows that one stays which
+//! supersedes most, and none is removed that supersedes others than it: they would be current again.
+//!
 //! Rows are found by a merge of the address indexes. Before any is removed, the indexes of their
 //! segments are compared with the addresses of the rows. Memory holds 4 bytes for each surplus row.
 
@@ -15,7 +18,7 @@ use rayon::prelude::*;
 
 use super::RepairOptions;
 use super::report::{RepairReport, Repaired, Unrepaired};
-use super::row_quality::{RowQualities, RowQuality, SegmentQualities};
+use super::row_quality::{RowFacts, RowQualities, RowQuality, superseded_in};
 use crate::erase::written_without;
 use crate::error::{Context, EngineError, Result};
 use crate::index::SidecarCache;
@@ -94,7 +97,10 @@ fn unrepaired(segment: &Segment, reason: String, remedy: &'static str) -> Unrepa
 /// Returns the entry of rows of `segment` that have the addresses of others, of which none is
 /// intact.
 fn undecided_rows(segment: &Segment, (first, rows): (u32, u64)) -> Unrepaired {
-    let reason = "other rows have the same addresses, and none of them is intact".to_owned();
+    let reason =
+        "other rows have the same addresses, and none of them is intact, or they supersede \
+                  different grains"
+            .to_owned();
     Unrepaired {
         row: Some(u64::from(first)),
         rows: Some(rows),
@@ -109,26 +115,29 @@ async fn plan(lake: &Lake, qualities: &RowQualities) -> Result<(Vec<Segment>, Su
     let mut segments = lake.segments()?;
     segments.retain(|segment| qualities.of(&segment.file.name).is_some());
     let opened = AddressIndexes::open(location, segments.clone(), &HashSet::new()).await?;
-    let found = merge(&opened, qualities).await?;
-    let differing = opened.differing(location, &found.involved).await?;
-    if differing.is_empty() {
+    let found = merge(&opened, RowFacts::default()).await?;
+    if found.involved.is_empty() {
         return Ok((opened.segments, found));
     }
-    let opened = AddressIndexes::open(location, segments, &differing).await?;
-    let found = merge(&opened, qualities).await?;
+    let differing = opened.differing(location, &found.involved).await?;
+    let opened = match differing.is_empty() {
+        true => opened,
+        false => AddressIndexes::open(location, segments, &differing).await?,
+    };
+    let mut facts = RowFacts::default();
+    for segment in &opened.segments {
+        let known = qualities.of(&segment.file.name).cloned();
+        facts.qualities.push(known.unwrap_or_default());
+        facts.superseded.push(superseded_in(lake, segment).await?);
+    }
+    let found = merge(&opened, facts).await?;
     Ok((opened.segments, found))
 }
 
-/// Merges the indexes `opened`.
-async fn merge(opened: &AddressIndexes, qualities: &RowQualities) -> Result<SurplusPlan> {
-    let of_segment = |segment: &Segment| qualities.of(&segment.file.name).cloned();
-    let qualities: Vec<SegmentQualities> = opened
-        .segments
-        .iter()
-        .map(|segment| of_segment(segment).unwrap_or_default())
-        .collect();
+/// Merges the indexes `opened`, of whose rows there are these `facts`.
+async fn merge(opened: &AddressIndexes, facts: RowFacts) -> Result<SurplusPlan> {
     let indexes = opened.indexes.clone();
-    tokio::task::spawn_blocking(move || SurplusPlan::of(&indexes, &qualities))
+    tokio::task::spawn_blocking(move || SurplusPlan::of(&indexes, &facts))
         .await
         .task("the address indexes")
 }
@@ -139,19 +148,19 @@ struct SurplusPlan {
     /// The rows to remove of each segment, ascending, by its number.
     surplus: BTreeMap<usize, Vec<u32>>,
     /// The first and the number of rows of each segment that have the addresses of others, of which
-    /// none is intact.
+    /// none is intact, or which supersede different grains.
     undecided: BTreeMap<usize, (u32, u64)>,
     /// The numbers of the segments with addresses that several rows have.
     involved: BTreeSet<usize>,
 }
 
 impl SurplusPlan {
-    /// Returns the surplus rows of segments with `indexes` and `qualities`.
-    fn of(indexes: &[Arc<AddressIndex>], qualities: &[SegmentQualities]) -> SurplusPlan {
+    /// Returns the surplus rows of segments with `indexes`, of whose rows there are these `facts`.
+    fn of(indexes: &[Arc<AddressIndex>], facts: &RowFacts) -> SurplusPlan {
         let parts: Vec<u8> = (0..=u8::MAX).collect();
         let plans = parts.par_iter().map(|part| {
             let mut plan = SurplusPlan::default();
-            repeated_addresses(indexes, *part, |_, rows| plan.add(rows, qualities));
+            repeated_addresses(indexes, *part, |_, rows| plan.add(rows, facts));
             plan
         });
         let plans: Vec<SurplusPlan> = plans.collect();
@@ -165,27 +174,30 @@ impl SurplusPlan {
     }
 
     /// Adds `rows`, which have the same address.
-    fn add(&mut self, rows: &[RowPlace], qualities: &[SegmentQualities]) {
-        let quality = |place: &RowPlace| {
-            let known = qualities.get(place.segment);
-            let known = known.and_then(|known| known.get(place.row as usize));
-            known.copied().unwrap_or(RowQuality::Sound)
-        };
+    fn add(&mut self, rows: &[RowPlace], facts: &RowFacts) {
         self.involved.extend(rows.iter().map(|place| place.segment));
-        let Some(kept) = rows.iter().min_by_key(|place| (quality(place), **place)) else {
+        let Some(kept) = rows.iter().min_by_key(|place| facts.order(place)) else {
             return;
         };
-        let best = quality(kept);
+        let best = facts.quality(kept);
+        let is_worse = |place: &RowPlace| {
+            place != kept && (best == RowQuality::Sound || facts.quality(place) == best)
+        };
         for place in rows {
             if best == RowQuality::Damaged {
                 self.add_undecided(place.segment, (place.row, 1));
-            } else if place != kept && (best == RowQuality::Sound || quality(place) == best) {
-                self.surplus
-                    .entry(place.segment)
-                    .or_default()
-                    .push(place.row);
+            } else if is_worse(place) {
+                match facts.supersedes_no_more(place, kept) {
+                    true => self.add_surplus(place),
+                    false => self.add_undecided(place.segment, (place.row, 1)),
+                }
             }
         }
+    }
+
+    fn add_surplus(&mut self, place: &RowPlace) {
+        let rows = self.surplus.entry(place.segment).or_default();
+        rows.push(place.row);
     }
 
     fn add_undecided(&mut self, segment: usize, (first, count): (u32, u64)) {
@@ -252,12 +264,38 @@ mod tests {
     use gristmill_schemas::address::ContentAddress;
     use proptest::prelude::*;
 
+    use super::super::row_quality::{SegmentQualities, SupersededByRow};
     use super::*;
 
     const QUALITIES: [RowQuality; 3] = [RowQuality::Sound, RowQuality::Erased, RowQuality::Damaged];
 
     fn address(number: u8) -> ContentAddress {
         ContentAddress::of(&[number])
+    }
+
+    #[test]
+    fn the_row_that_supersedes_most_stays_and_different_ones_are_listed() {
+        let place = |segment| RowPlace { segment, row: 0 };
+        let plan = |superseded: &[&[u8]]| {
+            let of_row = |numbers: &&[u8]| {
+                let old = numbers.iter().map(|number| address(*number));
+                Some(SupersededByRow::from([(0, old.collect())]))
+            };
+            let facts = RowFacts {
+                superseded: superseded.iter().map(of_row).collect(),
+                ..RowFacts::default()
+            };
+            let rows: Vec<RowPlace> = (0..superseded.len()).map(place).collect();
+            let mut plan = SurplusPlan::default();
+            plan.add(&rows, &facts);
+            let surplus: Vec<usize> = plan.surplus.into_keys().collect();
+            let undecided: Vec<usize> = plan.undecided.into_keys().collect();
+            (surplus, undecided)
+        };
+        assert_eq!(plan(&[&[], &[]]), (vec![1], vec![]));
+        assert_eq!(plan(&[&[], &[1], &[]]), (vec![0, 2], vec![]));
+        assert_eq!(plan(&[&[1], &[2, 1], &[2]]), (vec![0, 2], vec![]));
+        assert_eq!(plan(&[&[1], &[2], &[]]), (vec![2], vec![1]));
     }
 
     proptest! {
@@ -277,7 +315,8 @@ mod tests {
                 rows.iter().map(|(_, quality)| QUALITIES[*quality]).collect()
             };
             let qualities: Vec<_> = segments.iter().map(quality).collect();
-            let plan = SurplusPlan::of(&indexes, &qualities);
+            let facts = RowFacts { qualities, ..RowFacts::default() };
+            let plan = SurplusPlan::of(&indexes, &facts);
             let mut before: HashMap<u8, Vec<RowQuality>> = HashMap::new();
             let mut after: HashMap<u8, Vec<RowQuality>> = HashMap::new();
             for (segment, rows) in segments.iter().enumerate() {

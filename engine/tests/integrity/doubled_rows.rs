@@ -1,13 +1,15 @@
 //! Grains that several rows of a lake have: verification finds them, and repair keeps one row.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, AsArray, ListBuilder, RecordBatch, StringBuilder};
 use arrow::compute::concat_batches;
+use arrow::datatypes::DataType;
 use gristmill_engine::index::{IndexKinds, reindex};
 use gristmill_engine::verify::{Problem, Subset, VerifyReport, VerifyScope};
 
-use crate::lab::{Lab, read};
+use crate::lab::{Lab, read, with_cell};
 use crate::rows::changed;
 
 /// Returns the problems of rows with the addresses of others.
@@ -91,6 +93,37 @@ async fn some_rows_of_a_segment_are_removed_and_the_others_stay() {
         let verified = lab.verify_with(!sealed).await;
         assert_eq!((verified.bad, verified.ok), (0, 240), "{verified:#?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_row_that_supersedes_another_grain_stays() {
+    let lab = Lab::new(1, 40, false).await;
+    let rows = read(&lab.segments().await.remove(0)).unwrap();
+    let place = rows.schema().index_of("supersedes").unwrap();
+    let mut columns = rows.columns().to_vec();
+    let DataType::List(item) = columns[place].data_type() else {
+        panic!("a list")
+    };
+    let old = rows.column(0).as_string::<i32>().value(3);
+    let mut list = ListBuilder::new(StringBuilder::new()).with_field(Arc::clone(item));
+    list.append_value([Some(old)]);
+    let cell: ArrayRef = Arc::new(list.finish());
+    columns[place] = with_cell(&columns[place], 7, &cell);
+    let superseding = RecordBatch::try_new(rows.schema(), columns).unwrap();
+    // The copy supersedes the grain, and the first file doesn't.
+    lab.replace(&lab.segments().await.remove(0), &superseding)
+        .await;
+    let first = lab.segments().await.remove(0);
+    lab.double(&first).await;
+    lab.replace(&first, &rows).await;
+    let report = lab.repair(false).await;
+    assert_eq!((report.surplus_rows, report.unrepaired), (40, 0));
+    let kept = lab.rows().await;
+    let supersedes = |row: &&RecordBatch| row.column(place).is_valid(0);
+    assert_eq!(
+        (kept.len(), kept.iter().filter(supersedes).count()),
+        (40, 1)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
