@@ -5,7 +5,8 @@
 //! one, the first erased one stays, and no damaged one is removed: a backup may restore it.
 //!
 //! The column `supersedes` doesn't follow from the grain. Of equally good rows that one stays which
-//! supersedes most, and none is removed that supersedes others than it: they would be current again.
+//! supersedes most, and none is removed that supersedes other grains than it: these would be
+//! current again.
 //!
 //! Rows are found by a merge of the address indexes. Before any is removed, the indexes of their
 //! segments are compared with the addresses of the rows. Memory holds 4 bytes for each surplus row.
