@@ -17,6 +17,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use super::wide_rows::value_bytes;
+
 /// Largest size of the results of one call for one batch of rows, in bytes.
 const MAX_BYTES: i64 = 256 << 20;
 
@@ -232,14 +234,30 @@ impl CallArguments<'_> {
         })
     }
 
-    /// The second argument is the number of repetitions, each of `bytes` and the text `text`.
-    fn repeated(&self, text: Option<usize>, bytes: i64) -> Result<Vec<i64>> {
-        let lengths = match text {
-            Some(text) => self.lengths(text)?,
+    /// Returns the sizes of an argument's values in bytes; 0 for those of a fixed width.
+    fn value_sizes(&self, at: usize) -> Result<Vec<i64>> {
+        self.measured(at, |array| match text_bytes(array)? {
+            Some(lengths) => numbers_of(&lengths),
+            None if array.data_type().is_primitive() => Ok(vec![0; array.len()]),
+            None => {
+                let rows = (0..array.len()).map(|row| array.slice(row, 1));
+                let sizes = rows.map(|value| i64::try_from(value_bytes(value.as_ref())));
+                Ok(sizes.map(|size| size.unwrap_or(i64::MAX)).collect())
+            }
+        })
+    }
+
+    /// The second argument is the number of repetitions, each of `bytes` and the argument `value`.
+    fn repeated(&self, value: Option<usize>, bytes: i64) -> Result<Vec<i64>> {
+        let sizes = match value {
+            Some(value) => self.value_sizes(value)?,
             None => vec![0; self.rows],
         };
-        let times = self.numbers(1)?.into_iter().zip(lengths);
-        let sizes = times.map(|(times, length)| times.max(0).saturating_mul(length + bytes));
+        let times = self.numbers(1)?.into_iter().zip(sizes);
+        let sizes = times.map(|(times, size)| {
+            let each = size.saturating_add(bytes);
+            times.max(0).saturating_mul(each)
+        });
         Ok(sizes.collect())
     }
 
@@ -383,6 +401,7 @@ mod tests {
                 "<a><b>c",
             ),
             ("SELECT array_resize([1], 3, 7)", "[1, 7, 7]"),
+            ("SELECT array_repeat([1, NULL], 2)", "[[1, ], [1, ]]"),
             ("SELECT array_to_string(['a', NULL], ', ', '?')", "a, ?"),
             ("SELECT range(1, 4)", "[1, 2, 3]"),
             ("SELECT generate_series(4, 0, -2)", "[4, 2, 0]"),
@@ -418,6 +437,11 @@ mod tests {
             "SELECT length(regexp_replace(repeat('a', 20000), 'a', repeat('b', 100000), 'g'))",
             r"SELECT length(regexp_replace(repeat('a', 100000), '.*', repeat('\0', 10000)))",
             "SELECT array_length(array_resize([1], 200000000, 7))",
+            "SELECT array_length(array_repeat(array_repeat(1, 30000), 30000))",
+            "SELECT array_length(array_resize([[1]], 30000, range(0, 30000)))",
+            "SELECT array_length(array_repeat(CAST(repeat('x', 1000000) AS BYTEA), 1000))",
+            "SELECT array_length(array_repeat(a, 30000)) FROM (VALUES (range(0, 30000)), ([1])) AS \
+             t (a)",
             "SELECT length(array_to_string(array_repeat('a', 1000000), repeat('b', 1000)))",
             "SELECT array_length(range(0, 200000000))",
             "SELECT array_length(generate_series(0, 9223372036854775807))",

@@ -34,7 +34,7 @@ pub(super) fn parts_of(batch: RecordBatch) -> Vec<(RecordBatch, usize)> {
 }
 
 /// Returns the bytes of values, and one for each of them: also NULL is sent.
-fn value_bytes(values: &dyn Array) -> usize {
+pub(super) fn value_bytes(values: &dyn Array) -> usize {
     let rows = values.len();
     let bytes = match values.data_type() {
         DataType::Utf8 => span(values.as_string::<i32>().value_offsets()),
