@@ -77,7 +77,9 @@ pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
         rewrite(lake, &segment, &keys, &mut report).await?;
     }
     report.table_files = reseal_tables(lake, &keys, |name| !is_sealed_file(name)).await?;
-    overtake_writers(lake).await?;
+    if !exclusive {
+        overtake_writers(lake).await?;
+    }
     finish(lake, "encrypt", exclusive, started, report).await
 }
 
