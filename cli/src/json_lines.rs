@@ -15,13 +15,13 @@ pub struct JsonLinesWriter<'o> {
     /// Name of the destination, for messages.
     place: String,
     closed: bool,
-    layout: JsonLayout,
+    layout: RecordLayout,
     is_empty: bool,
 }
 
 /// How results are written one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JsonLayout {
+pub enum RecordLayout {
     /// One per line.
     Lines,
     /// As the items of one array, which is valid JSON also if there are none.
@@ -30,7 +30,7 @@ pub enum JsonLayout {
 
 impl<'o> JsonLinesWriter<'o> {
     /// Creates a writer to standard output.
-    pub fn to_stdout(layout: JsonLayout) -> JsonLinesWriter<'static> {
+    pub fn to_stdout(layout: RecordLayout) -> JsonLinesWriter<'static> {
         JsonLinesWriter {
             out: BufWriter::new(Box::new(io::stdout())),
             place: "standard output".to_owned(),
@@ -46,7 +46,7 @@ impl<'o> JsonLinesWriter<'o> {
             out: BufWriter::new(Box::new(out)),
             place: path.display().to_string(),
             closed: false,
-            layout: JsonLayout::Lines,
+            layout: RecordLayout::Lines,
             is_empty: true,
         }
     }
@@ -59,9 +59,9 @@ impl<'o> JsonLinesWriter<'o> {
         let line = serde_json::to_string(value)
             .map_err(|error| EngineError::Request(error.to_string()))?;
         let written = match (self.layout, self.is_empty) {
-            (JsonLayout::Lines, _) => writeln!(self.out, "{line}"),
-            (JsonLayout::Array, true) => write!(self.out, "[{line}"),
-            (JsonLayout::Array, false) => write!(self.out, ",\n{line}"),
+            (RecordLayout::Lines, _) => writeln!(self.out, "{line}"),
+            (RecordLayout::Array, true) => write!(self.out, "[{line}"),
+            (RecordLayout::Array, false) => write!(self.out, ",\n{line}"),
         };
         self.is_empty = false;
         self.handle(written)
@@ -73,9 +73,9 @@ impl<'o> JsonLinesWriter<'o> {
             return Ok(());
         }
         let end = match (self.layout, self.is_empty) {
-            (JsonLayout::Lines, _) => "",
-            (JsonLayout::Array, true) => "[]\n",
-            (JsonLayout::Array, false) => "]\n",
+            (RecordLayout::Lines, _) => "",
+            (RecordLayout::Array, true) => "[]\n",
+            (RecordLayout::Array, false) => "]\n",
         };
         let written = self.out.write_all(end.as_bytes());
         let written = written.and_then(|()| self.out.flush());

@@ -8,7 +8,7 @@ use gristmill_engine::apply::{ApplyOptions, ApplyReport, OperationOutcome, apply
 use super::CommandContext;
 use crate::args::governance::ApplyArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::json_lines::{JsonLayout, JsonLinesWriter};
+use crate::json_lines::{JsonLinesWriter, RecordLayout};
 
 /// Applies operations in bulk and writes one answer per line.
 pub async fn run(
@@ -17,7 +17,7 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let layout = match arguments.out.is_none() {
         true => context.json_layout(arguments.results)?,
-        false => JsonLayout::Lines,
+        false => RecordLayout::Lines,
     };
     let mut lake = context.open_or_create_lake().await?;
     let mut lines = open_operations(&arguments.operations)?;

@@ -56,7 +56,7 @@ use crate::args::grain::GrainCommand;
 use crate::args::size::MemoryLimit;
 use crate::args::{Arguments, Command, CommonArgs, OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
-use crate::json_lines::JsonLayout;
+use crate::json_lines::RecordLayout;
 use crate::output::Printer;
 use crate::progress::{ProgressDisplay, ProgressSnapshot, stop_on_interrupt};
 use crate::requests::RequestsBefore;
@@ -153,10 +153,10 @@ impl CommandContext {
 
     /// Returns the layout of the JSON that standard output gets: lines, or one array if the format
     /// `json` is requested. Refuses formats other than JSON, rather than ignoring them.
-    pub fn json_layout(&self, own: ResultArgs) -> Result<JsonLayout, Failure> {
+    pub fn json_layout(&self, own: ResultArgs) -> Result<RecordLayout, Failure> {
         match own.format.or(self.results.format) {
-            None | Some(OutputFormat::Jsonl) => Ok(JsonLayout::Lines),
-            Some(OutputFormat::Json) => Ok(JsonLayout::Array),
+            None | Some(OutputFormat::Jsonl) => Ok(RecordLayout::Lines),
+            Some(OutputFormat::Json) => Ok(RecordLayout::Array),
             Some(_) => Err(Failure::usage(
                 "standard output is JSON here; other formats apply only to the summary printed \
                  with --out FILE",

@@ -14,7 +14,7 @@ use super::keys::keyring;
 use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
-use crate::json_lines::{JsonLayout, JsonLinesWriter};
+use crate::json_lines::{JsonLinesWriter, RecordLayout};
 use crate::log::note;
 use crate::output::{begin_file, finish_file};
 
@@ -26,7 +26,7 @@ pub async fn run(
     let to_stdout = arguments.out.is_none() && arguments.html.is_none();
     let layout = match to_stdout {
         true => context.json_layout(arguments.results)?,
-        false => JsonLayout::Lines,
+        false => RecordLayout::Lines,
     };
     let request = request_of(&arguments.selector)?;
     let mut lake = context.open_lake().await?;

@@ -41,11 +41,11 @@ const REQUEST: &str = "GET /";
 pub(super) struct KeptPages(std::sync::Mutex<HashMap<Confinement, Arc<KeptPage>>>);
 
 /// A page that is kept. It is locked while it is made: others wait for it and don't make it again.
-type KeptPage = Mutex<Option<ReportPage>>;
+type KeptPage = Mutex<Option<MadePage>>;
 
 /// The report of a version of the lake.
 #[derive(Clone)]
-struct ReportPage {
+struct MadePage {
     versions: Vec<u64>,
     made: Instant,
     html: Bytes,
@@ -64,7 +64,7 @@ impl KeptPages {
     }
 }
 
-impl ReportPage {
+impl MadePage {
     fn is_current(&self, snapshot: &LakeSnapshot) -> bool {
         self.versions == snapshot.versions() && self.made.elapsed() < MAX_AGE
     }
@@ -93,7 +93,7 @@ pub(super) async fn report_page(
     Ok(response)
 }
 
-async fn kept_or_made(server: &Arc<Server>, confinement: &Confinement) -> Result<ReportPage> {
+async fn kept_or_made(server: &Arc<Server>, confinement: &Confinement) -> Result<MadePage> {
     let deadline = server.admission.deadline();
     let kept = server.pages.of(confinement);
     let locked = timeout_at(deadline, kept.lock()).await;
@@ -113,7 +113,7 @@ async fn made(
     confinement: &Confinement,
     snapshot: Arc<LakeSnapshot>,
     deadline: Instant,
-) -> Result<ReportPage> {
+) -> Result<MadePage> {
     let permit = server.admission.admit(deadline).await?;
     let (server_of_work, confinement) = (Arc::clone(server), confinement.clone());
     let work = async move {
@@ -126,7 +126,7 @@ async fn made(
             deadline: Some(deadline),
         };
         let LakeReport { html, rows } = lake_report(&context, options).await?;
-        Ok::<_, Refusal>(ReportPage {
+        Ok::<_, Refusal>(MadePage {
             versions: snapshot.versions().to_vec(),
             made,
             html: html.into(),

@@ -6,10 +6,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use chrono::{DateTime, FixedOffset, Utc};
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use chrono::{DateTime, FixedOffset, Utc};
 use gristmill_queries::sql::Confinement;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Formats of dates and times: PostgreSQL's, in `to_char`, `to_date` and `to_timestamp`, and those of
-//! `strftime`, which DataFusion takes.
+//! Formats of dates and times: PostgreSQL's, in `to_char`, `to_date` and `to_timestamp`, and those
+//! of `strftime`, which DataFusion takes.
 
 /// The patterns of numbers with those of `strftime`; one that begins with another comes before it.
 const PATTERNS: [(&str, &str); 13] = [

@@ -82,12 +82,12 @@ fn over(keys: &[Option<String>], query: &str) -> String {
     format!("WITH keys AS ({keys}) {query}")
 }
 
-/// Returns the addresses of all grains of each segment, by the run that wrote it.
+/// Returns the addresses of all grains of each segment, by the time of the run that wrote it.
 async fn addresses(lake: &Lake) -> HashMap<String, Vec<String>> {
     let mut found = HashMap::new();
     let all = rows(
         lake,
-        "SELECT content_address, run_id FROM grains ORDER BY 1",
+        "SELECT content_address, ingested_at FROM grains ORDER BY 1",
     )
     .await;
     for row in all {
