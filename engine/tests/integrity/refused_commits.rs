@@ -143,7 +143,7 @@ async fn two_ingests_of_one_source_at_a_time_record_each_reject_once() {
         let both = tokio::join!(ingested(&mut one, &path), ingested(&mut other, &path));
         let written = both.0.unwrap().grains_written + both.1.unwrap().grains_written;
         assert_eq!(written, 15);
-        // Five cut grains, and the garbage at the end of the file.
+        // Five cut grains, and the missing end of the stream.
         assert_eq!(rejects(&lab).await, before + 6 * round);
     }
 }
