@@ -253,7 +253,7 @@ async fn a_segment_without_keys_is_not_opened() {
     let addresses = addresses(&lake(folder.path()).await).await;
     assert_eq!(addresses.len(), 3);
     let known = addresses.values().min().unwrap();
-    // Of the data files, only that of the segment with the key is left.
+    // Of the data files, only that of the segment with the key stays readable.
     let look_up = format!(
         "SELECT run_id FROM grains WHERE content_address = '{}'",
         known[0]
@@ -262,7 +262,7 @@ async fn a_segment_without_keys_is_not_opened() {
     for segment in reopened(folder.path()).await.segments().unwrap() {
         let path = folder.path().join("lake/grains").join(&segment.file.name);
         let bytes = std::fs::read(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, vec![0; bytes.len()]).unwrap();
         let reader = session(&reopened(folder.path()).await, None).await;
         if reader.sql(&look_up).await.unwrap().collect().await.is_err() {
             std::fs::write(&path, bytes).unwrap();
