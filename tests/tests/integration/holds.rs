@@ -401,8 +401,9 @@ fn texts_of_legal_acts_that_name_an_erased_person_stay_and_are_in_the_certificat
     let (sandbox, _) = lake_of(&grains);
     sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
     hold(&sandbox, 0, &["place", "case-moy-4711-k9", "--user", "ben"]);
-    let reason = ["--override-reason", "moy-4711-k9 agreed"];
-    sandbox.run("lake", 0, &[&["export", "out.mg"][..], &reason].concat());
+    let reason = "moy-4711-k9 agreed";
+    let exported = sandbox.output("lake", &["export", "out.mg", "--override-reason", reason]);
+    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
     let erase = ["erase", "--user", "moy-4711-k9", "--execute", "--exclusive"];
     let erased = sandbox.run("lake", 0, &erase);
     assert_eq!(erased["proven"], true, "{erased:#}");

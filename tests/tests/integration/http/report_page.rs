@@ -108,7 +108,7 @@ async fn pages_of_many_rows_are_audited() {
         .map(|day: u64| {
             format!(
                 r#"{{"type":"belief","subject":"s","relation":"mg:prefers","object":"tea",
-                    "namespace":"n-{day}","created_at":{}}}"#,
+                    "confidence":0.9,"namespace":"n-{day}","created_at":{}}}"#,
                 1_767_225_600_000 + day * 86_400_000
             )
         })
