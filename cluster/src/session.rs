@@ -21,10 +21,6 @@ use crate::cluster_key::ClusterKey;
 /// The setting for the number of partitions of one task. With more, the tasks of a stage are few.
 const PARTITIONS_PER_TASK: &str = "ballista.scheduler.max_partitions_per_task";
 
-/// The setting for hash joins. Ballista's default are sort-merge joins only, for which both sides
-/// are shuffled and sorted. Here the optimizer decides: what is small isn't shuffled.
-const PREFER_HASH_JOIN: &str = "datafusion.optimizer.prefer_hash_join";
-
 /// Largest message between processes, in bytes: a plan has the row selections of all its files.
 pub(crate) const MESSAGE_BYTES: u32 = 256 << 20;
 
@@ -82,7 +78,7 @@ fn is_the_same_simple(one: &ScalarUDF, other: &ScalarUDF) -> bool {
 }
 
 /// Returns `config` with the settings that Ballista needs: plans have no filters that are filled
-/// while they run and no round-robin distribution.
+/// while they run and no round-robin distribution, and prefer joins that spill.
 pub(crate) fn cluster_config(
     config: SessionConfig,
     codec: Arc<dyn PhysicalExtensionCodec>,
@@ -92,7 +88,6 @@ pub(crate) fn cluster_config(
         .with_ballista_physical_extension_codec(codec)
         .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize)
         .set_usize(PARTITIONS_PER_TASK, 1)
-        .set_bool(PREFER_HASH_JOIN, true)
 }
 
 /// Returns the producer of the configuration of a process, which the settings of each query change.

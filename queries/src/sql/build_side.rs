@@ -18,9 +18,6 @@ use super::row_estimate::{RowEstimate, row_bytes};
 /// The rule of DataFusion after which ours runs.
 const AFTER: &str = "join_selection";
 
-/// Name of our rule.
-pub(super) const NAME: &str = "gristmill_build_side";
-
 /// Swaps the sides of hash joins.
 #[derive(Debug)]
 struct BuildSideRule;
@@ -35,7 +32,7 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
 
 impl PhysicalOptimizerRule for BuildSideRule {
     fn name(&self) -> &str {
-        NAME
+        "gristmill_build_side"
     }
 
     fn schema_check(&self) -> bool {
@@ -84,7 +81,7 @@ fn with_smaller_build_side(
 }
 
 /// Returns the size of the hash table over the rows of `plan` that is expected.
-pub(super) fn expected_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+fn expected_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     let rows = RowEstimate::of(plan.as_ref()).expected?;
     Some(rows.saturating_mul(row_bytes(&plan.schema())))
 }

@@ -71,7 +71,6 @@
 //! | `selectivity` | How many of its rows does a condition keep? |
 //! | `build_side` | Which side of a join is held in memory? |
 //! | `spilling_joins` | What happens if that side doesn't fit? |
-//! | `large_joins` | Which joins sort their sides, because other processes run them? |
 //! | `spill` | Where do rows go that don't fit in memory? |
 //! | `spill_parts` | Why does no repartition wait forever for its spill files? |
 //! | `unary_node` | How are operators of ours part of a logical plan? |
@@ -107,7 +106,6 @@ mod indexed_file_source;
 mod join_keys;
 mod json_values;
 mod lake_table;
-mod large_joins;
 mod lazy_views;
 mod leaf_scan;
 pub(crate) mod lifecycle;
