@@ -101,7 +101,7 @@ impl PlanCheck {
     /// Returns the scan `plan` with the URL of its lake.
     fn source(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(scan) = lake_scan(&plan) else {
-            return check_memory(&plan).map(|()| plan);
+            return check_memory(&plan).map(|fetch| limited(plan, fetch));
         };
         check_filters(&plan)?;
         if scan.object_store_url.as_str().trim_end_matches('/') != LAKE_STORE {
@@ -215,14 +215,23 @@ fn check_scan(scan: &FileScanConfig) -> Result<()> {
     }
 }
 
-/// Refuses sources that aren't rows in memory.
-fn check_memory(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+/// Returns the limit of rows in memory, and refuses other sources.
+fn check_memory(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<usize>> {
     let source = plan.downcast_ref::<DataSourceExec>();
     let memory = source.and_then(|it| it.data_source().downcast_ref::<MemorySourceConfig>());
-    match memory {
-        Some(memory) if memory.fetch().unwrap_or_default() <= MAX_LIMIT => Ok(()),
+    match memory.map(MemorySourceConfig::fetch) {
+        Some(fetch) if fetch.unwrap_or_default() <= MAX_LIMIT => Ok(fetch),
         Some(_) => Err(refused(plan.name(), "its limit is too large")),
         None => Err(refused(plan.name(), "its rows are in this process")),
+    }
+}
+
+/// Returns `plan` below its limit, if it has one: Ballista gives each task its part of rows in
+/// memory without the limit.
+fn limited(plan: Arc<dyn ExecutionPlan>, fetch: Option<usize>) -> Arc<dyn ExecutionPlan> {
+    match fetch {
+        Some(fetch) => Arc::new(LocalLimitExec::new(plan, fetch)),
+        None => plan,
     }
 }
 

@@ -180,7 +180,6 @@ pub(crate) use indexed_file_source::index_notes;
 pub use json_values::{json_options, json_writer, union_texts};
 pub use lake_table::LakeTable;
 pub(crate) use lake_table::{TextMatches, hide_rows, keep_rows};
-pub use large_joins::with_spilling_joins;
 use lifecycle::{CURRENT, Copies};
 pub use no_lake::context_without_lake;
 pub use page_index_reader::PageIndexReaderFactory;
