@@ -98,7 +98,7 @@ async fn a_client_that_stops_reading_releases_its_slot() {
     let mut lazy = server.connect().await;
     let transaction = lazy.transaction().await.unwrap();
     let portal = transaction
-        .bind("SELECT value FROM range(0, 1000000)", &[])
+        .bind("SELECT value FROM range(0, 10000000)", &[])
         .await
         .unwrap();
     assert_eq!(transaction.query_portal(&portal, 5).await.unwrap().len(), 5);
