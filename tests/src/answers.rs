@@ -4,7 +4,7 @@
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
 use gristmill_engine::describe::describe;
-use gristmill_engine::erase::{Person, SubjectRequest, plan};
+use gristmill_engine::erase::{SubjectRequest, plan};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
@@ -222,14 +222,7 @@ async fn scan(lake: &Lake) -> Answer {
 }
 
 async fn erasure(lake: &mut Lake, person: &str) -> Answer {
-    let person = Person {
-        identifiers: [person.to_owned()].into(),
-        ..Person::default()
-    };
-    let request = SubjectRequest {
-        people: vec![person],
-        ..SubjectRequest::default()
-    };
+    let request = SubjectRequest::of_person([person]);
     let (plan, _) = plan(lake, &request, 1)
         .await
         .map_err(|error| error.to_string())?;

@@ -90,17 +90,7 @@ mod tests {
 
     fn segments(rows: &[u64]) -> Vec<Segment> {
         let segment = |(number, rows): (usize, &u64)| {
-            let file = DataFile {
-                name: format!("part-{number:04}.parquet"),
-                size: *rows,
-                rows: *rows,
-                digest: None,
-                seconds: None,
-                footer: None,
-                superseding: None,
-                disclosed: None,
-                versions: None,
-            };
+            let file = DataFile::untagged(format!("part-{number:04}.parquet"), *rows, *rows);
             Segment {
                 id: SegmentId::of_file(&file.name).unwrap(),
                 file,

@@ -121,10 +121,15 @@ pub(super) async fn prove(
     pool: Arc<rayon::ThreadPool>,
 ) -> Result<ByteSearchResult> {
     let mut whole = empty_result(&patterns);
-    let (patterns, retained) = (Arc::new(patterns), Arc::new(retained));
+    let search = LakeSearch {
+        lake,
+        patterns: Arc::new(patterns),
+        retained: Arc::new(retained),
+        pool,
+    };
     let files = lake.location().list("").await?;
     let found = files.iter().filter(|file| file.size > 0);
-    let found = found.map(|file| attributed(lake, &file.location, &patterns, &retained, &pool));
+    let found = found.map(|file| search.attributed(&file.location));
     let mut found = futures::stream::iter(found).buffered(FILES);
     while let Some(part) = found.try_next().await? {
         whole.add(part);
@@ -136,66 +141,59 @@ pub(super) async fn prove(
 /// the end of a file.
 const FILES: usize = 2;
 
-/// Searches a file, and attributes its remnants to texts of legal acts if these are all of them.
-async fn attributed(
-    lake: &Lake,
-    path: &Path,
-    patterns: &Arc<PatternSearch>,
-    retained: &Arc<RetainedRows>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ByteSearchResult> {
-    let mut found = prove_file(lake, path, patterns, retained, pool).await?;
-    if found.remnants > 0
-        && let Some(texts) = accounting_for(lake, path, patterns).await?
-    {
-        found.explained += std::mem::take(&mut found.remnants);
-        found.remnant_files.clear();
-        found.retained_texts.push(texts);
-    }
-    Ok(found)
+/// What is searched for in the files of a lake.
+struct LakeSearch<'l> {
+    lake: &'l Lake,
+    patterns: Arc<PatternSearch>,
+    retained: Arc<RetainedRows>,
+    pool: Arc<rayon::ThreadPool>,
 }
 
-async fn prove_file(
-    lake: &Lake,
-    path: &Path,
-    patterns: &Arc<PatternSearch>,
-    retained: &Arc<RetainedRows>,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<ByteSearchResult> {
-    let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
-    let own = || {
-        (
-            path.to_string(),
-            Arc::clone(patterns),
-            Arc::clone(retained),
-            Arc::clone(pool),
-        )
-    };
-    let (name, patterns, retained, pool) = own();
-    let search = move || {
-        pool.install(|| {
-            FileSearch {
-                patterns: &patterns,
-                retained: &retained,
-            }
-            .file(&name, bytes)
-        })
-    };
-    let mut found = tokio::task::spawn_blocking(search)
-        .await
-        .file("can't search", path)??;
-    if is_sealed_file(path.as_ref()) {
-        let open = LakeFile::open(lake, path).await?;
-        let (name, patterns, retained, pool) = own();
-        let search =
-            move || pool.install(|| search_opened(&open, &patterns, retained.groups.get(&name)));
-        found.add(
-            tokio::task::spawn_blocking(search)
-                .await
-                .file("can't search", path)??,
-        );
+impl LakeSearch<'_> {
+    /// Searches a file, and attributes its remnants to texts of legal acts if these are all of
+    /// them.
+    async fn attributed(&self, path: &Path) -> Result<ByteSearchResult> {
+        let mut found = self.file(path).await?;
+        if found.remnants > 0
+            && let Some(texts) = accounting_for(self.lake, path, &self.patterns).await?
+        {
+            found.explained += std::mem::take(&mut found.remnants);
+            found.remnant_files.clear();
+            found.retained_texts.push(texts);
+        }
+        Ok(found)
     }
-    Ok(found)
+
+    /// Searches a file as it is stored, and what is inside the envelopes of a sealed one.
+    async fn file(&self, path: &Path) -> Result<ByteSearchResult> {
+        let bytes = MappedFile(Arc::new(self.lake.location().read(path).await?));
+        let name = path.to_string();
+        let search = move |patterns: &PatternSearch, retained: &RetainedRows| {
+            FileSearch { patterns, retained }.file(&name, bytes)
+        };
+        let mut found = self.in_pool(path, search).await?;
+        if is_sealed_file(path.as_ref()) {
+            let open = LakeFile::open(self.lake, path).await?;
+            let name = path.to_string();
+            let search = move |patterns: &PatternSearch, retained: &RetainedRows| {
+                search_opened(&open, patterns, retained.groups.get(&name))
+            };
+            found.add(self.in_pool(path, search).await?);
+        }
+        Ok(found)
+    }
+
+    /// Runs `search`, of the file at `path`, on the threads of the pool.
+    async fn in_pool<S>(&self, path: &Path, search: S) -> Result<ByteSearchResult>
+    where
+        S: FnOnce(&PatternSearch, &RetainedRows) -> Result<ByteSearchResult> + Send + 'static,
+    {
+        let (patterns, retained) = (Arc::clone(&self.patterns), Arc::clone(&self.retained));
+        let pool = Arc::clone(&self.pool);
+        let search = move || pool.install(move || search(&patterns, &retained));
+        let found = tokio::task::spawn_blocking(search).await;
+        found.file("can't search", path)?
+    }
 }
 
 impl ByteSearchResult {

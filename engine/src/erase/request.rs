@@ -113,6 +113,18 @@ pub fn is_blank_identifier(text: &str) -> bool {
 }
 
 impl SubjectRequest {
+    /// Returns a request of one person who is described by `identifiers`.
+    pub fn of_person<I: Into<String>>(identifiers: impl IntoIterator<Item = I>) -> SubjectRequest {
+        let person = Person {
+            identifiers: identifiers.into_iter().map(Into::into).collect(),
+            ..Person::default()
+        };
+        SubjectRequest {
+            people: vec![person],
+            ..SubjectRequest::default()
+        }
+    }
+
     /// Returns the classes of variation that are searched for, depending on the folding.
     pub fn searched(&self) -> Variations {
         match self.folding {

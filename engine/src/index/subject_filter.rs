@@ -285,15 +285,8 @@ mod tests {
         Segment {
             id: SegmentId::of_folder(name),
             file: DataFile {
-                name: format!("part-{name}.parquet"),
-                size: 1,
-                rows: 1,
-                digest: None,
-                seconds: None,
                 footer: Some(footer),
-                superseding: None,
-                disclosed: None,
-                versions: None,
+                ..DataFile::untagged(format!("part-{name}.parquet"), 1, 1)
             },
         }
     }

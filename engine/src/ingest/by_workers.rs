@@ -17,7 +17,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures::TryStreamExt;
@@ -26,7 +25,6 @@ use gristmill_connectors::source::Source;
 use super::batch_grains::PublishedGrains;
 use super::commit::{CommitResult, SegmentUpload, StateSplit};
 use super::deferred_jobs::{DeferredJobs, OpenedSegment, PendingJob, PreparedSegment, meets};
-use super::linked_sources::arrange;
 use super::options::IngestOptions;
 use super::prepared::{JobSettings, PreparedBatch, ReadSources, SourceJob};
 use super::report::{IngestReport, OnError};
@@ -55,12 +53,9 @@ pub async fn ingest_by(
 ) -> Result<IngestReport> {
     let started = Instant::now();
     refuse_unfit(options)?;
-    let mut run = IngestRun::begin(lake, options, Arc::clone(&progress)).await?;
+    let mut run = IngestRun::begin(lake, options, progress).await?;
     run.lake.segments_for_workers("filled")?;
-    let total = sources.iter().filter_map(|source| source.length).sum();
-    progress.total_bytes.store(total, Ordering::Relaxed);
-    let admitter = run.admitter().await?;
-    let arranged = arrange(sources, &admitter, options.memory).await?;
+    let (admitter, arranged) = run.arranged(sources).await?;
     let mut split = SplitSources::of(arranged);
     let settings = JobSettings::of(&run, trusted_keys);
     let left = run

@@ -66,11 +66,8 @@ pub async fn ingest(
     progress: Arc<WorkProgress>,
 ) -> Result<IngestReport> {
     let started = Instant::now();
-    let mut run = IngestRun::begin(lake, options, Arc::clone(&progress)).await?;
-    let total = sources.iter().filter_map(|source| source.length).sum();
-    progress.total_bytes.store(total, Ordering::Relaxed);
-    let admitter = run.admitter().await?;
-    let sources = arrange(sources, &admitter, options.memory).await?;
+    let mut run = IngestRun::begin(lake, options, progress).await?;
+    let (admitter, sources) = run.arranged(sources).await?;
     run.read_all(&admitter, sources).await?;
     let mut report = run.end().await?;
     report.set_elapsed(started.elapsed());
@@ -151,6 +148,18 @@ impl<'l> IngestRun<'l> {
             register,
             report,
         })
+    }
+
+    /// Returns `sources` as they are read, and what admits them.
+    pub(super) async fn arranged(
+        &mut self,
+        sources: Vec<Source>,
+    ) -> Result<(Admitter, Vec<(Source, Option<ReadSlot>)>)> {
+        let total = sources.iter().filter_map(|source| source.length).sum();
+        self.progress.total_bytes.store(total, Ordering::Relaxed);
+        let admitter = self.admitter().await?;
+        let arranged = arrange(sources, &admitter, self.options.memory).await?;
+        Ok((admitter, arranged))
     }
 
     /// Reads from the lake what admission depends on.

@@ -325,15 +325,8 @@ mod tests {
     fn segment(number: usize, grains: &[TestGrain], states_seconds: bool) -> Segment {
         let seconds = CreationSeconds::of(grains.iter().map(|(second, _)| *second).collect());
         let file = DataFile {
-            name: format!("part-{number}.parquet"),
-            size: 1,
-            rows: grains.len() as u64,
-            digest: None,
             seconds: states_seconds.then_some(seconds),
-            footer: None,
-            superseding: None,
-            disclosed: None,
-            versions: None,
+            ..DataFile::untagged(format!("part-{number}.parquet"), 1, grains.len() as u64)
         };
         Segment {
             id: SegmentId::of_folder(&number.to_string()),

@@ -277,17 +277,7 @@ mod tests {
         let written = std::fs::File::open(&path).unwrap();
         let mut segment = Segment {
             id: SegmentId::of_folder("a"),
-            file: DataFile {
-                name: "part-a.parquet".to_owned(),
-                size: written.metadata().unwrap().len(),
-                rows: 0,
-                digest: None,
-                seconds: None,
-                footer: None,
-                superseding: None,
-                disclosed: None,
-                versions: None,
-            },
+            file: DataFile::untagged("part-a.parquet", written.metadata().unwrap().len(), 0),
         };
         let published = segment.binding(&location).await.unwrap();
         assert_eq!(

@@ -66,10 +66,18 @@ impl DataFile {
     /// Returns the file `name` that was just written.
     pub(crate) fn new(name: String, written: WrittenFile) -> DataFile {
         DataFile {
-            name,
-            size: written.size,
-            rows: written.rows,
             digest: Some(written.digest),
+            ..DataFile::untagged(name, written.size, written.rows)
+        }
+    }
+
+    /// Returns the file `name` without tags, as the log of another engine has it.
+    pub fn untagged(name: impl Into<String>, size: u64, rows: u64) -> DataFile {
+        DataFile {
+            name: name.into(),
+            size,
+            rows,
+            digest: None,
             seconds: None,
             footer: None,
             superseding: None,

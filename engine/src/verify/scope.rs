@@ -185,17 +185,7 @@ mod tests {
 
     fn segments(names: &[&str]) -> Vec<Segment> {
         let segment = |name: &&str| {
-            let file = DataFile {
-                name: format!("part-{name}.parquet"),
-                size: 1,
-                rows: 1,
-                digest: None,
-                seconds: None,
-                footer: None,
-                superseding: None,
-                disclosed: None,
-                versions: None,
-            };
+            let file = DataFile::untagged(format!("part-{name}.parquet"), 1, 1);
             Segment {
                 id: SegmentId::of_file(&file.name).unwrap(),
                 file,

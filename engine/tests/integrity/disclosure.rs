@@ -1,10 +1,6 @@
 //! What the log states of disclosed copies: their number in each segment.
 
-use std::sync::Arc;
-
-use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::index::lifecycle_mask::{HiddenRows, LifecycleSnapshot};
-use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
     DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, EncodedGrain, Field, Grain, Payload, elide,
@@ -96,14 +92,7 @@ async fn compaction_counts_copies() {
                 tags.remove("gristmill.disclosedRows");
             });
         }
-        let options = CompactOptions {
-            target_rows: 1_000,
-            ..CompactOptions::default()
-        };
-        let progress = Arc::new(WorkProgress::default());
-        compact(&mut lab.lake().await, &options, progress)
-            .await
-            .unwrap();
+        lab.compact().await;
         assert_eq!(counts(&lab).await, [Some(1)]);
         check_closed(&lab, &copy.address, original).await;
         assert_eq!(problems_with(&lab, PROBLEM).await, 0);
@@ -114,14 +103,7 @@ async fn compaction_counts_copies() {
 async fn a_compacted_lake_without_copies_states_that_it_has_none() {
     for sealed in [false, true] {
         let lab = Lab::new(2, 60, sealed).await;
-        let options = CompactOptions {
-            target_rows: 1_000,
-            ..CompactOptions::default()
-        };
-        let progress = Arc::new(WorkProgress::default());
-        compact(&mut lab.lake().await, &options, progress)
-            .await
-            .unwrap();
+        lab.compact().await;
         assert_eq!(counts(&lab).await, [Some(0)]);
     }
 }

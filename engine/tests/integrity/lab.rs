@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchReader};
 use arrow::compute::concat;
 use gristmill_connectors::generate::Corpus;
 use gristmill_connectors::source::discover;
+use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::{Change, DataFile, Lake};
@@ -53,6 +54,16 @@ impl Lab {
             .take(rows)
             .map(|grain| grain.blob)
             .collect()
+    }
+
+    /// Merges all segments into one.
+    pub async fn compact(&self) {
+        let options = CompactOptions {
+            target_rows: 1_000,
+            ..CompactOptions::default()
+        };
+        let merged = compact(&mut self.lake().await, &options, Arc::default()).await;
+        merged.unwrap();
     }
 
     /// Ingests `blobs` as one source.
@@ -180,17 +191,7 @@ impl Lab {
         writer.write(rows).unwrap();
         writer.close().unwrap();
         let size = std::fs::metadata(&path).unwrap().len();
-        let added = DataFile {
-            name,
-            size,
-            rows: rows.num_rows() as u64,
-            digest: None,
-            seconds: None,
-            footer: None,
-            superseding: None,
-            disclosed: None,
-            versions: None,
-        };
+        let added = DataFile::untagged(name, size, rows.num_rows() as u64);
         let change = Change {
             added: vec![added],
             removed: vec![removed],

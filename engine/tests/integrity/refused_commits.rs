@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
-use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::encrypt::encrypt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::lake::{Change, DataFile, Lake};
-use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::container::write_frame;
 
 use crate::lab::Lab;
@@ -43,14 +41,7 @@ async fn files_of_a_refused_commit_are_removed_and_those_of_the_lake_stay() {
     let mut segments = late.segments().unwrap();
     // Earlier versions have the second one, as after a commit whose response was lost.
     let (old, replaced) = (segments.remove(0).file, segments.remove(0).file);
-    let options = CompactOptions {
-        target_rows: 1_000,
-        ..CompactOptions::default()
-    };
-    let progress = Arc::new(WorkProgress::default());
-    compact(&mut lab.lake().await, &options, progress)
-        .await
-        .unwrap();
+    lab.compact().await;
     let merged = lab.lake().await.segments().unwrap().remove(0).file;
     let (grains, index) = (names(&lab.path("grains")), names(&lab.path("index")));
     // The second writer replaces a segment that is merged by now.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
-use gristmill_engine::erase::{ErasureOptions, Person, SubjectRequest, erase};
+use gristmill_engine::erase::{ErasureOptions, SubjectRequest, erase};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::keys::{FileKeys, Keyring};
@@ -142,14 +142,7 @@ impl SampleLake {
             let name = format!("refused-{number}.mgs");
             self.ingest_file(lake, &name, &frames(&[wrong_blob(number)]))
                 .await;
-            let person = Person {
-                identifiers: [(*person).to_owned()].into(),
-                ..Person::default()
-            };
-            let request = SubjectRequest {
-                people: vec![person],
-                ..SubjectRequest::default()
-            };
+            let request = SubjectRequest::of_person([*person]);
             let erased = erase(lake, &request, &self.erasure_options())
                 .await
                 .expect("an erasure");

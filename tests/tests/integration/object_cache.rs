@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
-use gristmill_engine::erase::{Person, SubjectRequest, erase};
+use gristmill_engine::erase::{SubjectRequest, erase};
 use gristmill_engine::ingest::{IngestOptions, ingest};
 use gristmill_engine::lake::{Lake, LocalCache};
 use gristmill_queries::sql::{SqlOptions, lake_context};
@@ -97,14 +97,7 @@ async fn an_erasure_removes_the_sidecars_of_retired_segments_from_the_cache() {
     lake.location()
         .use_cache(Arc::new(LocalCache::open(&cache, 1 << 20).unwrap()));
     let options = erasure_options(&folder.path().join("keyring.json"));
-    let person = Person {
-        identifiers: ["subject 33".to_owned()].into(),
-        ..Person::default()
-    };
-    let request = SubjectRequest {
-        people: vec![person],
-        ..SubjectRequest::default()
-    };
+    let request = SubjectRequest::of_person(["subject 33"]);
     let erased = erase(&mut lake, &request, &options).await.unwrap();
     assert!(erased.proven, "{:?}", erased.proofs);
     let live: Vec<String> = lake

@@ -15,7 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use gristmill_connectors::source::discover;
 use gristmill_engine::apply::{ApplyOptions, OperationOutcome, apply};
 use gristmill_engine::compact::{CompactOptions, compact};
-use gristmill_engine::erase::{ErasureOptions, Person, SubjectRequest, erase};
+use gristmill_engine::erase::{ErasureOptions, SubjectRequest, erase};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::gc::{GcOptions, collect_garbage};
 use gristmill_engine::hold::{HoldRequest, HoldSelection, place};
@@ -79,14 +79,7 @@ impl Inputs {
 }
 
 fn person(name: &str) -> SubjectRequest {
-    let person = Person {
-        identifiers: [name.to_owned()].into(),
-        ..Person::default()
-    };
-    SubjectRequest {
-        people: vec![person],
-        ..SubjectRequest::default()
-    }
+    SubjectRequest::of_person([name])
 }
 
 /// A lake of three segments, one of which has a superseding grain.

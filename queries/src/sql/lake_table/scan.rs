@@ -413,15 +413,9 @@ mod tests {
 
     fn file(superseding: Option<u64>, disclosed: Option<u64>) -> DataFile {
         DataFile {
-            name: "part-1.parquet".to_owned(),
-            size: 1,
-            rows: 9,
-            digest: None,
-            seconds: None,
-            footer: None,
             superseding,
             disclosed,
-            versions: None,
+            ..DataFile::untagged("part-1.parquet", 1, 9)
         }
     }
 

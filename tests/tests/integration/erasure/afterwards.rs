@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, AsArray};
 use gristmill_engine::apply::{ApplyOptions, OperationOutcome, apply};
-use gristmill_engine::erase::{Person, SubjectRequest, erase};
+use gristmill_engine::erase::{SubjectRequest, erase};
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::container::write_frame;
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
@@ -159,14 +159,7 @@ async fn after_an_erasure_an_operation_is_already_done_only_if_nothing_would_cha
     )
     .await;
     run(&mut lake, &[contradict(&stays, false)]).await;
-    let person = Person {
-        identifiers: ["moy-4711".to_owned()].into(),
-        ..Person::default()
-    };
-    let request = SubjectRequest {
-        people: vec![person],
-        ..SubjectRequest::default()
-    };
+    let request = SubjectRequest::of_person(["moy-4711"]);
     let before = lake.state.files().unwrap();
     erase(
         &mut lake,

@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_connectors::source::discover;
-use gristmill_engine::erase::{
-    ErasureReport, Person, SelectionOptions, SubjectRequest, erase, plan,
-};
+use gristmill_engine::erase::{ErasureReport, SelectionOptions, SubjectRequest, erase, plan};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::lake::{Lake, Table};
@@ -36,14 +34,7 @@ fn person() -> SubjectRequest {
         "did:web:moy.example",
         "Zoe\u{308} Oyelaran",
     ];
-    let person = Person {
-        identifiers: identifiers.map(str::to_owned).into(),
-        ..Person::default()
-    };
-    SubjectRequest {
-        people: vec![person],
-        ..SubjectRequest::default()
-    }
+    SubjectRequest::of_person(identifiers)
 }
 
 async fn take_in(lake: &mut Lake, path: &Path) -> IngestReport {

@@ -22,17 +22,7 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
     }
     assert!(erased(&mut lake, &alice()).await.proven);
     let adds = |name: &str| {
-        let file = DataFile {
-            name: name.to_owned(),
-            size: 1,
-            rows: 1,
-            digest: None,
-            seconds: None,
-            footer: None,
-            superseding: None,
-            disclosed: None,
-            versions: None,
-        };
+        let file = DataFile::untagged(name, 1, 1);
         Change {
             added: vec![file],
             changes_rows: true,

@@ -7,9 +7,7 @@ mod disclosure;
 mod mentions;
 mod rejects;
 
-use gristmill_engine::erase::{
-    ErasureReport, Exemption, Person, SubjectRequest, Survey, erase, plan,
-};
+use gristmill_engine::erase::{ErasureReport, Exemption, SubjectRequest, Survey, erase, plan};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::grains::{frames, grain};
@@ -25,14 +23,7 @@ fn belief(more: &str) -> String {
 
 fn alice() -> SubjectRequest {
     let identifiers = ["alice-77", "Alice Smith", "José Díaz", DID];
-    let person = Person {
-        identifiers: identifiers.map(str::to_owned).into(),
-        ..Person::default()
-    };
-    SubjectRequest {
-        people: vec![person],
-        ..SubjectRequest::default()
-    }
+    SubjectRequest::of_person(identifiers)
 }
 
 async fn lake_of(grains: &[String]) -> (TestLake, Vec<ContentAddress>) {

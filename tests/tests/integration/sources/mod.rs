@@ -1,22 +1,18 @@
 //! The table `sources`: every source has a row with its outcome, and a source without grains isn't
 //! recorded as ingested.
-//!
-//! Above 500 lines: small tests with one set-up.
+
+mod named_people;
+mod skipped;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-#[cfg(unix)]
-use std::process::Command;
 
 use gristmill_connectors::source::SourceKind;
 use gristmill_engine::ingest::{IngestOptions, IngestReport};
 use gristmill_tests::binary::{ended, gristmill};
-use gristmill_tests::grains::{belief, frames, grain, plain};
+use gristmill_tests::grains::{belief, frames, plain};
 use gristmill_tests::kill::copy_folder;
 use gristmill_tests::lake::TestLake;
-use gristmill_tests::paths::{shared_or_skip, workspace};
-#[cfg(unix)]
-use gristmill_tests::sandbox::Sandbox;
 
 const GEMINI_LOG: &str = r#"{"sessionId":"s1","projectHash":"p1","startTime":"2026-05-08T12:00:00Z","messages":[
 {"id":"m1","type":"user","content":"Which way?"},{"id":"m2","type":"gemini","content":"Left."}]}"#;
@@ -340,197 +336,4 @@ fn as_of_format_1(folder: &Path) {
 fn run(folder: &Path, words: &[&str]) -> (i32, String, String) {
     let (code, out, err) = ended(gristmill().current_dir(folder).args(words));
     (code, out, err)
-}
-
-#[test]
-fn unpublished_samples_of_foreign_formats_are_skipped_with_exit_code_2() {
-    let Some(samples) = shared_or_skip("transcripts/formats") else {
-        return;
-    };
-    let here = tempfile::tempdir().unwrap();
-    let (code, out, err) = run(
-        here.path(),
-        &["ingest", &samples.display().to_string(), "--format", "json"],
-    );
-    assert_eq!(code, 2, "{err}");
-    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-    // The samples and their manifest.
-    let counts = ["files", "skipped", "grains_read", "rejected"].map(|name| report[name].as_u64());
-    assert_eq!(counts, [Some(0), Some(96), Some(0), Some(0)], "{report}");
-    let (_, listed, _) = run(
-        here.path(),
-        &[
-            "sql",
-            "SELECT count(*) AS n FROM sources WHERE outcome = 'skipped' AND reason <> ''",
-            "--format",
-            "csv",
-        ],
-    );
-    assert_eq!(listed.trim(), "n\n96");
-}
-
-#[test]
-fn our_samples_of_foreign_formats_are_skipped_and_the_first_are_shown() {
-    let here = tempfile::tempdir().unwrap();
-    let samples = workspace().join("connectors/tests/foreign");
-    let inbox = here.path().join("inbox");
-    std::fs::create_dir(&inbox).unwrap();
-    let mut count = 0;
-    for file in std::fs::read_dir(samples).unwrap() {
-        let file = file.unwrap();
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        std::fs::write(
-            inbox.join(file.file_name()),
-            text.split_once('\n').unwrap().1,
-        )
-        .unwrap();
-        count += 1;
-    }
-    std::fs::write(inbox.join("a\u{1b}[31m.txt"), "not a transcript").unwrap();
-    let (code, out, err) = run(here.path(), &["ingest", "inbox", "--format", "json"]);
-    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(
-        (code, report["skipped"].as_u64(), report["files"].as_u64()),
-        (2, Some(count + 1), Some(0)),
-        "{err}"
-    );
-    let shown: Vec<&str> = err
-        .lines()
-        .filter(|line| line.starts_with("  inbox"))
-        .collect();
-    assert_eq!(shown.len(), 5, "{err}");
-    assert!(
-        !err.contains('\u{1b}') && err.contains("FROM sources WHERE run_id = "),
-        "{err}"
-    );
-    // The query shown on the terminal lists all of them.
-    let query = err.split('"').nth(1).unwrap();
-    let (_, listed, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
-    assert_eq!(listed.lines().count() as u64, count + 1);
-    let (code, _, err) = run(here.path(), &["ingest", "inbox", "--quiet"]);
-    assert_eq!((code, err.as_str()), (2, ""));
-}
-
-#[test]
-fn source_paths_that_name_a_person_are_disclosed_and_blanked_by_erasure() {
-    for encrypted in [false, true] {
-        let here = tempfile::tempdir().unwrap();
-        let keys = here.path().join("keyring.json");
-        let lab = |words: &[&str]| {
-            let mut command = gristmill();
-            command
-                .current_dir(here.path())
-                .env("GRISTMILL_KEYRING", &keys)
-                .env("GRISTMILL_PASSPHRASE", "for tests");
-            ended(command.args(words))
-        };
-        let held = grain(
-            r#"{"type":"belief","subject":"walk","relation":"is","object":"long","confidence":0.5,"created_at":1767225600000,"user_id":"quokka-user-77"}"#,
-        );
-        std::fs::create_dir_all(here.path().join("of/quokka-user-77")).unwrap();
-        std::fs::write(
-            here.path().join("of/quokka-user-77/a.mg"),
-            plain(&[held.blob]),
-        )
-        .unwrap();
-        std::fs::write(here.path().join("of/quokka-user-77/notes.txt"), "nothing").unwrap();
-        let mut ingest = vec!["ingest", "of"];
-        ingest.extend(encrypted.then_some("--encrypt"));
-        let (code, out, err) = lab(&ingest);
-        assert_eq!(code, 2, "{out}{err}");
-        let count = "SELECT count(source) AS named, count(*) AS n FROM sources";
-        assert_eq!(
-            lab(&["sql", count, "--format", "csv"]).1.trim(),
-            "named,n\n2,2"
-        );
-        assert_eq!(
-            stored(&here.path().join("lake/sources"), b"quokka-user-77"),
-            !encrypted
-        );
-        let (_, _, err) = lab(&[
-            "report-subject",
-            "--user",
-            "quokka-user-77",
-            "--out",
-            "held.jsonl",
-        ]);
-        let disclosed = std::fs::read_to_string(here.path().join("held.jsonl")).unwrap_or_default();
-        assert_eq!(
-            disclosed.matches("\"table\":\"sources\"").count(),
-            2,
-            "{disclosed}{err}"
-        );
-        assert_eq!(lab(&["keys", "generate", "erasure"]).0, 0);
-        let erase = [
-            "erase",
-            "--user",
-            "quokka-user-77",
-            "--execute",
-            "--exclusive",
-            "--format",
-            "json",
-        ];
-        let (code, out, err) = lab(&erase);
-        let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
-        assert_eq!(
-            (code, report["proven"].as_bool()),
-            (0, Some(true)),
-            "{out}{err}"
-        );
-        assert_eq!(
-            lab(&["sql", count, "--format", "csv"]).1.trim(),
-            "named,n\n0,2"
-        );
-        assert!(!stored(
-            &here.path().join("lake/sources"),
-            b"quokka-user-77"
-        ));
-    }
-}
-
-/// Returns true if a file below `folder` contains `needle`, in raw bytes or decoded pages.
-fn stored(folder: &Path, needle: &[u8]) -> bool {
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if std::fs::read(&path)
-                .unwrap()
-                .windows(needle.len())
-                .any(|window| window == needle)
-            {
-                return true;
-            }
-        }
-    }
-    false
-}
-
-#[cfg(unix)]
-#[test]
-fn entries_of_a_folder_that_are_not_read_are_listed_as_skipped() {
-    let sandbox = Sandbox::new();
-    let folder = sandbox.path("in");
-    std::fs::create_dir_all(folder.join("sub")).unwrap();
-    std::fs::write(folder.join("a.mgs"), frames(&[belief(1)])).unwrap();
-    std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
-    let pipe = Command::new("mkfifo").arg(folder.join("pipe")).status();
-    assert!(pipe.unwrap().success());
-    let report = sandbox.run("lake", 2, &["ingest", "in"]);
-    assert_eq!(
-        (&report["files"], &report["skipped"]),
-        (&1.into(), &2.into())
-    );
-    let rows = "SELECT source, outcome, reason IS NULL AS mute FROM sources ORDER BY source";
-    let row = |source: &str, outcome: &str, mute: bool| serde_json::json!({"source": source, "outcome": outcome, "mute": mute});
-    assert_eq!(
-        sandbox.sql("lake", rows),
-        serde_json::json!([
-            row("in/a.mgs", "ingested", true),
-            row("in/link", "skipped", false),
-            row("in/pipe", "skipped", false),
-        ])
-    );
 }

@@ -1,0 +1,108 @@
+//! Input that is left out has a row with the reason: files of other formats, and entries of folders
+//! that are no files.
+
+#[cfg(unix)]
+use std::process::Command;
+
+use gristmill_tests::grains::{belief, frames};
+use gristmill_tests::paths::{shared_or_skip, workspace};
+#[cfg(unix)]
+use gristmill_tests::sandbox::Sandbox;
+
+use super::run;
+
+#[test]
+fn unpublished_samples_of_foreign_formats_are_skipped_with_exit_code_2() {
+    let Some(samples) = shared_or_skip("transcripts/formats") else {
+        return;
+    };
+    let here = tempfile::tempdir().unwrap();
+    let (code, out, err) = run(
+        here.path(),
+        &["ingest", &samples.display().to_string(), "--format", "json"],
+    );
+    assert_eq!(code, 2, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    // The samples and their manifest.
+    let counts = ["files", "skipped", "grains_read", "rejected"].map(|name| report[name].as_u64());
+    assert_eq!(counts, [Some(0), Some(96), Some(0), Some(0)], "{report}");
+    let (_, listed, _) = run(
+        here.path(),
+        &[
+            "sql",
+            "SELECT count(*) AS n FROM sources WHERE outcome = 'skipped' AND reason <> ''",
+            "--format",
+            "csv",
+        ],
+    );
+    assert_eq!(listed.trim(), "n\n96");
+}
+
+#[test]
+fn our_samples_of_foreign_formats_are_skipped_and_the_first_are_shown() {
+    let here = tempfile::tempdir().unwrap();
+    let samples = workspace().join("connectors/tests/foreign");
+    let inbox = here.path().join("inbox");
+    std::fs::create_dir(&inbox).unwrap();
+    let mut count = 0;
+    for file in std::fs::read_dir(samples).unwrap() {
+        let file = file.unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        std::fs::write(
+            inbox.join(file.file_name()),
+            text.split_once('\n').unwrap().1,
+        )
+        .unwrap();
+        count += 1;
+    }
+    std::fs::write(inbox.join("a\u{1b}[31m.txt"), "not a transcript").unwrap();
+    let (code, out, err) = run(here.path(), &["ingest", "inbox", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, report["skipped"].as_u64(), report["files"].as_u64()),
+        (2, Some(count + 1), Some(0)),
+        "{err}"
+    );
+    let shown: Vec<&str> = err
+        .lines()
+        .filter(|line| line.starts_with("  inbox"))
+        .collect();
+    assert_eq!(shown.len(), 5, "{err}");
+    assert!(
+        !err.contains('\u{1b}') && err.contains("FROM sources WHERE run_id = "),
+        "{err}"
+    );
+    // The query shown on the terminal lists all of them.
+    let query = err.split('"').nth(1).unwrap();
+    let (_, listed, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
+    assert_eq!(listed.lines().count() as u64, count + 1);
+    let (code, _, err) = run(here.path(), &["ingest", "inbox", "--quiet"]);
+    assert_eq!((code, err.as_str()), (2, ""));
+}
+
+#[cfg(unix)]
+#[test]
+fn entries_of_a_folder_that_are_not_read_are_listed_as_skipped() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.path("in");
+    std::fs::create_dir_all(folder.join("sub")).unwrap();
+    std::fs::write(folder.join("a.mgs"), frames(&[belief(1)])).unwrap();
+    std::os::unix::fs::symlink("sub", folder.join("link")).unwrap();
+    let pipe = Command::new("mkfifo").arg(folder.join("pipe")).status();
+    assert!(pipe.unwrap().success());
+    let report = sandbox.run("lake", 2, &["ingest", "in"]);
+    assert_eq!(
+        (&report["files"], &report["skipped"]),
+        (&1.into(), &2.into())
+    );
+    let rows = "SELECT source, outcome, reason IS NULL AS mute FROM sources ORDER BY source";
+    let row = |source: &str, outcome: &str, mute: bool| serde_json::json!({"source": source, "outcome": outcome, "mute": mute});
+    assert_eq!(
+        sandbox.sql("lake", rows),
+        serde_json::json!([
+            row("in/a.mgs", "ingested", true),
+            row("in/link", "skipped", false),
+            row("in/pipe", "skipped", false),
+        ])
+    );
+}
