@@ -50,7 +50,7 @@ use admission::Admission;
 use metrics::{Gauges, Metrics};
 use query_workers::QueryWorkers;
 use refusal::Body;
-use report_page::KeptPages;
+use report_page::ReportPages;
 
 pub use admission::QueryLimits;
 pub use in_process::{AnswerError, AnsweredRows};
@@ -103,7 +103,7 @@ pub struct Server {
     memory: SharedMemory,
     workers: QueryWorkers,
     metrics: Metrics,
-    pages: KeptPages,
+    pages: ReportPages,
     /// Entries in the audit log about answers that ended early.
     entries: std::sync::Mutex<JoinSet<()>>,
 }
@@ -181,7 +181,7 @@ impl Server {
             workers: workers.map_err(StartError::Threads)?,
             admission: Admission::new(options.limits.clone()),
             metrics: Metrics::default(),
-            pages: KeptPages::default(),
+            pages: ReportPages::default(),
             entries: std::sync::Mutex::default(),
             memory: SharedMemory::of(&snapshot.context, concurrent),
             audited: Mutex::new(snapshot.lake.clone()),

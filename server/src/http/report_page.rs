@@ -1,6 +1,6 @@
 //! `GET /`: the report of the lake, for what a token sees.
 //!
-//! The last page of each confinement is kept: it is sent again while the lake is the same.
+//! The last page of each confinement is cached: it is sent again while the lake is the same.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -22,12 +22,12 @@ use super::refusal::{Body, Refusal, Result, text_response};
 use super::tokens::Authority;
 use crate::newest_lake::LakeSnapshot;
 
-/// Age at which a page is made again although the lake is the same: facts and consents expire
+/// Age at which a page is rendered again although the lake is the same: facts and consents expire
 /// without a commit.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
-/// Number of pages that are kept.
-const MAX_KEPT: usize = 64;
+/// Largest number of pages in the cache.
+const MAX_PAGES: usize = 64;
 
 /// Policy of the page: no scripts, nothing from elsewhere, in no frame.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
@@ -38,25 +38,26 @@ const REQUEST: &str = "GET /";
 
 /// The last page of each confinement.
 #[derive(Default)]
-pub(super) struct KeptPages(std::sync::Mutex<HashMap<Confinement, Arc<KeptPage>>>);
+pub(super) struct ReportPages(std::sync::Mutex<HashMap<Confinement, Arc<CachedPage>>>);
 
-/// A page that is kept. It is locked while it is made: others wait for it and don't make it again.
-type KeptPage = Mutex<Option<MadePage>>;
+/// A page, once it is rendered. It is locked meanwhile: other requests wait, and don't render it
+/// again.
+type CachedPage = Mutex<Option<ReportPage>>;
 
 /// The report of a version of the lake.
 #[derive(Clone)]
-struct MadePage {
+struct ReportPage {
     versions: Vec<u64>,
-    made: Instant,
+    rendered_at: Instant,
     html: Bytes,
     rows: u64,
 }
 
-impl KeptPages {
-    /// Returns the page of a confinement, made or not.
-    fn of(&self, confinement: &Confinement) -> Arc<KeptPage> {
+impl ReportPages {
+    /// Returns the page of a confinement, rendered or not.
+    fn of(&self, confinement: &Confinement) -> Arc<CachedPage> {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pages.len() >= MAX_KEPT && !pages.contains_key(confinement) {
+        if pages.len() >= MAX_PAGES && !pages.contains_key(confinement) {
             // Requests hold the pages that they wait for.
             pages.clear();
         }
@@ -64,9 +65,9 @@ impl KeptPages {
     }
 }
 
-impl MadePage {
+impl ReportPage {
     fn is_current(&self, snapshot: &LakeSnapshot) -> bool {
-        self.versions == snapshot.versions() && self.made.elapsed() < MAX_AGE
+        self.versions == snapshot.versions() && self.rendered_at.elapsed() < MAX_AGE
     }
 }
 
@@ -79,7 +80,7 @@ pub(super) async fn report_page(
     server: &Arc<Server>,
     authority: &Authority,
 ) -> Result<Response<Body>> {
-    let page = kept_or_made(server, &authority.confinement).await?;
+    let page = current_page(server, &authority.confinement).await?;
     let audited = AuditedQuery::new(authority, REQUEST);
     server.count_rows(page.rows, &audited).await;
     let mut response = text_response(StatusCode::OK, "text/html; charset=utf-8", page.html);
@@ -93,32 +94,33 @@ pub(super) async fn report_page(
     Ok(response)
 }
 
-async fn kept_or_made(server: &Arc<Server>, confinement: &Confinement) -> Result<MadePage> {
+/// Returns the page in the cache if it is current, otherwise a new one, which replaces it.
+async fn current_page(server: &Arc<Server>, confinement: &Confinement) -> Result<ReportPage> {
     let deadline = server.admission.deadline();
-    let kept = server.pages.of(confinement);
-    let locked = timeout_at(deadline, kept.lock()).await;
+    let cached = server.pages.of(confinement);
+    let locked = timeout_at(deadline, cached.lock()).await;
     let mut last = locked.map_err(|_| too_long(server.options.limits.time))?;
     let snapshot = server.lake.snapshot().await?;
     if let Some(page) = last.as_ref().filter(|page| page.is_current(&snapshot)) {
         return Ok(page.clone());
     }
-    let page = made(server, confinement, snapshot, deadline).await?;
+    let page = render(server, confinement, snapshot, deadline).await?;
     *last = Some(page.clone());
     Ok(page)
 }
 
-/// Makes a page within the limits of one query.
-async fn made(
+/// Renders a page within the limits of one query.
+async fn render(
     server: &Arc<Server>,
     confinement: &Confinement,
     snapshot: Arc<LakeSnapshot>,
     deadline: Instant,
-) -> Result<MadePage> {
+) -> Result<ReportPage> {
     let permit = server.admission.admit(deadline).await?;
     let (server_of_work, confinement) = (Arc::clone(server), confinement.clone());
     let work = async move {
         let (server, _permit) = (server_of_work, permit);
-        let made = Instant::now();
+        let rendered_at = Instant::now();
         let context = snapshot.confined(&confinement).await?;
         let context = server.session_of(&context)?;
         let options = ReportOptions {
@@ -126,9 +128,9 @@ async fn made(
             deadline: Some(deadline),
         };
         let LakeReport { html, rows } = lake_report(&context, options).await?;
-        Ok::<_, Refusal>(MadePage {
+        Ok::<_, Refusal>(ReportPage {
             versions: snapshot.versions().to_vec(),
-            made,
+            rendered_at,
             html: html.into(),
             rows,
         })
@@ -170,15 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_number_of_pages_is_kept() {
-        let pages = KeptPages::default();
+    fn a_limited_number_of_pages_is_cached() {
+        let pages = ReportPages::default();
         let first = pages.of(&of_user(0));
         assert!(Arc::ptr_eq(&first, &pages.of(&of_user(0))));
-        for number in 1..=MAX_KEPT {
+        for number in 1..=MAX_PAGES {
             pages.of(&of_user(number));
         }
         assert!(!Arc::ptr_eq(&first, &pages.of(&of_user(0))));
-        assert!(pages.0.lock().unwrap().len() <= MAX_KEPT);
+        assert!(pages.0.lock().unwrap().len() <= MAX_PAGES);
     }
 
     async fn server(lake: &Lake) -> Arc<Server> {
@@ -205,16 +207,16 @@ mod tests {
         let place = folder.path().join("lake").display().to_string();
         let mut lake = Lake::open_or_create(&place).await.unwrap();
         let (server, whole) = (server(&lake).await, Confinement::default());
-        let first = kept_or_made(&server, &whole).await.unwrap();
-        let again = kept_or_made(&server, &whole).await.unwrap();
+        let first = current_page(&server, &whole).await.unwrap();
+        let again = current_page(&server, &whole).await.unwrap();
         assert_eq!(first.html.as_ptr(), again.html.as_ptr());
-        let other = kept_or_made(&server, &of_user(1)).await.unwrap();
+        let other = current_page(&server, &of_user(1)).await.unwrap();
         assert_ne!(first.html, other.html);
         lake.record("scan", json!({ "findings": 7_777 }))
             .await
             .unwrap();
         server.lake.latest_snapshot().await.unwrap();
-        let newer = kept_or_made(&server, &whole).await.unwrap();
+        let newer = current_page(&server, &whole).await.unwrap();
         let page = String::from_utf8_lossy(&newer.html);
         assert!(page.contains("7777"), "{page}");
     }
