@@ -99,7 +99,7 @@ where
 {
     async fn run(&self, jobs: Vec<J>) -> std::result::Result<Outcomes<J>, EngineError> {
         let queries = self.partitions.saturating_mul(QUERIES_PER_PARTITION);
-        let size = match J::COMES_ALONE {
+        let size = match J::IS_UNBATCHED {
             true => 1,
             false => jobs.len().div_ceil(queries),
         };

@@ -52,7 +52,7 @@ impl SegmentJob for GroupMerge {
     type Outcome = MergedGroup;
 
     /// No file is unreferenced for long.
-    const COMES_ALONE: bool = true;
+    const IS_UNBATCHED: bool = true;
 }
 
 /// Does the same as [`compact`](super::compact), but has the segments merged by `workers`. Groups

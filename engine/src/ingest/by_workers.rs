@@ -59,9 +59,10 @@ pub async fn ingest_by(
     let mut split = SplitSources::of(arranged);
     let settings = JobSettings::of(&run, trusted_keys);
     let left = run
-        .read_by(workers, jobs_of(&split.sent, &settings))
+        .read_by(workers, jobs_of(&split.for_workers, &settings))
         .await?;
-    run.read_all(&admitter, split.left_here(&left)).await?;
+    run.read_all(&admitter, split.take_for_client(&left))
+        .await?;
     let mut report = run.end().await?;
     report.set_elapsed(started.elapsed());
     Ok(report)
@@ -94,11 +95,13 @@ impl IngestRun<'_> {
         workers: &dyn SegmentWorkers<SourceJob>,
         jobs: Vec<SourceJob>,
     ) -> Result<Vec<String>> {
-        let mut made = Change {
+        let mut published = Change {
             changes_rows: true,
             ..Change::default()
         };
-        let read = self.read_in_rounds(workers, jobs, &mut made.added).await;
+        let read = self
+            .read_in_rounds(workers, jobs, &mut published.added)
+            .await;
         // Segments that no commit names. After other errors a commit may still be made.
         let is_decided = matches!(
             read,
@@ -109,17 +112,17 @@ impl IngestRun<'_> {
                     | EngineError::Interrupted)
         );
         if is_decided {
-            self.lake.grains.remove_uncommitted(&made).await;
+            self.lake.grains.remove_uncommitted(&published).await;
         }
         read
     }
 
-    /// As [`IngestRun::read_by`]. Adds the segments that come back to `made`.
+    /// As [`IngestRun::read_by`]. Adds the segments that come back to `published`.
     async fn read_in_rounds(
         &mut self,
         workers: &dyn SegmentWorkers<SourceJob>,
         jobs: Vec<SourceJob>,
-        made: &mut Vec<DataFile>,
+        published: &mut Vec<DataFile>,
     ) -> Result<Vec<String>> {
         let jobs = jobs.into_iter().map(|job| PendingJob { job, read: None });
         let mut jobs: Vec<PendingJob> = jobs.collect();
@@ -130,7 +133,7 @@ impl IngestRun<'_> {
             }
             tasks += jobs.len();
             self.progress.begin_tasks(tasks);
-            let deferred = self.round(workers, jobs, &mut left, made).await?;
+            let deferred = self.round(workers, jobs, &mut left, published).await?;
             jobs = deferred.jobs;
         }
         match jobs.is_empty() {
@@ -146,7 +149,7 @@ impl IngestRun<'_> {
         workers: &dyn SegmentWorkers<SourceJob>,
         pending: Vec<PendingJob>,
         left: &mut Vec<String>,
-        made: &mut Vec<DataFile>,
+        published: &mut Vec<DataFile>,
     ) -> Result<DeferredJobs> {
         let mut deferred = DeferredJobs::new(self.known.without_segments());
         // A request to stop cancels the jobs, which is an error of theirs.
@@ -171,7 +174,7 @@ impl IngestRun<'_> {
         let mut jobs = jobs.into_iter();
         let mut next = 0;
         while let Some((sent, read)) = outcomes.try_next().await.map_err(cause)? {
-            made.extend(read.segments().cloned());
+            published.extend(read.segments().cloned());
             waiting.extend(numbers.get(sent).map(|number| (*number, read)));
             while let Some(read) = waiting.remove(&next)
                 && let Some(job) = jobs.next()
@@ -236,7 +239,7 @@ impl IngestRun<'_> {
         deferred: &mut DeferredJobs,
     ) -> Result<Vec<OpenedSegment>> {
         let mut missing = Vec::new();
-        for file in &job.before {
+        for file in &job.earlier_segments {
             if deferred.is_contained(file) {
                 continue;
             }
@@ -267,7 +270,7 @@ impl IngestRun<'_> {
         read: &mut ReadSources,
         segments: &[PreparedSegment],
     ) -> Result<bool> {
-        let before = (self.report.clone(), self.retried.clone());
+        let unchanged = (self.report.clone(), self.retried.clone());
         for (source, keeps_entry) in &read.retried {
             self.retried.begin(source, *keeps_entry);
         }
@@ -282,7 +285,7 @@ impl IngestRun<'_> {
                     if at > 0 {
                         return Err(same_grains());
                     }
-                    (self.report, self.retried) = before;
+                    (self.report, self.retried) = unchanged;
                     return Ok(false);
                 }
                 match self.commit_prepared(prepared, segment, &grains).await {

@@ -136,7 +136,7 @@ impl IngestRun<'_> {
         states: &StateSplit<'_>,
     ) -> Result<CommitResult> {
         let updates = self.register.updates(outcomes, batch, &states.held);
-        let before = self.commit_before_grains(batch, states, &updates).await;
+        let preceding = self.commit_before_grains(batch, states, &updates).await;
         let mut change = Change {
             changes_rows: true,
             ingested_at: Some(self.now),
@@ -151,7 +151,7 @@ impl IngestRun<'_> {
             change.added.push(segment.file.clone());
             added = Some((segment, index));
         }
-        if let Err(error) = before {
+        if let Err(error) = preceding {
             self.lake.grains.remove_uncommitted(&change).await;
             return Err(error);
         }

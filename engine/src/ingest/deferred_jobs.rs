@@ -73,13 +73,13 @@ impl DeferredJobs {
         segments: Vec<PreparedSegment>,
         missing: &[OpenedSegment],
     ) -> Result<()> {
-        let mut before: Vec<DataFile> = Vec::new();
+        let mut earlier: Vec<DataFile> = Vec::new();
         for (segment, index) in segments.iter().flatten().chain(missing) {
-            before.extend(self.grains.first_files(segment, index).await?);
+            earlier.extend(self.grains.first_files(segment, index).await?);
         }
-        before.sort_by(|one, other| one.name.cmp(&other.name));
-        before.dedup_by(|one, other| one.name == other.name);
-        job.before = before;
+        earlier.sort_by(|one, other| one.name.cmp(&other.name));
+        earlier.dedup_by(|one, other| one.name == other.name);
+        job.earlier_segments = earlier;
         self.add(PendingJob { job, read: None }, segments);
         Ok(())
     }

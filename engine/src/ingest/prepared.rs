@@ -39,14 +39,14 @@ pub struct SourceJob {
     pub(super) sources: Vec<SourceReference>,
     pub(super) settings: JobSettings,
     /// Segments of jobs that will be committed before this one. Their grains are duplicates.
-    pub(super) before: Vec<DataFile>,
+    pub(super) earlier_segments: Vec<DataFile>,
 }
 
 impl SegmentJob for SourceJob {
     type Outcome = ReadSources;
 
     /// No file is unreferenced for long.
-    const COMES_ALONE: bool = true;
+    const IS_UNBATCHED: bool = true;
 }
 
 /// What all jobs of a run have in common; see [`IngestOptions`].
@@ -231,7 +231,7 @@ impl IngestRun<'_> {
         self.prepared = Some(PreparedRun::default());
         self.now = job.settings.now;
         self.register = SourceRegister::of_run(job.settings.run_id.clone(), self.now);
-        for file in &job.before {
+        for file in &job.earlier_segments {
             let (segment, index) = self.open_published(file).await?;
             self.known.add(segment, index);
         }

@@ -22,9 +22,9 @@ pub(super) struct SplitSources {
     /// Sources that workers read, by their URIs.
     by_uri: HashMap<String, Source>,
     /// Their references, in the order of the input.
-    pub(super) sent: Vec<SourceReference>,
-    /// The other ones.
-    here: Vec<(Source, Option<ReadSlot>)>,
+    pub(super) for_workers: Vec<SourceReference>,
+    /// The other ones, which the process that commits reads itself.
+    for_client: Vec<(Source, Option<ReadSlot>)>,
 }
 
 impl SplitSources {
@@ -39,17 +39,18 @@ impl SplitSources {
             match reference {
                 Some(reference) => {
                     split.by_uri.insert(source.uri.clone(), source);
-                    split.sent.push(reference);
+                    split.for_workers.push(reference);
                 }
-                None => split.here.push((source, slot)),
+                None => split.for_client.push((source, slot)),
             }
         }
         split
     }
 
-    /// Returns the sources to read here, with those at the URIs `left` by workers.
-    pub(super) fn left_here(&mut self, left: &[String]) -> Vec<(Source, Option<ReadSlot>)> {
-        let mut here = std::mem::take(&mut self.here);
+    /// Takes the sources that the process which commits reads itself, with those at the URIs `left`
+    /// by workers.
+    pub(super) fn take_for_client(&mut self, left: &[String]) -> Vec<(Source, Option<ReadSlot>)> {
+        let mut sources = std::mem::take(&mut self.for_client);
         if !left.is_empty() {
             tracing::warn!(
                 sources = left.len(),
@@ -57,8 +58,8 @@ impl SplitSources {
             );
         }
         let left = left.iter().filter_map(|uri| self.by_uri.remove(uri));
-        here.extend(left.map(|source| (source, None)));
-        here
+        sources.extend(left.map(|source| (source, None)));
+        sources
     }
 }
 
@@ -78,7 +79,7 @@ pub(super) fn jobs_of(sources: &[SourceReference], settings: &JobSettings) -> Ve
                 jobs.push(SourceJob {
                     sources: vec![source.clone()],
                     settings: settings.clone(),
-                    before: Vec::new(),
+                    earlier_segments: Vec::new(),
                 });
             }
         }

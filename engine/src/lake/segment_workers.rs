@@ -17,7 +17,7 @@ pub trait SegmentJob: Send + 'static {
 
     /// True if the outcome of each job must come back as soon as it is done. Otherwise workers may
     /// do several jobs before their outcomes come back.
-    const COMES_ALONE: bool = false;
+    const IS_UNBATCHED: bool = false;
 }
 
 /// Outcomes in any order, each with the index of its job.
