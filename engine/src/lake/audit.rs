@@ -52,7 +52,7 @@ impl Lake {
     ///
     /// # Errors
     /// As [`Lake::record`].
-    pub(crate) async fn record_once(
+    pub(crate) async fn record_unless_present(
         &mut self,
         action: &str,
         details: serde_json::Value,
@@ -62,12 +62,12 @@ impl Lake {
         self.append(action, details, id.as_deref()).await
     }
 
-    /// Appends an entry, unless the log has one of `action` with the id `once`.
+    /// Appends an entry, unless the log has one of `action` with the `unique_id`.
     async fn append(
         &mut self,
         action: &str,
         mut details: serde_json::Value,
-        once: Option<&str>,
+        unique_id: Option<&str>,
     ) -> Result<()> {
         self.upgrade().await?;
         if let Some(details) = details.as_object_mut() {
@@ -75,7 +75,7 @@ impl Lake {
         }
         for _ in 0..ATTEMPTS {
             self.audit.refresh().await?;
-            if let Some(id) = once
+            if let Some(id) = unique_id
                 && self.has_recorded(action, "id", id).await?
             {
                 return Ok(());

@@ -57,7 +57,7 @@ impl Table {
     /// all attempts met other writers: then nothing was committed. [`EngineError::Key`] if the lake
     /// was encrypted meanwhile and `change` adds rows in plain text; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
-        let committed = self.commit_retried(&change, operation, retries).await;
+        let committed = self.commit_with_retries(&change, operation, retries).await;
         if let Err(EngineError::Conflict(_) | EngineError::Key(_)) = committed {
             self.remove_uncommitted(&change).await;
             self.check_plain_text(&change).await?;
@@ -65,7 +65,7 @@ impl Table {
         committed
     }
 
-    async fn commit_retried(
+    async fn commit_with_retries(
         &mut self,
         change: &Change,
         operation: &str,
@@ -80,7 +80,7 @@ impl Table {
         // lets two compactions remove the same files, which would double their rows.
         for _ in 0..retries {
             self.check_removed(change)?;
-            match self.commit_once(change, operation).await {
+            match self.attempt_commit(change, operation).await {
                 Err(EngineError::Conflict(_)) => {
                     self.refresh().await?;
                     self.check_plain_text(change).await?;
@@ -89,15 +89,15 @@ impl Table {
             }
         }
         self.check_removed(change)?;
-        self.commit_once(change, operation).await
+        self.attempt_commit(change, operation).await
     }
 
     /// Tries to commit `change` once. After a lost response, an object store reports this process's
     /// own commit as another's: then the files that `change` adds were committed, and the commit
     /// counts as one. Other commits may have followed it.
-    async fn commit_once(&mut self, change: &Change, operation: &str) -> Result<u64> {
+    async fn attempt_commit(&mut self, change: &Change, operation: &str) -> Result<u64> {
         let version = self.version() + 1;
-        match self.try_commit(change, operation).await {
+        match self.write_commit(change, operation).await {
             Err(EngineError::Conflict(cause)) => match self.with_all_added(change).await {
                 Some(newest) => {
                     *self = newest;
@@ -238,7 +238,7 @@ impl Table {
         }
     }
 
-    async fn try_commit(&mut self, change: &Change, operation: &str) -> Result<u64> {
+    async fn write_commit(&mut self, change: &Change, operation: &str) -> Result<u64> {
         let now = Utc::now().timestamp_millis();
         let removed = change
             .removed

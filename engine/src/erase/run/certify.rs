@@ -230,7 +230,7 @@ pub(super) async fn record(
     {
         details.insert(RESUMED.to_owned(), resumed.into());
     }
-    lake.record_once("erase", details).await
+    lake.record_unless_present("erase", details).await
 }
 
 async fn digest_of(lake: &Lake, path: &Path) -> Result<FileDigest> {
