@@ -101,7 +101,7 @@ impl RowFacts {
         known.get(&place.row)
     }
 
-    /// Returns what is least for the row that stays.
+    /// Returns the key by which the row that stays is the least.
     pub(super) fn order(&self, place: &RowPlace) -> (RowQuality, Reverse<usize>, RowPlace) {
         let superseded = self.superseded(place).map_or(0, BTreeSet::len);
         (self.quality(place), Reverse(superseded), *place)

@@ -28,7 +28,11 @@ use crate::lake::{AddressIndexes, Change, Lake, LakeFile, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::{AddressIndex, RowPlace, WrittenSegment, repeated_addresses};
 
-/// The remedy for rows of which none is intact.
+/// The reason why rows of which none is intact, or that supersede different grains, stay.
+const UNDECIDED: &str = "other rows have the same addresses, and none of them is intact, or they \
+                         supersede different grains";
+
+/// The remedy for such rows.
 const RESTORE_ONE: &str =
     "restore one of the files from a backup, then run `gristmill repair` again";
 
@@ -98,19 +102,14 @@ fn unrepaired(segment: &Segment, reason: String, remedy: &'static str) -> Unrepa
 /// Returns the entry of rows of `segment` that have the addresses of others, of which none is
 /// intact.
 fn undecided_rows(segment: &Segment, (first, rows): (u32, u64)) -> Unrepaired {
-    let reason =
-        "other rows have the same addresses, and none of them is intact, or they supersede \
-                  different grains"
-            .to_owned();
     Unrepaired {
         row: Some(u64::from(first)),
         rows: Some(rows),
-        ..unrepaired(segment, reason, RESTORE_ONE)
+        ..unrepaired(segment, UNDECIDED.to_owned(), RESTORE_ONE)
     }
 }
 
-/// Returns the segments of `lake` that are in `qualities`, and which of their rows are
-/// surplus.
+/// Returns the segments of `lake` that are in `qualities`, and which of their rows are surplus.
 async fn plan(lake: &Lake, qualities: &RowQualities) -> Result<(Vec<Segment>, SurplusPlan)> {
     let location = lake.location();
     let mut segments = lake.segments()?;
@@ -158,10 +157,9 @@ struct SurplusPlan {
 impl SurplusPlan {
     /// Returns the surplus rows of segments with `indexes`, of whose rows there are these `facts`.
     fn of(indexes: &[Arc<AddressIndex>], facts: &RowFacts) -> SurplusPlan {
-        let parts: Vec<u8> = (0..=u8::MAX).collect();
-        let plans = parts.par_iter().map(|part| {
+        let plans = (0..=u8::MAX).into_par_iter().map(|part| {
             let mut plan = SurplusPlan::default();
-            repeated_addresses(indexes, *part, |_, rows| plan.add(rows, facts));
+            repeated_addresses(indexes, part, |_, rows| plan.add(rows, facts));
             plan
         });
         let plans: Vec<SurplusPlan> = plans.collect();

@@ -79,6 +79,17 @@ struct SurplusRows {
     addresses: Vec<ContentAddress>,
 }
 
+impl SurplusRows {
+    /// Adds a number of `rows`, of which `first` is the first.
+    fn add(&mut self, first: u32, rows: u64) {
+        self.first = match self.rows {
+            0 => first,
+            _ => self.first.min(first),
+        };
+        self.rows += rows;
+    }
+}
+
 /// The surplus rows by the number of the segment with the first row of their addresses, and the
 /// number of their own.
 type SurplusByPair = BTreeMap<(usize, usize), SurplusRows>;
@@ -131,11 +142,7 @@ impl AddressPass {
     fn add(&mut self, surplus: SurplusByPair) {
         for (pair, found) in surplus {
             let known = self.surplus.entry(pair).or_default();
-            known.first = match known.rows {
-                0 => found.first,
-                _ => known.first.min(found.first),
-            };
-            known.rows += found.rows;
+            known.add(found.first, found.rows);
             known.addresses.extend(found.addresses);
             known.addresses.sort_unstable();
             known.addresses.truncate(NAMED_ADDRESSES);
@@ -169,11 +176,7 @@ fn add_rows(surplus: &mut SurplusByPair, address: ContentAddress, rows: &[RowPla
     };
     for other in others {
         let found = surplus.entry((first.segment, other.segment)).or_default();
-        found.first = match found.rows {
-            0 => other.row,
-            _ => found.first.min(other.row),
-        };
-        found.rows += 1;
+        found.add(other.row, 1);
         let is_named = found.addresses.last() == Some(&address);
         if found.addresses.len() < NAMED_ADDRESSES && !is_named {
             found.addresses.push(address);
