@@ -277,7 +277,7 @@ async fn missing_supersessions(
     if orphans.is_empty() {
         return Ok(Vec::new());
     }
-    let mut said = HashSet::new();
+    let mut superseded = HashSet::new();
     for batch in lake
         .state
         .read_columns(&["content_address", "event"])
@@ -285,7 +285,7 @@ async fn missing_supersessions(
     {
         for row in 0..batch.num_rows() {
             if text_at(texts(&batch, "event"), row) == Some(LifecycleEvent::Superseded.name()) {
-                said.extend(address_at(texts(&batch, "content_address"), row));
+                superseded.extend(address_at(texts(&batch, "content_address"), row));
             }
         }
     }
@@ -300,7 +300,7 @@ async fn missing_supersessions(
     };
     let mut fresh: Vec<_> = orphans
         .iter()
-        .filter(|(address, _)| said.insert(*address))
+        .filter(|(address, _)| superseded.insert(*address))
         .map(event)
         .collect();
     fresh.sort_by(|left, right| left.content_address.cmp(&right.content_address));

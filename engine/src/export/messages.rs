@@ -178,7 +178,7 @@ impl Sink for ExchangeSink {
                 sessions.begin(&branch);
                 let mut refused = None;
                 let positions: Vec<MessagePosition> =
-                    branch.iter().map(|said| said.position).collect();
+                    branch.iter().map(|message| message.position).collect();
                 let mut tell = |notice| tell(notice, &mut refused);
                 failed = write_conversation(branch, provider, &mut out, &mut tell).err();
                 sessions.take(positions, refused);
@@ -220,7 +220,7 @@ impl BranchTally {
     fn begin(&mut self, branch: &[PlacedMessage]) {
         let session = branch
             .first()
-            .map(|said| &*said.message.session_id)
+            .map(|placed| &*placed.message.session_id)
             .unwrap_or_default();
         if session != self.current {
             self.settle();

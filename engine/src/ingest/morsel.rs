@@ -112,7 +112,7 @@ impl AdmittedSource {
     /// Returns the lifecycle state that came with the source.
     pub(crate) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
         let manifest = self.container().and_then(Container::manifest);
-        let told = self
+        let stated = self
             .extras
             .states
             .iter()
@@ -120,7 +120,7 @@ impl AdmittedSource {
         manifest
             .into_iter()
             .flat_map(|manifest| &manifest.entries)
-            .chain(told)
+            .chain(stated)
     }
 }
 

@@ -189,11 +189,11 @@ impl Lake {
         let with_namespace = copies.iter().filter(|copy| copy.namespace.is_some());
         let rows = with_namespace.filter_map(|copy| index.row_of(&copy.original));
         let namespaces = namespaces_of(self, segment, rows.collect()).await?;
-        let is_beside = |copy: &DisclosedCopy| match &copy.namespace {
+        let has_original = |copy: &DisclosedCopy| match &copy.namespace {
             None => index.row_of(&copy.original).is_some(),
             own => namespaces.get(&copy.original) == own.as_ref(),
         };
-        let (found, left) = std::mem::take(copies).into_iter().partition(is_beside);
+        let (found, left) = std::mem::take(copies).into_iter().partition(has_original);
         *copies = left;
         Ok(found)
     }

@@ -106,10 +106,10 @@ impl Lake {
         for segment in segments.filter(|segment| segment.file.superseding != Some(0)) {
             let path = self.grains.path_of(&segment.file.name);
             let file = LakeFile::open(self, &path).await?;
-            let told = tokio::task::spawn_blocking(move || row_supersessions(&file))
+            let superseded = tokio::task::spawn_blocking(move || row_supersessions(&file))
                 .await
                 .file("can't read", &path)??;
-            for (old, new, at) in told.into_iter().filter(|(old, ..)| wanted(old)) {
+            for (old, new, at) in superseded.into_iter().filter(|(old, ..)| wanted(old)) {
                 folds
                     .entry(old)
                     .or_default()
