@@ -297,11 +297,7 @@ impl<'a> Apply<'a> {
         }
         if !outcome.events.is_empty() {
             let file = self.lake.write_events(&outcome.events).await?;
-            let change = Change {
-                added: vec![file],
-                changes_rows: true,
-                ..Change::default()
-            };
+            let change = Change::of_new_rows(file);
             self.lake
                 .state
                 .commit(change, self.action, ATTEMPTS)

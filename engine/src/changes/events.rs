@@ -169,11 +169,7 @@ async fn add_missing(lake: &mut Lake, mut rows: Vec<StateRow>) -> Result<u64> {
     if rows.is_empty() {
         return Ok(0);
     }
-    let change = Change {
-        added: vec![lake.write_events(&rows).await?],
-        changes_rows: true,
-        ..Change::default()
-    };
+    let change = Change::of_new_rows(lake.write_events(&rows).await?);
     lake.state.commit(change, "changes", ATTEMPTS).await?;
     Ok(rows.len() as u64)
 }

@@ -21,8 +21,7 @@ use super::run::{COMMIT_ATTEMPTS, IngestRun, overtaken};
 use super::sources::SourceUpdates;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{
-    AddressCatalog, Change, DataFile, KnownAddresses, LedgerEntry, ReadPosition, Segment,
-    transaction_name,
+    AddressCatalog, Change, KnownAddresses, LedgerEntry, ReadPosition, Segment, transaction_name,
 };
 use crate::segment::{AddressIndex, WrittenSegment};
 
@@ -272,7 +271,8 @@ impl IngestRun<'_> {
             }
             let file = self.lake.write_rejects(&rows).await?;
             self.reject_files.insert(file.name.clone());
-            match self.lake.rejects.commit(added(file), "ingest", 0).await {
+            let change = Change::of_new_rows(file);
+            match self.lake.rejects.commit(change, "ingest", 0).await {
                 Err(EngineError::Conflict(_)) => {
                     self.lake.rejects.refresh().await?;
                     self.refresh_erased().await?;
@@ -321,7 +321,8 @@ impl IngestRun<'_> {
                 return Ok(());
             }
             let file = self.lake.write_events(&fresh).await?;
-            match self.lake.state.commit(added(file), "ingest", 0).await {
+            let change = Change::of_new_rows(file);
+            match self.lake.state.commit(change, "ingest", 0).await {
                 Err(EngineError::Conflict(_)) => {
                     self.lake.state.refresh().await?;
                     self.refresh_erased().await?;
@@ -330,14 +331,5 @@ impl IngestRun<'_> {
             }
         }
         Err(overtaken())
-    }
-}
-
-/// Returns the change that adds `file` with new rows.
-fn added(file: DataFile) -> Change {
-    Change {
-        added: vec![file],
-        changes_rows: true,
-        ..Change::default()
     }
 }

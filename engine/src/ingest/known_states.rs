@@ -136,11 +136,7 @@ mod tests {
         let mut known = KnownStates::default();
         for source in ["one", "two"] {
             let file = lake.write_events(&[row("a", source)]).await.unwrap();
-            let change = Change {
-                added: vec![file],
-                changes_rows: true,
-                ..Change::default()
-            };
+            let change = Change::of_new_rows(file);
             lake.state.commit(change, "test", 0).await.unwrap();
             let rows = [row("a", source), row("b", source), row("a", "new")];
             let new = known.new_rows(&lake, &rows.each_ref()).await.unwrap();

@@ -83,11 +83,7 @@ impl Lake {
             let entry = self.next_entry(action, &details).await?;
             let batch = audit_batch(&[entry]).file("can't write", AUDIT)?;
             let file = self.audit.write_file(&batch).await?;
-            let change = Change {
-                added: vec![file],
-                changes_rows: true,
-                ..Change::default()
-            };
+            let change = Change::of_new_rows(file);
             match self.audit.commit(change, action, 0).await {
                 // The chain has a new end, which the entry must follow.
                 Err(EngineError::Conflict(_)) => {}

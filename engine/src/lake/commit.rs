@@ -409,6 +409,15 @@ impl Table {
 }
 
 impl Change {
+    /// Returns the change that adds `file`, whose rows are new.
+    pub(crate) fn of_new_rows(file: DataFile) -> Change {
+        Change {
+            added: vec![file],
+            changes_rows: true,
+            ..Change::default()
+        }
+    }
+
     /// Returns true if the added files are files of the table already: nothing is removed, and no
     /// row changes.
     fn adds_again(&self) -> bool {

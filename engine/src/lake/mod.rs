@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `location` | where is the lake, and how does a file become part of it atomically? |
 //! | `empty_location` | may a new lake be created at a location? |
+//! | `row_versions` | since which version of a table are its rows in it? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
 //! | `file_actions` | what does a log contain about a data file? |
 //! | `commit_cache` | how is each commit of a log read only once? |
@@ -33,6 +34,7 @@
 //! | `address_indexes` | how is a pass made over all addresses of the lake? |
 //! | `address_catalog` | in which segments may the grains of a batch be? |
 //! | `lifecycle` | what is the current state of these grains? |
+//! | `disclosure` | which rows are disclosed copies of other grains? |
 //! | `lake_file`, `cells` | how are rows and cells of a file read, encrypted or not? |
 //! | `scan` | what are all rows of `grains`? |
 //! | `sidecar` | how are segments and sidecars opened and published? |

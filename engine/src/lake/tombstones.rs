@@ -157,11 +157,7 @@ impl Lake {
         let erasures: BTreeSet<&str> = rows.iter().map(|row| row.erasure_id.as_str()).collect();
         let details = serde_json::json!({ "lake": other, "erasures": erasures });
         self.record(ADOPTED, details).await?;
-        let change = Change {
-            added: vec![self.erased.write_file(&batch_of(rows)?).await?],
-            changes_rows: true,
-            ..Change::default()
-        };
+        let change = Change::of_new_rows(self.erased.write_file(&batch_of(rows)?).await?);
         self.erased.commit(change, "changes", ATTEMPTS).await?;
         self.load_tombstones().await;
         Ok(count)
@@ -265,11 +261,7 @@ impl Lake {
             .erased
             .write_file(&rows_of(tombstones, erasure_id, now)?)
             .await?;
-        let change = Change {
-            added: vec![file],
-            changes_rows: true,
-            ..Change::default()
-        };
+        let change = Change::of_new_rows(file);
         self.erased.commit(change, "erase", ATTEMPTS).await?;
         Ok(count)
     }
