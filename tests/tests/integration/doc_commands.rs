@@ -8,12 +8,13 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
 use gristmill_tests::binary;
 use gristmill_tests::doc_pages::{DocBlock, DocCommand, blocks, doc_pages, output_matches};
+use gristmill_tests::kill::copy_folder;
 use gristmill_tests::paths::workspace;
 
 /// Pages whose `console` blocks run from top to bottom in one folder.
@@ -57,24 +58,12 @@ pub(crate) fn in_shell(folder: &Path, command: &str) -> String {
     printed
 }
 
-pub(crate) fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path: PathBuf = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy_folder(&path, &target),
-            false => drop(fs::copy(&path, &target).unwrap()),
-        }
-    }
-}
-
 fn run(folder: &Path, command: &DocCommand) -> String {
     if command.command != DEMO {
         return in_shell(folder, &command.command);
     }
     let (output, ran_in) = demo();
-    copy_folder(&ran_in.path().join("tour"), &folder.join("tour"));
+    copy_folder(&ran_in.path().join("tour"), &folder.join("tour")).unwrap();
     output.clone()
 }
 

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use gristmill_tests::doc_pages::{DocBlock, blocks, doc_pages};
+use gristmill_tests::kill::copy_folder;
 use gristmill_tests::paths::workspace;
 
-use crate::doc_commands::{copy_folder, demo, in_shell};
+use crate::doc_commands::{demo, in_shell};
 
 /// Parts of commands that aren't run, with the reason.
 const NOT_RUN: [(&str, &str); 20] = [
@@ -95,7 +96,7 @@ fn stage() -> &'static Path {
 fn fill(stage: &Path) {
     let tour = demo().1.path().join("tour");
     for (from, to) in [("lake", "lake"), ("data", "inbox"), ("data", "exports")] {
-        copy_folder(&tour.join(from), &stage.join(to));
+        copy_folder(&tour.join(from), &stage.join(to)).unwrap();
     }
     for name in ["archive", "media"] {
         fs::create_dir(stage.join(name)).unwrap();
@@ -128,7 +129,7 @@ fn fill(stage: &Path) {
         fs::write(stage.join(name), text).unwrap();
     }
     in_shell(stage, "gristmill --lake lake ingest grains.jsonl");
-    copy_folder(&stage.join("lake"), &stage.join("a"));
+    copy_folder(&stage.join("lake"), &stage.join("a")).unwrap();
 }
 
 /// Returns the commands of a block, one a line.
@@ -185,7 +186,7 @@ fn run(page: &str) -> usize {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
-        copy_folder(stage(), folder.path());
+        copy_folder(stage(), folder.path()).unwrap();
         println!("{page}:{}", block.line);
         in_shell(folder.path(), &script);
         ran += count;
