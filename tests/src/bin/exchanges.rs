@@ -24,26 +24,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = arguments.next().ok_or("usage: exchanges FILE [TIMES]")?;
     let times: usize = arguments.next().map_or(Ok(3), |times| times.parse())?;
     let megabytes = std::fs::metadata(&file)?.len() as f64 / 1e6;
-    let (mut taken_in, mut parsed) = (f64::INFINITY, f64::INFINITY);
+    let (mut committed, mut parsed) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..times {
-        taken_in = taken_in.min(take_in(&file).await?);
+        committed = committed.min(time_to_ingest(&file).await?);
         parsed = parsed.min(parse(Path::new(&file))?);
     }
     println!(
-        "to committed grains: {taken_in:.2} s, {:.0} MB/s",
-        megabytes / taken_in
+        "to committed grains: {committed:.2} s, {:.0} MB/s",
+        megabytes / committed
     );
     println!(
         "serde_json alone:    {parsed:.2} s, {:.0} MB/s",
         megabytes / parsed
     );
-    println!("ratio: {:.1}", taken_in / parsed);
+    println!("ratio: {:.1}", committed / parsed);
     Ok(())
 }
 
 /// Returns the seconds until the grains of `file` are committed to a new lake, which is then
 /// removed.
-async fn take_in(file: &str) -> Result<f64, Box<dyn Error>> {
+async fn time_to_ingest(file: &str) -> Result<f64, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await?;
     let options = IngestOptions {

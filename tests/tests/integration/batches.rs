@@ -22,7 +22,7 @@ fn write_frames(path: &Path, numbers: impl Iterator<Item = usize>) {
     std::fs::write(path, frames(&blobs)).unwrap();
 }
 
-async fn take_in(lake: &mut Lake, paths: &[&Path]) -> IngestReport {
+async fn ingest_paths(lake: &mut Lake, paths: &[&Path]) -> IngestReport {
     let names: Vec<String> = paths
         .iter()
         .map(|path| path.to_str().unwrap().to_owned())
@@ -73,7 +73,7 @@ async fn a_grain_of_the_uncommitted_previous_batch_is_a_duplicate() {
     write_frames(&first, 0..30_000);
     write_frames(&second, (0..30_000).rev());
     let mut handle = Lake::open_or_create(lake.to_str().unwrap()).await.unwrap();
-    let report = take_in(&mut handle, &[&first, &second]).await;
+    let report = ingest_paths(&mut handle, &[&first, &second]).await;
     assert_eq!((report.grains_written, report.duplicates), (30_000, 30_000));
     assert!(
         handle.segments().unwrap().len() > 1,
@@ -92,7 +92,10 @@ async fn two_concurrent_runs_ingest_each_grain_once() {
     let mut one = Lake::open_or_create(lake.to_str().unwrap()).await.unwrap();
     let mut other = one.clone();
     let (first, second) = ([&*first], [&*second]);
-    let (left, right) = tokio::join!(take_in(&mut one, &first), take_in(&mut other, &second));
+    let (left, right) = tokio::join!(
+        ingest_paths(&mut one, &first),
+        ingest_paths(&mut other, &second)
+    );
     assert_eq!(
         left.grains_written + right.grains_written,
         30_000,

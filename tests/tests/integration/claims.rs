@@ -116,7 +116,7 @@ fn authorized(old: &Encoded, key: &SigningKey) -> Encoded {
 
 /// Ingests a container; returns the events of `state` by address, and the messages of denied
 /// claims.
-async fn take_in(
+async fn ingest_container(
     lake: &mut TestLake,
     grains: &[&Encoded],
     states: Vec<(ContentAddress, IndexState)>,
@@ -145,7 +145,7 @@ async fn claims_about_grains_without_protection_are_applied() {
         (gone.0, ended()),
         (bad.0, status(VerificationStatus::Retracted)),
     ];
-    let (events, refused) = take_in(&mut lake, &[&old, &gone, &bad, &new], states).await;
+    let (events, refused) = ingest_container(&mut lake, &[&old, &gone, &bad, &new], states).await;
     assert_eq!(refused, [""; 0]);
     assert_eq!(events.len(), 3);
     assert_eq!(lake.value("SELECT count(*) FROM current").await, "1");
@@ -174,7 +174,8 @@ async fn a_claim_against_a_lock_or_hold_is_denied_and_rejected() {
         // This revokes nothing.
         (new.0, status(VerificationStatus::Verified)),
     ];
-    let (events, refused) = take_in(&mut lake, &[&held, &locked, &kept, &new], states).await;
+    let (events, refused) =
+        ingest_container(&mut lake, &[&held, &locked, &kept, &new], states).await;
     assert_eq!(events.into_values().collect::<Vec<_>>(), ["verification"]);
     assert_eq!(refused.len(), 3, "{refused:?}");
     assert!(
@@ -192,10 +193,10 @@ async fn a_claim_is_applied_if_the_superseding_grain_has_the_authorization() {
     let mut lake = TestLake::new().await;
     let key = SigningKey::from_seed(&[7; 32]);
     let locked = belief("locked", &policy(&quorum_of(&key)));
-    let (_, refused) = take_in(&mut lake, &[&locked], Vec::new()).await;
+    let (_, refused) = ingest_container(&mut lake, &[&locked], Vec::new()).await;
     assert_eq!(refused, [""; 0]);
     let unsigned = belief("new", &draft_after(&locked));
-    let (events, refused) = take_in(
+    let (events, refused) = ingest_container(
         &mut lake,
         &[&unsigned],
         vec![(locked.0, superseded(&unsigned))],
@@ -204,7 +205,7 @@ async fn a_claim_is_applied_if_the_superseding_grain_has_the_authorization() {
     assert_eq!((events.len(), refused.len()), (0, 1), "{refused:?}");
     let signed = authorized(&locked, &key);
     let (events, refused) =
-        take_in(&mut lake, &[&signed], vec![(locked.0, superseded(&signed))]).await;
+        ingest_container(&mut lake, &[&signed], vec![(locked.0, superseded(&signed))]).await;
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert_eq!(
         events.get(&locked.0.to_string()).map(String::as_str),
@@ -216,7 +217,7 @@ async fn a_claim_is_applied_if_the_superseding_grain_has_the_authorization() {
 async fn a_claim_about_an_absent_grain_is_rejected() {
     let mut lake = TestLake::new().await;
     let (here, absent) = (belief("here", ""), belief("absent", ""));
-    let (events, refused) = take_in(&mut lake, &[&here], vec![(absent.0, ended())]).await;
+    let (events, refused) = ingest_container(&mut lake, &[&here], vec![(absent.0, ended())]).await;
     assert_eq!((events.len(), refused.len()), (0, 1));
     assert!(refused[0].contains("has no grain"), "{refused:?}");
 }
@@ -287,7 +288,7 @@ async fn a_grain_ingested_again_stays_bound_by_its_recorded_supersessions() {
     let key = SigningKey::from_seed(&[7; 32]);
     let first = belief("first", &policy(&quorum_of(&key)));
     let second = authorized(&first, &key);
-    let (events, refused) = take_in(
+    let (events, refused) = ingest_container(
         &mut lake,
         &[&first, &second],
         vec![(first.0, superseded(&second))],
@@ -296,7 +297,7 @@ async fn a_grain_ingested_again_stays_bound_by_its_recorded_supersessions() {
     assert_eq!((events.len(), refused), (1, Vec::new()));
     // All claims except that about the first grain, whose terms bind the whole chain.
     let third = belief("third", &draft_after(&second));
-    let (events, refused) = take_in(
+    let (events, refused) = ingest_container(
         &mut lake,
         &[&second, &third],
         vec![(second.0, superseded(&third))],
@@ -327,13 +328,13 @@ async fn evidence_of_a_transition_counts_from_the_same_or_an_earlier_source() {
         );
         let met = goal("satisfied", &given);
         if !comes_along {
-            let (_, refused) = take_in(&mut lake, &[&proof], Vec::new()).await;
+            let (_, refused) = ingest_container(&mut lake, &[&proof], Vec::new()).await;
             assert_eq!(refused, [""; 0]);
         }
         let claim = || vec![(open.0, superseded(&met))];
         let (events, refused) = match comes_along {
-            true => take_in(&mut lake, &[&open, &proof, &met], claim()).await,
-            false => take_in(&mut lake, &[&open, &met], claim()).await,
+            true => ingest_container(&mut lake, &[&open, &proof, &met], claim()).await,
+            false => ingest_container(&mut lake, &[&open, &met], claim()).await,
         };
         assert_eq!(
             (events.len(), refused),

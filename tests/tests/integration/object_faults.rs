@@ -87,7 +87,7 @@ async fn base(inputs: &Inputs) -> Bucket {
     let bucket = Bucket::default();
     for first in [1, 41] {
         let night = inputs.night(first..first + 40);
-        take_in(&bucket.client(), &night).await.unwrap();
+        ingest_path(&bucket.client(), &night).await.unwrap();
     }
     let operation = operation_line(2);
     run_operations(&bucket.client(), &[operation])
@@ -96,7 +96,7 @@ async fn base(inputs: &Inputs) -> Bucket {
     bucket
 }
 
-async fn take_in(client: &BucketClient, path: &str) -> Result<(), EngineError> {
+async fn ingest_path(client: &BucketClient, path: &str) -> Result<(), EngineError> {
     let mut lake = Lake::open_or_create_at(client.lake()).await?;
     let sources = discover(&[path.to_owned()]).await.unwrap();
     let options = IngestOptions::default();
@@ -125,7 +125,7 @@ async fn run_operations(client: &BucketClient, lines: &[String]) -> Result<(), E
 
 async fn run(job: Job, client: &BucketClient, inputs: &Inputs) -> Result<(), EngineError> {
     match job {
-        Job::Ingest => take_in(client, &inputs.night(81..121)).await,
+        Job::Ingest => ingest_path(client, &inputs.night(81..121)).await,
         Job::Apply => run_operations(client, &[operation_line(5), operation_line(50)]).await,
         Job::Compact => {
             let mut lake = Lake::open_at(client.lake()).await?;
@@ -292,7 +292,7 @@ fn write(client: &BucketClient, path: &str) {
         .build()
         .unwrap();
     for _ in 0..20 {
-        match runtime.block_on(take_in(client, path)) {
+        match runtime.block_on(ingest_path(client, path)) {
             Ok(()) => return,
             Err(error) => assert!(matches!(error, EngineError::Conflict(_)), "{error}"),
         }
@@ -305,7 +305,7 @@ async fn sixteen_writers_of_one_bucket_lose_and_duplicate_nothing() {
     let rounds = if tries_all() { 50 } else { 2 };
     let (inputs, bucket) = (Inputs::new(), Bucket::default());
     let first = inputs.night(1..2);
-    take_in(&bucket.client(), &first).await.unwrap();
+    ingest_path(&bucket.client(), &first).await.unwrap();
     for round in 0..rounds {
         let files: Vec<String> = (0..16)
             .map(|writer| 2 + (round * 16 + writer) * 3)
@@ -392,7 +392,7 @@ async fn a_commit_that_happened_is_no_conflict_if_the_heads_are_busy() {
         })
     });
     let before = content(&bucket, "before").await;
-    take_in(&busy, &inputs.night(81..121)).await.unwrap();
+    ingest_path(&busy, &inputs.night(81..121)).await.unwrap();
     let after = content(&bucket, "after").await;
     assert_eq!(after.grains.len(), before.grains.len() + 40);
     assert!(after.grains.values().all(|count| *count == 1));
@@ -405,7 +405,7 @@ async fn a_commit_that_happened_is_no_conflict_if_the_heads_are_busy() {
 async fn a_log_whose_entries_an_erasure_removes_while_they_are_read_is_read_again() {
     let (inputs, bucket) = (Inputs::new(), Bucket::default());
     for first in [1, 41] {
-        take_in(&bucket.client(), &inputs.night(first..first + 40))
+        ingest_path(&bucket.client(), &inputs.night(first..first + 40))
             .await
             .unwrap();
     }

@@ -13,7 +13,7 @@ use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::grains::{belief, frames};
 
-async fn take_in(lake: &mut Lake, numbers: &[usize]) -> IngestReport {
+async fn ingest_beliefs(lake: &mut Lake, numbers: &[usize]) -> IngestReport {
     let folder = tempfile::tempdir().unwrap();
     let blobs: Vec<_> = numbers.iter().map(|number| belief(*number)).collect();
     let path = folder.path().join("grains.mgs");
@@ -34,9 +34,9 @@ async fn count(lake: &Lake, query: &str) -> i64 {
 async fn a_lake_in_an_object_store_ingests_compacts_and_answers() {
     let mut lake = Lake::open_or_create("memory:///lakes/one").await.unwrap();
     let mut stale = lake.clone();
-    assert_eq!(take_in(&mut lake, &[1, 2]).await.grains_written, 2);
+    assert_eq!(ingest_beliefs(&mut lake, &[1, 2]).await.grains_written, 2);
     // Another writer with an older version gets a conflict and reloads.
-    let report = take_in(&mut stale, &[2, 3]).await;
+    let report = ingest_beliefs(&mut stale, &[2, 3]).await;
     assert_eq!((report.grains_written, report.duplicates), (1, 1));
     lake.refresh().await.unwrap();
     assert_eq!(lake.segments().unwrap().len(), 2);
