@@ -80,8 +80,8 @@ const VISIBLE_STATE: &str = "
 
 /// Returns the context of a session that is confined to `confinement`: `grains`, `state`, and the
 /// views and functions that derive from them. The other tables of the lake, and the functions of
-/// the search indexes, don't exist in it. `whole` is the context of the lake
-/// without a confinement; both share the lake's store, memory and the cache of footers.
+/// the search indexes, don't exist in it. `whole` is the context of the lake without a confinement;
+/// both share the lake's store, memory and the cache of footers.
 ///
 /// `source_id` is NULL: it is a digest of a file, which may contain other grains, too, and so would
 /// confirm a guess about them. That there are no disclosed copies is known of the whole lake only,

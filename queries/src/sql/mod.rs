@@ -64,8 +64,8 @@
 //! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `bounded_projection` | How are wide results made in small batches? |
-//! | `counted_rows` | What counts the rows of an answer until they are sent? |
-//! | `wide_rows` | How many bytes have rows, and how are batches cut by it? |
+//! | `counted_rows` | How does the memory of an answer's rows count until they are sent? |
+//! | `wide_rows` | How many bytes do rows have, and how are batches cut by that? |
 //! | `shared_rows` | Which rows are read once for several plans? |
 //! | `row_estimate` | How many rows does a plan return? |
 //! | `selectivity` | How many of its rows does a condition keep? |
