@@ -2,7 +2,10 @@
 //! of `strftime`, which DataFusion takes.
 
 /// The patterns of numbers with those of `strftime`; one that begins with another comes before it.
-const PATTERNS: [(&str, &str); 13] = [
+/// Those without an equal one are empty.
+const PATTERNS: [(&str, &str); 14] = [
+    // Seconds since midnight, also as `SSSSS`.
+    ("SSSS", ""),
     ("IYYY", "%G"),
     ("YYYY", "%Y"),
     ("HH24", "%H"),
@@ -19,7 +22,8 @@ const PATTERNS: [(&str, &str); 13] = [
 ];
 
 /// Returns the format of `strftime` that is equal to one of PostgreSQL. `None` if that is one of
-/// `strftime` already, or has patterns that aren't numbers, such as `Month`.
+/// `strftime` already, or has patterns that `strftime` lacks or that aren't numbers, such as
+/// `Month`.
 pub(super) fn strftime_format(format: &str) -> Option<String> {
     if format.contains('%') {
         return None;
@@ -32,6 +36,7 @@ pub(super) fn strftime_format(format: &str) -> Option<String> {
             head.is_some_and(|head| head.eq_ignore_ascii_case(pattern))
         });
         let length = match known {
+            Some((_, "")) => return None,
             Some((pattern, own)) => {
                 out.push_str(own);
                 pattern.len()
@@ -60,6 +65,8 @@ mod tests {
             ("HH12:MI:SS.US", Some("%I:%M:%S.%6f")),
             ("%Y-%m", None),
             ("FMMonth", None),
+            ("YYYY-MM-DD SSSS", None),
+            ("SSSSS", None),
             ("YYYY-MM-DD\"T\"HH24", None),
             ("", Some("")),
         ] {
