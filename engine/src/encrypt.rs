@@ -65,27 +65,32 @@ const CHUNK_BYTES: u64 = 256 << 20;
 pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
-    let mut report = SealReport {
-        segments: lake.segments()?.len() as u64,
-        ..SealReport::default()
-    };
-    for segment in lake
-        .segments()?
-        .into_iter()
-        .filter(|segment| !segment.id.is_sealed())
-    {
-        rewrite(lake, &segment, &keys, &mut report).await?;
-    }
-    report.table_files = reseal_tables(lake, &keys, |name| !is_sealed_file(name)).await?;
+    let report = seal_open(lake, &keys, exclusive).await?;
+    finish(lake, "encrypt", exclusive, started, report).await
+}
+
+/// Seals the open segments and files that `lake` has, and those of commits that the handle doesn't
+/// see yet in tables without files. In other tables such a commit is a conflict.
+async fn seal_open(lake: &mut Lake, keys: &Arc<LakeKeys>, exclusive: bool) -> Result<SealReport> {
     if !exclusive {
         overtake_writers(lake).await?;
     }
-    finish(lake, "encrypt", exclusive, started, report).await
+    let segments = lake.segments()?;
+    let mut report = SealReport {
+        segments: segments.len() as u64,
+        ..SealReport::default()
+    };
+    for segment in segments.iter().filter(|segment| !segment.id.is_sealed()) {
+        rewrite(lake, segment, keys, &mut report).await?;
+    }
+    report.table_files = reseal_tables(lake, keys, |name| !is_sealed_file(name)).await?;
+    Ok(report)
 }
 
 /// Commits nothing to each table without files. Writers that opened the lake before it was
 /// encrypted then meet another's commit, after which they look whether it is: in other tables they
-/// meet those of sealed files.
+/// meet those of sealed files. The files of a writer that was faster are in the handle afterwards,
+/// so this comes before the search for open files.
 async fn overtake_writers(lake: &mut Lake) -> Result<()> {
     let tables = [&mut lake.grains, &mut lake.rejects, &mut lake.state];
     for table in tables.into_iter().chain(lake.sources.as_mut()) {
@@ -359,7 +364,53 @@ async fn finish(
 
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::columns::RejectRow;
+
     use super::*;
+    use crate::keys::{FileKeys, Keyring};
+
+    /// Adds a file in plain text to `rejects`.
+    async fn reject(lake: &mut Lake) {
+        let row = RejectRow {
+            source_id: "0".repeat(64),
+            source: "a.mg".to_owned(),
+            ordinal: 0,
+            offset: None,
+            error_code: "ERR_VERSION".to_owned(),
+            field: None,
+            message: "no version".to_owned(),
+            bytes: b"Ada".to_vec(),
+            truncated: false,
+            rejected_at: 0,
+        };
+        let change = Change {
+            added: vec![lake.write_rejects(&[row]).await.unwrap()],
+            changes_rows: true,
+            ..Change::default()
+        };
+        lake.rejects.commit(change, "ingest", 0).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn files_of_a_writer_that_was_faster_are_sealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let before = lake.rejects.clone();
+        reject(&mut lake).await;
+        let keyring = folder.path().join("keyring.json");
+        let keyring = Keyring::open_or_create(&keyring, "for tests").unwrap();
+        let keys = FileKeys::next_to(keyring).unwrap();
+        lake.enable_encryption(Box::new(keys)).await.unwrap();
+        // As a handle that was read before the other writer's commit.
+        lake.rejects = before;
+        let keys = keys_of(&lake).unwrap();
+        let report = seal_open(&mut lake, &keys, false).await.unwrap();
+        assert_eq!(report.table_files, 1);
+        let files = lake.rejects.files().unwrap();
+        assert_eq!(files.len(), 1);
+        assert!(is_sealed_file(&files[0].name), "{files:?}");
+    }
 
     #[test]
     fn row_groups_are_chunked_by_size_and_a_large_one_is_alone() {
