@@ -98,7 +98,7 @@ impl Table {
     async fn attempt_commit(&mut self, change: &Change, operation: &str) -> Result<u64> {
         let version = self.version() + 1;
         match self.write_commit(change, operation).await {
-            Err(EngineError::Conflict(cause)) => match self.with_all_added(change).await {
+            Err(EngineError::Conflict(cause)) => match self.with_all_added(change).await? {
                 Some(newest) => {
                     *self = newest;
                     self.record_commit(version).await?;
@@ -110,15 +110,18 @@ impl Table {
         }
     }
 
-    /// Returns the newest version of the table, if it can be read, and all files that `change` adds
-    /// were committed.
-    async fn with_all_added(&self, change: &Change) -> Option<Table> {
+    /// Returns the newest version of the table if all files that `change` adds were committed.
+    ///
+    /// # Errors
+    /// Those of reading the log. It then isn't known whether they were, so that no caller may count
+    /// that as a conflict: it would commit the rows again.
+    async fn with_all_added(&self, change: &Change) -> Result<Option<Table>> {
         if change.added.is_empty() || change.adds_again() {
-            return None;
+            return Ok(None);
         }
         let mut newest = self.clone();
-        newest.refresh().await.ok()?;
-        let live = newest.files().ok()?.into_iter().map(|file| file.name);
+        newest.refresh().await?;
+        let live = newest.files()?.into_iter().map(|file| file.name);
         let mut committed: HashSet<String> = live.collect();
         let has_all = |committed: &HashSet<String>| {
             let mut added = change.added.iter();
@@ -126,9 +129,9 @@ impl Table {
         };
         // Another writer may have replaced them already. A folder loses no response.
         if !has_all(&committed) && self.location().is_remote() {
-            committed = newest.committed_files().await.ok()?;
+            committed = newest.committed_files().await?;
         }
-        has_all(&committed).then_some(newest)
+        Ok(has_all(&committed).then_some(newest))
     }
 
     /// Checks that `change` adds no rows in plain text to an encrypted lake: it may have been

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -21,7 +21,7 @@ use gristmill_engine::gc::{GcOptions, collect_garbage};
 use gristmill_engine::hold::{HoldRequest, HoldSelection, place};
 use gristmill_engine::index::{IndexKinds, reindex};
 use gristmill_engine::ingest::{IngestOptions, ingest};
-use gristmill_engine::lake::{Lake, Table};
+use gristmill_engine::lake::{Change, DataFile, Lake, Table};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{VerifyOptions, VerifyScope, verify_lake};
 use gristmill_schemas::address::ContentAddress;
@@ -399,6 +399,35 @@ async fn a_commit_that_happened_is_no_conflict_if_the_heads_are_busy() {
     let lake = Lake::open_at(bucket.client().lake()).await.unwrap();
     let entries = counted(&lake.audit, &["action"]).await;
     assert_eq!(entries.get(r#"[Some("ingest")]"#), Some(&3), "{entries:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_of_which_it_is_unknown_whether_it_happened_is_no_conflict() {
+    let bucket = base(&Inputs::new()).await;
+    let mut other = Lake::open_at(bucket.client().lake()).await.unwrap();
+    let next = other.rejects.version() + 1;
+    let next = format!("/rejects/_delta_log/{next:020}.json");
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let lost = Arc::clone(&is_lost);
+    let client = bucket.reacting(move |kind, path| {
+        let fails = kind == "GET" && path.ends_with(&next) && lost.load(Ordering::Relaxed);
+        fails.then(|| object_store::Error::Generic {
+            store: "hooked",
+            source: "the answer is lost".into(),
+        })
+    });
+    let mut late = Lake::open_at(client.lake()).await.unwrap();
+    let adding = |name: &str| Change {
+        added: vec![DataFile::untagged(name, 1, 1)],
+        changes_rows: true,
+        ..Change::default()
+    };
+    let first = adding("part-1.parquet");
+    other.rejects.commit(first, "ingest", 0).await.unwrap();
+    is_lost.store(true, Ordering::Relaxed);
+    let second = adding("part-2.parquet");
+    let error = late.rejects.commit(second, "ingest", 0).await.unwrap_err();
+    assert!(matches!(error, EngineError::Delta { .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
