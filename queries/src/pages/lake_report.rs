@@ -188,6 +188,8 @@ pub struct LakeReport {
     pub html: String,
     /// Number of rows of tables and charts on it.
     pub rows: u64,
+    /// False if figures are missing that weren't computed in time.
+    pub is_complete: bool,
 }
 
 /// Variables of the template.
@@ -286,6 +288,8 @@ pub async fn lake_report(
         .iter()
         .map(|section| section.table.rows.len() as u64);
     let rows = rows.sum();
+    // The figures at the top are computed first, so a section is late if one of them is.
+    let is_complete = !sections.iter().any(|section| section.is_late);
     let page = LakePage {
         subject: options.subject,
         version: env!("CARGO_PKG_VERSION"),
@@ -295,7 +299,11 @@ pub async fn lake_report(
         hidden,
     };
     let html = render_page(TEMPLATE, &page)?;
-    Ok(LakeReport { html, rows })
+    Ok(LakeReport {
+        html,
+        rows,
+        is_complete,
+    })
 }
 
 /// Returns the figures at the top of the page.
@@ -446,8 +454,9 @@ mod tests {
             subject: "<b>",
             deadline: Some(Instant::now()),
         };
-        let LakeReport { html, rows } = lake_report(&context, options).await.unwrap();
-        assert_eq!(rows, 0);
+        let report = lake_report(&context, options).await.unwrap();
+        assert_eq!((report.rows, report.is_complete), (0, false));
+        let html = report.html;
         assert_eq!(html.matches("Not computed").count(), 4, "{html}");
         assert!(html.contains("<b>–</b>grains</li>"), "{html}");
         let hidden = "left out here: Facts: current and closed, Messages, tokens and cost by model";

@@ -26,6 +26,9 @@ use crate::newest_lake::LakeSnapshot;
 /// without a commit.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
+/// The same age of a page on which figures are missing: the server may have less to do by then.
+const MAX_LATE_AGE: Duration = Duration::from_secs(10);
+
 /// Largest number of pages in the cache.
 const MAX_PAGES: usize = 64;
 
@@ -42,15 +45,17 @@ pub(super) struct ReportPages(std::sync::Mutex<HashMap<Confinement, Arc<CachedPa
 
 /// A page, once it is rendered. It is locked meanwhile: other requests wait, and don't render it
 /// again.
-type CachedPage = Mutex<Option<ReportPage>>;
+type CachedPage = Mutex<Option<ServedReport>>;
 
 /// The report of a version of the lake.
 #[derive(Clone)]
-struct ReportPage {
+struct ServedReport {
     versions: Vec<u64>,
     rendered_at: Instant,
     html: Bytes,
     rows: u64,
+    /// False if figures are missing that weren't computed in time.
+    is_complete: bool,
 }
 
 impl ReportPages {
@@ -65,9 +70,13 @@ impl ReportPages {
     }
 }
 
-impl ReportPage {
+impl ServedReport {
     fn is_current(&self, snapshot: &LakeSnapshot) -> bool {
-        self.versions == snapshot.versions() && self.rendered_at.elapsed() < MAX_AGE
+        let max_age = match self.is_complete {
+            true => MAX_AGE,
+            false => MAX_LATE_AGE,
+        };
+        self.versions == snapshot.versions() && self.rendered_at.elapsed() < max_age
     }
 }
 
@@ -95,7 +104,7 @@ pub(super) async fn report_page(
 }
 
 /// Returns the page in the cache if it is current, otherwise a new one, which replaces it.
-async fn current_page(server: &Arc<Server>, confinement: &Confinement) -> Result<ReportPage> {
+async fn current_page(server: &Arc<Server>, confinement: &Confinement) -> Result<ServedReport> {
     let deadline = server.admission.deadline();
     let cached = server.pages.of(confinement);
     let locked = timeout_at(deadline, cached.lock()).await;
@@ -115,7 +124,7 @@ async fn render(
     confinement: &Confinement,
     snapshot: Arc<LakeSnapshot>,
     deadline: Instant,
-) -> Result<ReportPage> {
+) -> Result<ServedReport> {
     let permit = server.admission.admit(deadline).await?;
     let (server_of_work, confinement) = (Arc::clone(server), confinement.clone());
     let work = async move {
@@ -127,12 +136,21 @@ async fn render(
             subject: &subject(&snapshot.lake, &confinement),
             deadline: Some(deadline),
         };
-        let LakeReport { html, rows } = lake_report(&context, options).await?;
-        Ok::<_, Refusal>(ReportPage {
+        let LakeReport {
+            html,
+            rows,
+            is_complete,
+        } = lake_report(&context, options).await?;
+        Ok::<_, Refusal>(ServedReport {
             versions: snapshot.versions().to_vec(),
-            rendered_at,
+            // Without all figures it took all of a query's time, which isn't part of its age.
+            rendered_at: match is_complete {
+                true => rendered_at,
+                false => Instant::now(),
+            },
             html: html.into(),
             rows,
+            is_complete,
         })
     };
     server.run_query(deadline + GRACE, work).await?
@@ -199,6 +217,27 @@ mod tests {
         };
         let newest = NewestLake::new(lake.clone(), SqlOptions::default());
         Server::new(newest.await.unwrap(), options).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_page_without_all_figures_is_soon_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let lake = Lake::open_or_create(&place).await.unwrap();
+        let server = server(&lake).await;
+        let snapshot = server.lake.snapshot().await.unwrap();
+        let current = |is_complete, age| {
+            let page = ServedReport {
+                versions: snapshot.versions().to_vec(),
+                rendered_at: Instant::now().checked_sub(age).unwrap(),
+                html: Bytes::new(),
+                rows: 0,
+                is_complete,
+            };
+            page.is_current(&snapshot)
+        };
+        assert!(current(true, MAX_LATE_AGE) && !current(false, MAX_LATE_AGE));
+        assert!(current(false, Duration::ZERO));
     }
 
     #[tokio::test]
