@@ -1,6 +1,6 @@
 //! Runs the examples of the shipped packs with the code of `gristmill scan --test PACK`.
 
-use gristmill_queries::packs::{NAMES, Pack, run_examples, shipped};
+use gristmill_queries::packs::{Example, NAMES, Pack, run_examples, shipped};
 
 #[tokio::test]
 async fn every_rule_of_the_shipped_packs_satisfies_its_examples() {
@@ -26,6 +26,30 @@ async fn every_rule_of_the_shipped_packs_satisfies_its_examples() {
         })
         .collect();
     assert!(wrong.is_empty(), "{}", told.join("\n"));
+}
+
+/// A verification doesn't settle a contradiction, so the message must not name it.
+#[tokio::test]
+async fn a_contradicted_record_that_was_verified_is_reported_as_contradicted() {
+    let mut pack = shipped("sox").unwrap_or_else(|error| panic!("{error}"));
+    pack.rules.retain(|rule| rule.id == "sox/disputed-record");
+    let event = |name: &str, value: &str| {
+        format!(r#"{{"content_address": "${{record}}", "event": "{name}", "value": "{value}"}}"#)
+    };
+    let state = [
+        event("contradicted", "true"),
+        event("verification", "verified"),
+    ];
+    pack.rules[0].examples = vec![Example {
+        number: 1,
+        grains: r#"[{"type": "event", "content": "control 4 tested",
+            "structural_tags": ["reg:sox"], "$name": "record"}]"#
+            .to_owned(),
+        state: Some(format!("[{}]", state.join(", "))),
+        findings: 1,
+    }];
+    let results = run_examples(&pack).await.expect("a rule that fits");
+    assert_eq!(results[0].messages, ["stands as contradicted"]);
 }
 
 const OWN: &str = r#"
