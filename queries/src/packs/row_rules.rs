@@ -18,7 +18,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::{DateTime, Utc};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
@@ -195,9 +195,17 @@ impl RowRule {
             let name = expression.schema_name().to_string();
             Ok((name, physical(context, schema, now, expression.unalias())?))
         });
+        let condition = physical(context, schema, now, parsed.condition)?;
+        let answer = condition.data_type(schema.as_arrow())?;
+        if answer != DataType::Boolean {
+            return plan_err!(
+                "`where` must be true or false for a grain; this is a value of type {answer}, \
+                 which a comparison makes a condition"
+            );
+        }
         Ok(RowRule {
             rule: parsed.rule,
-            condition: physical(context, schema, now, parsed.condition)?,
+            condition,
             evidence: evidence.collect::<Result<_>>()?,
         })
     }

@@ -133,6 +133,17 @@ async fn an_unknown_column_or_table_is_named() {
 }
 
 #[tokio::test]
+async fn a_condition_that_is_neither_true_nor_false_is_refused() {
+    for condition in ["content", "blob_size", "NULL"] {
+        let told = problem(&format!("where = \"{condition}\""), "found").await;
+        assert!(
+            told.contains("own/one") && told.contains("must be true or false"),
+            "{condition}: {told}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_rule_is_read_only_and_returns_a_content_address() {
     for (statement, refused) in [
         ("DROP VIEW beliefs", "`DROP VIEW` is refused"),
