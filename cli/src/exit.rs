@@ -19,6 +19,8 @@ use gristmill_connectors::ConnectorError;
 use gristmill_engine::error::EngineError;
 use gristmill_queries::render::escape_control;
 
+use crate::log::note;
+
 /// Result of a command that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandOutcome {
@@ -148,7 +150,7 @@ pub fn report(outcome: Result<CommandOutcome, Failure>) -> u8 {
         Ok(CommandOutcome::Done) => SUCCESS,
         Ok(CommandOutcome::Problems) => DATA,
         Err(failure) => {
-            crate::log::note(&failure);
+            note(&failure);
             failure.code
         }
     }
@@ -167,7 +169,7 @@ pub fn usage(error: &clap::Error, words: &[OsString]) -> u8 {
         .iter()
         .any(|word| matches!(escape_control(&word.to_string_lossy()), Cow::Owned(_)))
     {
-        eprint!("{}", escape_control(&error.render().to_string()));
+        note(error.render().to_string().trim_end());
         return ENVIRONMENT;
     }
     // A closed standard output is not an error.

@@ -1,6 +1,6 @@
 //! Writes logs and notes to standard error.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use gristmill_queries::render::escape_control;
 use tracing_subscriber::field::MakeExt;
@@ -23,6 +23,8 @@ pub fn start_log(common: &CommonArgs) {
         tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
     });
     let log = tracing_subscriber::fmt()
+        // A message that can't be written is lost; reporting that on standard error would panic.
+        .log_internal_errors(false)
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_target(false);
@@ -48,7 +50,9 @@ fn uses_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Prints a line on standard error.
+/// Prints a line on standard error. If nobody reads it (`2>&1 | head`), the line is lost, and the
+/// command continues.
 pub fn note(line: impl std::fmt::Display) {
-    eprintln!("{}", escape_control(&line.to_string()));
+    let line = format!("{line}\n");
+    let _lost = io::stderr().write_all(escape_control(&line).as_bytes());
 }

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 
 use crate::args::{CommonArgs, ProgressStyle};
 use crate::human_readable::with_separators;
+use crate::log::note;
 
 /// State of an operation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -173,7 +174,7 @@ fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool
             line["tasks"] = now.tasks.into();
             line["total_tasks"] = now.total_tasks.into();
         }
-        eprintln!("{line}");
+        note(&line);
         if ended {
             return;
         }
@@ -186,7 +187,7 @@ fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool
 pub fn stop_on_interrupt(progress: Arc<WorkProgress>) {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
-            eprintln!("stopping after the current batch; interrupt again to stop immediately");
+            note("stopping after the current batch; interrupt again to stop immediately");
             progress.stop();
             if tokio::signal::ctrl_c().await.is_ok() {
                 std::process::exit(130);

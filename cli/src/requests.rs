@@ -7,6 +7,8 @@
 use gristmill_connectors::storage::{self, RequestCounts};
 use serde_json::{Value, json};
 
+use crate::log::note;
+
 /// The requests that were made before a command began, which may not be the first of its process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestsBefore(RequestCounts);
@@ -33,7 +35,7 @@ impl RequestsBefore {
     /// Prints the requests since then as a line on standard error, if there were any.
     pub fn print(&self) {
         if let Some(counts) = self.counted() {
-            eprintln!("{}", json!({ "requests": counts }));
+            note(json!({ "requests": counts }));
         }
     }
 }

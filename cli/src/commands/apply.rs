@@ -9,6 +9,7 @@ use super::CommandContext;
 use crate::args::governance::ApplyArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::{JsonLinesWriter, RecordLayout};
+use crate::log::note;
 
 /// Applies operations in bulk and writes one answer per line.
 pub async fn run(
@@ -43,10 +44,10 @@ pub async fn run(
     }
     printer.print_requests();
     if !context.common.quiet {
-        eprintln!(
+        note(format_args!(
             "{} operations: {} done, {} denied, {} failed",
             report.operations, report.done, report.denied, report.failed
-        );
+        ));
     }
     outcome(&report)
 }

@@ -46,7 +46,7 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
             #[cfg(feature = "cluster")]
             let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
             if run.await? == Last::Definition {
-                eprintln!("{TEMPLATE_HINT}");
+                note(TEMPLATE_HINT);
             }
             printer.print_requests();
             Ok(CommandOutcome::Done)
@@ -275,7 +275,9 @@ impl Running {
         for (number, step) in (1_usize..).zip(steps) {
             let ended = self.step(step, bindings, options, printing).await;
             if ended.is_err() && count > 1 {
-                eprintln!("statement {number} of {count} failed; the following ones were not run");
+                note(format_args!(
+                    "statement {number} of {count} failed; the following ones were not run"
+                ));
             }
             last = ended?;
             self.reload_lake().await?;
@@ -316,9 +318,9 @@ impl Running {
         options: Options,
         mut printing: Printing,
     ) -> Result<CommandOutcome, Failure> {
-        eprintln!(
+        note(
             "CAL over the lake. End a statement with `;`. `help` lists the shell's commands, \
-             `DESCRIBE grammar;` shows the language, `quit` leaves."
+             `DESCRIBE grammar;` shows the language, `quit` leaves.",
         );
         let mut shell = Shell::new("cal", completions());
         loop {
@@ -343,16 +345,19 @@ impl Running {
     /// Runs a shell command; returns the CAL statement that it is an alias for, if any.
     fn run_command(&mut self, command: ShellCommand, printing: &mut Printing) -> Option<String> {
         match command {
-            ShellCommand::Help => eprintln!("{COMMANDS}"),
+            ShellCommand::Help => note(COMMANDS),
             ShellCommand::List => return Some("DESCRIBE grain_types".to_owned()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE fields {name}")),
             ShellCommand::Records => *printing = toggle_records(*printing),
             ShellCommand::Functions(_) => {
-                eprintln!("CAL has no functions; `DESCRIBE grammar;` shows the language")
+                note("CAL has no functions; `DESCRIBE grammar;` shows the language")
             }
             ShellCommand::Timing => {
                 self.timing = !self.timing;
-                eprintln!("timing is {}", if self.timing { "on" } else { "off" });
+                note(format_args!(
+                    "timing is {}",
+                    if self.timing { "on" } else { "off" }
+                ));
             }
             ShellCommand::Unknown(text) => note(unknown_command(&text)),
         }
@@ -375,11 +380,14 @@ impl Running {
 /// Switches between a table and a record per grain.
 fn toggle_records(printing: Printing) -> Printing {
     if printing.is_json() {
-        eprintln!("results are JSON; --format table prints tables");
+        note("results are JSON; --format table prints tables");
         return printing;
     }
     let records = !printing.prints_records();
-    eprintln!("records are {}", if records { "on" } else { "off" });
+    note(format_args!(
+        "records are {}",
+        if records { "on" } else { "off" }
+    ));
     printing.with_records(records)
 }
 

@@ -157,7 +157,7 @@ pub(super) fn show(response: &Response, printing: Printing, timing: bool) -> Res
             None if answer.total == 0 && answer.written.is_none() => "no grains match".to_owned(),
             None => format!("{} of {} grains", grains_of(answer).count(), answer.total),
         };
-        eprintln!("{counts}{time}");
+        note(format_args!("{counts}{time}"));
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ fn explain_proof(context: &CommandContext, copy: Option<&Path>, erased: &Erasure
         Some(copy) => copy.display().to_string(),
         None => format!("{}/{}", context.lake(), erased.certificate),
     };
-    eprintln!("{PROOF_FIGURES}");
+    note(PROOF_FIGURES);
     note(format_args!(
         "a page of the certificate for an auditor: `gristmill certificate show {file} --html PAGE`"
     ));
@@ -122,11 +122,11 @@ fn explain_proof(context: &CommandContext, copy: Option<&Path>, erased: &Erasure
 fn hint(context: &CommandContext, plan: &ErasurePlan, is_explained: bool) {
     if !context.common.quiet && plan.has_work() {
         if is_explained {
-            eprintln!("{PLAN_FIGURES}");
+            note(PLAN_FIGURES);
         }
-        eprintln!(
+        note(
             "nothing was changed; use --execute to erase the selected data. `report-subject` with \
-             the same options shows it, and further identifiers that it has"
+             the same options shows it, and further identifiers that it has",
         );
     }
 }

@@ -17,6 +17,7 @@ use super::{CommandContext, changes};
 use crate::args::ResultArgs;
 use crate::args::transfer::{Compression, ExportArgs, ExportKind};
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 
 /// Writes all grains, or those that match a condition; the outcome is `Problems` if the format
 /// can't represent some of them.
@@ -82,12 +83,12 @@ fn options_of(
 fn warn_of_state(report: &ExportReport) {
     let (events, supersessions) = (report.events_left_behind, report.supersessions_left_behind);
     if events + supersessions > 0 {
-        eprintln!(
+        note(format_args!(
             "the export doesn't contain the lake's lifecycle state: {events} events (contradicted, \
              verified …) and {supersessions} supersessions recorded in superseding grains. A lake \
              that ingests it treats superseded and contradicted grains as current; use `--format \
              mg` to include the state"
-        );
+        ));
     }
 }
 

@@ -16,6 +16,7 @@ use super::CommandContext;
 use super::grain_sharing::GrainSigner;
 use crate::args::grain::{DecodeArgs, EncodeArgs};
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 use crate::output::stdout_failure;
 
 /// Maximum length of an input line in bytes.
@@ -46,11 +47,11 @@ pub fn encode(context: &CommandContext, arguments: EncodeArgs) -> Result<Command
         ]))
     })?;
     if unsigned.get() > 0 && !context.common.quiet {
-        eprintln!(
+        note(format_args!(
             "{} blobs have the signed flag and no signature, so that `ingest` refuses them; \
              `gristmill grain sign --key NAME` signs them, or give --key here",
             unsigned.get()
-        );
+        ));
     }
     Ok(outcome)
 }

@@ -9,12 +9,12 @@ use gristmill_engine::index::IndexKinds;
 #[cfg(not(feature = "cluster"))]
 use gristmill_engine::ingest::ingest;
 use gristmill_engine::ingest::{IngestOptions, IngestReport, OnError, is_beyond_profile};
-use gristmill_queries::render::escape_control;
 use gristmill_schemas::grain::DecodeMode;
 
 use super::{CommandContext, changes};
 use crate::args::ingest::{IndexArg, IngestArgs, OnErrorArg};
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 
 /// Ingests the sources; the outcome is `Problems` if anything was refused, or is beyond the device
 /// requested profile.
@@ -112,25 +112,21 @@ fn print_skipped(report: &IngestReport, dry_run: bool) {
     if report.skipped == 0 {
         return;
     }
-    eprintln!(
+    note(format_args!(
         "{} sources skipped, because no reader supports their content:",
         report.skipped
-    );
+    ));
     for skipped in &report.first_skipped {
-        eprintln!(
-            "  {}: {}",
-            escape_control(&skipped.source),
-            escape_control(&skipped.reason)
-        );
+        note(format_args!("  {}: {}", skipped.source, skipped.reason));
     }
     if report.skipped as usize > report.first_skipped.len() {
         match dry_run {
-            true => eprintln!("  … run without --dry-run to list all in the table `sources`"),
-            false => eprintln!(
+            true => note("  … run without --dry-run to list all in the table `sources`"),
+            false => note(format_args!(
                 "  … `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND \
                  outcome = 'skipped'\"` lists them all",
                 report.run_id
-            ),
+            )),
         }
     }
 }
@@ -139,17 +135,17 @@ fn print_rejected(report: &IngestReport, dry_run: bool) {
     if report.rejected == 0 {
         return;
     }
-    eprintln!(
+    note(format_args!(
         "{} refused; to list them: `gristmill sql \"SELECT source, ordinal, error_code, message \
          FROM rejects\"`",
         report.rejected
-    );
+    ));
     if report.readable_rejects > 0 {
         let retry = if dry_run { "" } else { " --retry-refused" };
-        eprintln!(
+        note(format_args!(
             "`ingest --lenient{retry}` accepts {} of them and marks them",
             report.readable_rejects
-        );
+        ));
     }
 }
 

@@ -12,6 +12,7 @@ use super::CommandContext;
 use super::keys::keyring;
 use crate::args::migrate::MigrateArgs;
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 
 /// Migrates the lake to a new one; the outcome is `Problems` if grains keep their form, lose their
 /// signatures, or don't get the addresses back that they had.
@@ -90,21 +91,21 @@ fn print_losses(report: &MigrateReport, arguments: &MigrateArgs) {
     let map = arguments.map.display();
     let not_restored = report.to_restore - report.restored;
     if report.kept > 0 {
-        eprintln!(
+        note(format_args!(
             "{} grains keep their form and addresses; `{map}` lists them under `kept`",
             report.kept
-        );
+        ));
     }
     if report.signatures_dropped > 0 {
-        eprintln!(
+        note(format_args!(
             "{} signatures are dropped, because they sign other bytes; --key makes them again",
             report.signatures_dropped
-        );
+        ));
     }
     if not_restored > 0 {
-        eprintln!(
+        note(format_args!(
             "{not_restored} grains don't have their earlier addresses again; `{map}` lists them \
              under `not_restored`"
-        );
+        ));
     }
 }

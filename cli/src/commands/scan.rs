@@ -53,9 +53,9 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     if !context.common.quiet {
         print_summary(&summary);
         if is_table && summary.findings > 0 {
-            eprintln!(
+            note(
                 "the cases with excerpts, sources and remedies: `gristmill scan --output \
-                 scan.html`; those of one rule as data: `gristmill scan --rule RULE --format jsonl`"
+                 scan.html`; those of one rule as data: `gristmill scan --rule RULE --format jsonl`",
             );
         }
     }
@@ -276,13 +276,13 @@ fn print_summary(summary: &ScanSummary) {
         .values()
         .filter(|count| count.findings > 0)
         .count();
-    eprintln!(
+    note(format_args!(
         "{} findings of {broken} of {} rules in {} grains, {:.1} s",
         with_separators(summary.findings),
         summary.rules.len(),
         with_separators(summary.scope.grains),
         summary.seconds
-    );
+    ));
     if summary.findings > summary.scope.grains {
         note("a grain has a finding for each rule that it violates");
     }
@@ -332,7 +332,7 @@ async fn test(names: &[String]) -> Result<CommandOutcome, Failure> {
         all += results.len();
         wrong += results.iter().filter(|result| !result.is_right()).count();
     }
-    eprintln!("{} of {all} examples passed", all - wrong);
+    note(format_args!("{} of {all} examples passed", all - wrong));
     Ok(CommandOutcome::done_if(wrong == 0))
 }
 

@@ -20,6 +20,7 @@ use super::sql::options;
 use crate::args::serving::{ScopeArg, ServeArgs};
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 use crate::output::write_stdout;
 
 /// Serves until SIGINT or SIGTERM.
@@ -89,7 +90,10 @@ async fn bind(
         .local_addr()
         .map_err(|error| Failure::environment("can't listen", &error))?;
     if !context.common.quiet {
-        eprintln!("serving {} on {scheme}://{bound}", context.lake());
+        note(format_args!(
+            "serving {} on {scheme}://{bound}",
+            context.lake()
+        ));
     }
     Ok(listener)
 }
@@ -210,7 +214,12 @@ fn print_new_token(name: &str, arguments: &ServeArgs) -> Result<(), Failure> {
     };
     let (token, table) = new_token(name, &confinement, scopes)
         .map_err(|error| Failure::environment("can't print the token", &error))?;
-    eprintln!("the token, which is stored nowhere: {token}");
+    // Unlike a note, it must not be lost.
+    writeln!(
+        std::io::stderr(),
+        "the token, which is stored nowhere: {token}"
+    )
+    .map_err(|error| Failure::environment("can't print the token", &error))?;
     write_stdout(|out| writeln!(out, "{table}"))
 }
 

@@ -145,7 +145,7 @@ impl SqlRun<'_> {
             self.statement(statement).await?;
         }
         if self.timing {
-            eprintln!("{} ms", started.elapsed().as_millis());
+            note(format_args!("{} ms", started.elapsed().as_millis()));
         }
         Ok(())
     }
@@ -170,21 +170,21 @@ impl SqlRun<'_> {
     fn run_command(&mut self, command: ShellCommand) -> Option<String> {
         let on_off = |is_on: bool| if is_on { "on" } else { "off" };
         match command {
-            ShellCommand::Help => eprintln!("{COMMANDS}"),
+            ShellCommand::Help => note(COMMANDS),
             ShellCommand::List => return Some(tables_query()),
             ShellCommand::Describe(name) => return Some(format!("DESCRIBE {name}")),
             ShellCommand::Functions(part) => return Some(functions_query(&part)),
             ShellCommand::Records if !self.printer.is_for_people() => {
-                eprintln!("records need the format of tables; add --format table");
+                note("records need the format of tables; add --format table");
             }
             ShellCommand::Records => {
                 let records = !self.printer.prints_records();
                 self.printer = self.printer.with_records(records);
-                eprintln!("records are {}", on_off(records));
+                note(format_args!("records are {}", on_off(records)));
             }
             ShellCommand::Timing => {
                 self.timing = !self.timing;
-                eprintln!("timing is {}", on_off(self.timing));
+                note(format_args!("timing is {}", on_off(self.timing)));
             }
             ShellCommand::Unknown(text) => note(unknown_command(&text)),
         }
@@ -193,9 +193,9 @@ impl SqlRun<'_> {
 }
 
 async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutcome, Failure> {
-    eprintln!(
+    note(
         "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the \
-         tables, `quit` leaves."
+         tables, `quit` leaves.",
     );
     let mut shell = Shell::new("sql", completions(session).await);
     let mut run = SqlRun {

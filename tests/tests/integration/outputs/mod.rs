@@ -155,6 +155,28 @@ fn a_closed_pipe_ends_the_output_only() {
 }
 
 #[test]
+fn a_closed_standard_error_ends_the_notes_only() {
+    let folder = OutputFolder::with_events(1);
+    for (words, code) in [
+        (&["cal", "--format", "table", "RECALL events"][..], 0),
+        (&["verify", "--progress", "json"], 0),
+        (&["sql", "SELEKT 1"], 1),
+        (&["sql", "--limmit", "\u{1b}"], 1),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = Command::new(path())
+            .current_dir(folder.folder.path())
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(writer)
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(code), "{words:?}");
+    }
+}
+
+#[test]
 fn a_list_of_keys_is_one_document_per_format() {
     let folder = OutputFolder::empty();
     let keys = |words: &[&str]| {
