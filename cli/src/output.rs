@@ -8,6 +8,7 @@ use std::path::Path;
 use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::{ArrayWriter, LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use gristmill_engine::destination::{Destination, PendingFile};
@@ -230,7 +231,11 @@ impl RowWriter {
                 layout,
             } => write_table(&schema, &held, layout),
             RowWriter::Json { held } => write_json_array(&held),
-            RowWriter::Jsonl(mut writer) => exit_on_broken_pipe(writer.finish()),
+            RowWriter::Jsonl(mut writer) => {
+                exit_on_broken_pipe(writer.finish())?;
+                // The end of a JSON Lines writer doesn't flush, and dropping it hides errors.
+                exit_on_broken_pipe(writer.into_inner().flush().map_err(ArrowError::from))
+            }
             RowWriter::Csv {
                 mut writer,
                 schema,
@@ -277,7 +282,7 @@ fn write_json_array(batches: &[RecordBatch]) -> Result<(), Failure> {
 }
 
 /// Converts values to rows; `values` must not be empty.
-fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::ArrowError> {
+fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, ArrowError> {
     let text: String = values.iter().map(|value| format!("{value}\n")).collect();
     let (schema, _) = infer_json_schema(text.as_bytes(), None)?;
     let mut reader = ReaderBuilder::new(schema.into())
@@ -285,7 +290,7 @@ fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::A
         .build(text.as_bytes())?;
     reader
         .next()
-        .ok_or_else(|| arrow::error::ArrowError::JsonError("no row".to_owned()))?
+        .ok_or_else(|| ArrowError::JsonError("no row".to_owned()))?
 }
 
 /// Returns the first `most` lines of a text and the number of the others.
@@ -345,7 +350,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     finish_file(path, file)
 }
 
-fn exit_on_broken_pipe(written: Result<(), arrow::error::ArrowError>) -> Result<(), Failure> {
+fn exit_on_broken_pipe(written: Result<(), ArrowError>) -> Result<(), Failure> {
     match written {
         Err(error) if error.to_string().contains("Broken pipe") => std::process::exit(0),
         Err(error) => Err(Failure::environment("can't print rows", &error)),

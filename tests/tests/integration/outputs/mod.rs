@@ -154,6 +154,18 @@ fn a_closed_pipe_ends_the_output_only() {
     assert_eq!(out, "n\n6000\n");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn rows_that_a_full_disk_does_not_take_are_an_error_in_every_format() {
+    let folder = OutputFolder::with_events(1);
+    for format in ["table", "text", "json", "jsonl", "csv", "arrow"] {
+        let line = format!("gristmill sql --format {format} 'SELECT 1 AS a' > /dev/full");
+        let (code, _, err) = folder.shell(&line);
+        assert_eq!(code, 1, "{format}: {err}");
+        assert!(err.contains("No space left on device"), "{format}: {err}");
+    }
+}
+
 #[test]
 fn a_closed_standard_error_ends_the_notes_only() {
     let folder = OutputFolder::with_events(1);
