@@ -104,12 +104,13 @@ impl FurtherIdentifiers {
         });
     }
 
-    /// Returns options that would also search by these identifiers; `None` if there are none.
+    /// Returns options that would also search by these identifiers, quoted for a shell; `None` if
+    /// there are none.
     pub(super) fn as_options(&self) -> Option<String> {
         let option = |name: &'static str, values: &BTreeSet<String>| {
             let options = values
                 .iter()
-                .map(move |value| format!("--{name} '{value}'"));
+                .map(move |value| format!("--{name} {}", shell_quoted(value)));
             options.collect::<Vec<_>>()
         };
         let mut options = option("user", &self.user);
@@ -118,6 +119,12 @@ impl FurtherIdentifiers {
         options.extend(option("did", &self.did));
         (!options.is_empty()).then(|| options.join(" "))
     }
+}
+
+/// Returns `value` as one word of a shell: what a grain contains must not run as a command when the
+/// options are pasted.
+fn shell_quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
 }
 
 /// Returns the digits of a telephone number; otherwise the text in lower case.
@@ -183,6 +190,16 @@ mod tests {
         assert_eq!(further.as_options(), None);
         further.examine_user(&serde_json::json!({ "subject": "Ada Brennan", "user_id": "ada" }));
         assert_eq!(further.as_options().as_deref(), Some("--user 'ada'"));
+    }
+
+    #[test]
+    fn an_identifier_is_one_word_of_a_shell_whatever_it_contains() {
+        let mut further = FurtherIdentifiers::default();
+        further.examine_subject(&serde_json::json!({ "subject_did": "did:x:'; rm -rf ~; '" }));
+        assert_eq!(
+            further.as_options().as_deref(),
+            Some(r"--did 'did:x:'\''; rm -rf ~; '\'''")
+        );
     }
 
     #[test]
