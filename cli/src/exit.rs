@@ -89,6 +89,14 @@ impl Failure {
         }
     }
 
+    /// Returns the failure with what failed in front of its message.
+    pub fn within(self, what: &str) -> Failure {
+        Failure {
+            message: format!("{what}: {}", self.message),
+            ..self
+        }
+    }
+
     /// A problem of the data that prevents the command from completing.
     pub fn data(message: impl Into<String>) -> Failure {
         Failure {

@@ -231,10 +231,8 @@ impl Running {
             true => context.open_lake().await?,
             false => context.open_lake_for_queries().await?,
         };
-        let options = super::sql::options(context)?;
-        let tables = lake_context(&lake, &options)
-            .await
-            .map_err(|error| Failure::environment("can't read the lake", &error))?;
+        let options = sql::options(context)?;
+        let tables = lake_context(&lake, &options).await.map_err(sql::failure)?;
         #[cfg(feature = "cluster")]
         let cluster = super::cluster::join_to_read(
             context,
@@ -369,9 +367,7 @@ impl Running {
         if let Some(writer) = &self.writer {
             let lake = writer.lake().await;
             let tables = lake_context(&lake, &self.options).await;
-            self.executor.set_context(
-                tables.map_err(|error| Failure::environment("can't read the lake", &error))?,
-            );
+            self.executor.set_context(tables.map_err(sql::failure)?);
         }
         Ok(())
     }

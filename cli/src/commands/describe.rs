@@ -4,11 +4,11 @@
 use gristmill_engine::describe::{Description, describe};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::content::{ContentRoot, ReferenceCounts, count_references};
-use gristmill_queries::sql::{DataFusionError, lake_context};
+use gristmill_queries::sql::lake_context;
 use serde::Serialize;
 
 use super::CommandContext;
-use super::sql::options as sql_options;
+use super::sql;
 use crate::args::maintenance::DescribeArgs;
 use crate::exit::{CommandOutcome, Failure};
 
@@ -49,8 +49,8 @@ async fn references(
         .iter()
         .map(|root| ContentRoot::new(root))
         .collect::<Result<_, _>>()?;
-    let failed = |error: DataFusionError| Failure::environment("can't read the references", &error);
-    let tables = lake_context(lake, &sql_options(context)?)
+    let failed = |error| sql::failure(error).within("can't read the references");
+    let tables = lake_context(lake, &sql::options(context)?)
         .await
         .map_err(failed)?;
     count_references(&tables, &roots).await.map_err(failed)

@@ -37,9 +37,31 @@ pub async fn run(
 fn page_failure(error: PageError) -> Failure {
     match error {
         PageError::Section { section, cause } => {
-            let cause = failure(cause);
-            Failure::data(format!("section `{section}`: {cause}"))
+            failure(cause).within(&format!("section `{section}`"))
         }
         PageError::Template(error) => Failure::data(format!("can't render the page: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_queries::sql::DataFusionError;
+
+    use super::*;
+    use crate::exit::report;
+
+    #[test]
+    fn a_section_that_lacks_memory_is_no_problem_of_the_data() {
+        let failed = page_failure(PageError::Section {
+            section: "cost",
+            cause: DataFusionError::ResourcesExhausted("sort needs more".to_owned()),
+        });
+        let message = failed.to_string();
+        assert!(
+            message.starts_with("gristmill: section `cost`: "),
+            "{message}"
+        );
+        assert_eq!(message.matches("gristmill: ").count(), 1, "{message}");
+        assert_eq!(report(Err(failed)), 1);
     }
 }

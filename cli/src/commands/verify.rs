@@ -11,12 +11,12 @@ use gristmill_engine::verify::{
 };
 
 use gristmill_queries::content::{ContentReport, ContentRoot, verify_content};
-use gristmill_queries::sql::{DataFusionError, lake_context};
+use gristmill_queries::sql::lake_context;
 use serde::Serialize;
 
 use super::CommandContext;
 use super::ingest::mode_of;
-use super::sql::options as sql_options;
+use super::sql;
 use crate::args::maintenance::VerifyArgs;
 use crate::args::size::Size;
 use crate::duration_arg::parse_duration;
@@ -95,8 +95,8 @@ async fn verify_content_of(
         .iter()
         .map(|root| ContentRoot::new(root))
         .collect::<Result<_, _>>()?;
-    let failed = |error: DataFusionError| Failure::environment("can't read the references", &error);
-    let tables = lake_context(&context.open_lake().await?, &sql_options(context)?)
+    let failed = |error| sql::failure(error).within("can't read the references");
+    let tables = lake_context(&context.open_lake().await?, &sql::options(context)?)
         .await
         .map_err(failed)?;
     verify_content(&tables, &roots)
