@@ -32,6 +32,7 @@ pub async fn run(
     let printer = context.printer(arguments.results);
     let options = options_of(context, &arguments)?;
     let part = scope_of(&arguments)?;
+    let roots = content_roots(&arguments.content)?;
     #[cfg(feature = "cluster")]
     if arguments.cluster.cluster.is_some() && !arguments.sources.is_empty() && !context.common.quiet
     {
@@ -50,28 +51,39 @@ pub async fn run(
         }
     };
     drop(shown);
-    let report = VerifyOutcome {
-        report: report?,
-        content: verify_content_of(context, &arguments.content).await?,
+    let report = report?;
+    // The report is printed also if the content can't be compared, because of a damaged segment.
+    let (content, not_compared) = match verify_content_of(context, &roots).await {
+        Ok(content) => (content, None),
+        Err(failure) => (None, Some(failure)),
     };
+    let report = VerifyOutcome { report, content };
     printer.record(&report)?;
-    if report.report.bad > 0 && arguments.sources.is_empty() {
-        note(
-            "`gristmill repair --dry-run` lists what can be computed again, and what must come \
-             from a backup",
-        );
-    }
-    if report.report.checked == 0 && arguments.subset.is_some() {
-        note(
-            "this part of the lake has no grains, so nothing was checked; `--subset 15%` continues \
-             where the last check ended",
-        );
+    print_hints(&report.report, &arguments);
+    if let Some(failure) = not_compared {
+        return Err(failure);
     }
     let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
     let fits_devices = !is_beyond_profile(&report.report.marks);
     Ok(CommandOutcome::done_if(
         report.report.bad == 0 && is_content_fine && fits_devices,
     ))
+}
+
+/// Prints what to do about damage, and that nothing was checked.
+fn print_hints(report: &VerifyReport, arguments: &VerifyArgs) {
+    if report.bad > 0 && arguments.sources.is_empty() {
+        note(
+            "`gristmill repair --dry-run` lists what can be computed again, and what must come \
+             from a backup",
+        );
+    }
+    if report.checked == 0 && arguments.subset.is_some() {
+        note(
+            "this part of the lake has no grains, so nothing was checked; `--subset 15%` continues \
+             where the last check ended",
+        );
+    }
 }
 
 /// The report of a verification, with that of the content to which grains refer.
@@ -83,23 +95,25 @@ struct VerifyOutcome {
     content: Option<ContentReport>,
 }
 
+/// Returns the places of content that `named` states.
+fn content_roots(named: &[String]) -> Result<Vec<ContentRoot>, Failure> {
+    let roots = named.iter().map(|root| ContentRoot::new(root));
+    Ok(roots.collect::<Result<_, _>>()?)
+}
+
 /// Compares content below `roots` with the references of the grains; `None` without roots.
 async fn verify_content_of(
     context: &CommandContext,
-    roots: &[String],
+    roots: &[ContentRoot],
 ) -> Result<Option<ContentReport>, Failure> {
     if roots.is_empty() {
         return Ok(None);
     }
-    let roots: Vec<ContentRoot> = roots
-        .iter()
-        .map(|root| ContentRoot::new(root))
-        .collect::<Result<_, _>>()?;
     let failed = |error| sql::failure(error).within("can't read the references");
     let tables = lake_context(&context.open_lake().await?, &sql::options(context)?)
         .await
         .map_err(failed)?;
-    verify_content(&tables, &roots)
+    verify_content(&tables, roots)
         .await
         .map(Some)
         .map_err(failed)

@@ -11,6 +11,7 @@ use gristmill_tests::bitflips::Target;
 use gristmill_tests::damage::{Damage, SampleLake, files_below};
 use gristmill_tests::grains::{frames, grain};
 use gristmill_tests::lake::TestLake;
+use gristmill_tests::sandbox::Sandbox;
 
 fn newest(folder: &Path, ending: &str) -> PathBuf {
     let files = files_below(folder)
@@ -83,6 +84,12 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
     assert_eq!(sample.verify().await.unwrap().bad, 0);
 }
 
+/// Returns true for the data file of a segment.
+fn is_segment(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("part-") && name.ends_with(".parquet"))
+}
+
 /// Overwrites all pages of a Parquet file and leaves its footer and its size as they are.
 fn overwrite_pages(file: &Path) {
     let mut bytes = std::fs::read(file).unwrap();
@@ -95,14 +102,10 @@ fn overwrite_pages(file: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_read_a_damaged_file_end_with_2_and_name_it_and_the_remedy() {
     let sample = SampleLake::plain().await;
-    let is_segment = |file: &&PathBuf| {
-        let name = file.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with("part-") && name.ends_with(".parquet"))
-    };
     let files = files_below(&sample.lake.join("grains"));
     files
         .iter()
-        .filter(is_segment)
+        .filter(|file| is_segment(file))
         .for_each(|file| overwrite_pages(file));
     let folder = tempfile::tempdir().unwrap();
     for command in [
@@ -128,6 +131,28 @@ async fn commands_that_read_a_damaged_file_end_with_2_and_name_it_and_the_remedy
             assert!(message.contains(part), "{command}: {message}");
         }
     }
+}
+
+#[test]
+fn commands_that_read_references_in_a_damaged_file_end_with_2_and_verify_reports_it_too() {
+    let sandbox = Sandbox::new();
+    let event = grain(
+        r#"{"type":"event","role":"user","content":"see","created_at":1,
+            "content_refs":[{"uri":"a.png","modality":"image"}]}"#,
+    );
+    std::fs::write(sandbox.path("in.frames"), frames(&[event.blob])).unwrap();
+    sandbox.run("lake", 0, &["ingest", "in.frames"]);
+    let grains = sandbox.path("lake").join("grains");
+    let files = files_below(&grains).into_iter();
+    files
+        .filter(|file| is_segment(file))
+        .for_each(|file| overwrite_pages(&file));
+    let described = sandbox.output("lake", &["describe", "--references"]);
+    let message = String::from_utf8_lossy(&described.stderr);
+    assert_eq!(described.status.code(), Some(2), "{message}");
+    assert!(message.contains("gristmill verify"), "{message}");
+    let report = sandbox.run("lake", 2, &["verify", "--content", "."]);
+    assert!(report["bad"].as_u64() > Some(0), "{report:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
