@@ -21,9 +21,10 @@ impl std::str::FromStr for Size {
             "T" => 1_u64 << 40,
             other => return Err(format!("unknown unit `{other}`; use K, M, G or T")),
         };
-        let number: f64 = digits
-            .parse()
-            .map_err(|_| format!("invalid size `{text}`; use a form such as 512M or 2G"))?;
+        let number = digits.parse::<f64>().ok();
+        let number = number.filter(|number| number.is_finite() && !number.is_sign_negative());
+        let number = number
+            .ok_or_else(|| format!("invalid size `{text}`; use a form such as 512M or 2G"))?;
         Ok(Size((number * unit as f64) as u64))
     }
 }
@@ -48,5 +49,22 @@ impl std::str::FromStr for MemoryLimit {
             ));
         }
         Ok(MemoryLimit(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_number_and_a_unit_and_are_not_negative() {
+        let bytes = |text: &str| text.parse::<Size>().map(|size| size.0).ok();
+        assert_eq!(bytes("512"), Some(512));
+        assert_eq!(bytes("1.5K"), Some(1_536));
+        assert_eq!(bytes("2GiB"), Some(2 << 30));
+        assert_eq!(bytes("10mb"), Some(10 << 20));
+        for wrong in ["", "M", "-1", "-5M", "-0", "inf", "NaN", "1e400", "1X", "é"] {
+            assert_eq!(bytes(wrong), None, "{wrong}");
+        }
     }
 }
