@@ -20,9 +20,10 @@ pub async fn run(
         true => context.json_layout(arguments.results)?,
         false => RecordLayout::Lines,
     };
-    let mut lake = context.open_or_create_lake().await?;
+    // Before the lake: without operations none is created.
     let mut lines = open_operations(&arguments.operations)?;
-    // Answers are written immediately, so that they show how far a killed run came.
+    let mut lake = context.open_or_create_lake().await?;
+    // The file grows while the run goes on, so that it shows about how far a killed run came.
     let mut answers = match &arguments.out {
         Some(path) => JsonLinesWriter::to(
             path,

@@ -16,8 +16,8 @@ use crate::args::ingest::{IndexArg, IngestArgs, OnErrorArg};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 
-/// Ingests the sources; the outcome is `Problems` if anything was refused, or is beyond the device
-/// requested profile.
+/// Ingests the sources; the outcome is `Problems` if anything was refused, or is beyond the
+/// requested device profile.
 pub async fn run(
     context: &CommandContext,
     arguments: IngestArgs,

@@ -154,6 +154,14 @@ fn a_closed_pipe_ends_the_output_only() {
     assert_eq!(out, "n\n6000\n");
 }
 
+#[test]
+fn apply_without_its_file_of_operations_creates_no_lake() {
+    let folder = OutputFolder::empty();
+    let (code, _, err) = folder.run(&["apply", "absent.jsonl"]);
+    assert!(code == 1 && err.contains("absent.jsonl"), "{err}");
+    assert!(!folder.at("lake").exists());
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn rows_that_a_full_disk_does_not_take_are_an_error_in_every_format() {
