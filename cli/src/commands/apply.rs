@@ -9,7 +9,6 @@ use super::CommandContext;
 use crate::args::governance::ApplyArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::{JsonLinesWriter, RecordLayout};
-use crate::log::note;
 
 /// Applies operations in bulk and writes one answer per line.
 pub async fn run(
@@ -44,12 +43,10 @@ pub async fn run(
         return outcome(&report);
     }
     printer.print_requests();
-    if !context.common.quiet {
-        note(format_args!(
-            "{} operations: {} done, {} denied, {} failed",
-            report.operations, report.done, report.denied, report.failed
-        ));
-    }
+    context.hint(format_args!(
+        "{} operations: {} done, {} denied, {} failed",
+        report.operations, report.done, report.denied, report.failed
+    ));
     outcome(&report)
 }
 

@@ -15,7 +15,7 @@ use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::json::Json;
 
 use super::CommandContext;
-use super::cal_output::{Printing, print, show};
+use super::cal_output::{Printing, print, print_notes, show};
 use super::sql;
 use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
@@ -46,7 +46,7 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
             #[cfg(feature = "cluster")]
             let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
             if run.await? == Last::Definition {
-                note(TEMPLATE_HINT);
+                context.hint(TEMPLATE_HINT);
             }
             printer.print_requests();
             Ok(CommandOutcome::Done)
@@ -221,6 +221,8 @@ struct Running {
     fixed_now: bool,
     /// True if execution times are shown.
     timing: bool,
+    /// True if only results and errors are shown.
+    quiet: bool,
     #[cfg(feature = "cluster")]
     cluster: Option<gristmill_cluster::Scheduler>,
 }
@@ -253,6 +255,7 @@ impl Running {
             writer,
             fixed_now: arguments.now.is_some(),
             timing: true,
+            quiet: context.common.quiet,
             #[cfg(feature = "cluster")]
             cluster,
         })
@@ -301,7 +304,13 @@ impl Running {
             self.executor.session_mut().now_ms = clock();
         }
         match self.executor.run_text(&query, bindings, options).await {
-            Ok(response) => show(&response, *printing, self.timing)?,
+            Ok(response) => {
+                show(&response, *printing)?;
+                if !self.quiet && !printing.is_json() {
+                    let took = self.timing.then_some(response.duration_ms);
+                    print_notes(&response.answer, took);
+                }
+            }
             Err(error) => return Err(report_error(&error, &query, *printing)?),
         }
         Ok(

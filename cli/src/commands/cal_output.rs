@@ -126,7 +126,7 @@ fn indent_members<M>(
 }
 
 /// Prints a response.
-pub(super) fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Failure> {
+pub(super) fn show(response: &Response, printing: Printing) -> Result<(), Failure> {
     let (printer, is_verbatim) = match printing {
         Printing::People(printer) => (printer, false),
         Printing::Text(printer) => (printer, !std::io::stdout().is_terminal()),
@@ -138,7 +138,12 @@ pub(super) fn show(response: &Response, printing: Printing, timing: bool) -> Res
         true => Cow::Borrowed(text.as_str()),
         false => escape_control(&text),
     };
-    write_stdout(|out| out.write_all(text.as_bytes()))?;
+    write_stdout(|out| out.write_all(text.as_bytes()))
+}
+
+/// Prints the warnings of an answer and, if it is of grains, their number, with the milliseconds
+/// that it took if they are given.
+pub(super) fn print_notes(answer: &Answer, took: Option<u64>) {
     for warning in &answer.warnings {
         note(format_args!(
             "{}: {}",
@@ -147,11 +152,7 @@ pub(super) fn show(response: &Response, printing: Printing, timing: bool) -> Res
         ));
     }
     if answer.value.is_none() && answer.plan.is_none() && answer.entries.is_none() {
-        let time = if timing {
-            format!(", {} ms", response.duration_ms)
-        } else {
-            String::new()
-        };
+        let time = took.map_or_else(String::new, |took| format!(", {took} ms"));
         let counts = match &answer.assembly {
             Some(assembly) => assembly.summary(),
             None if answer.total == 0 && answer.written.is_none() => "no grains match".to_owned(),
@@ -159,7 +160,6 @@ pub(super) fn show(response: &Response, printing: Printing, timing: bool) -> Res
         };
         note(format_args!("{counts}{time}"));
     }
-    Ok(())
 }
 
 /// Formats an answer for people: the requested text, otherwise values, otherwise a table of grains

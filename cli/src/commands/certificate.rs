@@ -10,7 +10,6 @@ use super::keys::keyring;
 use crate::args::ResultArgs;
 use crate::args::governance::{CertificateCommand, ProveInclusionArgs, VerifyCertificateArgs};
 use crate::exit::{CommandOutcome, Failure};
-use crate::log::note;
 use crate::output::write_file;
 
 /// Verifies or shows a certificate, or creates an inclusion proof.
@@ -75,7 +74,7 @@ fn verify_certificate(
     );
     context.printer(arguments.results).record(&found)?;
     if found.valid && arguments.signer.is_none() {
-        note(
+        context.hint(
             "anyone who has a key can sign a certificate: compare `signer` with the operator's, or \
              name it with --signer",
         );

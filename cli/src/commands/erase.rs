@@ -29,7 +29,7 @@ pub async fn run(
         let (planned, _) = plan(&mut lake, &request, context.row_group_threads()).await?;
         printer.record(&planned)?;
         hint(context, &planned, is_explained);
-        note_if_nothing(&planned);
+        note_if_nothing(context, &planned);
         return Ok(CommandOutcome::Done);
     }
     let is_exclusive = arguments.run.exclusive;
@@ -43,8 +43,8 @@ pub async fn run(
         write_file(copy, &signed)?;
     }
     printer.record(&erased)?;
-    note_if_nothing(&erased.plan);
-    note_retained_texts(&erased);
+    note_if_nothing(context, &erased.plan);
+    note_retained_texts(context, &erased);
     if erased.proven {
         if is_explained {
             explain_proof(context, arguments.certificate.as_deref(), &erased);
@@ -77,7 +77,7 @@ fn remedy_of_remnants(is_exclusive: bool) -> &'static str {
 }
 
 /// Lists the texts of legal acts that name the people and stay.
-fn note_retained_texts(erased: &ErasureReport) {
+fn note_retained_texts(context: &CommandContext, erased: &ErasureReport) {
     for texts in &erased.proofs.byte_search.retained_texts {
         let kinds: Vec<&str> = texts.kinds.iter().map(String::as_str).collect();
         let numbers: Vec<String> = texts.entries.iter().map(i64::to_string).collect();
@@ -85,7 +85,7 @@ fn note_retained_texts(erased: &ErasureReport) {
             true => format!("{} rows of `{}`", texts.rows, texts.file),
             false => format!("entry {} of the audit log", numbers.join(", ")),
         };
-        note(format_args!(
+        context.hint(format_args!(
             "{} in {place} names the people and stays, as evidence of a legal act; the certificate \
              states it (`exceptions.legal_act`)",
             kinds.join(", ")
@@ -132,9 +132,9 @@ fn hint(context: &CommandContext, plan: &ErasurePlan, is_explained: bool) {
 }
 
 /// Warns if nobody was found: a mistyped name looks like a person of whom nothing is held.
-fn note_if_nothing(plan: &ErasurePlan) {
+fn note_if_nothing(context: &CommandContext, plan: &ErasurePlan) {
     if !plan.has_work() && plan.excluded.is_empty() {
-        note(
+        context.hint(
             "the lake has nothing about these people: check the spelling of their identifiers; \
              `gristmill sql` shows which ids and subjects it has",
         );

@@ -57,6 +57,7 @@ use crate::args::size::MemoryLimit;
 use crate::args::{Arguments, Command, CommonArgs, OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::RecordLayout;
+use crate::log::note;
 use crate::output::Printer;
 use crate::progress::{ProgressDisplay, ProgressSnapshot, stop_on_interrupt};
 use crate::requests::RequestsBefore;
@@ -211,6 +212,13 @@ impl CommandContext {
         let snapshot = move || ProgressSnapshot::from(&*watched);
         let display = ProgressDisplay::start(&self.common, work, snapshot);
         (progress, display)
+    }
+
+    /// Prints a line that is neither a result nor an error, unless `--quiet` is given.
+    pub fn hint(&self, line: impl std::fmt::Display) {
+        if !self.common.quiet {
+            note(line);
+        }
     }
 
     /// Returns the number of worker threads; 0 for one per core.

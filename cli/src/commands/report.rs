@@ -7,7 +7,6 @@ use super::CommandContext;
 use super::sql::{failure, options};
 use crate::args::query::ReportArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::log::note;
 use crate::output::write_file;
 
 /// Writes the page; it appears under its name only when it is complete.
@@ -25,12 +24,10 @@ pub async fn run(
     };
     let page = lake_report(&session, options).await.map_err(page_failure)?;
     write_file(&arguments.output, page.html.as_bytes())?;
-    if !context.common.quiet {
-        note(format_args!(
-            "wrote {}; open it in a browser",
-            arguments.output.display()
-        ));
-    }
+    context.hint(format_args!(
+        "wrote {}; open it in a browser",
+        arguments.output.display()
+    ));
     Ok(CommandOutcome::Done)
 }
 

@@ -15,7 +15,6 @@ use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::{JsonLinesWriter, RecordLayout};
-use crate::log::note;
 use crate::output::{begin_file, finish_file};
 
 /// Writes all data about the data subjects, as JSON Lines and as a page.
@@ -71,9 +70,9 @@ pub async fn run(
     }
     // With a file of people it isn't known to whom an identifier belongs.
     let further = Some(further).filter(|_| arguments.selector.subjects.is_none());
-    explain(&plan, count, further.as_ref());
+    explain(context, &plan, count, further.as_ref());
     if to_stdout && count > 0 && io::stdout().is_terminal() {
-        note("`--html PAGE` makes a page of this, to read or to hand out");
+        context.hint("`--html PAGE` makes a page of this, to read or to hand out");
     }
     if !to_stdout {
         let printer = context.printer(arguments.results);
@@ -84,22 +83,27 @@ pub async fn run(
 
 /// Tells what the numbers alone don't: that nothing was found, that an erasure with the same
 /// options would leave some of what is disclosed, and by what else the people may be found.
-fn explain(plan: &ErasurePlan, disclosed: u64, further: Option<&FurtherIdentifiers>) {
+fn explain(
+    context: &CommandContext,
+    plan: &ErasurePlan,
+    disclosed: u64,
+    further: Option<&FurtherIdentifiers>,
+) {
     let selected = plan.selected.grains + plan.selected.rejects;
     if disclosed == 0 {
-        note(
+        context.hint(
             "the lake has nothing about these people; `gristmill sql` shows which ids and subjects \
              it has",
         );
     } else if disclosed > selected {
-        note(format_args!(
+        context.hint(format_args!(
             "{disclosed} items are disclosed, of which `erase` with the same options would select \
              {selected}; {}",
             reasons_to_stay(plan, disclosed - selected)
         ));
     }
     if let Some(options) = further.and_then(FurtherIdentifiers::as_options) {
-        note(format_args!(
+        context.hint(format_args!(
             "identifiers in this data, by which there may be more if they are theirs: {options}"
         ));
     }

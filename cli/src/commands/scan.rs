@@ -27,7 +27,7 @@ use crate::table::new_table;
 /// policy failed.
 pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<CommandOutcome, Failure> {
     if !arguments.test.is_empty() {
-        return test(&arguments.test).await;
+        return test(context, &arguments.test).await;
     }
     let names: Vec<&str> = arguments.packs.iter().map(String::as_str).collect();
     let mut packs = find(if names.is_empty() { NAMES } else { &names })?;
@@ -321,7 +321,7 @@ impl From<FailOn> for Severity {
 }
 
 /// Runs the examples of packs.
-async fn test(names: &[String]) -> Result<CommandOutcome, Failure> {
+async fn test(context: &CommandContext, names: &[String]) -> Result<CommandOutcome, Failure> {
     let mut all = 0;
     let mut wrong = 0;
     for name in names {
@@ -332,7 +332,7 @@ async fn test(names: &[String]) -> Result<CommandOutcome, Failure> {
         all += results.len();
         wrong += results.iter().filter(|result| !result.is_right()).count();
     }
-    note(format_args!("{} of {all} examples passed", all - wrong));
+    context.hint(format_args!("{} of {all} examples passed", all - wrong));
     Ok(CommandOutcome::done_if(wrong == 0))
 }
 

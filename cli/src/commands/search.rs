@@ -11,7 +11,6 @@ use super::sql::{failure, options};
 use crate::args::search::{SearchArgs, SearchFilterArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::parse_instant;
-use crate::log::note;
 
 /// Columns of the table.
 const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, content_address";
@@ -53,8 +52,8 @@ pub async fn run(
         let is_empty = batches.iter().all(|batch| batch.num_rows() == 0);
         printer.batches(schema, batches)?;
         let is_by_words = mode == SearchMode::Text;
-        if is_empty && is_by_words && printer.is_for_people() && !context.common.quiet {
-            note(NO_MATCH);
+        if is_empty && is_by_words && printer.is_for_people() {
+            context.hint(NO_MATCH);
         }
     }
     Ok(CommandOutcome::Done)

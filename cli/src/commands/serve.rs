@@ -20,7 +20,6 @@ use super::sql::options;
 use crate::args::serving::{ScopeArg, ServeArgs};
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
-use crate::log::note;
 use crate::output::write_stdout;
 
 /// Serves until SIGINT or SIGTERM.
@@ -89,12 +88,10 @@ async fn bind(
     let bound = listener
         .local_addr()
         .map_err(|error| Failure::environment("can't listen", &error))?;
-    if !context.common.quiet {
-        note(format_args!(
-            "serving {} on {scheme}://{bound}",
-            context.lake()
-        ));
-    }
+    context.hint(format_args!(
+        "serving {} on {scheme}://{bound}",
+        context.lake()
+    ));
     Ok(listener)
 }
 

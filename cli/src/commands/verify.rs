@@ -21,7 +21,6 @@ use crate::args::maintenance::VerifyArgs;
 use crate::args::size::Size;
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
-use crate::log::note;
 
 /// Verifies the sources, or the lake if none is given; the outcome is `Problems` if anything is
 /// bad, or beyond the requested device profile.
@@ -34,9 +33,8 @@ pub async fn run(
     let part = scope_of(&arguments)?;
     let roots = content_roots(&arguments.content)?;
     #[cfg(feature = "cluster")]
-    if arguments.cluster.cluster.is_some() && !arguments.sources.is_empty() && !context.common.quiet
-    {
-        note("files are verified by this process; --cluster verifies the lake");
+    if arguments.cluster.cluster.is_some() && !arguments.sources.is_empty() {
+        context.hint("files are verified by this process; --cluster verifies the lake");
     }
     let (progress, shown) = context.track("verify");
     let report = match arguments.sources.is_empty() {
@@ -59,7 +57,7 @@ pub async fn run(
     };
     let report = VerifyOutcome { report, content };
     printer.record(&report)?;
-    print_hints(&report.report, &arguments);
+    print_hints(context, &report.report, &arguments);
     if let Some(failure) = not_compared {
         return Err(failure);
     }
@@ -71,15 +69,15 @@ pub async fn run(
 }
 
 /// Prints what to do about damage, and that nothing was checked.
-fn print_hints(report: &VerifyReport, arguments: &VerifyArgs) {
+fn print_hints(context: &CommandContext, report: &VerifyReport, arguments: &VerifyArgs) {
     if report.bad > 0 && arguments.sources.is_empty() {
-        note(
+        context.hint(
             "`gristmill repair --dry-run` lists what can be computed again, and what must come \
              from a backup",
         );
     }
     if report.checked == 0 && arguments.subset.is_some() {
-        note(
+        context.hint(
             "this part of the lake has no grains, so nothing was checked; `--subset 15%` continues \
              where the last check ended",
         );

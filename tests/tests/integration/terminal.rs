@@ -53,6 +53,20 @@ fn recall_prints_a_table_with_time_person_text_and_address() {
 }
 
 #[test]
+fn quiet_commands_print_results_only() {
+    let lake = lake();
+    for words in [
+        &["cal", "--format", "table", "RECALL events"][..],
+        &["report-subject", "--user", "nobody"],
+        &["erase", "--user", "nobody"],
+        &["scan", "--test", "sox"],
+    ] {
+        let (code, out, err) = run(lake.path(), &[words, &["--quiet"]].concat());
+        assert_eq!((code, err.as_str()), (0, ""), "{words:?}: {out}");
+    }
+}
+
+#[test]
 fn an_answer_without_grains_has_a_message() {
     let lake = lake();
     let recall = "RECALL beliefs WHERE subject = \"nobody\"";
