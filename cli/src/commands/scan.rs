@@ -55,7 +55,8 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
         if is_table && summary.findings > 0 {
             note(
                 "the cases with excerpts, sources and remedies: `gristmill scan --output \
-                 scan.html`; those of one rule as data: `gristmill scan --rule RULE --format jsonl`",
+                 scan.html`; those of one rule as data: `gristmill scan --rule RULE --format \
+                 jsonl`",
             );
         }
     }
