@@ -17,7 +17,7 @@ pub struct SearchArgs {
     /// that starts with a hyphen
     #[arg(required = true, value_name = "TEXT")]
     pub text: Vec<String>,
-    /// Number of grains to show
+    /// Number of grains to show, at most 10000
     #[arg(long, short = 'n', default_value_t = 10, value_name = "N")]
     pub limit: usize,
     /// Search mode [default: hybrid if --embedder is set, otherwise text]
