@@ -172,7 +172,7 @@ fn domain_scalar(field: &Field, value: &Value, span: Span) -> Result<()> {
 }
 
 /// Warns about `mg:` relations that are not in the vocabulary.
-pub(crate) fn warn_of_relation(checker: &mut Checker, spec: &FieldSpec, value: &Value, span: Span) {
+fn warn_of_relation(checker: &mut Checker, spec: &FieldSpec, value: &Value, span: Span) {
     let Value::Text(relation) = value else { return };
     if spec.field != KnownField::Relation || !is_unknown_mg(relation) {
         return;
