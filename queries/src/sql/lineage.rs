@@ -349,9 +349,10 @@ async fn sources_of(
         "{among}",
         &format!("content_address IN ({})", quoted.join(", ")),
     );
+    // References may begin with `sha256:`; other texts stay as they are.
     let query = format!(
-        "SELECT source, content_address, link FROM ({query}) WHERE source IS NOT NULL ORDER BY 1, \
-         2, 3"
+        "SELECT coalesce(grain_reference(source), source) AS source, content_address, link \
+         FROM ({query}) WHERE source IS NOT NULL ORDER BY 1, 2, 3"
     );
     let mut sources = Vec::new();
     for batch in context.sql(&query).await?.collect().await? {
@@ -395,4 +396,34 @@ async fn types_of(
         );
     }
     Ok(types)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{SqlOptions, bare_context};
+    use super::*;
+
+    #[tokio::test]
+    async fn sources_are_followed_however_references_to_them_are_spelled() {
+        let context = bare_context(&SqlOptions::default()).unwrap();
+        let [thought, belief, event] = ["aa", "bb", "cc"].map(|byte| byte.repeat(32));
+        let grains = format!(
+            "SELECT content_address, derived_from, to_timestamp(0) AS created_at,
+                    make_array(named_struct('source_hash', CAST(NULL AS VARCHAR),
+                                            'method', CAST(NULL AS VARCHAR))) AS provenance_chain
+             FROM (VALUES ('{thought}', make_array('sha256:{belief}')),
+                          ('{belief}', make_array('{event}', 'https://example.org')),
+                          ('{event}', NULL)) AS t(content_address, derived_from)"
+        );
+        let grains = context.sql(&grains).await.unwrap().into_view();
+        context.register_table("grains", grains).unwrap();
+        let sources = transitive_sources(&context, &thought, 9).await.unwrap();
+        let found: Vec<_> = sources
+            .iter()
+            .map(|source| (source.depth, source.address.as_str()))
+            .collect();
+        let site = "https://example.org";
+        let expected = [(0, &*thought), (1, &*belief), (2, &*event), (2, site)];
+        assert_eq!(found, expected);
+    }
 }
