@@ -17,6 +17,9 @@ const MAX_LINKED: usize = 1000;
 const SESSION: &str = "session_id";
 const PARENT: &str = "parent_message_id";
 
+/// What a reference to a grain may have before the address.
+const PREFIX: &str = "sha256:";
+
 /// Returns the filter for the conversation of a message: all messages of its session, or, for a
 /// message without session, those reachable by `parent_message_id` in both directions.
 ///
@@ -73,9 +76,15 @@ async fn linked_messages(reader: &GrainReader<'_>, start: String) -> Result<Vec<
 async fn neighbours(reader: &GrainReader<'_>, frontier: &[String]) -> Result<Vec<String>> {
     let is_event = col(SystemColumn::TypeByte.name()).eq(lit(i16::from(GrainType::Event as u8)));
     let events = reader.visible().await?.filter(is_event)?;
-    let replies = events.clone().filter(is_one_of(PARENT, frontier))?;
+    let spellings = frontier.iter().map(|address| format!("{PREFIX}{address}"));
+    let spellings: Vec<String> = spellings.chain(frontier.iter().cloned()).collect();
+    let replies = events.clone().filter(is_one_of(PARENT, &spellings))?;
     let parents = events.filter(is_one_of(ADDRESS, frontier).and(col(PARENT).is_not_null()))?;
     let mut addresses = reader.texts(replies, ADDRESS).await?;
-    addresses.extend(reader.texts(parents, PARENT).await?);
+    let parents = reader.texts(parents, PARENT).await?.into_iter();
+    addresses.extend(parents.map(|parent| match parent.strip_prefix(PREFIX) {
+        Some(address) => address.to_owned(),
+        None => parent,
+    }));
     Ok(addresses)
 }

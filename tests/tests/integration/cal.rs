@@ -258,6 +258,29 @@ async fn each_select_narrows_the_fields_of_the_previous_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_thread_is_followed_however_references_to_messages_are_spelled() {
+    let said = |content: &str, parent: &str| {
+        format!(
+            r#"{{"type": "event", "role": "user", "content": "{content}", "created_at": 1767225600000{parent}}}"#
+        )
+    };
+    let after = |message: &str, prefix: &str| {
+        let address = grain(message).address;
+        format!(r#", "parent_message_id": "{prefix}{address}""#)
+    };
+    let first = said("first", "");
+    let second = said("second", &after(&first, "sha256:"));
+    let third = said("third", &after(&second, ""));
+    let lake = TestLake::of(&[&first, &second, &third]).await;
+    for start in [&first, &third] {
+        let statement = format!("RECALL events THREAD FROM sha256:{}", grain(start).address);
+        let response = answered(&lake, None, &statement).await.unwrap();
+        let total = response.get("total").and_then(Json::as_u64);
+        assert_eq!(total, Some(3), "{start}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_observation_without_observer_is_attributed_to_the_agent() {
     let lake = TestLake::of(&[]).await;
     let add = |more: &str| {
