@@ -15,7 +15,7 @@ pub trait TemplateScope {
     fn with_grain(&self, index: usize) -> Box<dyn TemplateScope + '_>;
 }
 
-/// BoundedOutput text with a maximum length.
+/// Text of limited length, made in a limited number of steps.
 #[derive(Debug)]
 pub struct BoundedOutput {
     text: String,
