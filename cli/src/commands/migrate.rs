@@ -86,7 +86,7 @@ fn options_of(
     })
 }
 
-/// Says where the grains are listed that a migration couldn't carry over completely.
+/// Prints where the grains are listed that a migration couldn't carry over completely.
 fn print_losses(report: &MigrateReport, arguments: &MigrateArgs) {
     let map = arguments.map.display();
     let not_restored = report.to_restore - report.restored;

@@ -81,7 +81,7 @@ pub async fn run(
     Ok(CommandOutcome::Done)
 }
 
-/// Tells what the numbers alone don't: that nothing was found, that an erasure with the same
+/// Prints what the numbers alone don't show: that nothing was found, that an erasure with the same
 /// options would leave some of what is disclosed, and by what else the people may be found.
 fn explain(
     context: &CommandContext,

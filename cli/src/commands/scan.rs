@@ -348,11 +348,11 @@ fn line(result: &ExampleResult) -> String {
     if result.is_right() {
         return format!("ok    {rule} [[test]] {example}: {found} findings\n");
     }
-    let told: String = messages
+    let lines: String = messages
         .iter()
         .map(|message| format!("        {message}\n"))
         .collect();
-    format!("WRONG {rule} [[test]] {example}: {found} findings, not {expected}\n{told}")
+    format!("WRONG {rule} [[test]] {example}: {found} findings, not {expected}\n{lines}")
 }
 
 /// Converts an error of a pack or a scan.
