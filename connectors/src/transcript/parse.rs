@@ -19,10 +19,24 @@ pub fn parse(
     emit: &mut dyn FnMut(ParsedPart),
 ) {
     use TranscriptKind::{ClaudeCode, Cmf, Codex, GrainLines, Messages};
-    let time = options.fallback;
     let by_line = matches!(kind, Messages | Cmf | GrainLines | ClaudeCode | Codex);
-    let document = by_line.then(|| document_lines(bytes)).flatten();
-    let bytes = document.as_deref().map_or(bytes, str::as_bytes);
+    match by_line.then(|| document_lines(bytes)).flatten() {
+        Some(lines) => parse_entries(lines.as_bytes(), kind, options, &mut |part| {
+            emit(part.without_ranges())
+        }),
+        None => parse_entries(bytes, kind, options, emit),
+    }
+}
+
+/// Like [`parse`], for bytes with one entry per line where the kind has lines.
+fn parse_entries(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+    emit: &mut dyn FnMut(ParsedPart),
+) {
+    use TranscriptKind::{ClaudeCode, Cmf, Codex, GrainLines, Messages};
+    let time = options.fallback;
     match kind {
         Messages => emit(message_lines::canonical_lines(bytes)),
         Cmf => emit(message_lines::cmf_lines(bytes, time)),
@@ -54,7 +68,10 @@ pub(crate) fn parse_for_grains(
     if kind != TranscriptKind::GrainLines {
         return parse(bytes, kind, options, emit);
     }
-    let document = document_lines(bytes);
-    let lines = document.as_deref().map_or(bytes, str::as_bytes);
-    grain_lines::parse_grains(lines, options, emit);
+    match document_lines(bytes) {
+        Some(lines) => grain_lines::parse_grains(lines.as_bytes(), options, &mut |part| {
+            emit(part.without_ranges())
+        }),
+        None => grain_lines::parse_grains(bytes, options, emit),
+    }
 }

@@ -66,3 +66,20 @@ pub struct ParsedPart {
     /// Lines and entries that could not be read.
     pub faults: Vec<LineFault>,
 }
+
+impl ParsedPart {
+    /// Returns the part without byte ranges, for the entries of a document: they are read from a
+    /// copy with one entry per line, whose ranges have no meaning in the file.
+    pub(super) fn without_ranges(mut self) -> ParsedPart {
+        let messages = self
+            .messages
+            .iter_mut()
+            .map(|placed| &mut placed.line.range);
+        let grains = self.grains.iter_mut().map(|grain| &mut grain.line.range);
+        let faults = self.faults.iter_mut().map(|fault| &mut fault.range);
+        for range in messages.chain(grains).chain(faults) {
+            *range = 0..0;
+        }
+        self
+    }
+}

@@ -16,7 +16,7 @@ use self::linker::{MessageLinker, PendingMessage};
 use super::content_folder::ContentFolder;
 use super::exchange::extract::ExchangeMessage;
 use super::exchange::item::{ExchangeItem, ItemMapper, LineOutcome};
-use super::exchange::normalize::normalize;
+use super::exchange::normalize::{NormalizedExchanges, normalize};
 use super::exchange::reader::{index_exchanges, read_exchanges};
 use super::kind::TranscriptKind;
 use super::line::{Line, LineFault};
@@ -107,12 +107,14 @@ pub fn grains_of_transcript(
     options: ReadOptions<'_>,
     emit: &mut dyn FnMut(GrainOutput<'_>),
 ) -> GrainCounts {
-    if let Some(normalized) = normalize(bytes, kind) {
-        normalized
-            .faults
+    if let Some(mut normalized) = normalize(bytes, kind) {
+        std::mem::take(&mut normalized.faults)
             .into_iter()
             .for_each(|fault| emit(GrainOutput::Fault(fault)));
-        return grains_of_exchanges(normalized.lines.as_bytes(), options, emit);
+        let lines = normalized.lines.as_bytes();
+        return grains_of_exchanges(lines, options, &mut |output| {
+            emit_with_range(output, &normalized, emit)
+        });
     }
     if kind == TranscriptKind::Exchanges {
         return grains_of_exchanges(bytes, options, emit);
@@ -122,6 +124,29 @@ pub fn grains_of_transcript(
         counts.add(grains_of_part(part, options, emit))
     });
     counts
+}
+
+/// Emits a result of reading the lines of `normalized` with the byte range that its entry has in
+/// the file. A result without a range is of a preceding file.
+fn emit_with_range(
+    output: GrainOutput<'_>,
+    normalized: &NormalizedExchanges,
+    emit: &mut dyn FnMut(GrainOutput<'_>),
+) {
+    match output {
+        GrainOutput::Message(line, grain) if !line.range.is_empty() => {
+            let line = Line {
+                number: line.number,
+                range: normalized.range_of(line.number),
+            };
+            emit(GrainOutput::Message(&line, grain));
+        }
+        GrainOutput::Fault(fault) if !fault.range.is_empty() => {
+            let range = normalized.range_of(fault.number);
+            emit(GrainOutput::Fault(LineFault { range, ..fault }));
+        }
+        output => emit(output),
+    }
 }
 
 /// Turns a part of a transcript that isn't traffic into grains and passes them to `emit`.
@@ -197,13 +222,15 @@ pub fn grains_of_linked_file(
     emit: &mut dyn FnMut(GrainOutput<'_>),
 ) -> GrainCounts {
     match normalize(bytes, kind) {
-        Some(normalized) => {
-            let faults = normalized
-                .faults
+        Some(mut normalized) => {
+            let faults = std::mem::take(&mut normalized.faults)
                 .into_iter()
                 .filter(|_| !linker.is_ingested);
             faults.for_each(|fault| emit(GrainOutput::Fault(fault)));
-            link_exchanges(normalized.lines.as_bytes(), options, linker, emit);
+            let lines = normalized.lines.as_bytes();
+            link_exchanges(lines, options, linker, &mut |output| {
+                emit_with_range(output, &normalized, emit)
+            });
         }
         None => link_exchanges(bytes, options, linker, emit),
     }

@@ -218,3 +218,38 @@ fn errors_and_opaque_traffic_are_kept_and_unreadable_lines_are_faults() {
     );
     assert_eq!(faults, [(3, "ERR_JSON"), (4, "ERR_SHAPE")]);
 }
+
+/// Returns the faults of a file, each with the bytes of the file that it names.
+fn faults(text: &str, kind: TranscriptKind) -> Vec<(u64, &str)> {
+    let mut faults = Vec::new();
+    grains_of_transcript(
+        text.as_bytes(),
+        kind,
+        ReadOptions::default(),
+        &mut |output| {
+            if let GrainOutput::Fault(fault) = output {
+                faults.push((fault.number, &text[fault.range]));
+            }
+        },
+    );
+    faults
+}
+
+#[test]
+fn a_fault_has_the_bytes_of_its_line_and_in_a_document_none() {
+    // The items of the document are longer in the file than without spaces.
+    let (lines, document) = (
+        "{\"x\":    1}\n{\"y\":    2}\n",
+        "[\n{\"x\":    1},\n{\"y\":    2}\n]",
+    );
+    for kind in [
+        TranscriptKind::Exchanges,
+        TranscriptKind::Batch,
+        TranscriptKind::Messages,
+        TranscriptKind::GrainLines,
+    ] {
+        let expected = [(1, "{\"x\":    1}"), (2, "{\"y\":    2}")];
+        assert_eq!(faults(lines, kind), expected, "{kind:?}");
+        assert_eq!(faults(document, kind), [(1, ""), (2, "")], "{kind:?}");
+    }
+}

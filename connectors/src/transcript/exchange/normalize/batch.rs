@@ -11,9 +11,12 @@ use crate::wire::registry;
 const DEFAULT_SERVER: &str = "https://api.openai.com";
 
 pub(super) fn normalize(bytes: &[u8]) -> NormalizedExchanges {
-    let document = document_lines(bytes);
-    let lines = document.as_deref().map_or(bytes, str::as_bytes);
-    NormalizedExchanges::from_lines(lines, convert_line)
+    match document_lines(bytes) {
+        Some(lines) => {
+            NormalizedExchanges::from_lines(lines.as_bytes(), convert_line).without_ranges()
+        }
+        None => NormalizedExchanges::from_lines(bytes, convert_line),
+    }
 }
 
 /// Inserts a result of Anthropic's batches: a message or an error.

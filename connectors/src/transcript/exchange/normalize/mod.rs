@@ -16,6 +16,8 @@ mod http;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use gristmill_schemas::json::{Json, Object};
 
 use crate::transcript::entries::{document_lines, parse_document};
@@ -29,6 +31,9 @@ pub struct NormalizedExchanges {
     pub lines: String,
     /// The entries that can't be read.
     pub faults: Vec<LineFault>,
+    /// The entries that are lines of the file, by number, with their bytes. Entries of a document
+    /// aren't among them.
+    ranges: Vec<(u64, Range<usize>)>,
 }
 
 /// Returns the file as exchange lines; `None` for files of exchange lines, and for kinds that
@@ -37,7 +42,7 @@ pub fn normalize(bytes: &[u8], kind: TranscriptKind) -> Option<NormalizedExchang
     Some(match kind {
         TranscriptKind::Exchanges => NormalizedExchanges {
             lines: document_lines(bytes)?,
-            faults: Vec::new(),
+            ..NormalizedExchanges::default()
         },
         TranscriptKind::Batch => batch::normalize(bytes),
         TranscriptKind::Bodies => bodies::normalize(bytes),
@@ -106,15 +111,37 @@ impl NormalizedExchanges {
             message: message.into(),
         };
         NormalizedExchanges {
-            lines: String::new(),
             faults: vec![fault],
+            ..NormalizedExchanges::default()
         }
+    }
+
+    /// Returns the bytes of entry `number` in the file; an empty range for an entry of a document.
+    pub(crate) fn range_of(&self, number: u64) -> Range<usize> {
+        let found = self
+            .ranges
+            .binary_search_by_key(&number, |(entry, _)| *entry);
+        let entry = found.ok().and_then(|index| self.ranges.get(index));
+        entry.map_or(0..0, |(_, range)| range.clone())
+    }
+
+    /// Returns the exchanges without byte ranges, which are those of lines that the file doesn't
+    /// have.
+    fn without_ranges(mut self) -> NormalizedExchanges {
+        self.ranges.clear();
+        for fault in &mut self.faults {
+            fault.range = 0..0;
+        }
+        self
     }
 
     fn push(&mut self, exchange: Option<Object<'static>>, line: Line) {
         let Some(exchange) = exchange else {
             return self.push_fault(line.fault(FaultCode::Shape, NO_BODY));
         };
+        if !line.range.is_empty() {
+            self.ranges.push((line.number, line.range));
+        }
         Json::Object(exchange).write(&mut self.lines);
         self.lines.push('\n');
     }
