@@ -218,6 +218,33 @@ fn an_expired_edge_is_superseded_by_the_one_that_begins_when_it_ended() {
     );
 }
 
+/// Returns `count` edges of one subject that all begin and end at the same time.
+fn simultaneous_edges(count: usize) -> String {
+    let edge = |number: usize| {
+        format!(
+            r#"{{"uuid":"{number:06}","source_node_uuid":"a","target_node_uuid":"t{number}","name":"n{}","fact":"f{number}","created_at":"2025-01-01T00:00:00Z","valid_at":"2025-01-01T00:00:00Z","invalid_at":"2025-01-01T00:00:00Z"}}"#,
+            number % 2
+        )
+    };
+    (0..count).map(edge).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn edges_that_begin_and_end_at_once_are_linked_in_nearly_linear_time() {
+    let few = facts(&parsed(&simultaneous_edges(4), TranscriptKind::Zep));
+    assert_eq!(
+        few,
+        ["a n0 f0", "a n1 f1", "a n0 f2 < f0", "a n1 f3 < f1 < f2"]
+    );
+    // Comparing each edge with each other one would take minutes.
+    let part = parsed(&simultaneous_edges(20_000), TranscriptKind::Zep);
+    let superseding = part
+        .grains
+        .iter()
+        .filter(|grain| !grain.supersedes.is_empty());
+    assert_eq!(superseding.count(), 20_000 - 2);
+}
+
 #[test]
 fn threads_are_conversations() {
     let lines = r#"{"thread_id":"t","role":"user","name":"Morgan","content":"one","created_at":"2025-01-01T00:00:00Z"}

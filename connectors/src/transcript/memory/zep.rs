@@ -242,23 +242,34 @@ impl<'e> Edge<'e> {
             .unwrap_or_default()
     }
 
-    /// Returns the rank of this edge as a successor of `old`, or `None` if it can't be one. The
-    /// least is best: the same relation, then the same target, then the same subject only; among
-    /// equals the earliest.
-    fn successor_rank(&self, old: &Edge) -> Option<(u8, Timestamp)> {
-        let same = |key| !self.text(key).is_empty() && self.text(key) == old.text(key);
-        let begins = self.valid_at.or(Some(self.created_at));
-        let follows = begins == old.invalid_at && self.created_at >= old.created_at;
-        if !follows || !same("source_node_uuid") || self.text("group_id") != old.text("group_id") {
-            return None;
-        }
-        let rank = match (same("name"), same("target_node_uuid")) {
-            (true, _) => 0,
-            (_, true) => 1,
-            _ => 2,
-        };
-        Some((rank, self.created_at))
+    /// Returns the keys under which an edge that begins at `begin` succeeds this one, the best
+    /// first: the same subject with the same relation, with the same target, then the subject only.
+    /// An edge without a subject has no successor and succeeds none.
+    fn successor_keys(&self, begin: Timestamp) -> impl Iterator<Item = SuccessorKey<'e>> {
+        let [subject, relation, target] =
+            ["source_node_uuid", "name", "target_node_uuid"].map(|key| self.text(key));
+        let links = [
+            (!relation.is_empty()).then_some(SharedLink::Relation(relation)),
+            (!target.is_empty()).then_some(SharedLink::Target(target)),
+            Some(SharedLink::Subject),
+        ];
+        let group = self.text("group_id");
+        let links = links.into_iter().flatten();
+        let links = links.filter(move |_| !subject.is_empty());
+        links.map(move |link| (begin.micros(), group, subject, link))
     }
+}
+
+/// The time at which an edge begins, its group and its subject, and what else it shares with the
+/// edge that it succeeds.
+type SuccessorKey<'e> = (i64, &'e str, &'e str, SharedLink<'e>);
+
+/// What two edges of one subject share: also the relation, also the target, or only the subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum SharedLink<'e> {
+    Relation(&'e str),
+    Target(&'e str),
+    Subject,
 }
 
 impl Graph<'_> {
@@ -345,33 +356,21 @@ fn sorted_edges<'e>(edges: &'e [(Json<'static>, Line)], fallback: Timestamp) -> 
     edges
 }
 
-/// Returns the indices of the edges by the time, in microseconds, at which they begin.
-fn indices_by_begin(edges: &[Edge]) -> HashMap<i64, Vec<usize>> {
-    let mut by_begin: HashMap<i64, Vec<usize>> = HashMap::new();
-    for (index, edge) in edges.iter().enumerate() {
-        by_begin
-            .entry(edge.valid_at.unwrap_or(edge.created_at).micros())
-            .or_default()
-            .push(index);
-    }
-    by_begin
-}
-
-/// Returns the index of the successor of each edge. Only edges that begin when another ends are
-/// compared, so the cost is nearly linear.
+/// Returns the index of the successor of each edge: of those that begin when it ends, the earliest
+/// later one under the best of its keys. `edges` are in the order of their times.
 fn successors(edges: &[Edge]) -> Vec<Option<usize>> {
-    let by_begin = indices_by_begin(edges);
+    let mut by_key: HashMap<SuccessorKey, Vec<usize>> = HashMap::new();
+    for (index, edge) in edges.iter().enumerate() {
+        for key in edge.successor_keys(edge.valid_at.unwrap_or(edge.created_at)) {
+            by_key.entry(key).or_default().push(index);
+        }
+    }
     let successor = |index: usize, edge: &Edge| {
-        let candidates = by_begin.get(&edge.invalid_at?.micros())?;
-        let later = candidates
-            .iter()
-            .copied()
-            .filter(|candidate| *candidate > index);
-        let ranked = later.filter_map(|candidate| {
-            let rank = edges.get(candidate)?.successor_rank(edge)?;
-            Some((rank, candidate))
-        });
-        ranked.min().map(|(_, candidate)| candidate)
+        edge.successor_keys(edge.invalid_at?).find_map(|key| {
+            let candidates = by_key.get(&key)?;
+            let later = candidates.partition_point(|candidate| *candidate <= index);
+            candidates.get(later).copied()
+        })
     };
     edges
         .iter()
