@@ -1,6 +1,8 @@
 //! mem0: memories as returned by its API, its exports and its command line, and the events of their
 //! history.
 
+use std::collections::HashMap;
+
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
@@ -117,6 +119,14 @@ impl ExportReader for Mem0Export {
         for memory in &self.memories {
             memory.push_newest(options.fallback, &mut chains);
         }
+        // Of memories with the same id, the last determines whose all versions are.
+        let with_text = self.memories.iter().filter(|it| it.own_text().is_some());
+        let owners: HashMap<String, &Mem0Record> = with_text
+            .map(|memory| (memory.memory_id(), memory))
+            .collect();
+        for (id, memory) in owners {
+            memory.set_owner(chains.versions(&id));
+        }
         chains.emit(options.namespace, part);
     }
 }
@@ -163,13 +173,24 @@ impl Mem0Record {
         self.text(keys).or_else(in_data)
     }
 
+    /// Returns whose memory it is; a name made of its id if no member names an owner.
+    fn subject(&self) -> String {
+        self.text(&SUBJECT_MEMBERS)
+            .unwrap_or_else(|| format!("mem0:{}", self.memory_id()))
+    }
+
+    fn user_id(&self) -> Option<String> {
+        self.text(&["user_id", "userId"])
+    }
+
+    fn run_id(&self) -> Option<String> {
+        self.text(&["run_id", "runId"])
+    }
+
     fn fact(&self, object: String, time: Timestamp) -> Fact {
-        let subject = self
-            .text(&SUBJECT_MEMBERS)
-            .unwrap_or_else(|| format!("mem0:{}", self.memory_id()));
-        let mut fact = Fact::new(self.line.clone(), &subject, RELATION, object, time);
-        fact.user_id = self.text(&["user_id", "userId"]);
-        fact.run_id = self.text(&["run_id", "runId"]);
+        let mut fact = Fact::new(self.line.clone(), &self.subject(), RELATION, object, time);
+        fact.user_id = self.user_id();
+        fact.run_id = self.run_id();
         fact.tags = items(&self.json, "categories")
             .iter()
             .filter_map(Json::as_str)
@@ -217,10 +238,25 @@ impl Mem0Record {
             .is_some_and(|value| value.as_bool() == Some(true) || value.as_i64() == Some(1))
     }
 
+    /// Returns the text of a record that is a memory.
+    fn own_text(&self) -> Option<String> {
+        self.memory(&["memory", "text"])
+    }
+
+    /// Gives `versions` the subject and the user of the memory.
+    fn set_owner(&self, versions: &mut [Fact]) {
+        let (subject, user_id, run_id) = (self.subject(), self.user_id(), self.run_id());
+        for version in versions {
+            version.subject.clone_from(&subject);
+            version.user_id.clone_from(&user_id);
+            version.run_id.clone_from(&run_id);
+        }
+    }
+
     /// Adds a memory as its newest version. If the history has this version already, with less
-    /// metadata, it is replaced; all versions get the subject and the user of the memory.
+    /// metadata, it is replaced.
     fn push_newest(&self, fallback: Timestamp, chains: &mut VersionChains) {
-        let Some(object) = self.memory(&["memory", "text"]) else {
+        let Some(object) = self.own_text() else {
             return;
         };
         let id = self.memory_id();
@@ -228,11 +264,6 @@ impl Mem0Record {
         let recorded = first_timestamp(&self.json, &times);
         let known = chains.newest(&id).map(|version| version.created_at);
         let fact = self.fact(object, recorded.or(known).unwrap_or(fallback));
-        for version in chains.versions(&id) {
-            version.subject.clone_from(&fact.subject);
-            version.user_id.clone_from(&fact.user_id);
-            version.run_id.clone_from(&fact.run_id);
-        }
         let newest = chains
             .newest(&id)
             .filter(|version| version.object == fact.object);

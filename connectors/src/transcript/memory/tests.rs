@@ -97,6 +97,29 @@ fn a_memory_replaces_the_newest_version_of_its_history() {
     );
 }
 
+/// Returns `count` versions of one memory, each with another text and another user.
+fn versions_of_a_memory(count: usize) -> String {
+    let version = |number: usize| {
+        let time = 1_700_000_000 + number;
+        format!(r#"{{"id":"m","memory":"v{number}","user_id":"u{number}","created_at":{time}}}"#)
+    };
+    (0..count).map(version).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn many_versions_of_one_memory_are_linked_in_linear_time() {
+    let few = facts(&parsed(&versions_of_a_memory(3), TranscriptKind::Mem0));
+    let expected = [
+        "u2 mg:knows v0",
+        "u2 mg:knows v1 < v0",
+        "u2 mg:knows v2 < v1",
+    ];
+    assert_eq!(few, expected);
+    // Passing over all earlier versions for each one would take minutes.
+    let part = parsed(&versions_of_a_memory(20_000), TranscriptKind::Mem0);
+    assert_eq!(part.grains.len(), 20_000);
+}
+
 #[test]
 fn responses_of_the_api_and_of_the_command_line_are_read() {
     for text in [

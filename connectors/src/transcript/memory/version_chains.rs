@@ -13,32 +13,50 @@ use crate::transcript::parsed::ParsedPart;
 pub(super) struct VersionChains {
     /// The keys in the order of their first versions.
     order: Vec<String>,
-    chains: HashMap<String, Vec<Fact>>,
+    chains: HashMap<String, FactVersions>,
+}
+
+/// The versions of one fact.
+#[derive(Debug, Default)]
+struct FactVersions {
+    versions: Vec<Fact>,
+    /// The index of the version with the latest time, of equal ones the last.
+    newest: usize,
+}
+
+impl FactVersions {
+    fn push(&mut self, version: Fact) {
+        let newest = self.versions.get(self.newest);
+        if newest.is_none_or(|newest| newest.created_at <= version.created_at) {
+            self.newest = self.versions.len();
+        }
+        self.versions.push(version);
+    }
 }
 
 impl VersionChains {
     /// Adds a version of the fact `key`.
     pub(super) fn push(&mut self, key: String, version: Fact) {
         let chain = self.chains.entry(key.clone()).or_default();
-        if chain.is_empty() {
+        if chain.versions.is_empty() {
             self.order.push(key);
         }
         chain.push(version);
     }
 
-    /// Returns the versions of `key` so far, in the order in which they were added.
+    /// Returns the versions of `key` so far, in the order in which they were added. Their times
+    /// mustn't be changed.
     pub(super) fn versions(&mut self, key: &str) -> &mut [Fact] {
         self.chains
             .get_mut(key)
-            .map(Vec::as_mut_slice)
+            .map(|chain| chain.versions.as_mut_slice())
             .unwrap_or_default()
     }
 
-    /// Returns the version of `key` with the latest time.
+    /// Returns the version of `key` with the latest time, which mustn't be changed.
     pub(super) fn newest(&mut self, key: &str) -> Option<&mut Fact> {
-        self.versions(key)
-            .iter_mut()
-            .max_by_key(|version| version.created_at)
+        let chain = self.chains.get_mut(key)?;
+        chain.versions.get_mut(chain.newest)
     }
 
     /// Sets the end of the newest version of `key`.
@@ -52,7 +70,7 @@ impl VersionChains {
     /// previous one. Equal neighbours are emitted once.
     pub(super) fn emit(mut self, namespace: Option<&str>, part: &mut ParsedPart) {
         for key in self.order {
-            let mut versions = self.chains.remove(&key).unwrap_or_default();
+            let mut versions = self.chains.remove(&key).unwrap_or_default().versions;
             versions.sort_by_key(|version| version.created_at);
             versions.dedup_by(|later, earlier| later.is_same_version(earlier));
             let mut previous: Option<ContentAddress> = None;
