@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gristmill_schemas::json::{Json, Number, Object};
 use serde_norway::Value as Yaml;
 
-use super::http::{HttpBody, HttpPair, header};
+use super::http::{Decompressor, HttpBody, HttpPair, header};
 use super::{NormalizedExchanges, recorded_entries};
 use crate::wire::json_access::object;
 
@@ -79,12 +79,15 @@ fn number_to_json(number: &serde_norway::Number) -> Json<'static> {
 }
 
 fn convert_cassette(json: &Json) -> NormalizedExchanges {
+    let mut decompressor = Decompressor::new();
     let interactions = recorded_entries(json, json).iter();
-    NormalizedExchanges::from_entries(interactions.map(convert_interaction))
+    NormalizedExchanges::from_entries(
+        interactions.map(|interaction| convert_interaction(interaction, &mut decompressor)),
+    )
 }
 
 /// Converts an interaction, in any of the forms of the common recorders.
-fn convert_interaction(json: &Json) -> Option<Object<'static>> {
+fn convert_interaction(json: &Json, decompressor: &mut Decompressor) -> Option<Object<'static>> {
     let (request, response) = (json.get("request")?, json.get("response")?);
     let status = response.get("status");
     let pair = HttpPair {
@@ -100,33 +103,31 @@ fn convert_interaction(json: &Json) -> Option<Object<'static>> {
         content_type: header(response, "content-type")
             .unwrap_or_default()
             .to_ascii_lowercase(),
-        request: body_of(request),
-        response: body_of(response),
+        request: body_of(request, decompressor),
+        response: body_of(response, decompressor),
     };
     Some(pair.into_exchange())
 }
 
 /// Returns the body of a request or response; `None` if it is empty.
-fn body_of<'h>(message: &'h Json<'h>) -> Option<HttpBody<'h>> {
+fn body_of<'h>(message: &'h Json<'h>, decompressor: &mut Decompressor) -> Option<HttpBody<'h>> {
     match message.get("parsed_body") {
         Some(Json::String(text)) => return Some(HttpBody::Text(Cow::Borrowed(text))),
         Some(parsed) => return Some(HttpBody::Json(parsed)),
         None => {}
     }
     let body = message.get("body")?;
-    let wrapped = || {
-        ["string", "content"]
-            .iter()
-            .find_map(|key| text_or_base64(body.get(key)?))
-    };
-    text_or_base64(body)
-        .or_else(wrapped)
+    let wrapped = ["string", "content"].iter().filter_map(|key| body.get(key));
+    std::iter::once(body)
+        .chain(wrapped)
+        .find_map(|body| text_or_base64(body, decompressor))
         .filter(|body| !matches!(body, HttpBody::Text(text) if text.is_empty()))
 }
 
-fn text_or_base64<'h>(json: &'h Json<'h>) -> Option<HttpBody<'h>> {
-    let encoded = || json.get("base64_string").and_then(Json::as_str);
-    json.as_str()
-        .map(|text| HttpBody::Text(text.into()))
-        .or_else(|| encoded().map(HttpBody::decode))
+fn text_or_base64<'h>(json: &'h Json<'h>, decompressor: &mut Decompressor) -> Option<HttpBody<'h>> {
+    if let Some(text) = json.as_str() {
+        return Some(HttpBody::Text(text.into()));
+    }
+    let encoded = json.get("base64_string").and_then(Json::as_str)?;
+    Some(HttpBody::decode(encoded, decompressor))
 }

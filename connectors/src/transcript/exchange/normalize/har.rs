@@ -6,18 +6,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::{Json, Object};
 
-use super::http::{GZIP_MAGIC, HttpBody, HttpPair, header};
+use super::http::{Decompressor, GZIP_MAGIC, HttpBody, HttpPair, header};
 use super::{NormalizedExchanges, recorded_entries};
 
 pub(super) fn normalize(bytes: &[u8]) -> NormalizedExchanges {
     NormalizedExchanges::from_document(bytes, |json| {
         let log = json.get("log").unwrap_or(json);
+        let mut decompressor = Decompressor::new();
         let entries = recorded_entries(log, json).iter();
-        NormalizedExchanges::from_entries(entries.map(convert_entry))
+        NormalizedExchanges::from_entries(
+            entries.map(|entry| convert_entry(entry, &mut decompressor)),
+        )
     })
 }
 
-fn convert_entry(entry: &Json) -> Option<Object<'static>> {
+fn convert_entry(entry: &Json, decompressor: &mut Decompressor) -> Option<Object<'static>> {
     let (request, response) = (entry.get("request")?, entry.get("response")?);
     let content = response.get("content").unwrap_or(&Json::Null);
     let text = |key: &str| content.get(key).and_then(Json::as_str);
@@ -35,18 +38,25 @@ fn convert_entry(entry: &Json) -> Option<Object<'static>> {
             .map(|text| HttpBody::Text(text.into())),
         response: content
             .get("text")
-            .and_then(|body| response_body(body, text("encoding"))),
+            .and_then(|body| response_body(body, text("encoding"), decompressor)),
     };
     Some(pair.into_exchange())
 }
 
 /// Returns the body of a response: text, base64, or chunks in base64. Some recorders write the
 /// chunks as an array, others as the JSON text of one.
-fn response_body<'h>(body: &'h Json<'h>, encoding: Option<&str>) -> Option<HttpBody<'h>> {
+fn response_body<'h>(
+    body: &'h Json<'h>,
+    encoding: Option<&str>,
+    decompressor: &mut Decompressor,
+) -> Option<HttpBody<'h>> {
     let is_base64 = encoding == Some("base64");
     let text = match body {
         Json::String(text) => text,
-        list => return join_chunks(list).map(HttpBody::from_bytes),
+        list => {
+            let chunks = join_chunks(list);
+            return chunks.map(|bytes| HttpBody::from_bytes(bytes, decompressor));
+        }
     };
     let array = || {
         Json::parse(text.as_bytes())
@@ -58,8 +68,8 @@ fn response_body<'h>(body: &'h Json<'h>, encoding: Option<&str>) -> Option<HttpB
     let chunks = array().and_then(|list| join_chunks(&list));
     let chunks = chunks.filter(|bytes| is_base64 || bytes.starts_with(&GZIP_MAGIC));
     Some(match chunks {
-        Some(bytes) => HttpBody::from_bytes(bytes),
-        None if is_base64 => HttpBody::decode(text),
+        Some(bytes) => HttpBody::from_bytes(bytes, decompressor),
+        None if is_base64 => HttpBody::decode(text, decompressor),
         None => HttpBody::Text(Cow::Borrowed(text)),
     })
 }

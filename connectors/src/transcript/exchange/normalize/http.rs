@@ -19,6 +19,10 @@ pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The names of the fields of server-sent events.
 const SSE_FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
 
+/// The number of bytes to which all compressed bodies of one file together are decompressed.
+/// Further ones stay compressed.
+const DECOMPRESSED_LIMIT_BYTES: usize = 4 * LINE_LIMIT_BYTES;
+
 /// Number of lines of a body that are examined to detect its framing.
 const FRAMING_LINES: usize = 8;
 
@@ -116,16 +120,16 @@ impl<'h> HttpBody<'h> {
 
     /// Decodes base64: to text if the bytes are UTF-8, possibly after decompression; otherwise the
     /// body stays base64.
-    pub(super) fn decode(encoded: &'h str) -> HttpBody<'h> {
+    pub(super) fn decode(encoded: &'h str, decompressor: &mut Decompressor) -> HttpBody<'h> {
         match STANDARD.decode(encoded) {
-            Ok(bytes) => HttpBody::from_bytes(bytes),
+            Ok(bytes) => HttpBody::from_bytes(bytes, decompressor),
             Err(_) => HttpBody::Base64(encoded.into()),
         }
     }
 
     /// Returns bytes as text if they are UTF-8, possibly after decompression; otherwise as base64.
-    pub(super) fn from_bytes(bytes: Vec<u8>) -> HttpBody<'static> {
-        let bytes = gunzip(&bytes).unwrap_or(bytes);
+    pub(super) fn from_bytes(bytes: Vec<u8>, decompressor: &mut Decompressor) -> HttpBody<'static> {
+        let bytes = decompressor.gunzip(&bytes).unwrap_or(bytes);
         match String::from_utf8(bytes) {
             Ok(text) => HttpBody::Text(text.into()),
             Err(error) => HttpBody::Base64(STANDARD.encode(error.as_bytes()).into()),
@@ -133,17 +137,33 @@ impl<'h> HttpBody<'h> {
     }
 }
 
-/// Decompresses a gzip stream; `None` if the bytes are none, are damaged, or decompress to more
-/// than [`LINE_LIMIT_BYTES`].
-fn gunzip(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut decompressed = Vec::new();
-    let stream = Some(bytes).filter(|bytes| bytes.starts_with(&GZIP_MAGIC))?;
-    let limit = LINE_LIMIT_BYTES as u64;
-    flate2::read::MultiGzDecoder::new(stream)
-        .take(limit + 1)
-        .read_to_end(&mut decompressed)
-        .ok()?;
-    (decompressed.len() as u64 <= limit).then_some(decompressed)
+/// Decompresses the bodies of one file, up to [`DECOMPRESSED_LIMIT_BYTES`] in total.
+pub(super) struct Decompressor {
+    /// The number of bytes that may still be decompressed.
+    left: usize,
+}
+
+impl Decompressor {
+    pub(super) fn new() -> Decompressor {
+        Decompressor::with_limit(DECOMPRESSED_LIMIT_BYTES)
+    }
+
+    pub(super) fn with_limit(bytes: usize) -> Decompressor {
+        Decompressor { left: bytes }
+    }
+
+    /// Decompresses a gzip stream; `None` if the bytes are none, are damaged, or decompress to more
+    /// than [`LINE_LIMIT_BYTES`] or than what is left. What is decompressed in vain counts too.
+    fn gunzip(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut decompressed = Vec::new();
+        let stream = Some(bytes).filter(|bytes| bytes.starts_with(&GZIP_MAGIC))?;
+        let limit = self.left.min(LINE_LIMIT_BYTES);
+        let read = flate2::read::MultiGzDecoder::new(stream)
+            .take(limit as u64 + 1)
+            .read_to_end(&mut decompressed);
+        self.left = self.left.saturating_sub(decompressed.len());
+        (read.is_ok() && decompressed.len() <= limit).then_some(decompressed)
+    }
 }
 
 /// The framing of the events of a stream.

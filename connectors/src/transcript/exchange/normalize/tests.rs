@@ -1,6 +1,6 @@
 use gristmill_schemas::message::Timestamp;
 
-use super::http::{HttpBody, is_aws_stream};
+use super::http::{Decompressor, HttpBody, is_aws_stream};
 use super::*;
 use crate::wire::exchange::Exchange;
 
@@ -108,9 +108,25 @@ fn base64_bodies_are_decoded_and_decompressed_and_their_date_is_kept() {
 fn binary_bodies_and_damaged_streams_stay_base64() {
     for (encoded, expected) in [("H4sIAAAA", "H4sIAAAA"), ("/w==", "/w=="), ("%", "%")] {
         assert!(
-            matches!(HttpBody::decode(encoded), HttpBody::Base64(kept) if kept == expected),
+            matches!(
+                HttpBody::decode(encoded, &mut Decompressor::new()),
+                HttpBody::Base64(kept) if kept == expected
+            ),
             "{encoded}"
         );
+    }
+}
+
+#[test]
+fn the_bodies_of_a_file_decompress_to_a_limited_number_of_bytes() {
+    // Two bodies of 7 bytes, and the limits at which each of them stays compressed.
+    for (limit, expected) in [(14, [true, true]), (13, [true, false]), (6, [false, false])] {
+        let mut decompressor = Decompressor::with_limit(limit);
+        let is_text = [(); 2].map(|()| {
+            let body = HttpBody::decode(COMPRESSED, &mut decompressor);
+            matches!(body, HttpBody::Text(text) if text == r#"{"a":1}"#)
+        });
+        assert_eq!(is_text, expected, "{limit}");
     }
 }
 
