@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::{Json, Object};
 
-use super::http::{Decompressor, GZIP_MAGIC, HttpBody, HttpPair, header};
+use super::http::{Decompressor, GZIP_MAGIC, HttpBody, HttpPair, decode_base64, header};
 use super::{NormalizedExchanges, recorded_entries};
 
 pub(super) fn normalize(bytes: &[u8]) -> NormalizedExchanges {
@@ -79,7 +77,7 @@ fn join_chunks(list: &Json) -> Option<Vec<u8>> {
     let chunks = list.as_array().filter(|chunks| !chunks.is_empty())?;
     let mut bytes = Vec::new();
     for chunk in chunks {
-        bytes.extend(STANDARD.decode(chunk.as_str()?.trim()).ok()?);
+        bytes.extend(decode_base64(chunk.as_str()?)?);
     }
     Some(bytes)
 }

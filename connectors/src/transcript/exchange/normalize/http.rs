@@ -121,9 +121,9 @@ impl<'h> HttpBody<'h> {
     /// Decodes base64: to text if the bytes are UTF-8, possibly after decompression; otherwise the
     /// body stays base64.
     pub(super) fn decode(encoded: &'h str, decompressor: &mut Decompressor) -> HttpBody<'h> {
-        match STANDARD.decode(encoded) {
-            Ok(bytes) => HttpBody::from_bytes(bytes, decompressor),
-            Err(_) => HttpBody::Base64(encoded.into()),
+        match decode_base64(encoded) {
+            Some(bytes) => HttpBody::from_bytes(bytes, decompressor),
+            None => HttpBody::Base64(encoded.into()),
         }
     }
 
@@ -135,6 +135,13 @@ impl<'h> HttpBody<'h> {
             Err(error) => HttpBody::Base64(STANDARD.encode(error.as_bytes()).into()),
         }
     }
+}
+
+/// Decodes base64, which some encoders break into lines.
+pub(super) fn decode_base64(encoded: &str) -> Option<Vec<u8>> {
+    let joined = || encoded.split_ascii_whitespace().collect::<String>();
+    let decoded = STANDARD.decode(encoded);
+    decoded.or_else(|_| STANDARD.decode(joined())).ok()
 }
 
 /// Decompresses the bodies of one file, up to [`DECOMPRESSED_LIMIT_BYTES`] in total.

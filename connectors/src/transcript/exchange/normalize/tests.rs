@@ -118,6 +118,30 @@ fn binary_bodies_and_damaged_streams_stay_base64() {
 }
 
 #[test]
+fn base64_that_is_broken_into_lines_is_decoded() {
+    // Ruby's encoder ends each line with a line feed, that of MIME with CRLF.
+    for line_break in ["\n", "\r\n"] {
+        let encoded = format!("eyJh{line_break}Ijoy{line_break}fQ=={line_break}");
+        let body = Json::from(encoded).to_string();
+        let cassette = format!(
+            r#"{{"http_interactions":[{{"request":{{"uri":"https://x.example/v1/messages","body":{{}}}},"response":{{"body":{{"base64_string":{body}}}}}}}]}}"#
+        );
+        let archive = format!(
+            r#"{{"log":{{"entries":[{{"request":{{"url":"https://x.example/v1/messages"}},"response":{{"content":{{"text":{body},"encoding":"base64"}}}}}}]}}}}"#
+        );
+        for (text, kind) in [
+            (cassette, TranscriptKind::Cassette),
+            (archive, TranscriptKind::Har),
+        ] {
+            let normalized = normalize(text.as_bytes(), kind).unwrap();
+            let json = Json::parse(normalized.lines.as_bytes()).unwrap();
+            let response = json.get("response").map(Json::to_string);
+            assert_eq!(response.as_deref(), Some(r#"{"a":2}"#), "{text}");
+        }
+    }
+}
+
+#[test]
 fn the_bodies_of_a_file_decompress_to_a_limited_number_of_bytes() {
     // Two bodies of 7 bytes, and the limits at which each of them stays compressed.
     for (limit, expected) in [(14, [true, true]), (13, [true, false]), (6, [false, false])] {
