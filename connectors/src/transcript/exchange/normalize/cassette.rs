@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::json::{Json, Number, Object};
 use serde_norway::Value as Yaml;
 
 use super::http::{Decompressor, HttpBody, HttpPair, header};
-use super::{NormalizedExchanges, recorded_entries};
+use super::{NormalizedExchanges, TOO_LONG, recorded_entries, yaml_size};
+use crate::transcript::line::LINE_LIMIT_BYTES;
 use crate::wire::json_access::object;
 
 /// The YAML tag of bytes in base64. The parser drops standard tags, so it is replaced by a local
@@ -16,6 +18,9 @@ const BINARY_TAG: &str = "!!binary";
 /// The local tag that some recorders write in place of [`BINARY_TAG`].
 const LOCAL_BINARY_TAG: &str = "!binary";
 
+/// Maximum size in memory of a YAML file whose aliases are resolved.
+const YAML_LIMIT_BYTES: usize = 4 * LINE_LIMIT_BYTES;
+
 /// Maximum depth of YAML values; deeper ones become null.
 const YAML_DEPTH_LIMIT: usize = 96;
 
@@ -23,22 +28,25 @@ pub(super) fn normalize(bytes: &[u8]) -> NormalizedExchanges {
     if bytes.trim_ascii_start().starts_with(b"{") {
         return NormalizedExchanges::from_document(bytes, convert_cassette);
     }
+    if bytes.len() > LINE_LIMIT_BYTES {
+        return NormalizedExchanges::unreadable(bytes, TOO_LONG);
+    }
     // Binary bodies are in base64, so a YAML file is always UTF-8.
     let Ok(text) = std::str::from_utf8(bytes) else {
         return NormalizedExchanges::unreadable(bytes, "not UTF-8");
     };
     let tag = unused_tag(text);
-    match serde_norway::from_str::<Yaml>(&text.replace(BINARY_TAG, &tag)) {
+    let text = text.replace(BINARY_TAG, &tag);
+    let parse = |()| serde_norway::from_str::<Yaml>(&text);
+    match yaml_size::check(&text, YAML_LIMIT_BYTES).and_then(parse) {
         Ok(yaml) => convert_cassette(&yaml_to_json(&yaml, &tag, YAML_DEPTH_LIMIT)),
         Err(error) => NormalizedExchanges::unreadable(bytes, error.to_string()),
     }
 }
 
-/// Returns a local tag that doesn't occur in `text`.
+/// Returns a local tag that doesn't occur in `text`: it has the digest of the text.
 fn unused_tag(text: &str) -> String {
-    let mut tags = (0_u64..).map(|number| format!("{LOCAL_BINARY_TAG}{number}"));
-    tags.find(|tag| !text.contains(tag.as_str()))
-        .unwrap_or_default()
+    format!("{LOCAL_BINARY_TAG}{}", ContentAddress::of(text.as_bytes()))
 }
 
 /// Converts YAML in which `tag` replaces [`BINARY_TAG`].

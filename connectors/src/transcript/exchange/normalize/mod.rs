@@ -7,6 +7,7 @@
 //! | `http` | which exchange is a pair of an HTTP request and response? |
 //! | `har` | which pairs are in an HTTP archive? |
 //! | `cassette` | which pairs are in a cassette of an HTTP recorder? |
+//! | `yaml_size` | how large is a YAML file whose aliases are resolved? |
 
 mod batch;
 mod bodies;
@@ -15,6 +16,7 @@ mod har;
 mod http;
 #[cfg(test)]
 mod tests;
+mod yaml_size;
 
 use std::ops::Range;
 
@@ -51,6 +53,9 @@ pub fn normalize(bytes: &[u8], kind: TranscriptKind) -> Option<NormalizedExchang
         _ => return None,
     })
 }
+
+/// The fault of a file that is too long.
+const TOO_LONG: &str = "too long to be read as one document";
 
 /// The fault of an entry without a readable body.
 const NO_BODY: &str = "neither a request nor a response";
@@ -98,7 +103,7 @@ impl NormalizedExchanges {
         match parse_document(bytes) {
             Some(Ok(json)) => convert(&json),
             Some(Err(error)) => NormalizedExchanges::unreadable(bytes, error.to_string()),
-            None => NormalizedExchanges::unreadable(bytes, "too long to be read as one document"),
+            None => NormalizedExchanges::unreadable(bytes, TOO_LONG),
         }
     }
 

@@ -118,6 +118,18 @@ fn binary_bodies_and_damaged_streams_stay_base64() {
 }
 
 #[test]
+fn a_cassette_whose_aliases_repeat_a_large_text_is_one_fault() {
+    // 1 MiB, which denotes 100 GiB.
+    let text = "x".repeat(1 << 20);
+    let aliases = "- *a\n".repeat(100_000);
+    let yaml = format!("interactions:\n- &a {text}\n{aliases}");
+    let normalized = normalize(yaml.as_bytes(), TranscriptKind::Cassette).unwrap();
+    let message = &normalized.faults[0].message;
+    assert_eq!((normalized.faults.len(), normalized.lines.len()), (1, 0));
+    assert!(message.contains("too large"), "{message}");
+}
+
+#[test]
 fn base64_that_is_broken_into_lines_is_decoded() {
     // Ruby's encoder ends each line with a line feed, that of MIME with CRLF.
     for line_break in ["\n", "\r\n"] {
