@@ -167,9 +167,9 @@ impl<W: Write> FrameWriter<W> {
             }) => {
                 self.write(&line, &grain.blob);
                 if !supersedes.is_empty() {
-                    self.contents
-                        .supersessions
-                        .insert(grain.address, supersedes);
+                    // The same grain may be in several lines, each with grains that it supersedes.
+                    let known = self.contents.supersessions.entry(grain.address);
+                    known.or_default().extend(supersedes);
                 }
                 if system_valid_to.is_some() {
                     let state = IndexState {
@@ -213,6 +213,21 @@ mod tests {
     use gristmill_schemas::container::{GrainFrame, next_frame};
 
     use super::*;
+
+    #[test]
+    fn a_grain_in_several_lines_supersedes_what_any_of_them_names() {
+        let grain = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
+        let old = ["a", "b"].map(|digit| digit.repeat(64));
+        let line = |old: &String| format!(r#"{{"grain":{grain},"supersedes":["{old}"]}}"#);
+        let text = old.iter().map(line).collect::<Vec<_>>().join("\n");
+        let kind = TranscriptKind::GrainLines;
+        let spooled = spool_transcript(text.as_bytes(), kind, ReadOptions::default()).unwrap();
+        let superseded: Vec<_> = spooled.supersessions.into_values().collect();
+        let [superseded] = superseded.as_slice() else {
+            panic!("{superseded:?}")
+        };
+        assert!(superseded.iter().map(ContentAddress::to_string).eq(old));
+    }
 
     #[test]
     fn a_transcript_becomes_frames_and_faults() {
