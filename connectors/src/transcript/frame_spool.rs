@@ -1,6 +1,6 @@
 //! A transcript as a temporary file of frames, which ingest reads like any file of grains.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufWriter, Write};
 
 use gristmill_schemas::address::ContentAddress;
@@ -127,6 +127,10 @@ struct Contents {
 impl Contents {
     fn into_spooled(mut self, frames: FrameSpool, counts: GrainCounts) -> SpooledTranscript {
         self.faults.sort_by_key(|fault| fault.number);
+        for superseded in self.supersessions.values_mut() {
+            let mut seen = HashSet::new();
+            superseded.retain(|address| seen.insert(*address));
+        }
         SpooledTranscript {
             frames,
             grains: self.grains,
@@ -218,8 +222,8 @@ mod tests {
     fn a_grain_in_several_lines_supersedes_what_any_of_them_names() {
         let grain = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
         let old = ["a", "b"].map(|digit| digit.repeat(64));
-        let line = |old: &String| format!(r#"{{"grain":{grain},"supersedes":["{old}"]}}"#);
-        let text = old.iter().map(line).collect::<Vec<_>>().join("\n");
+        let line = |old: &String| format!("{{\"grain\":{grain},\"supersedes\":[\"{old}\"]}}\n");
+        let text: String = old.iter().chain(&old).map(line).collect();
         let kind = TranscriptKind::GrainLines;
         let spooled = spool_transcript(text.as_bytes(), kind, ReadOptions::default()).unwrap();
         let superseded: Vec<_> = spooled.supersessions.into_values().collect();
