@@ -36,9 +36,12 @@ impl UntrustedDatabase {
     }
 
     /// Returns true if `table` is a table, neither a view nor virtual.
+    ///
+    /// SQLite writes the definition of every plain table in this way; a forged one of a virtual
+    /// table may have any spelling.
     fn is_plain_table(&self, table: &str) -> Result<bool, rusqlite::Error> {
         let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1 AND sql \
-                     NOT LIKE 'CREATE VIRTUAL%'";
+                     LIKE 'CREATE TABLE %'";
         let count: i64 = self
             .connection
             .query_row(query, [table], |row| row.get(0))?;

@@ -361,3 +361,22 @@ fn hostile_databases_are_one_fault() {
     assert_eq!(faults(&bytes[..bytes.len() / 2]), ["ERR_SHAPE"]);
     assert_eq!(faults(b"SQLite format 3\0"), ["ERR_SHAPE"]);
 }
+
+#[test]
+fn a_virtual_table_is_not_read_however_its_definition_is_spelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = Connection::open(folder.path().join("m.db")).unwrap();
+    connection
+        .execute_batch(
+            "CREATE VIRTUAL TABLE store USING rtree(prefix, key, value);
+            INSERT INTO store VALUES (1, 2.0, 3.0);
+            PRAGMA writable_schema = ON;
+            UPDATE sqlite_master SET sql = replace(sql, 'CREATE VIRTUAL', 'CREATE  VIRTUAL');",
+        )
+        .unwrap();
+    drop(connection);
+    let parts = read(&folder);
+    let faults = parts.iter().flat_map(|part| &part.faults);
+    let faults: Vec<_> = faults.map(|fault| fault.code.name()).collect();
+    assert_eq!(faults, ["ERR_NOT_UNDERSTOOD"]);
+}
