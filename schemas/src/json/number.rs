@@ -69,8 +69,12 @@ impl<'a> Number<'a> {
         };
         let (mantissa, exponent) = match text.find(['e', 'E']) {
             Some(at) => {
-                let exponent = text[at + 1..].parse().unwrap_or(i64::MAX);
-                (&text[..at], Some(exponent))
+                let exponent = &text[at + 1..];
+                let out_of_range = match exponent.starts_with('-') {
+                    true => i64::MIN,
+                    false => i64::MAX,
+                };
+                (&text[..at], Some(exponent.parse().unwrap_or(out_of_range)))
             }
             None => (text, None),
         };
@@ -120,7 +124,7 @@ pub struct NumberParts<'n> {
     pub whole: &'n str,
     /// The digits after the point, at least one; `None` without a point.
     pub fraction: Option<&'n str>,
-    /// The exponent, or `i64::MAX` if it is out of range; `None` without an exponent.
+    /// The exponent, or `i64::MIN` or `i64::MAX` if it is out of range; `None` without an exponent.
     pub exponent: Option<i64>,
 }
 
@@ -166,6 +170,7 @@ mod tests {
             ("0", "-0"),
             ("1", "10"),
             ("18446744073709551616", "18446744073709551617"),
+            ("1e99999999999999999999", "1e-99999999999999999999"),
         ] {
             assert_ne!(number(left), number(right), "{left} {right}");
         }
@@ -207,5 +212,6 @@ mod tests {
         );
         assert_eq!(parts("1e-7").3, Some(-7));
         assert_eq!(parts("1e99999999999999999999").3, Some(i64::MAX));
+        assert_eq!(parts("1e-99999999999999999999").3, Some(i64::MIN));
     }
 }
