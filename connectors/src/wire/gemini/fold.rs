@@ -318,6 +318,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_with_a_million_steps_is_ignored() {
+        let path = ".a".repeat(1_000_000);
+        let parts = folded(&[&format!(
+            r#"{{"functionCall":{{"name":"w","partialArgs":[{{"jsonPath":"${path}","numberValue":1}}]}}}}"#
+        )]);
+        assert!(parts.contains("partialArgs"));
+    }
+
+    #[test]
     fn a_path_far_beyond_the_end_of_a_list_is_ignored() {
         let parts = folded(&[
             r#"{"functionCall":{"name":"w","partialArgs":[{"jsonPath":"$.a[99999999]","numberValue":1}]}}"#,

@@ -7,6 +7,10 @@ use gristmill_schemas::json::{Json, Object};
 /// The most null items that a path may add to a list beyond its end.
 const GAP_LIMIT_ITEMS: usize = 64;
 
+/// The most steps of a path, which are the levels of nesting that it creates: fewer than the parser
+/// of JSON allows, so that every function that recurses into the arguments can.
+const STEP_LIMIT: usize = 64;
+
 /// One step of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum JsonPathStep {
@@ -14,7 +18,8 @@ pub(super) enum JsonPathStep {
     Index(usize),
 }
 
-/// Parses a path such as `$.a.b[0]['c d']`; returns `None` if it is malformed or has no steps.
+/// Parses a path such as `$.a.b[0]['c d']`; returns `None` if it is malformed, has no steps or more
+/// than [`STEP_LIMIT`].
 pub(super) fn parse_path(path: &str) -> Option<Vec<JsonPathStep>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();
@@ -23,6 +28,9 @@ pub(super) fn parse_path(path: &str) -> Option<Vec<JsonPathStep>> {
             Some(name) => parse_name(name),
             None => parse_bracket(rest)?,
         };
+        if steps.len() == STEP_LIMIT {
+            return None;
+        }
         steps.push(step);
         rest = after;
     }
@@ -91,4 +99,19 @@ fn item_at<'v, 'f>(value: &'v mut Json<'f>, index: usize) -> Option<&'v mut Json
         items.resize(index + 1, Json::Null);
     }
     items.get_mut(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_on_steps_is_exact() {
+        let path = |steps: usize| format!("${}", ".a".repeat(steps));
+        assert_eq!(
+            parse_path(&path(STEP_LIMIT)).map(|it| it.len()),
+            Some(STEP_LIMIT)
+        );
+        assert_eq!(parse_path(&path(STEP_LIMIT + 1)), None);
+    }
 }
