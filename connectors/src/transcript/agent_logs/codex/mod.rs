@@ -231,13 +231,19 @@ fn group_items(items: &[ResponseItem]) -> Vec<(usize, usize)> {
 }
 
 /// Assigns each usage to the last answer before it. Usages of the same answer are added up: a model
-/// may be called twice before another message follows.
+/// may be called twice before another message follows. Both lists are in the order of the items.
 fn assign_usage(messages: &mut [(usize, PlacedMessage)], usage: Vec<(usize, TokenUsage)>) {
+    let (mut next, mut last_answer) = (0, None);
     for (items_before, usage) in usage {
-        let answer = messages.iter_mut().rev().find(|(start, placed)| {
-            *start < items_before && placed.message.role == Role::Assistant
-        });
-        if let Some((_, placed)) = answer {
+        while let Some((start, placed)) = messages.get(next)
+            && *start < items_before
+        {
+            if placed.message.role == Role::Assistant {
+                last_answer = Some(next);
+            }
+            next += 1;
+        }
+        if let Some((_, placed)) = last_answer.and_then(|answer| messages.get_mut(answer)) {
             placed.usage = Some(placed.usage.map_or(usage, |known| sum(known, usage)));
         }
     }

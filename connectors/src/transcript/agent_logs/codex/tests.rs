@@ -138,3 +138,24 @@ fn rollouts_without_envelopes_are_read() {
             .all(|placed| placed.message.session_id == "s1")
     );
 }
+
+#[test]
+fn usage_is_assigned_in_linear_time() {
+    const COUNT: usize = 100_000;
+    let question = PlacedMessage {
+        position: MessagePosition::start("t"),
+        parent: None,
+        message: Message::new("", "", Role::User, Vec::new(), Timestamp::from_seconds(0)),
+        stop_reason: None,
+        usage: None,
+        line: Line {
+            number: 1,
+            range: 0..0,
+        },
+    };
+    let mut messages: Vec<_> = (0..COUNT).map(|index| (index, question.clone())).collect();
+    // Looking for an answer among all messages, once for each usage, would take minutes.
+    let usage = vec![(COUNT, TokenUsage::default()); COUNT];
+    assign_usage(&mut messages, usage);
+    assert!(messages.iter().all(|(_, placed)| placed.usage.is_none()));
+}
