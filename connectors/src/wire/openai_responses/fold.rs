@@ -20,6 +20,11 @@ const FINAL: [&str; 4] = [
     "response.failed",
     "response.done",
 ];
+/// The event that begins an item.
+const ITEM_ADDED: &str = "response.output_item.added";
+/// The event that completes an item.
+const ITEM_DONE: &str = "response.output_item.done";
+
 /// Members of events that only locate the event in the stream.
 const FRAMING: [&str; 4] = ["type", "sequence_number", "response", "obfuscation"];
 
@@ -56,6 +61,8 @@ pub(super) fn is_delta_frame(frame: &str) -> bool {
 struct ResponseFold<'f> {
     response: Object<'f>,
     items: BTreeMap<u64, Object<'f>>,
+    /// True if the last item is complete.
+    is_item_done: bool,
     complete: bool,
     error: Option<Json<'f>>,
 }
@@ -78,10 +85,11 @@ impl<'f> ResponseFold<'f> {
     /// Takes an event without a response: an item, a delta of one, or an error.
     fn item_event(&mut self, kind: &str, mut event: Object<'f>) {
         let index = event.get("output_index").and_then(Json::as_u64);
-        let index = index.unwrap_or(0);
+        let index = index.unwrap_or_else(|| self.sequential_index(kind, &event));
         match kind {
-            "response.output_item.added" | "response.output_item.done" => {
+            ITEM_ADDED | ITEM_DONE => {
                 if let Some(Json::Object(item)) = event.remove("item") {
+                    self.is_item_done = kind == ITEM_DONE;
                     self.items.insert(index, item);
                 }
             }
@@ -89,6 +97,23 @@ impl<'f> ResponseFold<'f> {
                 self.error = Some(event.get("error").cloned().unwrap_or(Json::Object(event)))
             }
             _ => append_delta(self.items.entry(index).or_default(), kind, event),
+        }
+    }
+
+    /// Returns the index of the item of an event that has none, as some endpoints send them: that
+    /// of the last item, unless the event begins another one.
+    fn sequential_index(&self, kind: &str, event: &Object) -> u64 {
+        let Some((last, item)) = self.items.last_key_value() else {
+            return 0;
+        };
+        let begins_another = event.get("item").is_some_and(|new| {
+            let id = new.get("id");
+            kind == ITEM_ADDED || id != item.get("id") || id.is_none() && self.is_item_done
+        });
+        if begins_another {
+            last.saturating_add(1)
+        } else {
+            *last
         }
     }
 
@@ -267,6 +292,43 @@ mod tests {
             cut.body.get("output"),
             Some(&Json::parse(output.as_bytes()).unwrap())
         );
+    }
+
+    #[test]
+    fn items_of_events_without_an_index_follow_each_other() {
+        let completed = r#"{"type":"response.completed","response":{"id":"r","output":[]}}"#;
+        let text = |kind: &str, id: &str, text: &str| {
+            format!(
+                r#"{{"type":"response.output_item.{kind}","item":{{"type":"message"{id},"text":"{text}"}}}}"#
+            )
+        };
+        let delta = r#"{"type":"response.function_call_arguments.delta","delta":"{}"}"#;
+        let with_ids = [
+            text("added", r#","id":"a""#, ""),
+            text("done", r#","id":"a""#, "one"),
+            text("done", r#","id":"b""#, "two"),
+            text("added", r#","id":"c""#, "three"),
+            delta.to_owned(),
+        ];
+        let without_ids = [
+            text("added", "", ""),
+            text("done", "", "one"),
+            text("done", "", "two"),
+            text("added", "", "three"),
+            delta.to_owned(),
+        ];
+        for events in [with_ids, without_ids] {
+            let mut events: Vec<&str> = events.iter().map(String::as_str).collect();
+            events.push(completed);
+            let body = folded(&events).body;
+            let output = body.get("output").and_then(Json::as_array).unwrap();
+            let member = |key| output.iter().map(move |item| item.get(key)?.as_str());
+            assert!(
+                member("text").eq([Some("one"), Some("two"), Some("three")]),
+                "{body}"
+            );
+            assert!(member("arguments").eq([None, None, Some("{}")]), "{body}");
+        }
     }
 
     #[test]
