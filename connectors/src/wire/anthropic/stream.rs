@@ -36,16 +36,20 @@ pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
 #[derive(Default)]
 struct MessageFold<'f> {
     message: Object<'f>,
-    blocks: BTreeMap<u64, ContentBlockFold<'f>>,
+    /// By index, and by number among the blocks with this index.
+    blocks: BTreeMap<(u64, usize), ContentBlockFold<'f>>,
     complete: bool,
     error: Option<Json<'f>>,
 }
 
 /// A block that is assembled from deltas.
+#[derive(Default)]
 struct ContentBlockFold<'f> {
     block: Object<'f>,
     /// The input of a call as JSON text; `None` before its first delta.
     input: Option<String>,
+    /// True if another start event with this index begins another block.
+    has_deltas: bool,
 }
 
 impl<'f> MessageFold<'f> {
@@ -72,8 +76,12 @@ impl<'f> MessageFold<'f> {
         }
     }
 
-    /// Members of the first start event win; a second one can only add members.
+    /// Members of the first start event win; a second one can only add members, and its blocks
+    /// replace those before it.
     fn start(&mut self, mut event: Object<'f>) {
+        for block in self.blocks.values_mut() {
+            block.has_deltas = false;
+        }
         if let Some(Json::Object(message)) = event.remove("message") {
             for (key, value) in message {
                 if !self.message.contains_key(&key) {
@@ -84,29 +92,42 @@ impl<'f> MessageFold<'f> {
         merge(&mut self.message, event);
     }
 
+    /// Begins a block. Some endpoints give all blocks the same index: a start after deltas begins
+    /// another block, any other one replaces what was started.
     fn block_start(&mut self, mut event: Object<'f>) {
-        let index = self
-            .index(&event)
-            .unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
-        if let Some(Json::Object(block)) = event.remove("content_block") {
-            self.blocks
-                .insert(index, ContentBlockFold { block, input: None });
-        }
+        let last = self.blocks.keys().next_back();
+        let next = || last.map_or(0, |(index, _)| index.saturating_add(1));
+        let index = self.index(&event).unwrap_or_else(next);
+        let Some(Json::Object(block)) = event.remove("content_block") else {
+            return;
+        };
+        let number = match self.last_with_index(index) {
+            Some((number, known)) => number + usize::from(known.has_deltas),
+            None => 0,
+        };
+        let started = ContentBlockFold {
+            block,
+            ..ContentBlockFold::default()
+        };
+        self.blocks.insert((index, number), started);
     }
 
     fn block_delta(&mut self, mut event: Object<'f>) {
-        let index = self
-            .index(&event)
-            .or_else(|| self.blocks.keys().next_back().copied());
+        let last = self.blocks.keys().next_back();
+        let index = self.index(&event).or(last.map(|(index, _)| *index));
         let Some(Json::Object(delta)) = event.remove("delta") else {
             return;
         };
-        let block = self.blocks.entry(index.unwrap_or(0));
-        let new_block = || ContentBlockFold {
-            block: Object::new(),
-            input: None,
-        };
-        block.or_insert_with(new_block).delta(delta);
+        let index = index.unwrap_or(0);
+        let number = self.last_with_index(index).map_or(0, |(number, _)| number);
+        self.blocks.entry((index, number)).or_default().delta(delta);
+    }
+
+    /// Returns the last block with an index, and its number among them.
+    fn last_with_index(&self, index: u64) -> Option<(usize, &ContentBlockFold<'f>)> {
+        let mut with_index = self.blocks.range((index, 0)..=(index, usize::MAX));
+        let ((_, number), block) = with_index.next_back()?;
+        Some((*number, block))
     }
 
     fn message_delta(&mut self, mut event: Object<'f>) {
@@ -161,6 +182,7 @@ impl<'f> MessageFold<'f> {
 
 impl<'f> ContentBlockFold<'f> {
     fn delta(&mut self, mut delta: Object<'f>) {
+        self.has_deltas = true;
         let kind = delta.remove("type");
         match kind.as_ref().and_then(Json::as_str) {
             Some("input_json_delta") => {
@@ -299,7 +321,8 @@ impl AnthropicStreamDecoder {
         call_id: &mut dyn FnMut(Option<&str>) -> String,
     ) {
         let index = data.get("index").and_then(Json::as_u64);
-        let next = || self.blocks.keys().next_back().map_or(0, |last| last + 1);
+        let last = self.blocks.keys().next_back();
+        let next = || last.map_or(0, |last| last.saturating_add(1));
         let index = index.unwrap_or_else(next);
         if let Some(block) = data.get("content_block") {
             self.blocks

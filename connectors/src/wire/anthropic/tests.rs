@@ -56,6 +56,29 @@ fn a_null_count_does_not_replace_an_earlier_one() {
 }
 
 #[test]
+fn blocks_of_one_index_are_separate_unless_the_message_starts_again() {
+    let begin =
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let [one, two] = [
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"one"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"two"}}"#,
+    ];
+    let [both, second] = [
+        r#"[{"type":"text","text":"one"},{"type":"text","text":"two"}]"#,
+        r#"[{"type":"text","text":"two"}]"#,
+    ];
+    for (events, expected) in [
+        (vec![START, begin, one, begin, two, STOP], both),
+        (vec![START, begin, begin, two, STOP], second),
+        (vec![START, begin, one, START, begin, two, STOP], second),
+    ] {
+        let folded = MESSAGES.fold(frames(&events));
+        let content = folded.body.get("content").map(Json::to_string);
+        assert_eq!(content.as_deref(), Some(expected), "{events:?}");
+    }
+}
+
+#[test]
 fn every_delta_of_a_call_is_an_event_including_an_empty_first_one() {
     let events = [
         START,
