@@ -50,14 +50,19 @@ impl LogLine {
 #[derive(Default)]
 pub(super) struct StreamTails(HashMap<(String, String), String>);
 
+/// Returns the message of a `user` or `assistant` line.
+pub(super) fn message_of_line<'j>(json: &'j Json<'j>) -> Option<&'j Json<'j>> {
+    let kind = json.get("type").and_then(Json::as_str);
+    json.get("message")
+        .filter(|_| matches!(kind, Some("user" | "assistant")))
+}
+
 impl StreamTails {
     /// Returns a line with its id; `None` for lines without an id.
     pub(super) fn parse_line(&mut self, json: &Json, line: Line) -> Option<(String, LogLine)> {
         let text = |key| json.get(key).and_then(Json::as_str);
-        let kind = text("type")?;
-        let message = json
-            .get("message")
-            .filter(|_| matches!(kind, "user" | "assistant"));
+        text("type")?;
+        let message = message_of_line(json);
         let stream_session = text("session_id")
             .filter(|_| json.get("sessionId").is_none() && json.get("parentUuid").is_none());
         let (uuid, parent) = match stream_session {
@@ -81,6 +86,7 @@ impl StreamTails {
         };
         Some((uuid, line))
     }
+
     /// Makes a line the last of its stream; returns its id and that of the previous line.
     fn append(&mut self, session: &str, json: &Json, line: &Line) -> (String, Option<String>) {
         let uuid = text(json, "uuid").map_or_else(|| line.number.to_string(), Cow::into_owned);

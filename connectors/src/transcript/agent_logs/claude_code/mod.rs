@@ -25,7 +25,7 @@ mod tests;
 
 use gristmill_schemas::message::Timestamp;
 
-use self::log_line::StreamTails;
+use self::log_line::{StreamTails, message_of_line};
 use self::session_tree::SessionTree;
 use crate::transcript::line::{FaultCode, lines};
 use crate::transcript::parsed::ParsedPart;
@@ -36,11 +36,13 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     let (mut tree, mut tails) = (SessionTree::default(), StreamTails::default());
     for line in lines(bytes) {
         match line.json(bytes) {
-            Ok(json) if json.as_object().is_some() => {
-                if let Some((uuid, line)) = tails.parse_line(&json, line) {
-                    tree.insert(uuid, line);
-                }
-            }
+            Ok(json) if json.as_object().is_some() => match tails.parse_line(&json, line.clone()) {
+                Some((uuid, line)) => tree.insert(uuid, line),
+                None if message_of_line(&json).is_some() => part
+                    .faults
+                    .push(line.fault(FaultCode::Shape, "a message without a uuid or session_id")),
+                None => {}
+            },
             Ok(_) => part
                 .faults
                 .push(line.fault(FaultCode::Shape, "not an object")),

@@ -242,3 +242,22 @@ fn siblings_are_branches_and_cycles_end() {
         (None, Some(messages[3].position))
     );
 }
+
+#[test]
+fn a_message_without_an_id_is_a_fault_and_other_lines_without_one_are_skipped() {
+    let text = [
+        r#"{"type":"summary","summary":"x","leafUuid":"a"}"#.to_owned(),
+        format!(
+            r#"{{"type":"user","sessionId":"s","message":{}}}"#,
+            user("lost")
+        ),
+        line("a", "", "user", &user("hi")),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let faults = part
+        .faults
+        .iter()
+        .map(|fault| (fault.number, fault.code.name()));
+    assert_eq!(faults.collect::<Vec<_>>(), [(2, "ERR_SHAPE")]);
+    assert_eq!(part.messages.len(), 1);
+}
