@@ -43,9 +43,10 @@ pub struct StreamFrames<'f> {
 /// Returns true for the text of a frame that needn't be parsed.
 pub type SkipFrame<'l> = &'l dyn Fn(&str) -> bool;
 
-/// Returns the lines of `text`, which end in LF, CRLF or CR; the last may have no line ending.
+/// Returns the lines of `text`, which end in LF, CRLF or CR; the last may have no line ending. A
+/// leading byte order mark is skipped.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
@@ -105,6 +106,7 @@ mod tests {
         let found = |text| lines(text).collect::<Vec<_>>();
         assert_eq!(found("a\nb\r\nc\rd"), ["a", "b", "c", "d"]);
         assert_eq!(found("\n\r\n\ré\r\r\n"), ["", "", "", "é", ""]);
-        assert!(found("").is_empty());
+        assert_eq!(found("\u{feff}a\n\u{feff}"), ["a", "\u{feff}"]);
+        assert!(found("").is_empty() && found("\u{feff}").is_empty());
     }
 }

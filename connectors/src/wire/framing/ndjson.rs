@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn blank_lines_and_other_line_endings_are_accepted() {
-        let frames = frames("{\"a\":1}\r\n\n  [2]\nnot json\n");
+        let frames = frames("\u{feff}{\"a\":1}\r\n\n  [2]\nnot json\n");
         assert_eq!(frames.frames.len(), 2);
         assert_eq!(frames.unreadable, [(2, "not json".into())]);
     }

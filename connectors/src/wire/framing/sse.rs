@@ -21,7 +21,7 @@ pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'
     let mut parser = FrameParser::new(skip);
     let mut event: Option<&str> = None;
     let mut data: Option<Cow<str>> = None;
-    for line in lines(text.strip_prefix('\u{feff}').unwrap_or(text)).chain([""]) {
+    for line in lines(text).chain([""]) {
         if line.is_empty() {
             match data.take() {
                 Some(data) if data.trim() == DONE => parser.frames.is_done = true,
