@@ -182,7 +182,6 @@ fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<ValueTemplate<'b>> 
     Some(ValueTemplate::Text(pieces))
 }
 
-/// Returns the length in bytes of the equal characters at the start.
 /// Returns the lengths of the longest common prefix, and of the longest common suffix after it.
 fn common_ends(old: &str, new: &str) -> (usize, usize) {
     let head = common_length(old.chars().zip(new.chars()));
@@ -191,6 +190,7 @@ fn common_ends(old: &str, new: &str) -> (usize, usize) {
     (head, tail)
 }
 
+/// Returns the length in bytes of the equal characters at the start.
 fn common_length(pairs: impl Iterator<Item = (char, char)>) -> usize {
     pairs
         .take_while(|(left, right)| left == right)
