@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use gristmill_schemas::message::Timestamp;
 
@@ -38,7 +39,7 @@ impl SessionTree {
     }
 
     /// Reads the messages of all branches. The state of a conversation is copied only where the
-    /// tree branches.
+    /// tree branches, and only once the walk comes to the branch.
     pub(super) fn read_branches(mut self, time: Timestamp, part: &mut ParsedPart) {
         let mut visited = Visited::default();
         for start in self.link() {
@@ -61,11 +62,12 @@ impl SessionTree {
             .get(&start)
             .map(|line| line.session.clone())
             .unwrap_or_default();
-        let mut stack = vec![(start, Branch::new(&session))];
-        while let Some((uuid, mut branch)) = stack.pop() {
+        let mut stack = vec![(start, Rc::new(Branch::new(&session)))];
+        while let Some((uuid, branch)) = stack.pop() {
             if !visited.lines.insert(uuid.clone()) {
                 continue;
             }
+            let mut branch = Rc::unwrap_or_clone(branch);
             if let Some(mut message) = self.take_message(&uuid, &mut visited.lines) {
                 message.is_counted = message
                     .answer_id()
@@ -78,7 +80,8 @@ impl SessionTree {
             let Some(first) = next.next() else {
                 continue;
             };
-            stack.extend(next.rev().map(|uuid| (uuid, branch.clone())));
+            let branch = Rc::new(branch);
+            stack.extend(next.rev().map(|uuid| (uuid, Rc::clone(&branch))));
             stack.push((first, branch));
         }
     }
