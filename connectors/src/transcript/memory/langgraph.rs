@@ -84,6 +84,11 @@ fn is_snapshot(json: &Json) -> bool {
             || json.get("checkpoint_id").is_some())
 }
 
+/// Returns the list of items of a document.
+fn item_list<'j>(json: &'j Json<'j>) -> Option<&'j [Json<'j>]> {
+    ITEM_LISTS.iter().find_map(|key| json.get(key)?.as_array())
+}
+
 /// The items and snapshots of an export.
 #[derive(Debug, Default)]
 pub(in crate::transcript) struct LangGraphExport {
@@ -98,13 +103,21 @@ impl ExportReader for LangGraphExport {
             self.items.push(owned(json));
         } else if is_snapshot(json) {
             self.snapshots.push(owned(json));
-        } else if let Some(list) = ITEM_LISTS.iter().find_map(|key| json.get(key)?.as_array()) {
+        } else if let Some(list) = item_list(json) {
             self.items
                 .extend(list.iter().filter(|json| is_item(json)).map(owned));
         } else {
             return false;
         }
         true
+    }
+
+    fn count_unknown_items(&self, json: &Json) -> usize {
+        if is_item(json) || is_snapshot(json) {
+            return 0;
+        }
+        let listed = item_list(json).unwrap_or_default().iter();
+        listed.filter(|item| !is_item(item)).count()
     }
 
     fn finish(mut self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
@@ -343,7 +356,7 @@ impl<'s> ThreadSnapshot<'s> {
             .as_object()
             .into_iter()
             .flat_map(|values| values.iter())
-            .filter(|(channel, value)| *channel != MESSAGES_CHANNEL && !value.is_null());
+            .filter(|(channel, value)| !is_conversation(channel, value) && !value.is_null());
         for (channel, value) in channels {
             let key = format!("channel {} {channel}", self.thread);
             let object = text_of(value);
@@ -369,6 +382,11 @@ impl<'s> ThreadSnapshot<'s> {
         }
         fact
     }
+}
+
+/// Returns true for the channel with the messages. One of this name that is no list is a fact.
+fn is_conversation(channel: &str, value: &Json) -> bool {
+    channel == MESSAGES_CHANNEL && value.as_array().is_some()
 }
 
 /// Returns the role of a message and the message itself, in any of the forms of LangChain.

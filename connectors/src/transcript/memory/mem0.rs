@@ -111,6 +111,17 @@ impl ExportReader for Mem0Export {
         is_known
     }
 
+    fn count_unknown_items(&self, json: &Json) -> usize {
+        if is_record(json) {
+            return 0;
+        }
+        if let Some(details) = json.get("event_details") {
+            return self.count_unknown_items(details);
+        }
+        let listed = LISTS.iter().flat_map(|key| items(json, key));
+        listed.filter(|item| !is_record(item)).count()
+    }
+
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
         let mut chains = VersionChains::default();
         for event in &self.events {

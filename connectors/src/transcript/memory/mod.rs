@@ -45,6 +45,12 @@ pub(super) trait ExportReader {
     /// Adds an entry; returns false if it contains nothing of this system.
     fn add(&mut self, json: &Json, line: &Line) -> bool;
 
+    /// Returns the number of items in the lists of an entry that [`ExportReader::add`] leaves out,
+    /// because they are nothing of this system.
+    fn count_unknown_items(&self, _json: &Json) -> usize {
+        0
+    }
+
     /// Appends the facts and messages of all entries to `part`.
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart);
 }
@@ -89,10 +95,14 @@ pub(super) fn parse_export(
     for_each_entry(bytes, &mut |entry| match entry {
         Err(fault) => part.faults.push(fault),
         Ok((json, line)) => {
-            if !reader.add(json, &line) {
-                let message = format!("nothing that {} writes", kind.name());
-                part.faults.push(line.fault(FaultCode::Shape, message));
-            }
+            let unknown_items = reader.count_unknown_items(json);
+            let what = match (reader.add(json, &line), unknown_items) {
+                (true, 0) => return,
+                (true, count) => format!("{count} items of its lists are nothing"),
+                (false, _) => "nothing".to_owned(),
+            };
+            let message = format!("{what} that {} writes", kind.name());
+            part.faults.push(line.fault(FaultCode::Shape, message));
         }
     });
     reader.finish(options, &mut part);

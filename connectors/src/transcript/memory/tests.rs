@@ -364,6 +364,39 @@ fn snapshots_give_each_message_once_and_a_version_for_each_change_of_a_channel()
 }
 
 #[test]
+fn items_of_other_systems_in_a_list_are_one_fault() {
+    for (text, kind) in [
+        (
+            r#"{"results":[{"id":"1","memory":"x"},{"text":"y"},5]}"#,
+            TranscriptKind::Mem0,
+        ),
+        (
+            r#"{"edges":[{"uuid":"1","fact":"x"},{"text":"y"},5]}"#,
+            TranscriptKind::Zep,
+        ),
+        (
+            r#"{"items":[{"namespace":"a","key":"k","value":"x"},{"text":"y"},5]}"#,
+            TranscriptKind::LangGraph,
+        ),
+    ] {
+        let part = parsed(text, kind);
+        let faults: Vec<_> = part.faults.iter().map(|fault| &*fault.message).collect();
+        let expected = format!(
+            "2 items of its lists are nothing that {} writes",
+            kind.name()
+        );
+        assert_eq!((part.grains.len(), faults), (1, vec![&*expected]), "{text}");
+    }
+}
+
+#[test]
+fn a_channel_named_messages_that_is_no_list_is_a_fact() {
+    let text = r#"{"values":{"messages":"none yet"},"config":{"configurable":{"thread_id":"t"}},"created_at":"2025-01-01T00:00:00Z"}"#;
+    let part = parsed(text, TranscriptKind::LangGraph);
+    assert_eq!(facts(&part), ["t messages none yet"]);
+}
+
+#[test]
 fn entries_of_other_systems_are_faults() {
     let part = parse_export(
         b"{\"memory_id\":\"1\",\"event\":\"ADD\",\"new_memory\":\"x\"}\n{\"a\":1}\noops",

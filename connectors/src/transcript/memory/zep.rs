@@ -189,6 +189,12 @@ impl ExportReader for ZepExport {
         has_list(json) || self.len() > before
     }
 
+    /// Counts what isn't an edge. A node without a summary has no fact.
+    fn count_unknown_items(&self, json: &Json) -> usize {
+        let listed = EDGE_LISTS.iter().flat_map(|key| items(json, key));
+        listed.filter(|item| !is_edge(item)).count()
+    }
+
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
         let names = self.nodes.iter().filter_map(|(node, _)| {
             let name = text(node, "name").filter(|name| !name.is_empty())?;
