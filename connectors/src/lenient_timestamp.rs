@@ -15,10 +15,10 @@ const MIN_NUMBER_IN_TEXT: f64 = 1e8;
 /// Parses a timestamp; `None` if `json` isn't one.
 ///
 /// Accepted are ISO 8601 (also with a blank in place of the `T`, with an offset such as `+0000`,
-/// `-07` or ` UTC`, with the name of the zone after the offset, with a decimal comma, without
-/// separators, or a date by itself), and seconds, milliseconds, microseconds or nanoseconds since
-/// 1970 as a number or in a text. The unit is inferred from the magnitude. MongoDB's exports wrap
-/// either in an object with the member `$date`.
+/// `-07` or ` UTC`, also after a blank, with the name of the zone after the offset, with a decimal
+/// comma, without separators, or a date by itself), and seconds, milliseconds, microseconds or
+/// nanoseconds since 1970 as a number or in a text. The unit is inferred from the magnitude.
+/// MongoDB's exports wrap either in an object with the member `$date`.
 pub(crate) fn parse_timestamp(json: &Json) -> Option<Timestamp> {
     match json {
         Json::String(text) => parse_text(text),
@@ -37,6 +37,9 @@ pub(crate) fn first_timestamp(json: &Json, keys: &[&str]) -> Option<Timestamp> {
 
 fn parse_text(text: &str) -> Option<Timestamp> {
     let text = text.trim();
+    if let Some(time) = parse_digits(text) {
+        return Some(time);
+    }
     if let Some(number) = text
         .parse()
         .ok()
@@ -64,7 +67,17 @@ fn parse_text(text: &str) -> Option<Timestamp> {
         .or_else(date)
 }
 
-/// Returns a time without the name of its zone, with `Z` for UTC and with a decimal point.
+/// Parses a date and a time of 14 digits. As a number they would be milliseconds centuries away.
+fn parse_digits(text: &str) -> Option<Timestamp> {
+    let is_digits = text.len() == 14 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = Some(text).filter(|_| is_digits)?;
+    let time = NaiveDateTime::parse_from_str(digits, "%Y%m%d%H%M%S").ok()?;
+    let time = Timestamp::from_micros(time.and_utc().timestamp_micros());
+    time.fits_grain().then_some(time)
+}
+
+/// Returns a time without the name of its zone and without a blank before its offset, with `Z` for
+/// UTC and with a decimal point.
 fn plain_text(text: &str) -> String {
     let text = match text
         .strip_suffix(']')
@@ -77,6 +90,10 @@ fn plain_text(text: &str) -> String {
         .strip_suffix(" UTC")
         .or_else(|| text.strip_suffix(" GMT"));
     let text = utc.map_or_else(|| text.to_owned(), |time| format!("{time}Z"));
+    let text = match text.rsplit_once(' ') {
+        Some((time, offset)) if offset.starts_with(['+', '-']) => format!("{time}{offset}"),
+        _ => text,
+    };
     match text.split_once(',') {
         Some((time, rest)) if rest.starts_with(|digit: char| digit.is_ascii_digit()) => {
             format!("{time}.{rest}")
@@ -121,6 +138,9 @@ mod tests {
             "\"2025-06-21T07:51:11+02:00[Europe/Berlin]\"",
             "\"2025-06-21T05:51:11,000Z\"",
             "\"20250621T055111Z\"",
+            "\"20250621055111\"",
+            "\"2025-06-21 05:51:11 +0000\"",
+            "\"2025-06-20 22:51:11 -07:00\"",
             "{\"$date\":\"2025-06-21T05:51:11Z\"}",
             "{\"$date\":{\"$numberLong\":\"1750485071000\"}}",
         ] {
