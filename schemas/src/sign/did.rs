@@ -11,6 +11,10 @@ const ED25519: u64 = 0xed;
 /// The multicodec prefix of compressed P-256 public keys.
 const P256: u64 = 0x1200;
 
+/// The most base58 digits of a key, far more than the largest kind has. Decoding takes time
+/// proportional to the square of their number.
+const MAX_KEY_DIGITS: usize = 2048;
+
 /// The reason why a DID yields no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DidError {
@@ -83,6 +87,9 @@ pub(super) fn key_from_multicodec(encoded: &str) -> Result<VerifyingKey, DidErro
     let digits = encoded
         .strip_prefix('z')
         .ok_or(DidError::Malformed("its key must be base58btc (z…)"))?;
+    if digits.len() > MAX_KEY_DIGITS {
+        return Err(DidError::Malformed("it has more than 2048 digits"));
+    }
     let bytes = bs58::decode(digits)
         .into_vec()
         .map_err(|_| DidError::Malformed("not base58btc"))?;
@@ -136,6 +143,19 @@ mod tests {
         for key in [ed25519, p256] {
             assert_eq!(key_from_did(&did_from_key(&key)), Ok(key));
         }
+    }
+
+    #[test]
+    fn a_key_of_a_million_digits_is_malformed() {
+        let did = |digits: usize| format!("did:key:z{}", "2".repeat(digits));
+        let error = key_from_did(&did(MAX_KEY_DIGITS)).unwrap_err().to_string();
+        assert!(!error.contains("more than"), "{error}");
+        // Decoding it would take minutes.
+        let error = key_from_did(&did(1_000_000)).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("more than {MAX_KEY_DIGITS} digits")),
+            "{error}"
+        );
     }
 
     #[test]
