@@ -186,3 +186,14 @@ fn errors_of_a_wrapped_blob_have_offsets_in_the_envelope() {
         .is_ok()
     );
 }
+
+#[test]
+fn a_protected_header_of_more_than_a_mebibyte_is_corrupt() {
+    let padded = |bytes: usize| {
+        let padding = Value::Bytes(vec![0; bytes]);
+        header(&[(1, Value::from(-8)), (4, signer()), (99, padding)])
+    };
+    assert_eq!(status(padded(1_000_000)), SignatureStatus::Valid);
+    let error = SignedBlob::parse(&envelope(padded(1 << 20))).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Corrupt);
+}

@@ -255,11 +255,19 @@ const EDDSA: i128 = -8;
 const ED25519: i128 = -19;
 const ES256: i128 = -7;
 
+/// The maximum length of a protected header in bytes: its values take many times as much memory.
+const MAX_PROTECTED_LENGTH: usize = 1 << 20;
+
 /// Reads algorithm and signer from a protected header. Zero bytes encode an empty header.
 fn read_protected(bytes: &[u8]) -> Result<(Option<i128>, Option<String>), GrainError> {
     let corrupt = |message: &'static str| GrainError::new(ErrorCode::Corrupt, message);
     if bytes.is_empty() {
         return Ok((None, None));
+    }
+    if bytes.len() > MAX_PROTECTED_LENGTH {
+        return Err(corrupt(
+            "the protected header of the envelope is longer than 1 MiB",
+        ));
     }
     let mut rest = bytes;
     let header: Value = ciborium::from_reader(&mut rest)
