@@ -41,6 +41,10 @@ _COLUMNS = "content_address, namespace, subject, object, valid_from, created_at"
 #: Most items that a search compares with a filter.
 _CANDIDATES = 10_000
 
+#: Most words of a search, and most bytes of them.
+_QUERY_WORDS = 64
+_QUERY_BYTES = 8_000
+
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$ne": operator.ne,
@@ -154,7 +158,7 @@ class GristmillStore(BaseStore):
             condition += " AND (namespace = $prefix OR starts_with(namespace, $below))"
         parameters = {"relation": RELATION, "prefix": prefix, "below": prefix + _SEPARATOR}
         current = f"SELECT content_address FROM current WHERE {condition}"
-        words = re.findall(r"\w+", op.query or "")
+        words = _words(op.query or "")
         source = f"search('{' OR '.join(words)}', {_CANDIDATES})" if words else "grains"
         score = "score" if words else "CAST(NULL AS DOUBLE) AS score"
         order = "score DESC, content_address" if words else "created_at DESC, content_address"
@@ -182,6 +186,18 @@ class GristmillStore(BaseStore):
             if all(_matches(namespace, condition) for condition in conditions)
         }
         return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _words(query: str) -> list[str]:
+    """Returns the words of a query, which may be a whole message: as many as a search may have."""
+    words: list[str] = []
+    left = _QUERY_BYTES
+    for word in dict.fromkeys(re.findall(r"\w+", query)):
+        size = len(word.encode()) + len(" OR ")
+        if size <= left and len(words) < _QUERY_WORDS:
+            words.append(word)
+            left -= size
+    return words
 
 
 def _joined(namespace: tuple[str, ...]) -> str:

@@ -57,6 +57,13 @@ def test_searches_filter_rank_and_page(store: GristmillStore) -> None:
     assert all(item.value.get("n") != 3 for item in store.search(("memories",), query="tea"))
 
 
+def test_a_query_may_be_a_whole_message(store: GristmillStore) -> None:
+    store.put(ADA, "note", {"text": "green tea"})
+    long = "tea " + " ".join(f"word{number}" for number in range(500)) + " " + "x" * 10_000
+    for query in (long, "x" * 10_000 + " tea"):
+        assert [item.key for item in store.search(("memories",), query=query)] == ["note"]
+
+
 def test_namespaces_are_listed(store: GristmillStore) -> None:
     for namespace in [("a", "b", "c"), ("a", "b", "d"), ("a", "x"), ("z",)]:
         store.put(namespace, "k", {"v": 1})
