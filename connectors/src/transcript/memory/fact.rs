@@ -176,6 +176,15 @@ fn millis(time: Timestamp) -> i64 {
     time.micros().div_euclid(1_000)
 }
 
+/// Returns the member `key` if it is a non-empty text or a number: some exports number their ids.
+pub(super) fn id_text(json: &Json, key: &str) -> Option<String> {
+    match json.get(key)? {
+        Json::String(text) if !text.is_empty() => Some(text.to_string()),
+        Json::Number(number) => Some(number.as_str().to_owned()),
+        _ => None,
+    }
+}
+
 /// Returns a text as it is, and any other value as JSON text.
 pub(super) fn text_of(json: &Json) -> String {
     json.as_str().map_or_else(|| json_text(json), str::to_owned)

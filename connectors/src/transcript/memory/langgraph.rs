@@ -17,7 +17,7 @@ use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::ExportReader;
-use super::fact::{Fact, text_of};
+use super::fact::{Fact, id_text, text_of};
 use super::framework_message::{parse_message, role_from_name};
 #[cfg(feature = "sqlite")]
 use super::msgpack;
@@ -234,7 +234,7 @@ fn push_item(item: &Json, line: &Line, fallback: Timestamp, chains: &mut Version
     };
     let relation = if key.is_empty() { "item" } else { &*key };
     let mut fact = Fact::new(line.clone(), subject, relation, value_text(value), time);
-    fact.user_id = text(value, "user_id").map(Cow::into_owned);
+    fact.user_id = id_text(value, "user_id");
     fact.add_context("langgraph", item, &ITEM_REPRESENTED);
     chains.push(chain, fact);
 }
@@ -267,11 +267,7 @@ impl<'s> ThreadSnapshot<'s> {
             .and_then(|config| config.get("configurable"))
             .or_else(|| json.get("checkpoint"))
             .unwrap_or(json);
-        let config_text = |key| {
-            text(config, key)
-                .filter(|text| !text.is_empty())
-                .map(Cow::into_owned)
-        };
+        let config_text = |key| id_text(config, key);
         let mut thread = config_text("thread_id").unwrap_or_else(|| DEFAULT_SUBJECT.to_owned());
         // A subgraph of a thread has a state of its own.
         if let Some(namespace) = config_text("checkpoint_ns") {

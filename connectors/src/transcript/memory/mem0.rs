@@ -7,7 +7,7 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
 use super::ExportReader;
-use super::fact::Fact;
+use super::fact::{Fact, id_text};
 use super::version_chains::VersionChains;
 use crate::lenient_timestamp::first_timestamp;
 use crate::transcript::line::Line;
@@ -166,11 +166,9 @@ impl Mem0Export {
 }
 
 impl Mem0Record {
-    /// Returns the first non-empty text of the members `keys`.
+    /// Returns the first non-empty text or number of the members `keys`.
     fn text(&self, keys: &[&str]) -> Option<String> {
-        keys.iter()
-            .find_map(|key| text(&self.json, key).filter(|text| !text.is_empty()))
-            .map(|text| text.into_owned())
+        keys.iter().find_map(|key| id_text(&self.json, key))
     }
 
     /// Returns the id of the memory.

@@ -364,6 +364,32 @@ fn snapshots_give_each_message_once_and_a_version_for_each_change_of_a_channel()
 }
 
 #[test]
+fn ids_that_are_numbers_keep_memories_users_and_threads_apart() {
+    let memories = r#"[{"id":1,"memory":"x","user_id":7},{"id":2,"memory":"y","user_id":7}]"#;
+    let part = parsed(memories, TranscriptKind::Mem0);
+    assert_eq!(facts(&part), ["7 mg:knows x", "7 mg:knows y"]);
+    assert_eq!(text(&json(&part.grains[0]), "user_id"), "7");
+    let snapshot = |thread: u32| {
+        format!(
+            r#"{{"values":{{"messages":[{{"type":"human","content":"hi"}}]}},"config":{{"configurable":{{"thread_id":{thread}}}}}}}"#
+        )
+    };
+    let thread =
+        |id: u32| format!(r#"{{"session_id":{id},"messages":[{{"role":"user","content":"hi"}}]}}"#);
+    for (lines, kind) in [
+        ([snapshot(1), snapshot(2)], TranscriptKind::LangGraph),
+        ([thread(1), thread(2)], TranscriptKind::Zep),
+    ] {
+        let part = parsed(&lines.join("\n"), kind);
+        let sessions = part
+            .messages
+            .iter()
+            .map(|placed| &*placed.message.session_id);
+        assert_eq!(sessions.collect::<Vec<_>>(), ["1", "2"]);
+    }
+}
+
+#[test]
 fn items_of_other_systems_in_a_list_are_one_fault() {
     for (text, kind) in [
         (

@@ -13,7 +13,7 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::{Role, Timestamp};
 
 use super::ExportReader;
-use super::fact::Fact;
+use super::fact::{Fact, id_text};
 use super::framework_message::{FrameworkMessage, parse_message, role_from_name};
 use crate::lenient_timestamp::first_timestamp;
 use crate::transcript::conversation_builder::ConversationBuilder;
@@ -159,13 +159,11 @@ impl ZepExport {
 
     /// Adds the messages of a thread.
     fn add_thread(&mut self, json: &Json, line: &Line) {
-        let thread = text(json, "thread_id")
-            .or_else(|| text(json, "session_id"))
-            .unwrap_or_default();
+        let thread = id_text(json, "thread_id").or_else(|| id_text(json, "session_id"));
+        let thread = thread.unwrap_or_default();
         let messages = items(json, "messages").iter();
-        self.messages.extend(
-            messages.map(|json| (thread.to_string(), json.clone().into_owned(), line.clone())),
-        );
+        self.messages
+            .extend(messages.map(|json| (thread.clone(), json.clone().into_owned(), line.clone())));
     }
 }
 

@@ -34,10 +34,7 @@ pub(super) fn emit_history(
     let (mut export, mut rows, mut memory) = (Mem0Export::default(), 0, None);
     let query = "SELECT rowid AS row, * FROM history ORDER BY memory_id, rowid";
     database.for_each_row(query, &mut |mut json, line| {
-        let id = json
-            .get("memory_id")
-            .and_then(Json::as_str)
-            .map(str::to_owned);
+        let id = json.get("memory_id").map(Json::to_string);
         rows += 1;
         if rows >= PART_ROWS && memory != id {
             rows = 0;
