@@ -15,6 +15,8 @@ mod counting;
 mod object_versions;
 mod requests;
 
+#[cfg(feature = "object-store")]
+use std::ffi::OsString;
 use std::path::Path as FilePath;
 use std::sync::{Arc, LazyLock};
 
@@ -63,7 +65,7 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
         reason,
     };
     let url = Url::parse(uri).map_err(|error| fault(error.to_string()))?;
-    let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let options = store_options(std::env::vars_os());
     let (store, path) =
         object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
     let store: Arc<dyn ObjectStore> = match url.scheme() {
@@ -71,6 +73,18 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
         _ => Arc::new(CountingStore::new(store.into(), Arc::clone(&REQUESTS))),
     };
     Ok(StoreLocation { store, path, url })
+}
+
+/// Returns environment variables as options of a store. Variables that aren't Unicode are no
+/// options.
+#[cfg(feature = "object-store")]
+fn store_options(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (String, String)> {
+    variables.filter_map(|(name, value)| {
+        let name = name.into_string().ok()?.to_ascii_lowercase();
+        Some((name, value.into_string().ok()?))
+    })
 }
 
 /// Returns true if `text` is a URI with a scheme rather than a path. A single letter isn't a
@@ -104,6 +118,20 @@ mod tests {
     fn a_scheme_has_more_than_one_letter() {
         assert!(has_scheme("s3://bucket/key") && has_scheme("https://example.com/a.mg"));
         assert!(!has_scheme("C:\\exports") && !has_scheme("exports/a.mg") && !has_scheme("-"));
+    }
+
+    #[cfg(all(feature = "object-store", unix))]
+    #[test]
+    fn variables_that_are_not_unicode_are_no_options() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = OsString::from_vec(vec![0xff]);
+        let variables = [
+            ("AWS_REGION".into(), "eu-west-1".into()),
+            ("LANG".into(), odd.clone()),
+            (odd, "x".into()),
+        ];
+        let options: Vec<_> = store_options(variables.into_iter()).collect();
+        assert_eq!(options, [("aws_region".to_owned(), "eu-west-1".to_owned())]);
     }
 
     #[cfg(feature = "object-store")]
