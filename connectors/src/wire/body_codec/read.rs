@@ -1,6 +1,7 @@
 //! Reading: the adapter converts a body, the residual of the rest is stored with the messages.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::Message;
@@ -249,8 +250,9 @@ fn store_residual<'j>(
 /// Marks the messages of those units that [`units`] wouldn't group in the same way.
 fn mark_units(adapter: &dyn Adapter, messages: &mut [Message], read_units: &[ReadUnit]) {
     let grouped = adapter.group_units(&messages.iter().collect::<Vec<_>>());
+    let grouped: HashSet<&[usize]> = grouped.iter().map(Vec::as_slice).collect();
     for unit in read_units {
-        if !grouped.contains(&unit.messages) {
+        if !grouped.contains(unit.messages.as_slice()) {
             mark_unit(adapter, messages, unit);
         }
     }
