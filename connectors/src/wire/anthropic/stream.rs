@@ -247,7 +247,8 @@ fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
 pub(super) struct AnthropicStreamDecoder {
     /// Maps the provider's block indices to those of the assembler.
     blocks: BTreeMap<u64, usize>,
-    open: Option<u64>,
+    /// The provider's indices of the blocks without an end, in the order of their starts.
+    open: Vec<u64>,
     usage: Object<'static>,
     stop_reason: Option<StopReason>,
     failed: bool,
@@ -260,6 +261,9 @@ impl StreamDecoder for AnthropicStreamDecoder {
         assembler: &mut Assembler,
         call_id: &mut dyn FnMut(Option<&str>) -> String,
     ) {
+        if assembler.is_complete() {
+            return;
+        }
         match text_or_empty(data, "type") {
             "message_start" => {
                 self.take_usage(data.get("message").and_then(|message| message.get("usage")))
@@ -271,9 +275,8 @@ impl StreamDecoder for AnthropicStreamDecoder {
                 }
             }
             "content_block_stop" => {
-                if let Some(at) = self.block(data) {
-                    assembler.end_block(at);
-                    self.open = None;
+                if let Some(index) = self.index(data) {
+                    self.end_block(index, assembler);
                 }
             }
             "message_delta" => {
@@ -299,8 +302,10 @@ impl StreamDecoder for AnthropicStreamDecoder {
         if assembler.is_complete() {
             return;
         }
-        if let Some(at) = self.open.take().and_then(|open| self.blocks.get(&open)) {
-            assembler.end_block(*at);
+        for index in std::mem::take(&mut self.open) {
+            if let Some(at) = self.blocks.get(&index) {
+                assembler.end_block(*at);
+            }
         }
         let reason = self
             .stop_reason
@@ -325,9 +330,21 @@ impl AnthropicStreamDecoder {
         let next = || last.map_or(0, |last| last.saturating_add(1));
         let index = index.unwrap_or_else(next);
         if let Some(block) = data.get("content_block") {
+            self.end_block(index, assembler);
             self.blocks
                 .insert(index, begin_block(block, assembler, call_id));
-            self.open = Some(index);
+            self.open.push(index);
+        }
+    }
+
+    /// Ends the block at the provider's `index`, unless it has ended.
+    fn end_block(&mut self, index: u64, assembler: &mut Assembler) {
+        let Some(position) = self.open.iter().position(|open| *open == index) else {
+            return;
+        };
+        self.open.remove(position);
+        if let Some(at) = self.blocks.get(&index) {
+            assembler.end_block(*at);
         }
     }
 
@@ -338,8 +355,13 @@ impl AnthropicStreamDecoder {
     }
 
     fn block(&self, data: &Json) -> Option<usize> {
-        let index = data.get("index").and_then(Json::as_u64).or(self.open)?;
-        self.blocks.get(&index).copied()
+        self.blocks.get(&self.index(data)?).copied()
+    }
+
+    /// Returns the provider's index of an event; without one, that of the last open block.
+    fn index(&self, data: &Json) -> Option<u64> {
+        let index = data.get("index").and_then(Json::as_u64);
+        index.or_else(|| self.open.last().copied())
     }
 }
 

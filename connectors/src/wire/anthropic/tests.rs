@@ -115,6 +115,31 @@ fn a_stream_without_a_stop_reason_ends_the_turn_and_a_truncated_one_is_an_error(
 }
 
 #[test]
+fn calls_that_overlap_end_once_each_and_nothing_follows_the_completion() {
+    const FIRST: &str = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"look","input":{}}}"#;
+    const SECOND: &str = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_2","name":"hear","input":{}}}"#;
+    const PIECE: &str = r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"at\":1}"}}"#;
+    const FIRST_STOP: &str = r#"{"type":"content_block_stop","index":0}"#;
+    const FAILED: &str = r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#;
+    let expected = [
+        r#"{"event":"tool.use_end","content_block_index":0,"final_input":{"at":1}}"#,
+        r#"{"event":"tool.use_end","content_block_index":1,"final_input":{}}"#,
+    ];
+    for events in [
+        &[START, FIRST, SECOND, PIECE, FIRST_STOP, FIRST_STOP, STOP][..],
+        &[START, FIRST, SECOND, PIECE, FAILED],
+        &[START, FIRST, SECOND, PIECE, FAILED, FIRST_STOP, SECOND],
+        &[START, FIRST, SECOND, PIECE],
+    ] {
+        let mut shown = shown(events);
+        let last = shown.pop().unwrap();
+        assert!(last.contains("message.complete"), "{last}");
+        shown.retain(|event| event.contains("tool.use_end"));
+        assert_eq!(shown, expected, "{events:?}");
+    }
+}
+
+#[test]
 fn blank_instructions_are_not_sent() {
     for (stable, volatile, sent) in [
         (Some(" \n"), None, None),

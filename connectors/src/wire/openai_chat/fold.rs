@@ -198,9 +198,8 @@ impl<'f> ChoiceFold<'f> {
         self.message.insert("content", whole);
     }
 
-    /// Adds a delta of a call. It belongs to the call with its index; without an index, to the call
-    /// with its id, or to the last one. Some endpoints give all calls the same index: then a delta
-    /// with another name and id begins another call.
+    /// Adds a delta of a call to the call that [`position_of_call`] finds. Some endpoints give all
+    /// calls the same index: then a delta with another name and id begins another call.
     fn call(&mut self, call: Json<'f>) {
         let Json::Object(mut delta) = call else {
             return;
@@ -214,20 +213,11 @@ impl<'f> ChoiceFold<'f> {
 
     /// Returns the position of the call that a delta belongs to, or `None` if it begins a new one.
     fn position_of_call(&self, index: Option<u64>, delta: &Object) -> Option<usize> {
-        let id = id_of(delta).filter(|id| !id.is_empty());
-        match (index, id) {
-            (Some(index), _) => {
-                let has_index = |call: &CallFold| call.index == Some(index);
-                let last = self.calls.iter().rposition(has_index)?;
-                let known = id_of(&self.calls[last].call).unwrap_or_default();
-                (!begins_another(known, id, name_of(delta))).then_some(last)
-            }
-            (None, Some(id)) => self
-                .calls
-                .iter()
-                .position(|call| id_of(&call.call) == Some(id)),
-            (None, None) => self.calls.len().checked_sub(1),
-        }
+        let known = self.calls.iter().map(|fold| {
+            let id = id_of(&fold.call).unwrap_or_default();
+            (fold.index, id)
+        });
+        position_of_call(known, index, id_of(delta), name_of(delta))
     }
 
     /// Returns true if the choice has a finish reason.
@@ -357,11 +347,35 @@ fn append_to_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     }
 }
 
+/// Returns the position of the call that a delta with `index`, `id` and the tool `name` belongs to,
+/// or `None` if it begins a new one. `calls` are the indices and ids of the calls so far.
+///
+/// The call is that with the index; without an index, that with the id; without either, the last
+/// one, unless the delta has a name, which only the first delta of a call has.
+pub(super) fn position_of_call<'c>(
+    calls: impl DoubleEndedIterator<Item = (Option<u64>, &'c str)> + ExactSizeIterator + Clone,
+    index: Option<u64>,
+    id: Option<&str>,
+    name: &str,
+) -> Option<usize> {
+    let id = id.filter(|id| !id.is_empty());
+    match (index, id) {
+        (Some(index), _) => {
+            let last = calls.clone().rposition(|(known, _)| known == Some(index))?;
+            let (_, known) = calls.clone().nth(last)?;
+            (!begins_another(known, id, name)).then_some(last)
+        }
+        (None, Some(id)) => calls.clone().position(|(_, known)| known == id),
+        (None, None) if name.is_empty() => calls.len().checked_sub(1),
+        (None, None) => None,
+    }
+}
+
 /// Returns true if a delta with `id` and the tool `name` begins another call than the one with the
 /// id `known`, although both have the same index: both have ids that differ, and the delta has a
 /// name, which only the first delta of a call has.
-pub(super) fn begins_another(known: &str, id: Option<&str>, name: &str) -> bool {
-    !known.is_empty() && id.is_some_and(|id| !id.is_empty() && id != known) && !name.is_empty()
+fn begins_another(known: &str, id: Option<&str>, name: &str) -> bool {
+    !known.is_empty() && id.is_some_and(|id| id != known) && !name.is_empty()
 }
 
 /// Returns the tool name of a call or of a delta of one.
@@ -450,5 +464,25 @@ mod tests {
             r#"{"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\":1} "}}"#,
         ];
         assert_eq!(calls(&pieces), expected);
+    }
+
+    #[test]
+    fn calls_without_an_index_are_distinguished_by_their_ids_or_names() {
+        let pieces = [
+            r#"{"id":"a","function":{"name":"f","arguments":""}}"#,
+            r#"{"id":"b","function":{"name":"g","arguments":""}}"#,
+            r#"{"id":"a","function":{"arguments":"1"}}"#,
+            r#"{"function":{"arguments":"2"}}"#,
+        ];
+        let expected = [
+            r#"{"id":"a","function":{"name":"f","arguments":"1"}}"#,
+            r#"{"id":"b","function":{"name":"g","arguments":"2"}}"#,
+        ];
+        assert_eq!(calls(&pieces), expected);
+        let unnamed = [
+            r#"{"function":{"name":"f","arguments":"{}"}}"#,
+            r#"{"function":{"name":"f","arguments":"[]"}}"#,
+        ];
+        assert_eq!(calls(&unnamed), unnamed);
     }
 }

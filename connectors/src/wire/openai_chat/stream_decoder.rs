@@ -1,7 +1,5 @@
 //! The decoder for streams: chunks to canonical events.
 
-use std::collections::BTreeMap;
-
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::stream::Assembler;
@@ -9,7 +7,7 @@ use gristmill_schemas::message::stream::Assembler;
 use super::super::adapter::StreamDecoder;
 use super::super::json_access::{items, text_or_empty};
 use super::ReasoningPlacement;
-use super::fold::begins_another;
+use super::fold::position_of_call;
 use super::read;
 
 /// Decodes the first choice of a stream.
@@ -18,14 +16,24 @@ pub(super) struct ChatStreamDecoder {
     reasoning: ReasoningPlacement,
     thinking: Option<usize>,
     text: Option<usize>,
-    /// The last call of each provider index: its id and the index of its block.
-    calls: BTreeMap<u64, (String, usize)>,
-    /// The blocks of all calls.
+    /// All calls, in the order of their blocks.
+    calls: Vec<StreamedCall>,
+    /// The blocks of the calls without an end, in order.
     open: Vec<usize>,
     stop_reason: Option<StopReason>,
     usage: TokenUsage,
     failed: bool,
-    ended: bool,
+}
+
+/// A call of a stream.
+#[derive(Debug)]
+struct StreamedCall {
+    /// The provider's index, if it has one.
+    index: Option<u64>,
+    /// The provider's id; empty if it has none.
+    id: String,
+    /// The index of its block.
+    at: usize,
 }
 
 impl ChatStreamDecoder {
@@ -34,12 +42,11 @@ impl ChatStreamDecoder {
             reasoning,
             thinking: None,
             text: None,
-            calls: BTreeMap::new(),
+            calls: Vec::new(),
             open: Vec::new(),
             stop_reason: None,
             usage: TokenUsage::default(),
             failed: false,
-            ended: false,
         }
     }
 
@@ -63,25 +70,28 @@ impl ChatStreamDecoder {
             let at = *self.text.get_or_insert_with(|| assembler.start_text());
             assembler.push_delta(at, piece);
         }
-        for (position, call) in items(delta, "tool_calls").iter().enumerate() {
-            self.call_delta(position, call, assembler, call_id);
+        for call in items(delta, "tool_calls") {
+            self.call_delta(call, assembler, call_id);
         }
     }
 
     fn call_delta(
         &mut self,
-        position: usize,
         call: &Json,
         assembler: &mut Assembler,
         call_id: &mut dyn FnMut(Option<&str>) -> String,
     ) {
         let index = call.get("index").and_then(Json::as_u64);
-        let index = index.unwrap_or(position as u64);
         let function = call.get("function").unwrap_or(&Json::Null);
         let id = call.get("id").and_then(Json::as_str);
         let name = text_or_empty(function, "name");
-        let at = match self.block_of_call(index, id, name) {
-            Some(at) => at,
+        let at = match self.known_call(index, id, name) {
+            Some(known) => {
+                if known.id.is_empty() {
+                    known.id = id.unwrap_or_default().to_owned();
+                }
+                known.at
+            }
             None => {
                 let at = assembler.start_tool(call_id(id), name);
                 self.add_call(index, id, at);
@@ -96,24 +106,27 @@ impl ChatStreamDecoder {
     }
 
     /// Adds the call of the block `at`.
-    fn add_call(&mut self, index: u64, id: Option<&str>, at: usize) {
+    fn add_call(&mut self, index: Option<u64>, id: Option<&str>, at: usize) {
         let id = id.unwrap_or_default().to_owned();
-        self.calls.insert(index, (id, at));
+        self.calls.push(StreamedCall { index, id, at });
         self.open.push(at);
     }
 
-    /// Returns the block of the call that a delta belongs to, or `None` if it begins a new call.
-    fn block_of_call(&self, index: u64, id: Option<&str>, name: &str) -> Option<usize> {
-        let (known, at) = self.calls.get(&index)?;
-        (!begins_another(known, id, name)).then_some(*at)
+    /// Returns the call that a delta belongs to, or `None` if it begins a new call.
+    fn known_call(
+        &mut self,
+        index: Option<u64>,
+        id: Option<&str>,
+        name: &str,
+    ) -> Option<&mut StreamedCall> {
+        let known = self.calls.iter().map(|call| (call.index, call.id.as_str()));
+        let position = position_of_call(known, index, id, name)?;
+        self.calls.get_mut(position)
     }
 
-    /// Ends the calls in the order of their blocks; called at the finish reason.
+    /// Ends the open calls in the order of their blocks; called at the finish reason.
     fn end_calls(&mut self, assembler: &mut Assembler) {
-        if !std::mem::replace(&mut self.ended, true) {
-            self.open.sort_unstable();
-            self.open.drain(..).for_each(|at| assembler.end_block(at));
-        }
+        self.open.drain(..).for_each(|at| assembler.end_block(at));
     }
 }
 
@@ -138,7 +151,9 @@ impl StreamDecoder for ChatStreamDecoder {
         if let Some(delta) = choice.get("delta") {
             self.delta(delta, assembler, call_id);
         }
-        if let Some(reason) = choice.get("finish_reason").and_then(Json::as_str) {
+        // Some endpoints send an empty reason with each chunk before the last.
+        let reason = choice.get("finish_reason").and_then(Json::as_str);
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
             self.stop_reason = Some(read::stop_reason(reason));
             self.end_calls(assembler);
         }
