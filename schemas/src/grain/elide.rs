@@ -47,10 +47,11 @@ pub fn elide(
     options: EncodeOptions,
 ) -> Result<EncodedGrain, GrainError> {
     let mut disclosed = grain.as_object().cloned().unwrap_or_default();
-    let tags = grain
-        .get(Field::StructuralTags.name())
-        .and_then(Json::as_array);
-    let tags = tags.unwrap_or_default().iter().filter_map(Json::as_str);
+    let tags = grain.get(Field::StructuralTags.name());
+    let listed = tags.and_then(Json::as_array).unwrap_or_default();
+    // Some writers store a single tag as a string.
+    let single = tags.and_then(Json::as_str);
+    let tags = listed.iter().filter_map(Json::as_str).chain(single);
     let required = tags.map(Sensitivity::from_tag).max().unwrap_or_default();
     let options = EncodeOptions {
         sensitivity: options.sensitivity.max(required),

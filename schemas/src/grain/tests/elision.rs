@@ -1,6 +1,7 @@
 //! Fields that a disclosure hides.
 
 use super::*;
+use crate::address::ContentAddress;
 
 #[test]
 fn fields_that_must_stay_visible_can_not_be_elided() {
@@ -69,4 +70,18 @@ fn hiding_the_tags_keeps_the_sensitivity_that_they_require() {
     };
     assert_eq!(class(&original), Sensitivity::Phi);
     assert_eq!(class(&disclosed), Sensitivity::Phi);
+}
+
+#[test]
+fn a_hidden_tag_that_is_a_single_string_counts_like_a_list() {
+    let grain = Json::parse(
+        br#"{"type":"belief","subject":"a","relation":"b","object":"c","confidence":0.5,
+             "created_at":0,"structural_tags":"phi:diagnosis"}"#,
+    )
+    .unwrap();
+    let address = ContentAddress::of(b"any");
+    let hidden = [Field::StructuralTags];
+    let disclosed = elide(&grain, &address, &hidden, EncodeOptions::default()).unwrap();
+    let header = GrainHeader::read(&disclosed.blob).unwrap();
+    assert_eq!(header.flags.sensitivity(), Sensitivity::Phi);
 }
