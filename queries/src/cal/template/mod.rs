@@ -84,13 +84,15 @@ impl SectionReader {
         syntax::parse_at(raw, span.start as usize).map(drop)
     }
 
-    /// Adds the text of a section of a query in JSON form.
+    /// Adds the text of a section of a query in JSON form. As in the text form, its spelling is
+    /// kept: only strings are normalised.
     ///
     /// # Errors
     /// Those of [`SectionReader::text`], and E094 for unbalanced braces, which the text form can't
     /// express.
     pub fn finished_text(&mut self, name: SectionName, text: &str) -> Result<()> {
-        let mut text = super::check::text(text)?;
+        check_bidi(text)?;
+        let mut text = text.to_owned();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -221,6 +223,20 @@ mod tests {
             reader.finish().get(SectionName::Element),
             Some("{\"a\": 1}\n")
         );
+    }
+
+    #[test]
+    fn text_and_json_keep_the_spelling_of_a_section() {
+        let spelled = "cafe\u{301} \u{212b}";
+        let mut of_text = SectionReader::default();
+        let mut of_json = SectionReader::default();
+        let name = SectionName::Element;
+        of_text.text(name, spelled, Span::default()).unwrap();
+        of_json.finished_text(name, spelled).unwrap();
+        let (of_text, of_json) = (of_text.finish(), of_json.finish());
+        assert_eq!(of_text.get(name), of_json.get(name));
+        let reversed = SectionReader::default().finished_text(name, "a\u{202e}");
+        assert_eq!(reversed.unwrap_err().code(), Code::E071);
     }
 
     proptest! {
