@@ -169,8 +169,7 @@ pub(crate) fn intent(text: &str, span: Span) -> Result<()> {
 /// # Errors
 /// E006.
 pub(crate) fn positive(number: &Number, span: Span) -> Result<u64> {
-    let too_large = number.is_integer() && !number.as_str().starts_with('-');
-    match number.as_u64().or(too_large.then_some(u64::MAX)) {
+    match saturated(number) {
         Some(count) if count > 0 => Ok(count),
         _ => Err(CalError::new(
             Code::E006,
@@ -180,18 +179,24 @@ pub(crate) fn positive(number: &Number, span: Span) -> Result<u64> {
     }
 }
 
-/// Checks the number of OFFSET: an integer from 0.
+/// Checks the number of OFFSET: an integer from 0. Numbers out of range saturate.
 ///
 /// # Errors
 /// E006.
 pub(crate) fn offset(number: &Number, span: Span) -> Result<u64> {
-    number.as_u64().ok_or_else(|| {
+    saturated(number).ok_or_else(|| {
         CalError::new(
             Code::E006,
             format!("{} is not a whole number from 0.", shown(number)),
         )
         .at(span)
     })
+}
+
+/// Returns an integer from 0, at most `u64::MAX`; `None` for other numbers.
+fn saturated(number: &Number) -> Option<u64> {
+    let too_large = number.is_integer() && !number.as_str().starts_with('-');
+    number.as_u64().or(too_large.then_some(u64::MAX))
 }
 
 /// Checks the number of LIMIT or RECENT.

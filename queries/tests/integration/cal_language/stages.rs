@@ -22,6 +22,7 @@ fn stages_depend_on_their_input() {
         ("RECALL RECENT 0", "E006"),
         ("RECALL RECENT $n", "E002"),
         ("RECALL | OFFSET 0", "ok"),
+        ("RECALL | OFFSET 99999999999999999999999", "ok"),
         ("RECALL | OFFSET $n", "ok"),
         ("RECALL | OFFSET -1", "E006"),
         ("RECALL | OFFSET 1.5", "E006"),
