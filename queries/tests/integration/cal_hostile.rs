@@ -150,6 +150,15 @@ fn hostile_json_is_an_error() {
     assert_eq!(code(r#"{"statement":"delete"}"#), Code::E120);
     assert_eq!(code(r#"{"statement":"recall","order":"x"}"#), Code::E120);
     assert_eq!(
+        code(r#"{"statement":"recall","about":"a","about":"b"}"#),
+        Code::E120
+    );
+    let not_utf8 = from_json_bytes(
+        b"{\"statement\":\"recall\",\"about\":\"\xff\"}",
+        Options::default(),
+    );
+    assert_eq!(not_utf8.unwrap_err().code(), Code::E070);
+    assert_eq!(
         code(r#"{"cal_version":2,"statement":"recall"}"#),
         Code::E100
     );

@@ -1,6 +1,6 @@
 //! Reads JSON as syntax trees, with the same checks as the parser.
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::{Json, JsonErrorKind, Object};
 
 use super::members::{
     NO_SPAN, array, extractor, members, name, namespace, optional, required, string, text, with,
@@ -46,7 +46,8 @@ pub fn from_json(json: &Json, options: Options) -> Result<Parsed> {
 /// [`from_json`] for bytes.
 ///
 /// # Errors
-/// E001 for too many bytes, E014 for none, E120 for invalid JSON, otherwise those of [`from_json`].
+/// E001 for too many bytes, E070 for invalid UTF-8, E014 for none, E120 for invalid JSON and for a
+/// repeated key, otherwise those of [`from_json`].
 pub fn from_json_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     if bytes.len() > limits::MAX_JSON_BYTES {
         return Err(CalError::new(
@@ -57,8 +58,11 @@ pub fn from_json_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     if bytes.trim_ascii().is_empty() {
         return Err(CalError::new(Code::E014, "The query is empty."));
     }
-    let json = Json::parse(bytes)
-        .map_err(|error| CalError::new(Code::E120, format!("Not JSON: {error}.")))?;
+    let json = Json::parse_unique_keys(bytes).map_err(|error| match error.kind {
+        JsonErrorKind::Utf8 => CalError::new(Code::E070, format!("Not UTF-8: {error}.")),
+        JsonErrorKind::RepeatedKey => CalError::new(Code::E120, format!("Ambiguous: {error}.")),
+        _ => CalError::new(Code::E120, format!("Not JSON: {error}.")),
+    })?;
     from_json(&json, options)
 }
 
