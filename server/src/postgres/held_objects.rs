@@ -10,7 +10,7 @@ use super::failure::error;
 /// Number of prepared statements and portals of a session.
 const MAX_OBJECTS: usize = 1_000;
 
-/// Bytes of their texts and parameters.
+/// Bytes of their names, texts and parameters.
 const MAX_BYTES: usize = 32 << 20;
 
 /// The prepared statements and portals of a session, with their sizes.

@@ -14,8 +14,8 @@ use super::failure::{error, query_error};
 use super::types::{item_of, type_of};
 use super::values::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 
-/// Largest number of parameters.
-const MAX_PARAMETERS: usize = 1_000;
+/// Largest number of parameters of a statement.
+pub(super) const MAX_PARAMETERS: usize = 1_000;
 
 /// Digits behind the point of a `numeric` parameter whose value isn't known yet.
 const NUMERIC_SCALE: i8 = 10;

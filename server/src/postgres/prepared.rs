@@ -15,7 +15,7 @@ use pgwire::error::PgWireResult;
 use pgwire::messages::extendedquery::Bind;
 
 use super::failure::{error, query_error};
-use super::parameters::{null_of, parameter_types};
+use super::parameters::{MAX_PARAMETERS, null_of, parameter_types};
 use super::session::Session;
 use super::statements::{ClientStatement, Declaration, Reply, parsed};
 use super::types::{Column, columns};
@@ -28,6 +28,18 @@ pub(super) struct Prepared {
     pub(super) parameters: Vec<Type>,
     /// The columns of its rows, and for DECLARE those of the cursor.
     pub(super) columns: Vec<Column>,
+}
+
+impl Prepared {
+    /// Returns what a text without a statement is prepared to.
+    pub(super) fn empty() -> Prepared {
+        Prepared {
+            text: String::new(),
+            classified: ClientStatement::Reply(Reply::Empty),
+            parameters: Vec::new(),
+            columns: Vec::new(),
+        }
+    }
 }
 
 impl Session {
@@ -120,15 +132,18 @@ impl QueryParser for Session {
     where
         C: ClientInfo + Unpin + Send + Sync,
     {
+        if declared.len() > MAX_PARAMETERS {
+            let message = format!("a statement has {MAX_PARAMETERS} parameters at most");
+            return Err(error("54023", message));
+        }
         let mut statements = parsed(text)?;
         let classified = match (statements.pop(), statements.is_empty()) {
             (None, _) => return Ok(None),
             (Some(classified), true) => classified,
             (Some(_), false) => return Err(error("42601", "expected exactly one statement")),
         };
-        let prepared = Arc::new(self.prepared(text, classified, declared).await?);
-        self.held.add(&prepared, text.len())?;
-        Ok(Some(prepared))
+        let prepared = self.prepared(text, classified, declared).await?;
+        Ok(Some(Arc::new(prepared)))
     }
 
     fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {

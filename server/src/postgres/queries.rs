@@ -16,12 +16,15 @@ use pgwire::api::query::{
     send_query_response, send_ready_for_query,
 };
 use pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse, Response, Tag};
+use pgwire::api::stmt::StoredStatement;
 use pgwire::api::store::{Entry, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::DataRow;
-use pgwire::messages::extendedquery::{Bind, BindComplete, Execute, Sync as SyncMessage};
+use pgwire::messages::extendedquery::{
+    Bind, BindComplete, Execute, Parse, ParseComplete, Sync as SyncMessage,
+};
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
 
@@ -153,6 +156,16 @@ fn are_of_same_types(one: &[Column], other: &[Column]) -> bool {
     kinds(one) == kinds(other)
 }
 
+/// Answers a text without a statement.
+async fn send_empty<C>(client: &mut C) -> PgWireResult<()>
+where
+    C: Sink<PgWireBackendMessage> + Unpin,
+    PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+{
+    let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
+    Ok(client.feed(empty).await?)
+}
+
 /// Returns the one row of a setting.
 fn setting_row(name: &str, value: &str, format: FieldFormat) -> QueryResponse {
     let info = FieldInfo::new(name.to_owned(), None, None, Type::TEXT, format);
@@ -189,6 +202,7 @@ where
             Response::Execution(Tag::new("DEALLOCATE"))
         }
         Reply::Setting { name, value } => Response::Query(setting_row(name, value, format)),
+        Reply::Empty => Response::EmptyQuery,
     }
 }
 
@@ -204,8 +218,7 @@ impl SimpleQueryHandler for Handler {
         let text = query.query;
         let statements = parsed(&text)?;
         if statements.is_empty() {
-            let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
-            client.feed(empty).await?;
+            send_empty(client).await?;
         }
         for classified in &statements {
             match self.answer_simple(client, classified, &text).await? {
@@ -243,6 +256,26 @@ impl ExtendedQueryHandler for Handler {
         Arc::clone(&self.0)
     }
 
+    /// Stores a statement; a text without one is a statement, too, so that it counts among those
+    /// that the session holds.
+    async fn on_parse<C>(&self, client: &mut C, message: Parse) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
+        let parsed = StoredStatement::parse(client, &message, self.query_parser()).await?;
+        let stored = Arc::new(parsed.unwrap_or_else(|| {
+            StoredStatement::new(name.to_owned(), Arc::new(Prepared::empty()), Vec::new())
+        }));
+        self.0.held.add(&stored, name.len() + message.query.len())?;
+        client.portal_store().put_statement(stored);
+        let complete = PgWireBackendMessage::ParseComplete(ParseComplete::new());
+        Ok(client.send(complete).await?)
+    }
+
     async fn on_bind<C>(&self, client: &mut C, message: Bind) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
@@ -252,20 +285,15 @@ impl ExtendedQueryHandler for Handler {
     {
         let name = message.statement_name.as_deref().unwrap_or(DEFAULT_NAME);
         let store = client.portal_store();
-        match store.get_statement(name) {
-            Some(Entry::Value(stored)) => {
-                check_bind(&message, &stored.statement)?;
-                let portal = Arc::new(Portal::try_new(&message, stored)?);
-                let parameters = message.parameters.iter().flatten();
-                let bytes = parameters.map(|value| value.len()).sum();
-                self.0.held.add(&portal, bytes)?;
-                store.put_portal(portal);
-            }
-            Some(Entry::Empty) => {
-                store.put_empty_portal(message.portal_name.as_deref().unwrap_or(DEFAULT_NAME));
-            }
-            None => return Err(PgWireError::StatementNotFound(name.to_owned())),
-        }
+        let Some(Entry::Value(stored)) = store.get_statement(name) else {
+            return Err(PgWireError::StatementNotFound(name.to_owned()));
+        };
+        check_bind(&message, &stored.statement)?;
+        let portal = Arc::new(Portal::try_new(&message, stored)?);
+        let parameters = message.parameters.iter().flatten();
+        let bytes = parameters.map(|value| value.len()).sum::<usize>() + portal.name.len();
+        self.0.held.add(&portal, bytes)?;
+        store.put_portal(portal);
         let complete = PgWireBackendMessage::BindComplete(BindComplete::new());
         Ok(client.feed(complete).await?)
     }
@@ -278,13 +306,8 @@ impl ExtendedQueryHandler for Handler {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
-        let portal = match client.portal_store().get_portal(name) {
-            Some(Entry::Value(portal)) => portal,
-            Some(Entry::Empty) => {
-                let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
-                return Ok(client.feed(empty).await?);
-            }
-            None => return Err(error("34000", format!("there is no portal `{name}`"))),
+        let Some(Entry::Value(portal)) = client.portal_store().get_portal(name) else {
+            return Err(error("34000", format!("there is no portal `{name}`")));
         };
         let executed = self.execute(client, &portal, message.max_rows).await;
         if executed.is_err() {
@@ -440,6 +463,10 @@ impl Handler {
                 match ExtendedQueryHandler::do_query(self, client, portal, max_rows).await? {
                     Response::Query(rows) => rows,
                     Response::Execution(tag) => return send_execution_response(client, tag).await,
+                    Response::EmptyQuery => {
+                        *state = PortalExecutionState::Initial;
+                        return send_empty(client).await;
+                    }
                     _ => return Ok(()),
                 }
             }

@@ -64,6 +64,8 @@ pub(super) enum Reply {
         /// Its value.
         value: &'static str,
     },
+    /// There is no statement in the text.
+    Empty,
 }
 
 /// Settings that clients request.

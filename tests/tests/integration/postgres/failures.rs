@@ -11,7 +11,9 @@ use gristmill_tests::test_server::{Protocol, TestServer, limits, own, tight_limi
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
-use super::session::{Sessions, query_message, startup, texts, value};
+use super::session::{
+    Sessions, bind_message, parse_message, query_message, startup, sync_message, texts, value,
+};
 use crate::namespaces;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -233,5 +235,47 @@ async fn hostile_bytes_end_their_own_connection_only() {
     let long = format!("SELECT '{}'", "x".repeat(2 << 20));
     assert!(texts(&client, &long).await.is_err());
     assert_eq!(value(&server.connect().await, "SELECT 1").await, "1");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_types_and_texts_without_a_statement_count_among_what_a_session_holds() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let begun = || startup(b"user\0a\0");
+    let name = |number: usize| format!("{number}{}", "n".repeat(1_000_000));
+    let statements = (0..40).map(|number| parse_message(&name(number), "", &[]));
+    let portals = (0..40).map(|number| bind_message(&name(number)));
+    for (messages, state) in [
+        (statements.collect::<Vec<_>>().concat(), "53400"),
+        (
+            [
+                parse_message("", "SELECT 1", &[]),
+                portals.collect::<Vec<_>>().concat(),
+            ]
+            .concat(),
+            "53400",
+        ),
+        (parse_message("", "SELECT 1", &[23; 2_000]), "54023"),
+        (parse_message("", "BEGIN", &[23; 2_000]), "54023"),
+    ] {
+        let answer = server
+            .raw([begun(), messages, sync_message()].concat())
+            .await;
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.contains(state), "{state}: {text}");
+    }
+    // A text without a statement is answered as often as it is executed.
+    let execute = [&b"E\0\0\0\x09\0"[..], &[0; 4]].concat();
+    let empty = [
+        begun(),
+        parse_message("", "-- nothing", &[]),
+        bind_message(""),
+        execute.repeat(2),
+        sync_message(),
+    ];
+    let answer = server.raw(empty.concat()).await;
+    let completed = answer.windows(5).filter(|window| *window == b"I\0\0\0\x04");
+    assert_eq!(completed.count(), 2);
     server.end().await;
 }

@@ -91,9 +91,30 @@ pub(super) fn startup(parameters: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn query_message(text: &str) -> Vec<u8> {
-    let mut framed = vec![b'Q'];
-    framed.extend((text.len() as u32 + 5).to_be_bytes());
-    framed.extend(text.as_bytes());
-    framed.push(0);
+    message(b'Q', &[text.as_bytes(), b"\0"].concat())
+}
+
+/// Returns the message that prepares `text` under a name, with the identifiers of `types`.
+pub(super) fn parse_message(name: &str, text: &str, types: &[u32]) -> Vec<u8> {
+    let mut body = [name.as_bytes(), b"\0", text.as_bytes(), b"\0"].concat();
+    body.extend((types.len() as u16).to_be_bytes());
+    body.extend(types.iter().flat_map(|kind| kind.to_be_bytes()));
+    message(b'P', &body)
+}
+
+/// Returns the message that makes a portal of the unnamed statement, which has no parameters.
+pub(super) fn bind_message(portal: &str) -> Vec<u8> {
+    message(b'B', &[portal.as_bytes(), &[0; 8]].concat())
+}
+
+/// Returns the message that ends a batch.
+pub(super) fn sync_message() -> Vec<u8> {
+    message(b'S', b"")
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut framed = vec![kind];
+    framed.extend((body.len() as u32 + 4).to_be_bytes());
+    framed.extend(body);
     framed
 }
