@@ -73,7 +73,8 @@ impl Session {
         })
     }
 
-    /// Returns the types of a query's parameters, and its columns.
+    /// Returns the types of a query's parameters, and its columns. Planning takes the slot of a
+    /// query: it may occupy a thread of queries as long as one.
     async fn described(
         &self,
         statement: &Statement,
@@ -81,7 +82,9 @@ impl Session {
     ) -> PgWireResult<(Vec<Type>, Vec<Column>)> {
         let (statement, declared) = (statement.clone(), declared.to_vec());
         let deadline = self.server().admission.deadline();
+        let permit = self.slot(deadline).await?;
         self.plan(deadline, async move |context| {
+            let _permit = permit;
             let query = query_of(&context, statement).await.map_err(query_error)?;
             let inferred = sql::parameter_types(query.logical_plan()).map_err(query_error)?;
             let types = parameter_types(&declared, &inferred)?;

@@ -29,7 +29,7 @@ use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
 
 use super::copy::CopiedQuery;
-use super::failure::{error, query_error, refused};
+use super::failure::{error, query_error};
 use super::parameters::value_of;
 use super::prepared::{Prepared, check_bind, with_formats};
 use super::rows::{RowWriter, RunningQuery};
@@ -118,8 +118,7 @@ impl Session {
         parameters: ParamValues,
     ) -> PgWireResult<LimitedRows> {
         let deadline = self.server().admission.deadline();
-        let admitted = self.server().admission.admit(deadline).await;
-        let permit = admitted.map_err(|refusal| refused(&refusal))?;
+        let permit = self.slot(deadline).await?;
         let statement = statement.clone();
         let started = self.plan(deadline, async move |context| {
             let query = query_of(&context, statement).await;

@@ -17,7 +17,7 @@ use pgwire::api::{
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::startup::Authentication;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::Listener;
@@ -106,6 +106,15 @@ impl Session {
     /// Returns what is ready when the client cancels the query that begins now.
     pub(super) async fn cancellation(&self) -> PgWireResult<oneshot::Receiver<()>> {
         Ok(self.begun()?.cancellation.start_query().await)
+    }
+
+    /// Waits for the slot of a query, which is free again when the permit is dropped.
+    ///
+    /// # Errors
+    /// SQLSTATE 53300 if the queue is full or there is no slot until `deadline`.
+    pub(super) async fn slot(&self, deadline: Instant) -> PgWireResult<OwnedSemaphorePermit> {
+        let admitted = self.server().admission.admit(deadline).await;
+        admitted.map_err(|refusal| refused(&refusal))
     }
 
     /// Runs `work`, which plans a query, on the threads of queries. It gets a context at the newest

@@ -119,6 +119,30 @@ async fn a_client_that_stops_reading_releases_its_slot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_statement_is_prepared_in_the_slot_of_a_query() {
+    let lake = namespaces::lake(false).await;
+    let alone = QueryLimits {
+        concurrent: 1,
+        queued: 0,
+        rows: 100_000_000,
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Postgres, &lake, None, alone).await;
+    let (mut lazy, client) = (server.connect().await, server.connect().await);
+    let transaction = lazy.transaction().await.unwrap();
+    let endless = "SELECT value FROM range(0, 10000000)";
+    let portal = transaction.bind(endless, &[]).await.unwrap();
+    assert_eq!(transaction.query_portal(&portal, 5).await.unwrap().len(), 5);
+    let refused = client.prepare("SELECT 1").await.unwrap_err();
+    assert_eq!(refused.code().map(SqlState::code), Some("53300"));
+    // What is planned without a query needs none.
+    client.prepare("SHOW TimeZone").await.unwrap();
+    transaction.rollback().await.unwrap();
+    drop(portal);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_a_valid_token_begins_a_session_and_bulk_reads_are_audited() {
     let mut lake = namespaces::lake(true).await;
     let server = TestServer::start(
