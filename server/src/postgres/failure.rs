@@ -5,16 +5,21 @@ use pgwire::error::{ErrorInfo, PgWireError, SEVERITY_ERROR, SEVERITY_FATAL};
 
 use crate::http::Refusal;
 
+/// Returns the fields of an error. A NUL, which a value in the message may have, would end the
+/// field for clients, and what follows would be another one.
+fn info(severity: &str, state: &str, message: &str) -> ErrorInfo {
+    let message = message.replace('\0', "\u{fffd}");
+    ErrorInfo::new(severity.to_owned(), state.to_owned(), message)
+}
+
 /// Returns an error that ends the session.
 pub(super) fn fatal(state: &str, message: &str) -> PgWireError {
-    let info = ErrorInfo::new(SEVERITY_FATAL.into(), state.into(), message.into());
-    PgWireError::UserError(Box::new(info))
+    PgWireError::UserError(Box::new(info(SEVERITY_FATAL, state, message)))
 }
 
 /// Returns an error of a statement.
 pub(super) fn error(state: &str, message: impl Into<String>) -> PgWireError {
-    let info = ErrorInfo::new(SEVERITY_ERROR.into(), state.into(), message.into());
-    PgWireError::UserError(Box::new(info))
+    PgWireError::UserError(Box::new(info(SEVERITY_ERROR, state, &message.into())))
 }
 
 /// Returns the error of a session that ends because the server stops.
@@ -54,8 +59,7 @@ pub(super) fn query_error(error: DataFusionError) -> PgWireError {
 }
 
 fn with_hint(state: &str, refusal: &Refusal) -> PgWireError {
-    let message = refusal.text("message").to_owned();
-    let mut info = ErrorInfo::new(SEVERITY_ERROR.into(), state.into(), message);
+    let mut info = info(SEVERITY_ERROR, state, refusal.text("message"));
     info.hint = Some(refusal.text("suggestion").to_owned());
     PgWireError::UserError(Box::new(info))
 }
@@ -76,4 +80,25 @@ fn state_of(root: &DataFusionError) -> Option<&'static str> {
         },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_in_a_message_ends_its_field() {
+        let hostile = "no number: 1\0C00000";
+        let cause = DataFusionError::Execution(hostile.to_owned());
+        for failed in [
+            fatal("08P01", hostile),
+            error("22000", hostile),
+            query_error(cause),
+        ] {
+            let PgWireError::UserError(info) = &failed else {
+                panic!("{failed}");
+            };
+            assert!(info.message.contains("1\u{fffd}C00000"), "{}", info.message);
+        }
+    }
 }
