@@ -11,10 +11,11 @@ use std::time::Instant;
 use async_trait::async_trait;
 use datafusion::logical_expr::{col, lit};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, GrainType, encode_json};
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, GrainType, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
-use super::error::Result;
+use super::error::{ExecutionError, Result};
 use super::grain_reader::{NEW, not_found, target_address};
 use super::new_grain::{self, JUSTIFICATION, next_version, set_fields};
 use super::session::Session;
@@ -69,9 +70,8 @@ pub trait GrainWriter: Send + Sync {
     /// Appends a grain. On success, the grain and the supersession are committed together.
     ///
     /// # Errors
-    /// [`ExecutionError::Refused`](super::ExecutionError::Refused) if a policy or the rules of
-    /// grains forbid it, [`ExecutionError::Engine`](super::ExecutionError::Engine) if the lake
-    /// can't be written. Nothing is committed in either case.
+    /// [`ExecutionError::Refused`] if a policy or the rules of grains forbid it,
+    /// [`ExecutionError::Engine`] if the lake can't be written. Nothing is committed in either case.
     async fn append(&self, write: GrainWrite) -> Result<()>;
 }
 
@@ -89,7 +89,27 @@ pub(super) fn check_writable(session: &Session, has_writer: bool) -> Result<()> 
 impl QueryRun<'_, '_> {
     pub(super) async fn add(&self, add: &Add) -> Result<Answer> {
         let fields = new_grain::added(add, self.reader.session)?;
+        self.check_dependencies(&fields).await?;
         self.append(fields, None, WriteKind::Add).await
+    }
+
+    /// Refuses an active goal that depends on one which doesn't exist for the session. The lake,
+    /// which knows the goals of other namespaces, would accept it if that one is satisfied.
+    async fn check_dependencies(&self, fields: &Object<'static>) -> Result<()> {
+        if fields.get("goal_state").and_then(Json::as_str) != Some(ACTIVE) {
+            return Ok(());
+        }
+        let missing = self.reader.first_invisible(dependencies(fields)).await?;
+        let Some(missing) = missing else {
+            return Ok(());
+        };
+        let message = format!(
+            "the goal can't be active before the goals on which it depends are satisfied, and \
+             there is no grain {missing}; until then it is `suspended`"
+        );
+        Err(GrainError::new(ErrorCode::Schema, message)
+            .field(Field::DependsOn.name())
+            .into())
     }
 
     pub(super) async fn supersede(&self, supersede: &Supersede) -> Result<Answer> {
@@ -208,15 +228,62 @@ impl QueryRun<'_, '_> {
         let grain = encode_json(&json, EncodeOptions::default())?;
         self.take_quota(operation)?;
         let address = grain.address.to_string();
-        writer
-            .append(GrainWrite {
-                grain,
-                supersedes,
-                operation,
-            })
-            .await?;
-        Ok(receipt(json, address, supersedes))
+        let write = GrainWrite {
+            grain,
+            supersedes,
+            operation,
+        };
+        match writer.append(write).await {
+            Ok(()) => Ok(receipt(json, address, supersedes)),
+            Err(error) => Err(self.without_hidden_terms(error).await?),
+        }
     }
+
+    /// Returns a refusal that names no grain which doesn't exist for the session, and no terms of
+    /// one. Policies and delegations of such grains bind all the same.
+    async fn without_hidden_terms(&self, error: ExecutionError) -> Result<ExecutionError> {
+        let (code, named) = match &error {
+            ExecutionError::Refused {
+                code,
+                message,
+                by_policy: true,
+            } => (code.clone(), addresses_in(message)),
+            _ => return Ok(error),
+        };
+        Ok(match self.reader.first_invisible(named).await? {
+            None => error,
+            Some(_) => ExecutionError::Refused {
+                code,
+                message: HIDDEN_TERMS.to_owned(),
+                by_policy: true,
+            },
+        })
+    }
+}
+
+/// The state of a goal that needs the goals on which it depends.
+const ACTIVE: &str = "active";
+
+/// The message of a refusal by a grain that the session doesn't see.
+const HIDDEN_TERMS: &str = "the terms of a grain from which it derives don't permit it";
+
+/// Returns the addresses of the grains on which a goal depends.
+fn dependencies(goal: &Object<'_>) -> Vec<String> {
+    let items = goal.get(Field::DependsOn.name()).and_then(Json::as_array);
+    let references = items.unwrap_or_default().iter().filter_map(Json::as_str);
+    references
+        .filter_map(ContentAddress::from_reference)
+        .map(|address| address.to_string())
+        .collect()
+}
+
+/// Returns the addresses in a message.
+fn addresses_in(message: &str) -> Vec<String> {
+    message
+        .split(|letter: char| !letter.is_ascii_hexdigit())
+        .filter(|word| word.parse::<ContentAddress>().is_ok())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn already_superseded(target: &Hit) -> CalError {

@@ -261,15 +261,35 @@ impl<'e> GrainReader<'e> {
         &self,
         addresses: Vec<String>,
     ) -> Result<Option<BTreeSet<String>>> {
-        if self.session.namespace.is_none() {
-            return Ok(None);
+        match self.session.namespace {
+            None => Ok(None),
+            Some(_) => self.found_among(&addresses).await.map(Some),
         }
-        let mut visible = BTreeSet::new();
+    }
+
+    /// Returns those of `addresses` whose grains exist for the session.
+    async fn found_among(&self, addresses: &[String]) -> Result<BTreeSet<String>> {
+        let mut found = BTreeSet::new();
         for part in addresses.chunks(MAX_LISTED) {
             let frame = self.visible().await?.filter(is_one_of(ADDRESS, part))?;
-            visible.extend(self.texts(frame, ADDRESS).await?);
+            found.extend(self.texts(frame, ADDRESS).await?);
         }
-        Ok(Some(visible))
+        Ok(found)
+    }
+
+    /// Returns the first of `addresses` whose grain doesn't exist for a session that sees a part of
+    /// the lake: one of a namespace, or over confined tables. `None` if there is none, and for
+    /// sessions over the whole lake.
+    pub(super) async fn first_invisible(&self, addresses: Vec<String>) -> Result<Option<String>> {
+        if addresses.is_empty() {
+            return Ok(None);
+        }
+        if self.session.namespace.is_none() && self.lake_table().await?.is_some() {
+            return Ok(None);
+        }
+        let found = self.found_among(&addresses).await?;
+        let mut addresses = addresses.into_iter();
+        Ok(addresses.find(|address| !found.contains(address)))
     }
 
     /// Resolves an address or address prefix to the one visible grain that it names.

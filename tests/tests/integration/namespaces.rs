@@ -300,6 +300,52 @@ async fn grains_of_other_namespaces_are_never_named_copied_or_superseded() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_discloses_neither_goals_nor_terms_of_other_namespaces() {
+    let mut lake = lake(true).await;
+    let goal = |namespace: &str, state: &str| {
+        format!(
+            r#"{{"type":"goal","description":"dig","goal_state":"{state}","namespace":"{namespace}","created_at":1767225600000}}"#
+        )
+    };
+    let (satisfied, failed) = (goal("foreign", "satisfied"), goal("foreign", "failed"));
+    let own = goal("own", "satisfied");
+    let locked = r#"{"type":"belief","subject":"alice","relation":"mg:prefers","object":"milk","confidence":0.5,"namespace":"foreign","author_did":"did:web:a","invalidation_policy":{"mode":"locked","scope":"subtree"},"created_at":1767225600000}"#;
+    let derived = format!(
+        r#"{{"type":"belief","subject":"alice","relation":"mg:prefers","object":"cream","confidence":0.5,"namespace":"own","derived_from":["{}"],"created_at":1767225600000}}"#,
+        address(locked)
+    );
+    let blobs: Vec<_> = [locked, &derived, &satisfied, &failed, &own]
+        .map(|text| grain(text).blob)
+        .to_vec();
+    lake.ingest(&[("e.frames", &frames(&blobs))]).await;
+    let session = executor(&lake, Some("own")).await;
+    let mut answers = Vec::new();
+    for dependency in [
+        address(&satisfied),
+        address(&failed),
+        "0".repeat(64),
+        address(&own),
+    ] {
+        let add = format!(
+            r#"ADD goal SET subject = "s" SET relation = "r" SET object = "paint" SET depends_on = "{dependency}" REASON "r""#
+        );
+        answers.push(answer(&session, &add).await.replace(&dependency, "it"));
+    }
+    assert!(answers[0].contains("ERR_SCHEMA"), "{}", answers[0]);
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0], answers[2]);
+    assert!(!answers[3].contains("ERR_SCHEMA"), "{}", answers[3]);
+    let supersede = format!(
+        "SUPERSEDE sha256:{} SET object = \"x\" REASON \"r\"",
+        address(&derived)
+    );
+    let refused = answer(&session, &supersede).await;
+    assert!(refused.contains("ERR_INVALIDATION_DENIED"), "{refused}");
+    let names = |text: &str| refused.contains(text);
+    assert!(!names(&address(locked)) && !names("locked"), "{refused}");
+}
+
 /// Returns a session of SQL that sees the namespace `own`.
 async fn sql_session(lake: &TestLake) -> SessionContext {
     let options = SqlOptions::default();
