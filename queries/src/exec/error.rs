@@ -6,7 +6,7 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::json::{Json, Object};
 
 use crate::cal::{CalError, Code};
-use crate::sql::exhausted_message;
+use crate::sql::{exhausted_message, without_cause};
 
 /// A failed query.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +67,17 @@ impl ExecutionError {
         match self {
             ExecutionError::Cal(error) if error.position().is_none() => {
                 ExecutionError::Cal(error.located(text))
+            }
+            other => other,
+        }
+    }
+
+    /// Returns the error without the cause of a problem of the environment.
+    pub(super) fn without_cause(self) -> ExecutionError {
+        match self {
+            ExecutionError::Store(cause) => ExecutionError::Store(without_cause(cause)),
+            ExecutionError::Engine(cause) if !matches!(cause, EngineError::Conflict(_)) => {
+                ExecutionError::Store(without_cause(DataFusionError::External(Box::new(cause))))
             }
             other => other,
         }

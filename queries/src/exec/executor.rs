@@ -99,6 +99,19 @@ impl Executor {
     /// limit), [`ExecutionError::Store`] and [`ExecutionError::Engine`] for problems of the
     /// environment.
     pub async fn run(&self, query: &Query) -> Result<Response> {
+        let response = self.response(query).await;
+        response.map_err(|error| self.disclosed(error))
+    }
+
+    /// Returns an error as the session may see it.
+    pub(super) fn disclosed(&self, error: ExecutionError) -> ExecutionError {
+        match self.session.hides_causes {
+            true => error.without_cause(),
+            false => error,
+        }
+    }
+
+    async fn response(&self, query: &Query) -> Result<Response> {
         let started = Instant::now();
         if query.statement.effect() == Effect::Appends {
             // Checked before anything is read, so that a session without write permission can't

@@ -298,7 +298,10 @@ impl QueryRun<'_, '_> {
             };
             let object = match answer {
                 Ok(answer) => answer.to_object(),
-                Err(error) => [("error", error.to_json())].into_iter().collect(),
+                Err(error) => {
+                    let error = self.executor.disclosed(error);
+                    [("error", error.to_json())].into_iter().collect()
+                }
             };
             entries.push((entry.label.clone(), Json::Object(object)));
         }

@@ -21,6 +21,9 @@ pub struct Session {
     pub auto_toon: bool,
     /// Lets an ASSEMBLE include reasoning that a human must review first.
     pub unreviewed: bool,
+    /// Leaves the cause out of errors of the environment: it may name files, and values of grains
+    /// that the session doesn't see. The log has it.
+    pub hides_causes: bool,
     /// Time limit of a query.
     pub query_timeout: Duration,
     /// Time limit of an ASSEMBLE.
@@ -39,6 +42,7 @@ impl Session {
             writes: false,
             auto_toon: false,
             unreviewed: false,
+            hides_causes: false,
             query_timeout: Duration::from_millis(limits::QUERY_TIMEOUT_MILLIS),
             assemble_timeout: Duration::from_millis(limits::ASSEMBLE_TIMEOUT_MILLIS),
         }

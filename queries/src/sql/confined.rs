@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, Operator, TableProviderFilterPushDown, col, lit,
@@ -24,7 +24,7 @@ use gristmill_schemas::columns::{GRAINS, STATE, SystemColumn};
 use super::footer_cache::NewestVersion;
 use super::leaf_scan::LeafScanExec;
 use super::lifecycle::Copies;
-use super::{SqlOptions, bare_context_in, register_views, set_extensions};
+use super::{SqlOptions, bare_context_in, external, register_views, set_extensions};
 
 /// What a session is confined to. Without a field, all of its values are visible.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -51,6 +51,26 @@ impl Confinement {
             .reduce(Expr::and)
             .unwrap_or_else(|| lit(true))
     }
+}
+
+/// The error of a confined session in place of one that may name files, and values of grains that
+/// the session doesn't see. The log has the cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the lake can't be read; the log has the cause")]
+pub struct HiddenCause;
+
+/// Returns the error of a confined session: a lack of memory as it is, [`HiddenCause`] for others.
+pub(crate) fn without_cause(error: DataFusionError) -> DataFusionError {
+    let is_shown = match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => true,
+        DataFusionError::External(cause) => cause.is::<HiddenCause>(),
+        _ => false,
+    };
+    if is_shown {
+        return error;
+    }
+    tracing::error!(%error, "the lake can't be read for a confined session");
+    external(HiddenCause)
 }
 
 /// Column of the source of a grain.
@@ -167,7 +187,8 @@ impl TableProvider for ConfinedTable {
         if limit.is_some() {
             plan = plan.limit(0, limit)?;
         }
-        let rows = state.create_physical_plan(&plan.build()?).await?;
+        let rows = state.create_physical_plan(&plan.build()?).await;
+        let rows = rows.map_err(without_cause)?;
         // No rule moves a filter below it, and no EXPLAIN shows what it reads.
         Ok(Arc::new(LeafScanExec::confined(rows)))
     }
@@ -214,6 +235,20 @@ mod tests {
     use super::*;
     use arrow::datatypes::DataType;
     use datafusion::logical_expr::cast;
+
+    #[test]
+    fn an_error_of_a_confined_session_states_no_cause_but_a_lack_of_memory() {
+        let damage = DataFusionError::Execution("grains/part-1.parquet".to_owned());
+        let hidden = without_cause(damage.context("while scanning"));
+        assert!(!hidden.to_string().contains("part-1"), "{hidden}");
+        let again = without_cause(hidden);
+        let DataFusionError::External(cause) = again.find_root() else {
+            panic!("{again}");
+        };
+        assert!(cause.is::<HiddenCause>());
+        let memory = DataFusionError::ResourcesExhausted("a sort".to_owned());
+        assert!(without_cause(memory).to_string().contains("a sort"));
+    }
 
     #[test]
     fn only_comparisons_of_columns_and_literals_pass_below_the_confinement() {

@@ -13,14 +13,18 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::TryStreamExt;
+
+use super::confined::without_cause;
 
 /// A scan without children.
 pub(super) struct LeafScanExec {
     rows: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     name: &'static str,
-    /// What EXPLAIN shows; without it, EXPLAIN shows no metrics either.
+    /// What EXPLAIN shows; without it, EXPLAIN shows no metrics, and errors state no cause.
     note: Option<String>,
 }
 
@@ -116,7 +120,12 @@ impl ExecutionPlan for LeafScanExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.rows.execute(partition, context)
+        let rows = self.rows.execute(partition, context);
+        if self.note.is_some() {
+            return rows;
+        }
+        let rows = rows.map_err(without_cause)?.map_err(without_cause);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

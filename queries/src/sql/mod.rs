@@ -165,7 +165,8 @@ use crate::exec::LifecycleCache;
 pub use allowlist::{FileAccess, StatementError};
 #[cfg(feature = "rego")]
 pub(crate) use cmf_views::MessageContext;
-pub use confined::{Confinement, confined_context};
+pub(crate) use confined::without_cause;
+pub use confined::{Confinement, HiddenCause, confined_context};
 pub use counted_rows::{CountedBatch, CountedRows};
 pub use datafusion::common::ParamValues;
 pub use datafusion::error::DataFusionError;

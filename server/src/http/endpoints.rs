@@ -331,6 +331,7 @@ async fn executor(
         namespace: namespace.clone(),
         user: user.clone(),
         writes,
+        hides_causes: !authority.confinement.is_whole_lake(),
         query_timeout: left,
         assemble_timeout: left,
         ..Session::at(clock())

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use gristmill_queries::exec::ExecutionError;
 use gristmill_queries::pages::PageError;
-use gristmill_queries::sql::{DataFusionError, is_memory_of_others, user_message};
+use gristmill_queries::sql::{DataFusionError, HiddenCause, is_memory_of_others, user_message};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::{Response, StatusCode, header};
@@ -133,6 +133,7 @@ impl From<DataFusionError> for Refusal {
                 "the query exceeds its memory limit",
                 "Select fewer columns or rows, or raise --query-memory.",
             ),
+            DataFusionError::External(cause) if cause.is::<HiddenCause>() => unreadable_lake(),
             root => Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "QUERY",
@@ -185,11 +186,15 @@ impl From<ExecutionError> for Refusal {
 impl From<SnapshotError> for Refusal {
     fn from(error: SnapshotError) -> Refusal {
         tracing::error!(%error, "the lake can't be read");
-        Refusal::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "LAKE",
-            "the lake can't be read",
-            "The operator finds the cause in the server's log.",
-        )
+        unreadable_lake()
     }
+}
+
+fn unreadable_lake() -> Refusal {
+    Refusal::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "LAKE",
+        "the lake can't be read",
+        "The operator finds the cause in the server's log.",
+    )
 }

@@ -109,6 +109,7 @@ impl McpSession {
             user: options.user.clone(),
             agent: options.agent.clone(),
             writes: options.allow_writes,
+            hides_causes: options.namespace.is_some(),
             ..Session::at(clock())
         };
         let mut executor = Executor::new(snapshot.context.clone(), session);

@@ -1,6 +1,7 @@
 //! A token sees its namespace and its user only.
 
 use gristmill_queries::sql::Confinement;
+use gristmill_tests::damage::files_below;
 use gristmill_tests::test_server::{Protocol, TestServer, limits, own};
 use serde_json::{Value, json};
 
@@ -113,6 +114,40 @@ async fn neither_the_page_of_a_token_nor_health_states_the_version_of_the_lake()
     let page = server.request("GET", "/", "", "").await;
     assert!(page.body.contains("at version "), "{}", page.body);
     server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_name_no_file_of_a_lake_to_a_token_that_sees_a_part_of_it() {
+    let lake = namespaces::lake(true).await;
+    let whole = TestServer::start(Protocol::Http, &lake, None, limits()).await;
+    let part = TestServer::start(Protocol::Http, &lake, own(), limits()).await;
+    let user = TestServer::start(Protocol::Http, &lake, of_user("u-1"), limits()).await;
+    let files = files_below(&lake.folder().join("lake/grains"));
+    for file in files {
+        if file.extension().is_some_and(|ending| ending == "parquet") {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+    let query = "SELECT blob FROM grains";
+    let answer = whole.sql(query).await;
+    assert!(answer.body.contains(".parquet"), "{}", answer.body);
+    for server in [&part, &user] {
+        let answer = server.sql(query).await;
+        assert_eq!((answer.status, &*code(&answer)), (500, "LAKE"));
+        let in_batch = "BATCH { a: RECALL beliefs }";
+        for answer in [
+            answer,
+            server.cal("RECALL beliefs").await,
+            server.cal(in_batch).await,
+        ] {
+            let is_named = answer.body.contains("parquet") || answer.body.contains("lake/");
+            assert!(!is_named, "{}", answer.body);
+            assert!(answer.body.contains("can't be read"), "{}", answer.body);
+        }
+    }
+    for server in [whole, part, user] {
+        server.end().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
