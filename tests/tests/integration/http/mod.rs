@@ -158,7 +158,7 @@ async fn sql_cal_searches_and_pages_are_answered() {
     let found: Value = serde_json::from_str(&server.post("/search", &asked).await.body).unwrap();
     assert_eq!(found["results"].as_array().unwrap().len(), 3, "{found}");
     let health = server.request("GET", "/healthz", "", "").await;
-    assert!(health.body.contains("\"ok\""), "{}", health.body);
+    assert!(health.body.contains("\"lake_version\""), "{}", health.body);
     let page = server.request("GET", "/", "", "").await;
     assert!(page.body.contains("<dt>belief</dt>"), "{}", page.body);
     let figures = server.request("GET", "/metrics", "", "").await;
@@ -202,6 +202,11 @@ async fn requests_that_cannot_be_answered_have_status_code_and_remedy() {
     );
     let rebound = "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     assert_eq!(server.raw(rebound.to_owned()).await.status, 403);
+    let health = server.raw(rebound.replace("/ HTTP", "/healthz HTTP")).await;
+    assert_eq!(
+        (health.status, &*health.body),
+        (200, "{\"status\":\"ok\"}\n")
+    );
     server.end().await;
 }
 
