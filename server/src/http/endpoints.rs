@@ -25,7 +25,7 @@ use super::limited_rows::{AuditedQuery, LimitedRows};
 use super::refusal::{Body, Refusal, Result, json_response, response, text_response};
 use super::report_page::report_page;
 use super::rows::{RowBody, RowFormat};
-use super::tokens::{Authority, Scope, token_of_header};
+use super::tokens::{Authority, Scope, bearer_token, token_of_header};
 use crate::mcp::arguments::SearchArguments;
 use crate::newest_lake::LakeSnapshot;
 
@@ -131,8 +131,7 @@ fn authority(server: &Server, request: &Request<Incoming>, scope: Scope) -> Resu
     if server.options.tokens.is_none() {
         check_host(request)?;
     }
-    let given = authorization(request);
-    server.authority_of(given.and_then(|value| value.strip_prefix("Bearer ")), scope)
+    server.authority_of(authorization(request).and_then(bearer_token), scope)
 }
 
 /// Returns the authority of a request for a page, whose token may also be a password. Browsers add

@@ -223,19 +223,25 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// Returns the token in a header `authorization: Bearer TOKEN`, in which the scheme has no case.
+pub(super) fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
 /// Returns the token in a header or metadata entry `authorization`: `Bearer TOKEN`, or `Basic` with
 /// any name and the token as password.
 pub(crate) fn token_of_header(value: &str) -> Option<String> {
-    let (scheme, rest) = value.split_once(' ')?;
-    match scheme.to_ascii_lowercase().as_str() {
-        "bearer" => Some(rest.trim().to_owned()),
-        "basic" => {
-            let pair = BASE64.decode(rest.trim()).ok()?;
-            let pair = String::from_utf8(pair).ok()?;
-            Some(pair.split_once(':')?.1.to_owned())
-        }
-        _ => None,
+    if let Some(token) = bearer_token(value) {
+        return Some(token.to_owned());
     }
+    let (scheme, pair) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = BASE64.decode(pair.trim()).ok()?;
+    let pair = String::from_utf8(pair).ok()?;
+    Some(pair.split_once(':')?.1.to_owned())
 }
 
 fn hash_of(token: &str) -> String {
@@ -319,6 +325,14 @@ mod tests {
         tokens.replace(&confined).unwrap();
         assert!(!shared.is_current(&begun));
         assert!(shared.permitted(Some(&new), Scope::Read).is_ok());
+    }
+
+    #[test]
+    fn only_a_bearer_token_stands_alone() {
+        assert_eq!(bearer_token("Bearer gm_1"), Some("gm_1"));
+        assert_eq!(bearer_token("bearer  gm_1 "), Some("gm_1"));
+        assert_eq!(bearer_token("Basic YW55b25lOmdtXzE="), None);
+        assert_eq!(bearer_token("gm_1"), None);
     }
 
     #[test]

@@ -234,6 +234,14 @@ async fn tokens_have_scopes_and_bulk_reads_are_audited() {
     .await;
     let added = server.cal(add).await;
     assert_eq!(added.status, 200, "{}", added.body);
+    let token = server.token.as_deref().unwrap();
+    for (scheme, status) in [("bearer", 403), ("BEARER", 403), ("Token", 401)] {
+        let figures = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: \
+             {scheme} {token}\r\n\r\n"
+        );
+        assert_eq!(server.raw(figures).await.status, status, "{scheme}");
+    }
     let found = server
         .cal("RECALL WHERE relation = \"mg:knows\" | COUNT")
         .await;
