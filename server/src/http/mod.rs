@@ -70,6 +70,10 @@ pub(crate) use {
     refusal::Refusal,
 };
 
+/// Bytes that a connection buffers, and so of the head of a request at most: a client without a
+/// token can have the server hold no more.
+const BUFFER_BYTES: usize = 64 << 10;
+
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
@@ -149,6 +153,7 @@ async fn connection(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
+        .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     until_ended(connection, stopped, |connection| {
         connection.graceful_shutdown();

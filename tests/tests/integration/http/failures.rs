@@ -200,6 +200,16 @@ async fn a_body_that_does_not_arrive_is_refused() {
     server.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_does_not_end_is_refused() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
+    let head = "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ";
+    let answer = server.raw(head.to_owned() + &"a".repeat(100_000)).await;
+    assert_eq!(answer.status, 431);
+    server.end().await;
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_soon_returns_memory_to_the_system_and_keeps_its_arguments() {
