@@ -75,10 +75,10 @@ pub(crate) async fn serve_connections<C: Future<Output = ()> + Send + 'static>(
 /// A connection whose reads and writes end after a time, with or without TLS.
 pub(crate) type TimedStream = TimeoutStream<Pin<Box<dyn ByteStream>>>;
 
-/// A stream of bytes in both directions.
-pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send {}
+/// A stream of bytes in both directions, with or without TLS.
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
-impl<S: AsyncRead + AsyncWrite + Send> ByteStream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + Sync> ByteStream for S {}
 
 /// Negotiates TLS if there is a certificate; `None` if that fails or takes too long. `query_time`
 /// is the longest time of a query.

@@ -5,7 +5,6 @@
 //! connection, so that it doesn't hold the slot of a query.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,6 +30,7 @@ use super::failure::{error, stopped_error, unreadable};
 use super::prepared::Prepared;
 use super::queries::Handler;
 use super::session::Session;
+use crate::connections::ByteStream;
 use crate::http::MAX_BODY;
 
 /// Time in which a client must have shown its token.
@@ -82,13 +82,8 @@ async fn negotiated(listener: &Listener, mut stream: TcpStream) -> io::Result<Op
             SSL_REQUEST => listener.tls.as_ref(),
             GSS_REQUEST => None,
             _ => {
-                return Ok(Some(framed(
-                    listener,
-                    Box::new(stream),
-                    address,
-                    None,
-                    &first,
-                )));
+                let client = DefaultClient::new(address, false);
+                return Ok(Some(framed(listener, Box::new(stream), client, &first)));
             }
         };
         let Some(tls) = tls else {
@@ -97,25 +92,18 @@ async fn negotiated(listener: &Listener, mut stream: TcpStream) -> io::Result<Op
         };
         stream.write_all(b"S").await?;
         let stream = tls.accept(stream).await?;
-        return Ok(Some(framed(
-            listener,
-            Box::new(stream),
-            address,
-            Some(()),
-            &[],
-        )));
+        let client = DefaultClient::new(address, true);
+        return Ok(Some(framed(listener, Box::new(stream), client, &[])));
     }
 }
 
-/// Returns the messages of a stream, of which `first` was read already.
+/// Returns the messages of a client's stream, of which `first` was read already.
 fn framed(
     listener: &Listener,
     stream: Box<dyn ByteStream>,
-    address: SocketAddr,
-    tls: Option<()>,
+    client: DefaultClient<Arc<Prepared>>,
     first: &[u8],
 ) -> Messages {
-    let client = DefaultClient::new(address, tls.is_some());
     let stream = LimitedStream {
         stream,
         bytes_left: STARTUP_BYTES,
@@ -246,11 +234,6 @@ async fn answer(
     )
     .await
 }
-
-/// A stream of bytes in both directions, with or without TLS.
-trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + Sync> ByteStream for S {}
 
 /// The stream of a client, limited in what it reads for a message and in how long a write waits.
 pub(super) struct LimitedStream {
