@@ -1,7 +1,7 @@
 //! `serve`: answers SQL, CAL and searches over HTTP and Arrow Flight SQL, and SQL over PostgreSQL's
 //! protocol, until it is stopped; makes tokens.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use gristmill_queries::sql::Confinement;
 use gristmill_server::http::{self, HttpOptions, QueryLimits, Scope, Server, Tokens, new_token};
 use gristmill_server::tls::Tls;
 use gristmill_server::{NewestLake, flight, postgres};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::CommandContext;
@@ -21,6 +21,9 @@ use crate::args::serving::{ScopeArg, ServeArgs};
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
 use crate::output::write_stdout;
+
+/// Number of connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// Serves until SIGINT or SIGTERM.
 pub async fn run(
@@ -43,10 +46,14 @@ pub async fn run(
         .await
         .map_err(|error| Failure::environment("can't serve the lake", &error))?;
     let scheme = |plain, secure| if tls.is_some() { secure } else { plain };
-    let over_http = bind(context, scheme("http", "https"), arguments.listen).await?;
+    let over_http = bind(context, scheme("http", "https"), arguments.listen)?;
     let scheme = scheme("grpc", "grpc+tls");
-    let over_flight = bind_optional(context, scheme, arguments.flight).await?;
-    let over_postgres = bind_optional(context, "postgresql", arguments.postgres).await?;
+    let bind_optional = |scheme, address: Option<SocketAddr>| {
+        let bound = address.map(|address| bind(context, scheme, address));
+        bound.transpose()
+    };
+    let over_flight = bind_optional(scheme, arguments.flight)?;
+    let over_postgres = bind_optional("postgresql", arguments.postgres)?;
     let stop = stopped()?.shared();
     let listeners = async {
         let flight = over_flight
@@ -64,26 +71,28 @@ pub async fn run(
     Ok(CommandOutcome::Done)
 }
 
-/// Listens on `address` if there is one, and prints it.
-async fn bind_optional(
-    context: &CommandContext,
-    scheme: &str,
-    address: Option<SocketAddr>,
-) -> Result<Option<TcpListener>, Failure> {
-    match address {
-        None => Ok(None),
-        Some(address) => bind(context, scheme, address).await.map(Some),
-    }
+/// Listens on `address`. The system tests silent connections (TCP keepalive) and ends those whose
+/// clients are gone: a session of PostgreSQL may be silent as long as it likes, and would count
+/// among the connections forever.
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    // Accepted connections inherit it.
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Listens on `address`, and prints it.
-async fn bind(
+fn bind(
     context: &CommandContext,
     scheme: &str,
     address: SocketAddr,
 ) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address)
-        .await
+    let listener = listener(address)
         .map_err(|error| Failure::environment(&format!("can't listen on {address}"), &error))?;
     let bound = listener
         .local_addr()

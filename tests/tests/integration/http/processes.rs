@@ -114,6 +114,32 @@ async fn wide_answers_that_are_read_slowly_stay_within_the_memory() {
     }
 }
 
+/// The system shows a timer of the kind 2 for a connection that it tests while it is silent.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_are_tested_by_the_system() {
+    let lake = TestLake::new().await;
+    let options = ["--postgres", "127.0.0.1:0"];
+    let mut server = ServerProcess::start(&lake.folder().join("lake"), &options);
+    for scheme in ["http://", "postgresql://"] {
+        let address = server.address(scheme);
+        let client = TcpStream::connect(address).unwrap();
+        let ends = [address.port(), client.local_addr().unwrap().port()];
+        let [own, other] = ends.map(|port| format!(":{port:04X}"));
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let timer = table.lines().find_map(|line| {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            let [_, local, remote, _, _, timer, ..] = cells[..] else {
+                return None;
+            };
+            let is_served = local.ends_with(&own) && remote.ends_with(&other);
+            is_served.then(|| timer.to_owned())
+        });
+        let timer = timer.unwrap();
+        assert!(timer.starts_with("02:"), "{scheme} {timer}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_read_again_at_sighup() {
     let lake = TestLake::new().await;
