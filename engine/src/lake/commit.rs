@@ -17,17 +17,13 @@ use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, Transactio
 use deltalake::kernel::{Action, Transaction};
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use gristmill_schemas::columns::GRAINS;
-use object_store::path::Path;
 use serde_json::Value;
 
-use super::audit::AUDIT;
-use super::encryption::{ENCRYPTION, is_sealed_file};
 use super::file_actions::{add_action, remove_action};
 use super::heads::{CheckpointHead, HEADS, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
 use super::row_versions::RowVersions;
 use super::table::{CHECKPOINT_INTERVAL, Change, DataFile, Table, delta_error, read_log};
-use super::tombstones::ERASED;
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::segment::SegmentId;
@@ -53,9 +49,9 @@ impl Table {
     /// meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes, or if
-    /// all attempts met other writers: then nothing was committed. [`EngineError::Key`] if the lake
-    /// was encrypted meanwhile and `change` adds rows in plain text; [`EngineError::Delta`].
+    /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes or adds,
+    /// or if all attempts met other writers: then nothing was committed. [`EngineError::Key`] if the
+    /// lake was encrypted meanwhile and `change` adds rows in plain text; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
         let committed = self.commit_with_retries(&change, operation, retries).await;
         if let Err(EngineError::Conflict(_) | EngineError::Key(_)) = committed {
@@ -79,7 +75,7 @@ impl Table {
         // removes the log that it would read; added files state the version of their commit; and it
         // lets two compactions remove the same files, which would double their rows.
         for _ in 0..retries {
-            self.check_removed(change)?;
+            self.check_files(change).await?;
             match self.attempt_commit(change, operation).await {
                 Err(EngineError::Conflict(_)) => {
                     self.refresh().await?;
@@ -88,7 +84,7 @@ impl Table {
                 committed => return committed,
             }
         }
-        self.check_removed(change)?;
+        self.check_files(change).await?;
         self.attempt_commit(change, operation).await
     }
 
@@ -132,28 +128,6 @@ impl Table {
             committed = newest.committed_files().await?;
         }
         Ok(has_all(&committed).then_some(newest))
-    }
-
-    /// Checks that `change` adds no rows in plain text to an encrypted lake: it may have been
-    /// encrypted since this process opened it. Rows that are moved between files stay as they are.
-    async fn check_plain_text(&self, change: &Change) -> Result<()> {
-        let is_plain = |file: &DataFile| !is_sealed_file(&file.name);
-        if [AUDIT, ERASED].contains(&self.name())
-            || !change.changes_rows
-            || !change.removed.is_empty()
-            || !change.added.iter().any(is_plain)
-        {
-            return Ok(());
-        }
-        let marker = Path::from(ENCRYPTION);
-        match self.location().read_small(&marker).await? {
-            None => Ok(()),
-            Some(_) => Err(EngineError::Key(format!(
-                "the lake `{}` was encrypted while this command wrote to it, and nothing is \
-                 written to it in plain text any more: run the command again",
-                self.location().name()
-            ))),
-        }
     }
 
     /// Removes the files that `change` would have added, unless it keeps them, with the sidecars
@@ -203,23 +177,6 @@ impl Table {
             self.location().remove_empty_folder(&sidecar.location);
         }
         Ok(())
-    }
-
-    /// Checks that the version on which the commit is based has the files that `change` removes.
-    fn check_removed(&self, change: &Change) -> Result<()> {
-        if change.removed.is_empty() {
-            return Ok(());
-        }
-        let files = self.files()?;
-        let names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-        let mut removed = change.removed.iter();
-        match removed.find(|file| !names.contains(file.name.as_str())) {
-            None => Ok(()),
-            Some(file) => Err(EngineError::Conflict(format!(
-                "another writer has replaced `{}`",
-                file.name
-            ))),
-        }
     }
 
     /// Returns the versions of the rows in the files that `change` adds; `None` if they are stated
@@ -423,7 +380,7 @@ impl Change {
 
     /// Returns true if the added files are files of the table already: nothing is removed, and no
     /// row changes.
-    fn adds_again(&self) -> bool {
+    pub(super) fn adds_again(&self) -> bool {
         self.removed.is_empty() && !self.changes_rows
     }
 }

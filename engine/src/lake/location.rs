@@ -236,6 +236,17 @@ impl LakeLocation {
         Ok(files)
     }
 
+    /// Returns true if the file `path` exists.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(super) async fn has(&self, path: &Path) -> Result<bool> {
+        match self.store.head(path).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            found => found.file("can't inspect", path).map(|_| true),
+        }
+    }
+
     /// Deletes the file `path`. A missing file isn't an error.
     ///
     /// # Errors

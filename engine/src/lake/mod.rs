@@ -17,6 +17,7 @@
 //! | `empty_location` | may a new lake be created at a location? |
 //! | `row_versions` | since which version of a table are its rows in it? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
+//! | `commit_checks` | what is checked before a commit? |
 //! | `file_actions` | what does a log contain about a data file? |
 //! | `commit_cache` | how is each commit of a log read only once? |
 //! | `conditional_put` | how do several writers replace a small file in an object store? |
@@ -61,6 +62,7 @@ mod cached_files;
 mod cells;
 mod commit;
 mod commit_cache;
+mod commit_checks;
 mod conditional_put;
 mod disclosure;
 mod edit;

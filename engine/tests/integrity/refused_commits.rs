@@ -67,6 +67,27 @@ async fn files_of_a_refused_commit_are_removed_and_those_of_the_lake_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_whose_new_file_was_removed_as_garbage_stay_in_the_old_one() {
+    let lab = Lab::new(2, 60, false).await;
+    let rows = lab.rows().await;
+    let mut late = lab.lake().await;
+    let old = late.segments().unwrap().remove(0).file;
+    // Written so long ago that `gc` has removed it: no commit named it.
+    let copy = DataFile {
+        name: "part-00000000000000000000000000.parquet".to_owned(),
+        ..old.clone()
+    };
+    let change = Change {
+        added: vec![copy],
+        removed: vec![old],
+        ..Change::default()
+    };
+    let refused = late.grains.commit(change, "compact", 3).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Conflict(_)), "{refused}");
+    assert!(lab.rows().await == rows, "each row once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_ingest_that_began_before_the_lake_was_encrypted_leaves_no_plain_text() {
     let lab = Lab::new(1, 20, false).await;
     let mut late = lab.lake().await;

@@ -21,7 +21,9 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
         .await;
     }
     assert!(erased(&mut lake, &alice()).await.proven);
-    let adds = |name: &str| {
+    let folder = lake.folder().join("lake");
+    let adds = |table: &str, name: &str| {
+        std::fs::write(folder.join(table).join(name), "x").unwrap();
         let file = DataFile::untagged(name, 1, 1);
         Change {
             added: vec![file],
@@ -32,12 +34,12 @@ async fn a_writer_continues_after_an_erasure_removed_its_log_version() {
     // A writer that may append after others does; one that must reload gets a conflict.
     writer
         .rejects
-        .commit(adds("part-b.parquet"), "test", 3)
+        .commit(adds("rejects", "part-b.parquet"), "test", 3)
         .await
         .unwrap();
     let told = writer
         .grains
-        .commit(adds("part-a.parquet"), "test", 0)
+        .commit(adds("grains", "part-a.parquet"), "test", 0)
         .await;
     assert!(matches!(told, Err(EngineError::Conflict(_))), "{told:?}");
     writer.grains.refresh().await.unwrap();
