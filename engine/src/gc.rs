@@ -6,11 +6,13 @@
 //! for as long as these are retained.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use gristmill_schemas::columns::GRAINS;
 use object_store::ObjectMeta;
+use object_store::path::Path;
 use serde::Serialize;
 
 use crate::error::Result;
@@ -101,7 +103,7 @@ pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcR
         let names = garbage.iter().map(|file| file.location.to_string());
         report.files = names.collect();
     } else {
-        remove(lake, &garbage).await?;
+        remove(lake, &garbage, &mut report).await?;
         lake.location().retain_cached(&lake.segments()?)?;
         record(lake, &report).await?;
     }
@@ -120,22 +122,79 @@ async fn record(lake: &mut Lake, report: &GcReport) -> Result<()> {
     Ok(())
 }
 
-async fn remove(lake: &Lake, garbage: &[ObjectMeta]) -> Result<()> {
-    let mut folders = HashSet::new();
-    for file in garbage {
-        lake.location().delete(&file.location).await?;
-        let parent = lake
-            .location()
-            .local_path(&file.location)
-            .and_then(|path| path.parent().map(Into::into));
-        folders.extend(parent.filter(|_| file.location.as_ref().starts_with(SIDECARS)));
+/// Files that are removed between two looks at the tables.
+const REMOVED_AT_ONCE: usize = 64;
+
+/// Removes `garbage`, except files that a slow writer has committed since it was found, which
+/// `report` doesn't count then.
+async fn remove(lake: &mut Lake, garbage: &[ObjectMeta], report: &mut GcReport) -> Result<()> {
+    let mut folders: HashSet<PathBuf> = HashSet::new();
+    for files in garbage.chunks(REMOVED_AT_ONCE) {
+        lake.refresh().await?;
+        let live = live_files(lake)?;
+        for file in files {
+            if live.contains(&data_file_of(file, lake)) {
+                report.keep(file);
+                continue;
+            }
+            lake.location().delete(&file.location).await?;
+            let parent = lake
+                .location()
+                .local_path(&file.location)
+                .and_then(|path| path.parent().map(Into::into));
+            folders.extend(parent.filter(|_| is_sidecar(file)));
+        }
     }
     for folder in folders {
-        let folder: std::path::PathBuf = folder;
         // A folder that isn't empty stays.
         let _ = std::fs::remove_dir(folder);
     }
     Ok(())
+}
+
+/// Returns the paths of the live files of all tables.
+fn live_files(lake: &Lake) -> Result<HashSet<Path>> {
+    let mut live = HashSet::new();
+    for table in lake.tables() {
+        let files = table.files()?.into_iter();
+        live.extend(files.map(|file| table.path_of(&file.name)));
+    }
+    Ok(live)
+}
+
+/// Returns the path of the data file to which a sidecar belongs, or that of `file` itself.
+fn data_file_of(file: &ObjectMeta, lake: &Lake) -> Path {
+    match segment_of(file) {
+        Some(segment) => lake.grains.path_of(&segment.file_name()),
+        None => file.location.clone(),
+    }
+}
+
+/// Returns the segment of a sidecar. `None` for sidecars of the whole lake, which are outside of
+/// the segments' folders, and for other files.
+fn segment_of(file: &ObjectMeta) -> Option<SegmentId> {
+    let parts: Vec<_> = file.location.parts().collect();
+    let [_, segment, _, ..] = parts.as_slice() else {
+        return None;
+    };
+    is_sidecar(file).then(|| SegmentId::of_folder(segment.as_ref()))
+}
+
+fn is_sidecar(file: &ObjectMeta) -> bool {
+    let folder = file.location.parts().next();
+    folder.is_some_and(|folder| folder.as_ref() == SIDECARS)
+}
+
+impl GcReport {
+    /// Subtracts `file`, a data file or a sidecar that isn't removed after all.
+    fn keep(&mut self, file: &ObjectMeta) {
+        self.removed_files -= 1;
+        self.removed_bytes -= file.size;
+        match is_sidecar(file) {
+            true => self.sidecar_files -= 1,
+            false => self.data_files -= 1,
+        }
+    }
 }
 
 /// The decision which files are removed.
@@ -194,13 +253,10 @@ impl<'o> Sweep<'o> {
     /// Checks sidecars. Each is kept as long as its segment.
     fn sidecars(&mut self, files: Vec<ObjectMeta>, segments: &HashSet<String>) {
         for file in files {
-            let parts: Vec<_> = file.location.parts().collect();
-            // Files outside of the segments' folders belong to the whole lake.
-            let [_, segment, _, ..] = parts.as_slice() else {
+            let Some(segment) = segment_of(&file) else {
                 continue;
             };
-            let data = SegmentId::of_folder(segment.as_ref()).file_name();
-            if !segments.contains(&data) && self.discard(file) {
+            if !segments.contains(&segment.file_name()) && self.discard(file) {
                 self.report.sidecar_files += 1;
             }
         }
@@ -238,4 +294,51 @@ fn data_file_name(file: &ObjectMeta, table: &Table) -> Option<String> {
     };
     let name = name.as_ref();
     (folder.as_ref() == table.name() && name.ends_with(".parquet")).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::columns::{LifecycleEvent, STATE, StateRow};
+
+    use super::*;
+    use crate::lake::Change;
+
+    async fn data_files(lake: &Lake) -> Vec<ObjectMeta> {
+        let mut files = lake.location().list(STATE).await.unwrap();
+        files.retain(|file| data_file_name(file, &lake.state).is_some());
+        files
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_a_slow_writer_commits_after_it_was_found_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let mut writer = Lake::open_or_create(&place).await.unwrap();
+        let events = [StateRow {
+            content_address: "0".repeat(64),
+            event: LifecycleEvent::Expired,
+            value: None,
+            at: 0,
+            actor: None,
+            reason: None,
+            source_id: None,
+        }];
+        let slow = writer.write_events(&events).await.unwrap();
+        writer.write_events(&events).await.unwrap();
+        let garbage = data_files(&lake).await;
+        let mut report = GcReport {
+            removed_files: 2,
+            removed_bytes: garbage.iter().map(|file| file.size).sum(),
+            data_files: 2,
+            ..GcReport::default()
+        };
+        let change = Change::of_new_rows(slow.clone());
+        writer.state.commit(change, "test", 0).await.unwrap();
+        remove(&mut lake, &garbage, &mut report).await.unwrap();
+        let left = data_files(&lake).await;
+        let names: Vec<_> = left.iter().map(|file| file.location.clone()).collect();
+        assert_eq!(names, [lake.state.path_of(&slow.name)]);
+        assert_eq!((report.removed_files, report.data_files), (1, 1));
+    }
 }

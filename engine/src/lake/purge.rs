@@ -69,16 +69,23 @@ impl Table {
         for file in files {
             let gone = match file.location.prefix_matches(&log) {
                 true => is_older_entry(&file.location, version),
-                false => {
-                    !live.contains(&file.location)
-                        && (exclusive || retired.contains(&file.location) || is_old(&file))
-                }
+                false if live.contains(&file.location) => false,
+                false if exclusive || retired.contains(&file.location) => true,
+                false => is_old(&file) && !self.has_now(&file.location).await?,
             };
             if gone {
                 purged.remove(self.location(), &file).await?;
             }
         }
         Ok(purged)
+    }
+
+    /// Returns true if the newest version has the file `path`: a slow writer may have committed it
+    /// since this handle was read.
+    async fn has_now(&mut self, path: &Path) -> Result<bool> {
+        self.refresh().await?;
+        let mut files = self.files()?.into_iter();
+        Ok(files.any(|file| self.path_of(&file.name) == *path))
     }
 
     /// Writes a checkpoint of the newest version, unless it is among `files`. A second checkpoint
