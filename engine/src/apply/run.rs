@@ -298,10 +298,8 @@ impl<'a> Apply<'a> {
         if !outcome.events.is_empty() {
             let file = self.lake.write_events(&outcome.events).await?;
             let change = Change::of_new_rows(file);
-            self.lake
-                .state
-                .commit(change, self.action, ATTEMPTS)
-                .await?;
+            // Not tried again as it is: what the events were judged by may have changed.
+            self.lake.state.commit(change, self.action, 0).await?;
         }
         if !outcome.grains.is_empty() {
             let (location, grains) = (self.lake.location().clone(), outcome.grains.clone());
@@ -339,5 +337,33 @@ impl<'a> Apply<'a> {
                 *report.errors_by_code.entry(code.clone()).or_default() += 1;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn operations_are_judged_again_after_events_of_another_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let options = ApplyOptions::default();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let put = br#"{"op": "put", "grain": {"type": "belief", "subject": "s", "relation": "r",
+            "object": "o", "confidence": 1.0, "created_at": 1767225600000}}"#;
+        let put = OperationRequest::parse(put).unwrap();
+        let put = apply_requests(&mut lake, vec![put], &options, "test").await;
+        let address = put.unwrap()[0].content_address.clone().unwrap();
+        let line = format!(r#"{{"op": "contradict", "address": "{address}"}}"#);
+        let prepared = || [prepare_line(line.as_bytes(), &*options.resolver)];
+        let mut other = Lake::open_or_create(&place).await.unwrap();
+        let mut late = Apply::begin(&mut other, &options, "test").await.unwrap();
+        let mut first = Apply::begin(&mut lake, &options, "test").await.unwrap();
+        assert!(!first.batch(&prepared()).await.unwrap()[0].already);
+        // This one hasn't read the event of the first yet.
+        assert!(late.batch(&prepared()).await.unwrap()[0].already);
+        let files = late.lake.state.files().unwrap();
+        assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 1);
     }
 }

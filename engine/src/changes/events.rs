@@ -12,7 +12,7 @@ use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 
 use super::bundle::{Bundle, EventLine};
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
 use crate::lake::{AddressCatalog, Change, DataFile, Lake, LakeFile, text_of};
 
 /// Events of a bundle that are compared with those of the lake at a time. Each costs 16 bytes, and
@@ -151,10 +151,29 @@ fn line_of(row: &StateRow) -> EventLine {
     }
 }
 
-/// Commits those of `rows` that `state` doesn't have. Reads the table once. Returns their number.
+/// Commits those of `rows` that `state` doesn't have, and returns their number. Reads the table once
+/// for each attempt, because another process may apply the same bundle.
 async fn add_missing(lake: &mut Lake, mut rows: Vec<StateRow>) -> Result<u64> {
+    for _ in 0..ATTEMPTS {
+        retain_missing(lake, &mut rows).await?;
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let change = Change::of_new_rows(lake.write_events(&rows).await?);
+        match lake.state.commit(change, "changes", 0).await {
+            Err(EngineError::Conflict(_)) => lake.state.refresh().await?,
+            committed => return committed.map(|_| rows.len() as u64),
+        }
+    }
+    Err(EngineError::Conflict(format!(
+        "other writers were faster {ATTEMPTS} times"
+    )))
+}
+
+/// Removes from `rows` those that `state` has, and all but the first of equal ones.
+async fn retain_missing(lake: &Lake, rows: &mut Vec<StateRow>) -> Result<()> {
     if rows.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     let mut missing: HashSet<EventKey> = rows.iter().map(|row| key_of(&line_of(row))).collect();
     for file in lake.state.files()? {
@@ -164,12 +183,38 @@ async fn add_missing(lake: &mut Lake, mut rows: Vec<StateRow>) -> Result<u64> {
         };
         each_event(lake, &file, note).await?;
     }
-    // Of equal rows the first is kept.
     rows.retain(|row| missing.remove(&key_of(&line_of(row))));
-    if rows.is_empty() {
-        return Ok(0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expired(address: &str) -> StateRow {
+        StateRow {
+            content_address: address.to_owned(),
+            event: LifecycleEvent::Expired,
+            value: None,
+            at: 0,
+            actor: None,
+            reason: None,
+            source_id: None,
+        }
     }
-    let change = Change::of_new_rows(lake.write_events(&rows).await?);
-    lake.state.commit(change, "changes", ATTEMPTS).await?;
-    Ok(rows.len() as u64)
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn events_that_another_process_adds_meanwhile_are_added_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let mut late = Lake::open_or_create(&place).await.unwrap();
+        let added = add_missing(&mut lake, vec![expired("a")]).await;
+        assert_eq!(added.unwrap(), 1);
+        // This handle hasn't read that commit yet.
+        let added = add_missing(&mut late, vec![expired("a"), expired("b")]).await;
+        assert_eq!(added.unwrap(), 1);
+        let files = late.state.files().unwrap();
+        assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 2);
+    }
 }
