@@ -79,26 +79,56 @@ fn unsupported_locks_error(keyring: &Path, error: &std::io::Error) -> EngineErro
 
 /// Replaces the file at `path` by the concatenation of `parts`, readable by its owner only. The old
 /// file stays until the new one is durable; after this returns, the old one can't come back after a
-/// power failure.
+/// power failure. The caller holds the keyring's lock, so temporary files of processes that were
+/// killed are removed: they have secrets that may be destroyed now.
 ///
 /// # Errors
 /// [`EngineError::File`]; the old file is then unchanged, unless only the last step (syncing the
 /// folder) failed.
 pub(super) fn replace_file(path: &Path, parts: &[&[u8]]) -> Result<()> {
     let shown = path.display().to_string();
-    let folder = folder_of(path);
-    // A temporary file has the permissions that a secret needs: read and write for its owner only.
-    let mut file = NamedTempFile::new_in(folder).file("can't write", &shown)?;
+    remove_temporary(path)?;
+    let mut file = temporary(path).file("can't write", &shown)?;
     for part in parts {
         file.write_all(part).file("can't write", &shown)?;
     }
     file.as_file().sync_all().file("can't write", &shown)?;
     file.persist(path).file("can't write", &shown)?;
     #[cfg(unix)]
-    File::open(folder)
+    File::open(folder_of(path))
         .and_then(|folder| folder.sync_all())
         .file("can't write", &shown)?;
     Ok(())
+}
+
+/// Creates a temporary file for the new content of the file at `path`. It has the permissions that
+/// a secret needs: read and write for its owner only.
+fn temporary(path: &Path) -> std::io::Result<NamedTempFile> {
+    let prefix = temporary_prefix(path);
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempfile_in(folder_of(path))
+}
+
+/// Removes the temporary files of the file at `path` that killed processes left.
+fn remove_temporary(path: &Path) -> Result<()> {
+    let folder = folder_of(path);
+    let prefix = temporary_prefix(path);
+    for entry in std::fs::read_dir(folder).file("can't list", folder.display())? {
+        let entry = entry.file("can't list", folder.display())?;
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with(&prefix) {
+            let left = entry.path();
+            std::fs::remove_file(&left).file("can't remove", left.display())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns how the names of the temporary files of the file at `path` begin.
+fn temporary_prefix(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!(".gristmill-{name}-")
 }
 
 #[cfg(test)]
@@ -130,5 +160,22 @@ mod tests {
         let keyring = folder.path().join("keyring.json");
         std::fs::write(lock_file_of(&keyring), b"left").unwrap();
         KeyringLock::acquire_within(&keyring, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_of_a_secret_is_removed_with_the_next_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keyring.json");
+        let mut killed = temporary(&path).unwrap();
+        killed.write_all(b"a key").unwrap();
+        killed.keep().unwrap();
+        let other = folder.path().join(".keyring.json.swp");
+        std::fs::write(&other, b"of an editor").unwrap();
+        replace_file(&path, &[b"new ", b"keys"]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new keys");
+        let left = std::fs::read_dir(folder.path()).unwrap();
+        let mut left: Vec<PathBuf> = left.map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        assert_eq!(left, [other, path]);
     }
 }
