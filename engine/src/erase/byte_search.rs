@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt};
-use gristmill_schemas::columns::SystemColumn;
+use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use object_store::path::Path;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
@@ -26,7 +26,7 @@ use super::legal_acts::{RetainedTexts, accounting_for};
 use super::pattern_search::PatternSearch;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
-use crate::lake::{Lake, LakeFile, is_sealed_file};
+use crate::lake::{Lake, LakeFile, is_sealed_file, sealed_cells};
 use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies, without_trailer};
 
 /// Result of the byte search.
@@ -232,13 +232,14 @@ fn search_opened(
 ) -> Result<ByteSearchResult> {
     let mut found = ByteSearchResult::default();
     let mut scratch = Vec::new();
+    let sealed = sealed_columns(file.name());
     for number in 0..file.row_groups().len() {
         let attribution = groups.is_some_and(|groups| groups.contains(&number)).into();
         for batch in file.row_group(number, &OPENED_COLUMNS)? {
             let batch = batch?;
             let schema = batch.schema();
             for (field, column) in schema.fields().iter().zip(batch.columns()) {
-                if SEALED_CELLS.contains(&field.name().as_str()) {
+                if sealed.contains(&field.name().as_str()) {
                     each_cell(column, |cell| {
                         found.bytes += cell.len() as u64;
                         found.note(patterns.count(cell, &mut scratch), attribution);
@@ -256,16 +257,13 @@ fn search_opened(
 /// The columns of `grains` that are sealed in an envelope.
 const OPENED_COLUMNS: [&str; 3] = [SystemColumn::Blob.name(), "envelope", "signer_did"];
 
-/// The columns of all tables with sealed cells.
-const SEALED_CELLS: [&str; 7] = [
-    SystemColumn::Blob.name(),
-    "envelope",
-    "signer_did",
-    "bytes",
-    "message",
-    "actor",
-    "reason",
-];
+/// Returns the columns with sealed cells of the data file `name`.
+fn sealed_columns(name: &str) -> &'static [&'static str] {
+    match name.split('/').next() {
+        Some(GRAINS) => &OPENED_COLUMNS,
+        table => sealed_cells(table.unwrap_or_default()),
+    }
+}
 
 /// Calls `found` with the bytes of every cell of a column of texts or bytes.
 fn each_cell(column: &ArrayRef, mut found: impl FnMut(&[u8])) {
@@ -402,36 +400,4 @@ impl FileSearch<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn raw_search_covers_exactly_the_bytes_outside_of_pages() {
-        let bytes = b"PAR1headBODYheadBODYBODYfoot";
-        let outside = |parts: &[Range<usize>]| {
-            outside(bytes, parts)
-                .map(<[u8]>::to_vec)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(
-            outside(&[8..12, 16..20, 20..24]),
-            [&b"PAR1head"[..], b"head", b"foot"]
-        );
-        assert_eq!(outside(&[]), [bytes]);
-        assert!(outside(&[0..10, 10..28]).is_empty());
-    }
-
-    #[test]
-    fn pieces_overlap_by_more_than_the_longest_pattern() {
-        let bytes: Vec<u8> = (0..2 * PIECE as u32 + 7)
-            .map(|at| (at % 251) as u8)
-            .collect();
-        let pieces: Vec<&[u8]> = pieces(&bytes).collect();
-        assert_eq!(
-            pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(),
-            [PIECE + OVERLAP, PIECE + 7, 7]
-        );
-        assert_eq!(pieces[0][PIECE..], pieces[1][..OVERLAP]);
-        assert_eq!(super::pieces(b"").count(), 0);
-    }
-}
+mod tests;

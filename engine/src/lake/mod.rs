@@ -127,7 +127,7 @@ pub(crate) use log::{LogFile, hint_path};
 pub(crate) use open_checks::{FROM_BACKUP, REMEDY_OF_FILES, head_damage};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
-pub(crate) use records::{LISTED, read_file, text as text_of};
+pub(crate) use records::{LISTED, read_file, sealed_cells, text as text_of};
 pub(crate) use rejects::{
     MANIFEST, MAX_DAMAGE_BYTES, MAX_SOURCE_BYTES, RejectBytes, RejectContext, RejectPosition,
     RejectReason, WHOLE_SOURCE, blob_of,

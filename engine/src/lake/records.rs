@@ -172,6 +172,16 @@ const NAMING: [&str; 2] = ["actor", "reason"];
 /// The columns of `sources` that may name persons, as paths do.
 pub(crate) const LISTED: [&str; 2] = ["source", "reason"];
 
+/// Returns the columns of `table`, which is `rejects`, `sources` or `state`, whose cells are sealed
+/// in an encrypted lake.
+pub(crate) fn sealed_cells(table: &str) -> &'static [&'static str] {
+    match table {
+        REJECTS => &REFUSED,
+        SOURCES => &LISTED,
+        _ => &NAMING,
+    }
+}
+
 impl Lake {
     /// Writes `rows` as a new data file of `rejects`, encrypted if the lake is.
     ///
@@ -213,16 +223,9 @@ impl Lake {
     ) -> Result<DataFile> {
         match self.keys_to_write()? {
             Some(keys) => {
-                let names = match table.name() {
-                    REJECTS => REFUSED.as_slice(),
-                    SOURCES => &LISTED,
-                    _ => &NAMING,
-                };
+                let sealed = keys.seal_cells(batch, sealed_cells(table.name()))?;
                 table
-                    .write_file_as(
-                        &SegmentId::new_sealed(true),
-                        &keys.seal_cells(batch, names)?,
-                    )
+                    .write_file_as(&SegmentId::new_sealed(true), &sealed)
                     .await
             }
             None => table.write_file(batch).await,

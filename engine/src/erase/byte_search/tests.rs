@@ -1,0 +1,117 @@
+//! Tests of the byte search.
+
+use gristmill_schemas::columns::{LifecycleEvent, RejectRow, SourceOutcome, SourceRow, StateRow};
+
+use super::*;
+use crate::erase::identifier_search::IdentifierSearch;
+use crate::erase::request::{Person, SubjectRequest};
+use crate::keys::{FileKeys, Keyring};
+use crate::lake::{DataFile, Table};
+
+#[test]
+fn raw_search_covers_exactly_the_bytes_outside_of_pages() {
+    let bytes = b"PAR1headBODYheadBODYBODYfoot";
+    let outside = |parts: &[Range<usize>]| {
+        outside(bytes, parts)
+            .map(<[u8]>::to_vec)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        outside(&[8..12, 16..20, 20..24]),
+        [&b"PAR1head"[..], b"head", b"foot"]
+    );
+    assert_eq!(outside(&[]), [bytes]);
+    assert!(outside(&[0..10, 10..28]).is_empty());
+}
+
+#[test]
+fn pieces_overlap_by_more_than_the_longest_pattern() {
+    let bytes: Vec<u8> = (0..2 * PIECE as u32 + 7)
+        .map(|at| (at % 251) as u8)
+        .collect();
+    let pieces: Vec<&[u8]> = pieces(&bytes).collect();
+    assert_eq!(
+        pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(),
+        [PIECE + OVERLAP, PIECE + 7, 7]
+    );
+    assert_eq!(pieces[0][PIECE..], pieces[1][..OVERLAP]);
+    assert_eq!(super::pieces(b"").count(), 0);
+}
+
+/// Returns how many matches of `name` are in the opened cells of `file`, a file of `table`.
+async fn opened_matches(lake: &Lake, table: &Table, file: &DataFile, name: &str) -> u64 {
+    let open = LakeFile::open(lake, &table.path_of(&file.name)).await;
+    let request = SubjectRequest {
+        people: vec![Person {
+            identifiers: [name.to_owned()].into(),
+            ..Person::default()
+        }],
+        ..SubjectRequest::default()
+    };
+    let search = IdentifierSearch::new(&request, |_| false, std::iter::empty()).unwrap();
+    let patterns = PatternSearch::new(std::iter::empty(), search);
+    let found = search_opened(&open.unwrap(), &patterns, None);
+    found.unwrap().remnants
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_sealed_cell_of_the_small_tables_is_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lake").display().to_string();
+    let mut lake = Lake::open_or_create(&place).await.unwrap();
+    let keyring = folder.path().join("keyring.json");
+    let keyring = Keyring::open_or_create(&keyring, "for tests").unwrap();
+    let keys = FileKeys::next_to(keyring).unwrap();
+    lake.enable_encryption(Box::new(keys)).await.unwrap();
+    let name = "Marguerite Oyelaran";
+    let named = |is_named: bool| is_named.then(|| name.to_owned());
+    for (source, reason) in [(true, false), (false, true)] {
+        let row = SourceRow {
+            run_id: "a run".to_owned(),
+            source_id: None,
+            source: named(source),
+            kind: None,
+            size: 0,
+            outcome: SourceOutcome::Skipped,
+            first_ordinal: 0,
+            grains: 0,
+            duplicates: 0,
+            erased: 0,
+            rejected: 0,
+            reason: named(reason),
+            at: 0,
+        };
+        let file = lake.write_sources(&[row]).await.unwrap();
+        let table = lake.sources.as_ref().unwrap();
+        assert_ne!(opened_matches(&lake, table, &file, name).await, 0);
+    }
+    for (field, message, bytes) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
+        let row = RejectRow {
+            source_id: "0".repeat(64),
+            source: "a.mg".to_owned(),
+            ordinal: 0,
+            offset: None,
+            error_code: "ERR_VERSION".to_owned(),
+            field: named(field == 1),
+            message: named(message == 1).unwrap_or_default(),
+            bytes: named(bytes == 1).unwrap_or_default().into_bytes(),
+            truncated: false,
+            rejected_at: 0,
+        };
+        let file = lake.write_rejects(&[row]).await.unwrap();
+        assert_ne!(opened_matches(&lake, &lake.rejects, &file, name).await, 0);
+    }
+    for (actor, reason) in [(true, false), (false, true)] {
+        let row = StateRow {
+            content_address: "0".repeat(64),
+            event: LifecycleEvent::Expired,
+            value: None,
+            at: 0,
+            actor: named(actor),
+            reason: named(reason),
+            source_id: None,
+        };
+        let file = lake.write_events(&[row]).await.unwrap();
+        assert_ne!(opened_matches(&lake, &lake.state, &file, name).await, 0);
+    }
+}
