@@ -163,8 +163,8 @@ impl Table {
     }
 }
 
-/// The columns of `rejects` that may contain parts of grains.
-const REFUSED: [&str; 3] = ["bytes", "message", "field"];
+/// The columns of `rejects` that may contain parts of grains, or name persons as paths do.
+const REFUSED: [&str; 4] = ["bytes", "message", "field", "source"];
 
 /// The columns of `state` that may name persons.
 const NAMING: [&str; 2] = ["actor", "reason"];
@@ -275,6 +275,36 @@ mod tests {
     use arrow::array::{ArrayRef, StringArray};
 
     use super::*;
+    use crate::keys::{FileKeys, Keyring};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_path_of_a_reject_is_sealed_in_an_encrypted_lake() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.expect("a lake");
+        let keyring = folder.path().join("keyring.json");
+        let keyring = Keyring::open_or_create(&keyring, "for tests").expect("a keyring");
+        let keys = Box::new(FileKeys::next_to(keyring).expect("keys"));
+        lake.enable_encryption(keys).await.expect("it is encrypted");
+        let row = RejectRow {
+            source_id: "0".repeat(64),
+            source: "inbox/marguerite-oyelaran.mg".to_owned(),
+            ordinal: 0,
+            offset: None,
+            error_code: "ERR_VERSION".to_owned(),
+            field: None,
+            message: "no version".to_owned(),
+            bytes: Vec::new(),
+            truncated: false,
+            rejected_at: 0,
+        };
+        let file = lake.write_rejects(&[row]).await.expect("a file");
+        let path = lake.rejects.path_of(&file.name);
+        let bytes = lake.location().read(&path).await.expect("its bytes");
+        let stored = read_file(bytes, &["source"]).expect("its rows");
+        let stored = text(&stored[0], "source", 0).expect("a text");
+        assert!(stored.starts_with("~GMS1:"), "{stored}");
+    }
 
     fn file() -> Vec<u8> {
         let file = tempfile::NamedTempFile::new().expect("a file");

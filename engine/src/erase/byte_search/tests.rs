@@ -85,16 +85,16 @@ async fn every_sealed_cell_of_the_small_tables_is_searched() {
         let table = lake.sources.as_ref().unwrap();
         assert_ne!(opened_matches(&lake, table, &file, name).await, 0);
     }
-    for (field, message, bytes) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
+    for column in ["source", "field", "message", "bytes"] {
         let row = RejectRow {
             source_id: "0".repeat(64),
-            source: "a.mg".to_owned(),
+            source: named(column == "source").unwrap_or_default(),
             ordinal: 0,
             offset: None,
             error_code: "ERR_VERSION".to_owned(),
-            field: named(field == 1),
-            message: named(message == 1).unwrap_or_default(),
-            bytes: named(bytes == 1).unwrap_or_default().into_bytes(),
+            field: named(column == "field"),
+            message: named(column == "message").unwrap_or_default(),
+            bytes: named(column == "bytes").unwrap_or_default().into_bytes(),
             truncated: false,
             rejected_at: 0,
         };
