@@ -20,6 +20,7 @@ use super::copy::CopySource;
 use super::footer::{projection_mask, read_footer};
 use super::mapped_file::MappedFile;
 use super::null_columns::{FilledBatches, is_null_chunk};
+use crate::file_digest::FileDigest;
 
 /// Upper limit for the average size of a batch in bytes: binary columns have offsets of 31 bits,
 /// and the memory of a scan is bounded.
@@ -61,6 +62,11 @@ impl SegmentReader {
     /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.bytes.as_ref().len() as u64
+    }
+
+    /// Returns the digest of all bytes of the file.
+    pub(crate) fn digest(&self) -> FileDigest {
+        FileDigest::of(self.bytes.as_ref())
     }
 
     /// Returns the Arrow schema of the file.

@@ -14,7 +14,7 @@ use super::row_counts::{differing, row_counts};
 use super::row_group::{OpenSegment, open_segment};
 use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::segment_check::{SegmentCheck, SegmentSettings};
-use super::tables::{TablesCheck, check_local_file, problem};
+use super::tables::{TablesCheck, check_segment_file, problem};
 use super::{VerifyOptions, erasures, unique_addresses};
 use crate::error::{EngineError, Result};
 use crate::index::{
@@ -22,7 +22,8 @@ use crate::index::{
 };
 use crate::keys::TrustedKey;
 use crate::lake::{
-    ACCEPT, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, SegmentWorkers, disclosed_rows,
+    ACCEPT, DataFile, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, SegmentWorkers,
+    disclosed_rows,
 };
 use crate::progress::WorkProgress;
 use crate::segment::{SegmentId, SegmentReader};
@@ -277,7 +278,7 @@ impl<'l> LakeCheck<'l> {
             }
         };
         if range.from == 0 && self.scope.has(&segment.id, 0) {
-            self.start_digest(range).await?;
+            self.start_digest(&segment.file, reader.clone()).await?;
             self.check_footer(segment).await?;
             self.start_counts(segment, reader.clone()).await?;
             self.check_sidecars(segment).await?;
@@ -336,20 +337,13 @@ impl<'l> LakeCheck<'l> {
 
     /// Starts the comparison of a data file with its digest, together with its first row group: a
     /// file is digested as a whole.
-    async fn start_digest(&mut self, range: &SegmentRange) -> Result<()> {
-        let (location, file) = (self.lake.location().clone(), range.segment.file.clone());
-        if file.digest.is_none()
-            || location
-                .local_path(&self.lake.grains.path_of(&file.name))
-                .is_none()
-        {
-            return Ok(());
-        }
+    async fn start_digest(&mut self, file: &DataFile, reader: SegmentReader) -> Result<()> {
+        let (location, file) = (self.lake.location().clone(), file.clone());
         let limit = self.options.problems;
         self.start(move || {
             let mut findings = Findings::default();
             // Reasons why a file can't be read are reported when its rows are read.
-            if let Ok(Some(problem)) = check_local_file(&location, GRAINS, &file) {
+            if let Ok(Some(problem)) = check_segment_file(&location, &file, &reader) {
                 findings.bad(problem, limit);
             }
             findings

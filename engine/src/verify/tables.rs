@@ -21,6 +21,7 @@ use crate::lake::{
     ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_FILES,
     SEALED, TABLES, Table, TableHead, head_damage, hint_path,
 };
+use crate::segment::SegmentReader;
 
 /// Bytes that are read at a time to digest a file.
 const READ_BYTES: usize = 1 << 20;
@@ -358,17 +359,25 @@ pub(super) fn problem(
     }
 }
 
-/// Compares the whole data file `file` of `table` with its digest, piece by piece. Returns `None`
-/// if it is sound or has no digest.
+/// Compares the whole data file `file` of `grains`, which `reader` has opened, with its digest. A
+/// local file is read piece by piece; an object was fetched as a whole. Returns `None` if it is
+/// sound or has no digest.
 ///
 /// # Errors
 /// Errors of reading it that aren't damage.
-pub(super) fn check_local_file(
+pub(super) fn check_segment_file(
     location: &LakeLocation,
-    table: &'static str,
     file: &DataFile,
+    reader: &SegmentReader,
 ) -> Result<Option<Problem>> {
-    judge(table, file, digest_of_local(location, table, file))
+    if file.digest.is_none() {
+        return Ok(None);
+    }
+    let found = match location.is_remote() {
+        true => Ok((reader.size(), reader.digest())),
+        false => digest_of_local(location, GRAINS, file),
+    };
+    judge(GRAINS, file, found)
 }
 
 /// Compares what was found with the log. Errors that aren't damage stay errors.
