@@ -263,7 +263,11 @@ impl IngestRun<'_> {
     /// Commits the rejects of `batch`. Another run may read the same sources at the same time, so
     /// those that it has committed are left out at each attempt.
     async fn append_rejects(&mut self, batch: &IngestBatch) -> Result<()> {
+        if batch.rejects.is_empty() {
+            return Ok(());
+        }
         for _ in 0..COMMIT_ATTEMPTS {
+            self.refresh_erased().await?;
             self.read_rejects_of_others().await?;
             let rows = self.new_rejects(batch).await?;
             if rows.is_empty() {
@@ -273,10 +277,7 @@ impl IngestRun<'_> {
             self.reject_files.insert(file.name.clone());
             let change = Change::of_new_rows(file);
             match self.lake.rejects.commit(change, "ingest", 0).await {
-                Err(EngineError::Conflict(_)) => {
-                    self.lake.rejects.refresh().await?;
-                    self.refresh_erased().await?;
-                }
+                Err(EngineError::Conflict(_)) => self.lake.rejects.refresh().await?,
                 Err(error) => return Err(error),
                 Ok(_) => {
                     // If the commit to `grains` must be repeated, these rows are in the table
@@ -290,11 +291,16 @@ impl IngestRun<'_> {
         Err(overtaken())
     }
 
-    /// Reads what was erased meanwhile: the other writer may be an erasure. The handle of `grains`
-    /// stays at its version, so that a commit to it is a conflict if it was changed.
+    /// Reads what was erased since the run began: an erasure that finds nothing in a table doesn't
+    /// commit to it, so that a commit there isn't a conflict. The handle of `grains` stays at its
+    /// version, so that a commit to it is one if it was changed.
     async fn refresh_erased(&mut self) -> Result<()> {
+        let before = self.lake.erased.version();
         self.lake.erased.refresh().await?;
-        self.known.refresh_erased(self.lake).await
+        match self.lake.erased.version() == before {
+            true => Ok(()),
+            false => self.known.refresh_erased(self.lake).await,
+        }
     }
 
     /// Adds the rejects that other runs have committed since the last ones were read.
@@ -311,7 +317,11 @@ impl IngestRun<'_> {
 
     /// Commits those of `rows` that `state` doesn't contain yet, in whatever run they were added.
     async fn append_states(&mut self, rows: &[&StateRow]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         for _ in 0..COMMIT_ATTEMPTS {
+            self.refresh_erased().await?;
             let new = self.known_states.new_rows(self.lake, rows).await?;
             let fresh: Vec<_> = new
                 .into_iter()
@@ -323,13 +333,60 @@ impl IngestRun<'_> {
             let file = self.lake.write_events(&fresh).await?;
             let change = Change::of_new_rows(file);
             match self.lake.state.commit(change, "ingest", 0).await {
-                Err(EngineError::Conflict(_)) => {
-                    self.lake.state.refresh().await?;
-                    self.refresh_erased().await?;
-                }
+                Err(EngineError::Conflict(_)) => self.lake.state.refresh().await?,
                 committed => return committed.map(drop),
             }
         }
         Err(overtaken())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use gristmill_connectors::generate::Corpus;
+    use gristmill_connectors::source::discover;
+    use gristmill_schemas::container::write_frame;
+
+    use super::*;
+    use crate::ingest::options::IngestOptions;
+    use crate::lake::Lake;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_erased_while_a_run_reads_it_is_not_recorded_as_rejected() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let mut other = Lake::open_or_create(&place).await.unwrap();
+        let corpus = Corpus {
+            seed: 11,
+            people: 9,
+        };
+        let grains = corpus.block(0).unwrap().grains.into_iter().take(2);
+        let [intact, mut cut]: [Vec<u8>; 2] = grains
+            .map(|grain| grain.blob)
+            .collect::<Vec<_>>()
+            .try_into()
+            .unwrap();
+        cut.pop();
+        let mut frames = Vec::new();
+        for blob in [&intact, &cut] {
+            write_frame(blob, &mut frames).unwrap();
+        }
+        let path = folder.path().join("a.frames");
+        std::fs::write(&path, frames).unwrap();
+        let sources = discover(&[path.display().to_string()]).await.unwrap();
+        let options = IngestOptions::default();
+        let run = IngestRun::begin(&mut lake, &options, Arc::default()).await;
+        let mut run = run.unwrap();
+        let erased = [ContentAddress::of(&cut)];
+        other.add_tombstones(&erased, "erasure", 0).await.unwrap();
+        let (admitter, sources) = run.arranged(sources).await.unwrap();
+        run.read_all(&admitter, sources).await.unwrap();
+        assert_eq!(run.end().await.unwrap().grains_written, 1);
+        for batch in lake.rejects.read_columns(&["bytes"]).await.unwrap() {
+            let mut refused = batch.column(0).as_binary::<i32>().iter().flatten();
+            assert!(refused.all(|bytes| bytes != cut.as_slice()));
+        }
     }
 }
