@@ -7,7 +7,7 @@ use gristmill_schemas::columns::{SOURCES, STATE, SystemColumn, is_sealed};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
 use serde::Serialize;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::AsArray;
 
 use super::journal::keyed_hash;
 use super::matcher::IdentifierMatcher;
@@ -59,6 +59,9 @@ pub struct DisclosedEvent {
 
 /// Number of grains that are read at a time.
 const CHUNK_ROWS: usize = 4_096;
+
+/// Rejects that are read at a time. Each may have a MiB.
+const CHUNK_REJECTS: usize = 64;
 
 /// Passes everything that `survey` found to `write`: grains first, in the order of the lake, then
 /// rejects, events and sources. Records the disclosure in the audit log, with the keyed hash of the
@@ -152,23 +155,29 @@ async fn disclose_rejects(
     survey: &Survey,
     write: &mut dyn FnMut(&Disclosed) -> Result<()>,
 ) -> Result<()> {
-    for found in &survey.rejects {
-        let file = LakeFile::open(lake, &lake.rejects.path_of(&found.file)).await?;
-        for batch in file.read_rows(&["bytes"], &[found.row])? {
+    for chunk in survey
+        .rejects
+        .chunk_by(|left, right| left.file == right.file)
+        .flat_map(|run| run.chunks(CHUNK_REJECTS))
+    {
+        let Some(first) = chunk.first() else {
+            continue;
+        };
+        let file = LakeFile::open(lake, &lake.rejects.path_of(&first.file)).await?;
+        let rows: Vec<u32> = chunk.iter().map(|found| found.row).collect();
+        let mut found = chunk.iter();
+        for batch in file.read_rows(&["bytes"], &rows)? {
             let bytes = batch.column(0).as_binary::<i32>();
-            let bytes = if bytes.is_valid(0) {
-                bytes.value(0)
-            } else {
-                &[]
-            };
-            let (reasons, exemption) = (found.reasons, found.exemption.clone());
-            write(&disclosed(
-                "rejects",
-                found.address,
-                reasons,
-                exemption,
-                bytes,
-            )?)?;
+            for (bytes, found) in bytes.iter().zip(&mut found) {
+                let (reasons, exemption) = (found.reasons, found.exemption.clone());
+                write(&disclosed(
+                    "rejects",
+                    found.address,
+                    reasons,
+                    exemption,
+                    bytes.unwrap_or_default(),
+                )?)?;
+            }
         }
     }
     Ok(())
