@@ -20,7 +20,8 @@ use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder, refresh_subjects};
 use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
 use crate::lake::{
-    Change, Lake, LakeFile, LakeLocation, Purged, Segment, Table, disclosed_rows_in, is_sealed_file,
+    Change, DataFile, Lake, LakeFile, LakeLocation, Purged, Segment, Table, disclosed_rows_in,
+    is_sealed_file,
 };
 use crate::segment::{ROW_GROUP_ROWS, SegmentId, WrittenSegment};
 
@@ -318,16 +319,7 @@ async fn reseal_tables(
     for mut own in tables {
         let mut change = Change::default();
         for file in own.files()?.into_iter().filter(|file| which(&file.name)) {
-            let open = LakeFile::open(lake, &own.path_of(&file.name)).await?;
-            for batch in open.stored_rows(None)? {
-                let batch = batch.file("can't read", &file.name)?;
-                let batch = if open.is_sealed() {
-                    keys.open_cells(&batch)?
-                } else {
-                    batch
-                };
-                change.added.push(lake.write_sealed(&own, &batch).await?);
-            }
+            reseal_file(lake, &own, keys, &file, &mut change).await?;
             change.removed.push(file);
             count += 1;
         }
@@ -337,6 +329,39 @@ async fn reseal_tables(
     }
     lake.refresh().await?;
     Ok(count)
+}
+
+/// Bytes in memory of the rows of one file that is sealed again.
+const RESEALED_BYTES: usize = 32 << 20;
+
+/// Seals the rows of `file`, a file of the small table `own`, with current keys, and adds the new
+/// files to `change`: one, unless its rows are large.
+async fn reseal_file(
+    lake: &Lake,
+    own: &Table,
+    keys: &LakeKeys,
+    file: &DataFile,
+    change: &mut Change,
+) -> Result<()> {
+    let open = LakeFile::open(lake, &own.path_of(&file.name)).await?;
+    let mut batches = open.stored_rows(None)?.peekable();
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while let Some(batch) = batches.next() {
+        let batch = batch.file("can't read", &file.name)?;
+        let batch = match open.is_sealed() {
+            true => keys.open_cells(&batch)?,
+            false => batch,
+        };
+        let schema = batch.schema();
+        bytes += batch.get_array_memory_size();
+        rows.push(batch);
+        if bytes >= RESEALED_BYTES || batches.peek().is_none() {
+            let joined = concat_batches(&schema, &rows).file("can't join", &file.name)?;
+            change.added.push(lake.write_sealed(own, &joined).await?);
+            (rows, bytes) = (Vec::new(), 0);
+        }
+    }
+    Ok(())
 }
 
 /// Purges unreferenced files, and records the action in the audit log.
@@ -364,7 +389,7 @@ async fn finish(
 
 #[cfg(test)]
 mod tests {
-    use gristmill_schemas::columns::RejectRow;
+    use gristmill_schemas::columns::{LifecycleEvent, RejectRow, StateRow};
 
     use super::*;
     use crate::keys::{FileKeys, Keyring};
@@ -410,6 +435,34 @@ mod tests {
         let files = lake.rejects.files().unwrap();
         assert_eq!(files.len(), 1);
         assert!(is_sealed_file(&files[0].name), "{files:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_of_many_small_rows_is_sealed_as_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let event = |at| StateRow {
+            content_address: "0".repeat(64),
+            event: LifecycleEvent::Expired,
+            value: None,
+            at,
+            actor: None,
+            reason: None,
+            source_id: None,
+        };
+        let events: Vec<StateRow> = (0..3_000).map(event).collect();
+        let change = Change::of_new_rows(lake.write_events(&events).await.unwrap());
+        lake.state.commit(change, "test", 0).await.unwrap();
+        let keyring = folder.path().join("keyring.json");
+        let keyring = Keyring::open_or_create(&keyring, "for tests").unwrap();
+        let keys = FileKeys::next_to(keyring).unwrap();
+        lake.enable_encryption(Box::new(keys)).await.unwrap();
+        let keys = keys_of(&lake).unwrap();
+        seal_open(&mut lake, &keys, true).await.unwrap();
+        let files = lake.state.files().unwrap();
+        assert_eq!(files.len(), 1);
+        assert_eq!(files[0].rows, 3_000);
     }
 
     #[test]
