@@ -22,6 +22,7 @@
 //! | `claims`, `batch_grains` | which claims of manifests does the lifecycle gate permit? |
 //! | `commit` | in which order are the tables committed? |
 //! | `sources` | which rows of `sources` does a batch bring, and when is a source complete? |
+//! | `stale_sources` | which earlier rows of `sources` does a commit replace? |
 //! | `known_states` | which lifecycle events of a source does the lake contain already? |
 //! | `retry` | which rejects disappear when sources are read again? |
 //! | `prepared` | how does a process read sources for another one, which commits them? |
@@ -76,6 +77,7 @@ mod run;
 mod scan;
 mod source_jobs;
 pub(crate) mod sources;
+mod stale_sources;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;

@@ -15,11 +15,9 @@ use super::batch::{IngestBatch, SourceProgress};
 use super::morsel::AdmittedSource;
 use super::plan::{OutcomeCounts, SourceOutcomes};
 use super::run::{COMMIT_ATTEMPTS, overtaken};
-use crate::error::{Context, EngineError, Result};
-use crate::lake::{
-    Change, DataFile, Lake, Ledger, LedgerEntry, ReadPosition, drop_rows, edit_file, read_file,
-    text_of,
-};
+use super::stale_sources::{CLAIM, DanglingRows, StaleRows, UncommittedRows, change_of, claimed};
+use crate::error::{EngineError, Result};
+use crate::lake::{Lake, Ledger, LedgerEntry, ReadPosition, text_of};
 
 /// What is known of a source, whether it is ingested or not.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -112,10 +110,6 @@ pub(super) struct SourceUpdates {
     counts: HashMap<String, SourceCounts>,
 }
 
-/// Keys (run, source) of rows that a killed run wrote as ingested before their grains were
-/// committed.
-type DanglingRows = HashSet<(String, String)>;
-
 /// The sources of a run.
 #[derive(Debug)]
 pub(super) struct SourceRegister {
@@ -126,8 +120,7 @@ pub(super) struct SourceRegister {
     /// bytes.
     counts: HashMap<String, SourceCounts>,
     dangling: DanglingRows,
-    /// The file of rows whose grains weren't committed because another writer was faster.
-    uncommitted_file: Option<DataFile>,
+    uncommitted: Option<UncommittedRows>,
 }
 
 impl SourceRegister {
@@ -144,7 +137,7 @@ impl SourceRegister {
             now,
             counts: HashMap::new(),
             dangling: DanglingRows::new(),
-            uncommitted_file: None,
+            uncommitted: None,
         }
     }
 
@@ -327,7 +320,7 @@ impl SourceRegister {
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].
     pub(super) async fn append(&mut self, lake: &mut Lake, rows: &[SourceRow]) -> Result<()> {
-        if rows.is_empty() && self.uncommitted_file.is_none() {
+        if rows.is_empty() && self.uncommitted.is_none() {
             return Ok(());
         }
         let ids: HashSet<&str> = rows
@@ -340,15 +333,15 @@ impl SourceRegister {
             .filter(|(_, source)| ids.contains(source.as_str()))
             .cloned()
             .collect();
-        let uncommitted_file = self.uncommitted_file.take();
+        let uncommitted = self.uncommitted.take();
         for _ in 0..COMMIT_ATTEMPTS {
             // A commit that fails removes its files, so each attempt writes them.
             let file = match rows.is_empty() {
                 true => None,
                 false => Some(lake.write_sources(rows).await?),
             };
-            let change = change_of(lake, file.as_ref(), uncommitted_file.as_ref(), &replaced);
-            let change = change.await?;
+            let stale = StaleRows::new(&self.run_id, &replaced);
+            let change = change_of(lake, file.as_ref(), uncommitted.as_ref(), stale).await?;
             if change.added.is_empty() && change.removed.is_empty() {
                 return Ok(());
             }
@@ -362,7 +355,7 @@ impl SourceRegister {
                 Err(error) => return Err(error),
                 Ok(_) => {
                     self.dangling.retain(|name| !replaced.contains(name));
-                    self.uncommitted_file = file;
+                    self.uncommitted = file.map(|file| UncommittedRows::new(file, rows));
                     return Ok(());
                 }
             }
@@ -372,79 +365,10 @@ impl SourceRegister {
 
     /// Records that the batch of `updates` was committed.
     pub(super) fn committed(&mut self, updates: SourceUpdates, ended: &[FinishedSource]) {
-        self.uncommitted_file = None;
+        self.uncommitted = None;
         self.counts.extend(updates.counts);
         ended
             .iter()
             .for_each(|ended| _ = self.counts.remove(&ended.info.uri));
     }
-}
-
-/// Returns the change that adds `file` to `sources`, and removes the `uncommitted_file` file and
-/// the rows `replaced`.
-async fn change_of(
-    lake: &mut Lake,
-    file: Option<&DataFile>,
-    uncommitted_file: Option<&DataFile>,
-    replaced: &DanglingRows,
-) -> Result<Change> {
-    let mut change = Change {
-        added: file.cloned().into_iter().collect(),
-        changes_rows: true,
-        ..Change::default()
-    };
-    let live = lake.sources_to_write().await?.files()?;
-    // Its versions were stated when it was committed.
-    let is_uncommitted =
-        |file: &&DataFile| uncommitted_file.is_some_and(|own| own.name == file.name);
-    let uncommitted = live.iter().find(is_uncommitted);
-    change.removed.extend(uncommitted.cloned());
-    if !replaced.is_empty() {
-        let gone = change.removed.clone();
-        for data in live.iter().filter(|data| !gone.contains(data)) {
-            replace(lake, data, replaced, &mut change).await?;
-        }
-    }
-    Ok(change)
-}
-
-/// The columns of a row's claim that a source was ingested.
-const CLAIM: [&str; 4] = ["run_id", "source_id", "kind", "outcome"];
-
-/// Returns the source that row `row` claims to be ingested.
-fn claimed(batch: &arrow::array::RecordBatch, row: usize) -> Option<&str> {
-    let ingested = text_of(batch, "outcome", row) == Some(SourceOutcome::Ingested.name());
-    text_of(batch, "source_id", row).filter(|_| ingested)
-}
-
-/// Rewrites `data`, a file of `sources`, without the rows `replaced`, if it contains any.
-async fn replace(
-    lake: &Lake,
-    data: &DataFile,
-    replaced: &DanglingRows,
-    change: &mut Change,
-) -> Result<()> {
-    let Some(sources) = &lake.sources else {
-        return Ok(());
-    };
-    let path = sources.path_of(&data.name);
-    let bytes = lake.location().read(&path).await?;
-    let mut gone: HashSet<u32> = HashSet::new();
-    let mut at = 0;
-    for batch in read_file(bytes, &CLAIM).file("can't read", &path)? {
-        for row in 0..batch.num_rows() {
-            let run = text_of(&batch, "run_id", row).unwrap_or_default();
-            if claimed(&batch, row)
-                .is_some_and(|source| replaced.contains(&(run.to_owned(), source.to_owned())))
-            {
-                gone.insert(at + row as u32);
-            }
-        }
-        at += batch.num_rows() as u32;
-    }
-    if gone.is_empty() {
-        return Ok(());
-    }
-    let edit = |first, batch| drop_rows(first, &batch, |row| gone.contains(&row));
-    edit_file(lake, sources, data, change, edit).await
 }
