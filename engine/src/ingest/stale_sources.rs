@@ -1,5 +1,5 @@
-//! Rows of `sources` that a commit replaces: those of killed runs, and those of this run whose grains
-//! weren't committed because another writer was faster.
+//! Rows of `sources` that a commit replaces: those of killed runs, and those of this run whose
+//! grains weren't committed because another writer was faster.
 
 use std::collections::{HashMap, HashSet};
 
