@@ -151,8 +151,8 @@ fn line_of(row: &StateRow) -> EventLine {
     }
 }
 
-/// Commits those of `rows` that `state` doesn't have, and returns their number. Reads the table once
-/// for each attempt, because another process may apply the same bundle.
+/// Commits those of `rows` that `state` doesn't have, and returns their number. Reads the table
+/// once for each attempt, because another process may apply the same bundle.
 async fn add_missing(lake: &mut Lake, mut rows: Vec<StateRow>) -> Result<u64> {
     for _ in 0..ATTEMPTS {
         retain_missing(lake, &mut rows).await?;

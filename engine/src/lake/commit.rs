@@ -49,9 +49,10 @@ impl Table {
     /// meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes or adds,
-    /// or if all attempts met other writers: then nothing was committed. [`EngineError::Key`] if the
-    /// lake was encrypted meanwhile and `change` adds rows in plain text; [`EngineError::Delta`].
+    /// [`EngineError::Conflict`] if another writer has removed a file that `change` removes or
+    /// adds, or if all attempts met other writers: then nothing was committed.
+    /// [`EngineError::Key`] if the lake was encrypted meanwhile and `change` adds rows in plain
+    /// text; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
         let committed = self.commit_with_retries(&change, operation, retries).await;
         if let Err(EngineError::Conflict(_) | EngineError::Key(_)) = committed {

@@ -20,8 +20,8 @@ impl Table {
     /// Checks the files that `change` removes and adds.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if another process has removed one of them; [`EngineError::Delta`],
-    /// [`EngineError::File`].
+    /// [`EngineError::Conflict`] if another process has removed one of them;
+    /// [`EngineError::Delta`], [`EngineError::File`].
     pub(super) async fn check_files(&self, change: &Change) -> Result<()> {
         self.check_removed(change)?;
         self.check_added(change).await
@@ -44,9 +44,9 @@ impl Table {
         }
     }
 
-    /// Checks that the files that `change` adds exist. `gc` and erasures remove files that no commit
-    /// names and that are an hour old, and a writer may need longer, or was suspended. A commit of
-    /// a removed file would lose its rows.
+    /// Checks that the files that `change` adds exist. `gc` and erasures remove files that no
+    /// commit names and that are an hour old, and a writer may need longer, or was suspended. A
+    /// commit of a removed file would lose its rows.
     async fn check_added(&self, change: &Change) -> Result<()> {
         if change.adds_again() {
             return Ok(());
