@@ -21,7 +21,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use super::log::LogFile;
 use super::table::Table;
 use crate::decoder_panic::caught;
-use crate::error::{BoxError, Context, Result};
+use crate::error::{BoxError, Context, EngineError, Result};
 
 /// How far a source was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +79,9 @@ pub fn transaction_name(source_id: &str) -> String {
 
 const NAME_PREFIX: &str = "gristmill:source:";
 
+/// How often the log is read, if erasures remove it meanwhile.
+const LOADS: usize = 3;
+
 /// The entries of all sources.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
@@ -86,11 +89,32 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads the ledger of `grains` at the version of the handle.
+    /// Reads the ledger of `grains` at the version of the handle, or at the newest one if an
+    /// erasure has removed the log up to that version.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File).
+    /// [`EngineError::File`]; [`EngineError::Delta`]; [`EngineError::Conflict`] if erasures removed
+    /// the log at all attempts.
     pub async fn load(grains: &Table) -> Result<Ledger> {
+        let mut grains = grains.clone();
+        for _ in 0..LOADS {
+            match Ledger::of_version(&grains).await {
+                Ok(None) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+                Ok(Some(ledger)) => return Ok(ledger),
+            }
+            grains.refresh().await?;
+        }
+        Err(EngineError::Conflict(format!(
+            "the log of `{}` was removed {LOADS} times while it was read",
+            grains.name()
+        )))
+    }
+
+    /// Reads the ledger of `grains` at the version of the handle. Returns `None` if the log doesn't
+    /// contain all of it any more.
+    async fn of_version(grains: &Table) -> Result<Option<Ledger>> {
         let mut ledger = Ledger::default();
         let mut entries = LogFile::list(grains.location(), grains.name()).await?;
         entries.retain(|entry| entry.version <= grains.version());
@@ -99,6 +123,11 @@ impl Ledger {
             .filter(|entry| entry.is_checkpoint)
             .map(|entry| entry.version)
             .max();
+        let newest = entries.iter().map(|entry| entry.version).max();
+        let is_begun = checkpoint.is_some() || entries.iter().any(|entry| entry.version == 0);
+        if !is_begun || newest != Some(grains.version()) {
+            return Ok(None);
+        }
         for entry in &entries {
             match checkpoint {
                 Some(version) if entry.is_checkpoint && entry.version == version => {
@@ -109,7 +138,7 @@ impl Ledger {
                 _ => ledger.read_commit(grains, &entry.path).await?,
             }
         }
-        Ok(ledger)
+        Ok(Some(ledger))
     }
 
     /// Returns how far `source_id` was read, or `None` if it has no entry.
@@ -232,6 +261,24 @@ mod tests {
     use arrow::array::{ArrayRef, Int32Array, LargeStringArray, StringViewArray};
 
     use super::*;
+    use crate::lake::{Change, Lake};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sources_are_known_to_a_handle_whose_log_an_erasure_has_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let read = |source: &str| Change {
+            progress: vec![(transaction_name(source), 7)],
+            ..Change::default()
+        };
+        lake.grains.commit(read("a"), "test", 0).await.unwrap();
+        let before = lake.grains.clone();
+        lake.grains.commit(read("b"), "test", 0).await.unwrap();
+        lake.grains.purge(true).await.unwrap();
+        let ledger = Ledger::load(&before).await.unwrap();
+        assert_eq!(ledger.progress("a"), Some(ReadPosition::Next(7)));
+    }
 
     #[test]
     fn ledger_entries_round_trip_and_those_of_earlier_versions_are_read() {
