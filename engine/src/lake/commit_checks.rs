@@ -52,8 +52,8 @@ impl Table {
             return Ok(());
         }
         for file in &change.added {
-            // In an object store this is a request, which is made only for files that aren't new, and
-            // for those that replace others: nothing else has their rows.
+            // In an object store this is a request, which is made only for files that aren't new,
+            // and for those that replace others: nothing else has their rows.
             let is_new = change.removed.is_empty() && !is_aged(file);
             if self.location().is_remote() && is_new {
                 continue;
