@@ -122,7 +122,7 @@ async fn record(lake: &mut Lake, report: &GcReport) -> Result<()> {
     Ok(())
 }
 
-/// Files that are removed between two looks at the tables.
+/// Files that are removed between two reads of the tables.
 const REMOVED_AT_ONCE: usize = 64;
 
 /// Removes `garbage`, except files that a slow writer has committed since it was found, which
