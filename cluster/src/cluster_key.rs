@@ -100,15 +100,8 @@ impl ClusterKey {
             .authority(authority.clone())
             .path_and_query("/")
             .build()?;
-        Ok(Endpoint::from(uri)
-            .tls_config(self.client.clone())?
-            .connect_timeout(CONNECT_TIME)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE_TIME)
-            .keep_alive_timeout(KEEP_ALIVE_TIME)
-            .keep_alive_while_idle(true)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW))
+        let endpoint = Endpoint::from(uri).tls_config(self.client.clone())?;
+        Ok(with_limits(endpoint))
     }
 
     /// Returns how Ballista's clients connect with this key.
@@ -116,11 +109,29 @@ impl ClusterKey {
         let key = self.clone();
         Arc::new(move |endpoint| key.endpoint(&endpoint))
     }
+}
 
-    /// As [`ClusterKey::endpoints`], for one connection.
-    pub(crate) fn flight_endpoint(&self) -> Arc<BallistaConfigGrpcEndpoint> {
-        Arc::new(BallistaConfigGrpcEndpoint::new(self.endpoints()))
-    }
+/// Returns how a client connects to an executor for the rows of a result, with the key of the
+/// cluster if it has one.
+pub(crate) fn flight_endpoint(key: Option<&ClusterKey>) -> Arc<BallistaConfigGrpcEndpoint> {
+    let endpoints: EndpointOverrideFn = match key {
+        Some(key) => key.endpoints(),
+        None => Arc::new(|endpoint: Endpoint| Ok(with_limits(endpoint))),
+    };
+    Arc::new(BallistaConfigGrpcEndpoint::new(endpoints))
+}
+
+/// Returns `endpoint` with limits of time, so that a connection to a process that doesn't answer
+/// ends with an error, and of the bytes that are sent before they are read.
+fn with_limits(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(CONNECT_TIME)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE_TIME)
+        .keep_alive_timeout(KEEP_ALIVE_TIME)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
 }
 
 /// Returns the settings of a listener that accepts members only.

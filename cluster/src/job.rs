@@ -19,11 +19,13 @@ use ballista_core::utils::{GrpcClientConfig, create_grpc_client_endpoint};
 use ballista_core::version::insert_version_header;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
+use futures::TryStreamExt;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-use crate::cluster_key::ClusterKey;
+use crate::cluster_key::{ClusterKey, flight_endpoint};
 use crate::error::ClusterError;
 use crate::lost_executors::{EXACT, REPEATED};
 use crate::session::MESSAGE_BYTES;
@@ -272,7 +274,8 @@ impl Drop for Waiting {
 /// Returns the rows of one part of a result.
 ///
 /// # Errors
-/// [`ClusterError::Fetch`] if its executor doesn't answer or has lost it.
+/// [`ClusterError::Fetch`], at once or instead of a row, if its executor doesn't answer or has lost
+/// it.
 pub(crate) async fn fetch(
     part: PartitionLocation,
     key: Option<ClusterKey>,
@@ -282,7 +285,7 @@ pub(crate) async fn fetch(
         return Err(ClusterError::Failed("a part of its result is nowhere".to_owned()).into());
     };
     let place = format!("{}:{}", executor.host, executor.port);
-    let failed = |error: &dyn std::fmt::Display| {
+    let failed = move |error: &dyn std::fmt::Display| {
         DataFusionError::from(ClusterError::Fetch {
             executor: place.clone(),
             cause: error.to_string(),
@@ -295,7 +298,7 @@ pub(crate) async fn fetch(
         port,
         message_bytes,
         key.is_some(),
-        key.as_ref().map(ClusterKey::flight_endpoint),
+        Some(flight_endpoint(key.as_ref())),
         FETCH_ATTEMPTS,
         FETCH_WAIT_MS,
         0,
@@ -305,7 +308,10 @@ pub(crate) async fn fetch(
     let rows = client
         .fetch_partition(&executor.id, &id.into(), part.file_id, layout, true)
         .await;
-    rows.map_err(|error| failed(&error))
+    let rows = rows.map_err(|error| failed(&error))?;
+    let schema = rows.schema();
+    let rows = rows.map_err(move |error| failed(&error));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
 }
 
 /// Returns the innermost cause of an error: those around it repeat that there was one.
