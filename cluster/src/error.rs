@@ -49,6 +49,13 @@ pub enum ClusterError {
     /// A job failed on the executors.
     #[error("the query failed on the cluster: {0}")]
     Failed(String),
+    /// No executor works on a job.
+    #[error(
+        "no executor of the cluster has worked on the query for {0} seconds; start executors with \
+         `gristmill cluster executor`, and run the command again. If some run, start the scheduler \
+         again"
+    )]
+    NoExecutor(u64),
     /// Work of a job was done again, so that rows may have been counted twice.
     #[error(
         "executors were lost, or parts ran again, at every attempt at the query, and its rows may \

@@ -27,16 +27,21 @@ use tonic::{Request, Status};
 
 use crate::cluster_key::{ClusterKey, flight_endpoint};
 use crate::error::ClusterError;
-use crate::lost_executors::{EXACT, REPEATED};
+use crate::idle_jobs::{IDLE, IDLE_SECONDS};
+use crate::lost_executors::{CHECKED, REPEATED};
 use crate::session::MESSAGE_BYTES;
 
 /// Time between two requests for the status of a job: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const MAX_WAIT: Duration = Duration::from_millis(250);
 
-/// Number of times that a success without the scheduler's check is received before it counts as
-/// none.
+/// Number of times that a status is received which the scheduler hasn't checked yet, or none,
+/// before the job counts as failed.
 const MAX_UNCHECKED: u32 = 100;
+
+/// The message about a job that is unknown to the scheduler.
+const FORGOTTEN: &str = "the scheduler doesn't have its job; if the scheduler was restarted, run \
+                         the command again";
 
 /// The message about a success that counts as none.
 const UNCHECKED: &str = "the scheduler doesn't report whether work was done again; is it a \
@@ -213,19 +218,20 @@ impl Scheduler {
             let answer = client.get_job_status(GetJobStatusParams { job_id }).await;
             let answer = answer.map_err(|status| self.gone(&status))?.into_inner();
             let status = answer.status.unwrap_or_default();
-            let is_exact = status.job_name == EXACT;
+            let is_checked = status.job_name == CHECKED;
+            let is_last = unchecked == MAX_UNCHECKED;
             match status.status {
-                Some(JobState::Successful(job)) if is_exact => return Ok(job.partition_location),
-                Some(JobState::Failed(job)) if job.error == REPEATED => {
-                    return Err(ClusterError::Repeated);
+                Some(JobState::Queued(_) | JobState::Running(_)) => {}
+                Some(JobState::Successful(job)) if is_checked => return Ok(job.partition_location),
+                Some(JobState::Failed(job)) if is_checked || is_last => {
+                    return Err(failure(job.error));
                 }
-                Some(JobState::Failed(job)) => return Err(ClusterError::Failed(job.error)),
-                // The scheduler hasn't checked the result yet.
-                Some(JobState::Successful(_)) if unchecked == MAX_UNCHECKED => {
+                Some(JobState::Successful(_)) if is_last => {
                     return Err(ClusterError::Failed(UNCHECKED.to_owned()));
                 }
-                Some(JobState::Successful(_)) => unchecked += 1,
-                Some(JobState::Queued(_) | JobState::Running(_)) | None => {}
+                None if is_last => return Err(ClusterError::Failed(FORGOTTEN.to_owned())),
+                // The scheduler checks the status soon, or accepts the job.
+                Some(JobState::Successful(_) | JobState::Failed(_)) | None => unchecked += 1,
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(MAX_WAIT);
@@ -268,6 +274,15 @@ impl Drop for Waiting {
                 scheduler.lock().remove(&job_id);
             });
         }
+    }
+}
+
+/// Returns what the error of a failed job means.
+fn failure(error: String) -> ClusterError {
+    match &*error {
+        REPEATED => ClusterError::Repeated,
+        IDLE => ClusterError::NoExecutor(IDLE_SECONDS),
+        _ => ClusterError::Failed(error),
     }
 }
 

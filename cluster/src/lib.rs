@@ -15,7 +15,8 @@
 //! | `session` | What do client, scheduler and executors have in common? |
 //! | [`query`] | How does a session send its queries to a cluster? |
 //! | [`segments`], `segment_operator`, [`segment_job`] | How do executors work on the segments of a lake? |
-//! | `lost_executors` | Which results are refused, because work was done again? |
+//! | `lost_executors` | Which jobs end when an executor is lost, and which results are refused? |
+//! | `idle_jobs` | Which jobs end because no executor works on them? |
 //! | `job` | How is one query submitted, watched, fetched and cancelled? |
 //! | [`process`] | What do the scheduler and an executor run? |
 //! | `cluster_key`, `tls_listener` | Who is a member of a cluster, and how are others kept out? |
@@ -57,6 +58,7 @@
 mod cluster_key;
 pub mod codec;
 mod error;
+mod idle_jobs;
 mod job;
 pub mod lake_url;
 mod lost_executors;

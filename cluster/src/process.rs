@@ -18,19 +18,17 @@ use tokio::task::JoinSet;
 use crate::cluster_key::ClusterKey;
 use crate::codec::LakeCodec;
 use crate::error::ClusterError;
-use crate::lost_executors::refuse_repeated_work;
+use crate::idle_jobs::{IDLE_SECONDS, end_idle_jobs};
+use crate::lost_executors::watched;
 use crate::session::{Functions, MESSAGE_BYTES, config_producer, scheduler_state};
 use crate::tls_listener::{TlsListener, inner_address};
 
 /// Seconds between two signs of life of an executor.
 const HEARTBEAT_SECONDS: u64 = 2;
 
-/// Seconds without a sign of life after which an executor is taken for dead; its tasks run again
-/// elsewhere.
+/// Seconds without a sign of life after which an executor is taken for dead. The jobs that run then
+/// end, and clients submit them again.
 const DEAD_AFTER_SECONDS: u64 = 10;
-
-/// Seconds that a job without any executor waits for one.
-const NO_EXECUTOR_SECONDS: u64 = 20;
 
 /// Seconds after which the shuffle files of an ended job are removed, if the client doesn't have
 /// them removed when it has read the result.
@@ -74,9 +72,12 @@ pub async fn run_scheduler(
     let outer = TlsListeners::bind(key.as_ref(), &[(listen, inner)]).await?;
     let config = Arc::new(scheduler_config(listen, key.as_ref())?);
     let cluster = BallistaCluster::new_from_config(&config).await;
-    let cluster = refuse_repeated_work(&cluster.map_err(|error| starting(&error))?);
+    let (cluster, jobs) = watched(&cluster.map_err(|error| starting(&error))?);
     let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, config).await;
     let scheduler = scheduler.map_err(|error| starting(&error))?;
+    jobs.cancel_with(scheduler.clone());
+    let mut watching = JoinSet::new();
+    watching.spawn(end_idle_jobs(scheduler.clone(), jobs));
     let serving = start_grpc_service_with_listener(listener, scheduler);
     outer
         .forward_during(serving)
@@ -100,7 +101,7 @@ fn scheduler_config(
         task_distribution: TaskDistributionPolicy::RoundRobin,
         executor_timeout_seconds: DEAD_AFTER_SECONDS,
         expire_dead_executor_interval_seconds: HEARTBEAT_SECONDS,
-        no_executors_grace_period_seconds: NO_EXECUTOR_SECONDS,
+        no_executors_grace_period_seconds: IDLE_SECONDS,
         finished_job_data_clean_up_interval_seconds: SHUFFLE_SECONDS,
         grpc_server_max_decoding_message_size: MESSAGE_BYTES,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES,

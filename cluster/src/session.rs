@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ballista_core::ConfigProducer;
+use ballista_core::config::BALLISTA_CLIENT_IO_RETRIES_TIMES;
 use ballista_core::extension::SessionConfigExt;
 use ballista_core::registry::BallistaFunctionRegistry;
 use datafusion::common::Result;
@@ -20,6 +21,11 @@ use crate::cluster_key::ClusterKey;
 
 /// The setting for the number of partitions of one task. With more, the tasks of a stage are few.
 const PARTITIONS_PER_TASK: &str = "ballista.scheduler.max_partitions_per_task";
+
+/// Number of times that a task requests rows again after an error, three seconds after the last
+/// request. That takes longer than the scheduler needs to notice the loss of their executor, so
+/// that the query is sent again instead of failing.
+const FETCH_RETRIES: usize = 5;
 
 /// Largest message between processes, in bytes: a plan has the row selections of all its files.
 pub(crate) const MESSAGE_BYTES: u32 = 256 << 20;
@@ -88,6 +94,7 @@ pub(crate) fn cluster_config(
         .with_ballista_physical_extension_codec(codec)
         .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize)
         .set_usize(PARTITIONS_PER_TASK, 1)
+        .set_usize(BALLISTA_CLIENT_IO_RETRIES_TIMES, FETCH_RETRIES)
 }
 
 /// Returns the producer of the configuration of a process, which the settings of each query change.

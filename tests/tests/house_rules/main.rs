@@ -111,7 +111,7 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
         "cluster",
         &[
             &["error", "lake_url", "lost_executors", "segment_job", "wire"],
-            &["cluster_key", "segment_operator"],
+            &["cluster_key", "idle_jobs", "segment_operator"],
             &["session", "tls_listener"],
             &["codec", "job"],
             &["portable", "process"],

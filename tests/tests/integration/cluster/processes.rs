@@ -42,12 +42,19 @@ impl Cluster {
     }
 
     fn start_with(key: Option<PathBuf>) -> Cluster {
+        let mut cluster = Cluster::without_executors(key);
+        cluster.add_executor();
+        cluster.add_executor();
+        cluster
+    }
+
+    fn without_executors(key: Option<PathBuf>) -> Cluster {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
         let listen = ["cluster", "scheduler", "--listen", &address];
         let scheduler = spawn(&listen, key.as_deref());
-        let mut cluster = Cluster {
+        let cluster = Cluster {
             address: address.clone(),
             key,
             scheduler,
@@ -59,8 +66,6 @@ impl Cluster {
             assert!(started.elapsed() < PATIENCE, "the scheduler doesn't listen");
             std::thread::sleep(Duration::from_millis(50));
         }
-        cluster.add_executor();
-        cluster.add_executor();
         cluster
     }
 
@@ -86,6 +91,14 @@ impl Cluster {
         let mut killed = self.executors.remove(0);
         killed.kill().unwrap();
         killed.wait().unwrap();
+    }
+
+    /// Pauses the executor that was started first. Its connections stay open.
+    #[cfg(unix)]
+    fn pause_executor(&self) {
+        let pause = ["-STOP", &self.executors[0].id().to_string()];
+        let sent = Command::new("kill").args(pause).status();
+        assert!(sent.is_ok_and(|status| status.success()));
     }
 
     /// Returns the command that asks `question` of the lake of `sandbox`.
@@ -290,6 +303,38 @@ fn an_executor_is_killed(cluster: &mut Cluster, sandbox: &Sandbox, exact: &str) 
             "{message}"
         ),
     }
+}
+
+/// The scheduler notices the loss of an executor that doesn't answer while the tasks of others wait
+/// for its rows. Each of them has a slot, which must be free when the query is sent again.
+#[cfg(unix)]
+#[test]
+fn a_query_is_answered_by_the_others_if_an_executor_stops_answering() {
+    let asked = Asked::nothing();
+    let cluster = Cluster::start();
+    let exact = text(&local(&asked.sandbox, SLOW).stdout);
+    let asking = started(cluster.command(&asked.sandbox, SLOW));
+    std::thread::sleep(UNDER_WAY);
+    cluster.pause_executor();
+    let answer = ended(asking);
+    // A fast machine may have the answer, but not a part of it.
+    let message = text(&answer.stderr);
+    match answer.status.success() {
+        true => assert_eq!(text(&answer.stdout), exact),
+        false => assert!(message.contains("executor at"), "{message}"),
+    }
+    let after = ended(started(cluster.command(&asked.sandbox, SLOW)));
+    assert_eq!(text(&after.stdout), exact, "{}", text(&after.stderr));
+}
+
+#[test]
+fn without_executors_a_query_ends_with_an_error() {
+    let asked = Asked::nothing();
+    let cluster = Cluster::without_executors(None);
+    let answer = ended(started(cluster.command(&asked.sandbox, SLOW)));
+    let message = text(&answer.stderr);
+    assert_eq!(answer.status.code(), Some(1), "{message}");
+    assert!(message.contains("no executor of the cluster"), "{message}");
 }
 
 fn the_client_is_interrupted(cluster: &Cluster, sandbox: &Sandbox, exact: &str) {
