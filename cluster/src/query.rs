@@ -24,6 +24,7 @@ use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::future::ready;
 use futures::{StreamExt, TryStreamExt, stream};
+use gristmill_queries::sql::with_spilling_joins;
 
 use crate::codec::LakeCodec;
 use crate::error::ClusterError;
@@ -75,8 +76,10 @@ pub fn cluster_state(
     // The session has its catalog; a new one would hide it.
     let config = config.with_create_default_catalog_and_schema(false);
     let config = cluster_config(config, Arc::new(LakeCodec::of_scheduler()));
+    let rules = with_spilling_joins(state.physical_optimizers());
     SessionStateBuilder::new_from_existing(state.clone())
         .with_config(config)
+        .with_physical_optimizer_rules(rules)
         .with_query_planner(planner(Arc::clone(state.query_planner())))
         .build()
 }

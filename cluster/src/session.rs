@@ -27,6 +27,10 @@ const PARTITIONS_PER_TASK: &str = "ballista.scheduler.max_partitions_per_task";
 /// that the query is sent again instead of failing.
 const FETCH_RETRIES: usize = 5;
 
+/// The setting for hash joins. Ballista's default are sort-merge joins only, for which both sides
+/// are shuffled and sorted. Here the optimizer decides: what is small isn't shuffled.
+const PREFER_HASH_JOIN: &str = "datafusion.optimizer.prefer_hash_join";
+
 /// Largest message between processes, in bytes: a plan has the row selections of all its files.
 pub(crate) const MESSAGE_BYTES: u32 = 256 << 20;
 
@@ -84,7 +88,7 @@ fn is_the_same_simple(one: &ScalarUDF, other: &ScalarUDF) -> bool {
 }
 
 /// Returns `config` with the settings that Ballista needs: plans have no filters that are filled
-/// while they run and no round-robin distribution, and prefer joins that spill.
+/// while they run and no round-robin distribution.
 pub(crate) fn cluster_config(
     config: SessionConfig,
     codec: Arc<dyn PhysicalExtensionCodec>,
@@ -95,6 +99,7 @@ pub(crate) fn cluster_config(
         .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize)
         .set_usize(PARTITIONS_PER_TASK, 1)
         .set_usize(BALLISTA_CLIENT_IO_RETRIES_TIMES, FETCH_RETRIES)
+        .set_bool(PREFER_HASH_JOIN, true)
 }
 
 /// Returns the producer of the configuration of a process, which the settings of each query change.

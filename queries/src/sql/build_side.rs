@@ -18,6 +18,9 @@ use super::row_estimate::{RowEstimate, row_bytes};
 /// The rule of DataFusion after which ours runs.
 const AFTER: &str = "join_selection";
 
+/// Name of our rule.
+pub(super) const NAME: &str = "gristmill_build_side";
+
 /// Swaps the sides of hash joins.
 #[derive(Debug)]
 struct BuildSideRule;
@@ -32,7 +35,7 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
 
 impl PhysicalOptimizerRule for BuildSideRule {
     fn name(&self) -> &str {
-        "gristmill_build_side"
+        NAME
     }
 
     fn schema_check(&self) -> bool {
@@ -81,7 +84,7 @@ fn with_smaller_build_side(
 }
 
 /// Returns the size of the hash table over the rows of `plan` that is expected.
-fn expected_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+pub(super) fn expected_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     let rows = RowEstimate::of(plan.as_ref()).expected?;
     Some(rows.saturating_mul(row_bytes(&plan.schema())))
 }

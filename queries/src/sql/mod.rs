@@ -71,6 +71,7 @@
 //! | `selectivity` | How many of its rows does a condition keep? |
 //! | `build_side` | Which side of a join is held in memory? |
 //! | `spilling_joins` | What happens if that side doesn't fit? |
+//! | `large_joins` | Which joins sort their sides, because other processes run them? |
 //! | `spill` | Where do rows go that don't fit in memory? |
 //! | `spill_parts` | Why does no repartition wait forever for its spill files? |
 //! | `unary_node` | How are operators of ours part of a logical plan? |
@@ -106,6 +107,7 @@ mod indexed_file_source;
 mod join_keys;
 mod json_values;
 mod lake_table;
+mod large_joins;
 mod lazy_views;
 mod leaf_scan;
 pub(crate) mod lifecycle;
@@ -181,6 +183,7 @@ pub(crate) use indexed_file_source::index_notes;
 pub use json_values::{json_options, json_writer, union_texts};
 pub use lake_table::LakeTable;
 pub(crate) use lake_table::{TextMatches, hide_rows, keep_rows};
+pub use large_joins::with_spilling_joins;
 use lifecycle::{CURRENT, Copies};
 pub use no_lake::context_without_lake;
 pub use page_index_reader::PageIndexReaderFactory;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, exec_datafusion_err};
@@ -91,6 +91,33 @@ impl KeptRows {
         let counted = self.partitions.iter().enumerate();
         let counted = counted.filter(|(number, _)| is_counted(*number));
         counted.map(|(_, partition)| partition.rows).sum()
+    }
+
+    /// Returns `columns` of all rows; `None` if they take more than `limit` bytes, or if some rows
+    /// are in spill files.
+    ///
+    /// # Errors
+    /// If there is no such column.
+    pub(super) fn within(
+        &self,
+        columns: &[usize],
+        limit: usize,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        let mut batches = Vec::new();
+        let mut bytes = 0;
+        for partition in &self.partitions {
+            if partition.spilled.is_some() {
+                return Ok(None);
+            }
+            for batch in &partition.batches {
+                let batch = batch.project(columns)?;
+                for column in batch.columns() {
+                    bytes += column.to_data().get_slice_memory_size()?;
+                }
+                batches.push(batch);
+            }
+        }
+        Ok((bytes <= limit).then_some(batches))
     }
 
     /// Returns the rows of a partition.
@@ -235,6 +262,12 @@ mod tests {
             for _ in 0..2 {
                 assert_eq!(sums(&rows).await, (5_000_050_000, 3_200_000));
             }
+            let numbers = rows.within(&[0], 1 << 20).unwrap();
+            assert_eq!(numbers.is_none(), is_spilled);
+            let numbers = numbers.into_iter().flatten();
+            let count: usize = numbers.map(|batch| batch.num_rows()).sum();
+            assert_eq!(count, if is_spilled { 0 } else { 100_000 });
+            assert!(rows.within(&[0, 1], 1 << 20).unwrap().is_none());
             let runtime = context.runtime_env();
             let pool = &runtime.memory_pool;
             let limit = memory.map_or(MEMORY_BYTES, |memory| memory / MEMORY_SHARE);

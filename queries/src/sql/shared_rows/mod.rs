@@ -5,6 +5,10 @@
 //! another over one version of the lake, all such scans read the same rows, which are kept with
 //! those columns that any of the plans needs. Conditions of a plan besides the type stay in it.
 //!
+//! Plans that run in other processes contain the rows, if these are few. So that they contain less,
+//! and that it is known how many rows their joins hold, this process computes what depends on
+//! consents only, such as `consent_state`.
+//!
 //! | module | question |
 //! |---|---|
 //! | `table` | How does a plan scan these rows? |
@@ -18,7 +22,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -30,8 +34,11 @@ use gristmill_schemas::grain::GrainType;
 
 use super::lake_table::LakeTable;
 use super::spilling_joins::runs_here;
-use table::SharedRows;
 pub(super) use table::SharedRowsExec;
+use table::{Readers, SharedRows};
+
+/// Name in plans of what is computed of shared rows.
+const COMPUTED: &str = "of_shared_rows";
 
 /// Scans of one table that read its consents.
 struct SharedScan {
@@ -46,7 +53,7 @@ struct SharedScan {
 }
 
 /// Rewrites `plans`, which are optimized, so that they read the consents of each table of the lake
-/// once, when the first of them runs. Does nothing if the plans of `state` run in other processes.
+/// once, when the first of them runs. Whether they run in this process, `state` shows.
 ///
 /// Tables in memory, whose rows may change between the plans, are scanned as before.
 ///
@@ -56,9 +63,10 @@ pub(crate) fn read_consents_once(
     state: &SessionState,
     plans: &mut [&mut LogicalPlan],
 ) -> Result<()> {
-    if !runs_here(state) {
-        return Ok(());
-    }
+    let readers = match runs_here(state) {
+        true => Readers::Here,
+        false => Readers::Elsewhere,
+    };
     let mut shared = Vec::new();
     for plan in plans.iter() {
         plan.apply_with_subqueries(|node| {
@@ -66,19 +74,77 @@ pub(crate) fn read_consents_once(
             Ok(TreeNodeRecursion::Continue)
         })?;
     }
-    shared.retain(|shared| shared.scans > 1);
+    shared.retain(|shared| shared.scans > 1 || readers == Readers::Elsewhere);
     let shared = shared
         .into_iter()
-        .map(|shared| Ok((shared.rows()?, shared)))
+        .map(|shared| Ok((shared.rows(readers)?, shared)))
         .collect::<Result<Vec<_>>>()?;
     for plan in plans {
         let replace = |node| replaced(&shared, node);
-        **plan = (**plan)
-            .clone()
-            .transform_down_with_subqueries(replace)
-            .data()?;
+        let sharing = (**plan).clone().transform_down_with_subqueries(replace);
+        **plan = match readers {
+            Readers::Here => sharing.data()?,
+            Readers::Elsewhere => with_computed_parts(sharing.data()?)?,
+        };
     }
     Ok(())
+}
+
+/// Replaces the largest parts of `plan` that read nothing but shared rows by their rows, which this
+/// process computes.
+fn with_computed_parts(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let parts = plan.transform_down_with_subqueries(|node| {
+        Ok(match reads_shared_rows_only(&node)? {
+            true => Transformed::yes(computed(node)),
+            false => Transformed::no(node),
+        })
+    });
+    parts.data()
+}
+
+/// Returns a scan of the rows of `part`, with its schema.
+fn computed(part: LogicalPlan) -> LogicalPlan {
+    let projected_schema = Arc::clone(part.schema());
+    let schema = Arc::clone(projected_schema.inner());
+    let columns = (0..schema.fields().len()).collect();
+    let rows = SharedRows::new(part, schema, columns, Readers::Elsewhere);
+    LogicalPlan::TableScan(TableScan {
+        table_name: TableReference::bare(COMPUTED),
+        source: provider_as_source(Arc::new(rows)),
+        projection: None,
+        projected_schema,
+        filters: Vec::new(),
+        fetch: None,
+        statistics_requests: BTreeSet::new(),
+    })
+}
+
+/// Returns true if `node` has columns that it computes, and all its leaves are scans of shared
+/// rows.
+fn reads_shared_rows_only(node: &LogicalPlan) -> Result<bool> {
+    if node.inputs().is_empty()
+        || node.schema().fields().is_empty()
+        || !node.all_out_ref_exprs().is_empty()
+    {
+        return Ok(false);
+    }
+    let mut reads_only = true;
+    node.apply_with_subqueries(|node| {
+        reads_only &= !node.inputs().is_empty() || scans_shared_rows(node);
+        Ok(match reads_only {
+            true => TreeNodeRecursion::Continue,
+            false => TreeNodeRecursion::Stop,
+        })
+    })?;
+    Ok(reads_only)
+}
+
+fn scans_shared_rows(node: &LogicalPlan) -> bool {
+    let LogicalPlan::TableScan(scan) = node else {
+        return false;
+    };
+    let table = source_as_provider(&scan.source);
+    table.is_ok_and(|table| table.downcast_ref::<SharedRows>().is_some())
 }
 
 impl SharedScan {
@@ -87,8 +153,8 @@ impl SharedScan {
         Arc::ptr_eq(&self.table, table) && self.condition == *condition
     }
 
-    /// Returns the table of the consents.
-    fn rows(&self) -> Result<Arc<dyn TableProvider>> {
+    /// Returns the table of the consents for plans that run where `readers` do.
+    fn rows(&self, readers: Readers) -> Result<Arc<dyn TableProvider>> {
         let schema = self.table.schema();
         let mut columns = self.columns.clone();
         for column in self.condition.column_refs() {
@@ -100,7 +166,7 @@ impl SharedScan {
         let plan = LogicalPlanBuilder::scan(name, source, Some(columns.clone()))?
             .filter(self.condition.clone())?
             .build()?;
-        Ok(Arc::new(SharedRows::new(plan, schema, columns)))
+        Ok(Arc::new(SharedRows::new(plan, schema, columns, readers)))
     }
 }
 
@@ -180,8 +246,10 @@ fn selects_consents(condition: &Expr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::datasource::source::DataSourceExec;
     use datafusion::execution::SessionStateBuilder;
     use datafusion::execution::context::UnsupportedQueryPlanner;
+    use datafusion::physical_planner::PhysicalPlanner;
     use gristmill_engine::lake::Lake;
 
     use super::*;
@@ -213,10 +281,7 @@ mod tests {
     fn count(plan: &LogicalPlan) -> usize {
         let mut found = 0;
         plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::TableScan(scan) = node {
-                let table = source_as_provider(&scan.source)?;
-                found += usize::from(table.downcast_ref::<SharedRows>().is_some());
-            }
+            found += usize::from(scans_shared_rows(node));
             Ok(TreeNodeRecursion::Continue)
         })
         .unwrap();
@@ -247,14 +312,36 @@ mod tests {
         assert!(found[0] > 1, "{found:?}");
     }
 
+    /// Returns a state whose plans run in other processes.
+    fn elsewhere(context: &SessionContext) -> SessionState {
+        SessionStateBuilder::new_from_existing(context.state())
+            .with_query_planner(Arc::new(UnsupportedQueryPlanner))
+            .build()
+    }
+
     #[tokio::test]
-    async fn nothing_is_shared_if_plans_run_elsewhere() {
+    async fn of_plans_that_run_elsewhere_the_parts_about_consents_only_are_computed_here() {
         let folder = tempfile::tempdir().unwrap();
         let context = session(&folder).await;
-        let elsewhere = SessionStateBuilder::new_from_existing(context.state())
-            .with_query_planner(Arc::new(UnsupportedQueryPlanner))
-            .build();
-        let queries = ["SELECT * FROM consent_state"];
-        assert_eq!(shared_scans(&context, &elsewhere, &queries).await, [0]);
+        let queries = [
+            "SELECT * FROM consent_state",
+            "SELECT g.subject FROM grains g JOIN consent_state c ON g.user_id = c.subject_did",
+            "SELECT subject FROM beliefs",
+        ];
+        let found = shared_scans(&context, &elsewhere(&context), &queries).await;
+        assert_eq!(found, [1, 1, 0]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn plans_that_run_elsewhere_contain_the_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = session(&folder).await;
+        let frame = context.sql("SELECT * FROM consent_state").await.unwrap();
+        let mut plan = frame.into_optimized_plan().unwrap();
+        read_consents_once(&elsewhere(&context), &mut [&mut plan]).unwrap();
+        let planner = super::super::unary_node::planner();
+        let plan = planner.create_physical_plan(&plan, &context.state()).await;
+        let plan = plan.unwrap();
+        assert!(plan.is::<DataSourceExec>(), "{plan:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! The table of the rows that several plans read, and its scan.
+//! The table of the rows that several plans read, and its scans: in this process they refer to the
+//! rows, in plans for other processes they contain them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,20 +9,29 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_datafusion_err};
+use datafusion::common::{Column, Result, Statistics, internal_datafusion_err};
 use datafusion::datasource::TableType;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown,
+};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, StatisticsArgs,
 };
+use datafusion::physical_planner::PhysicalPlanner;
 use futures::StreamExt;
 use tokio::sync::OnceCell;
 
+use super::super::unary_node;
 use super::kept::KeptRows;
+
+/// Size of the rows of one scan that a plan for other processes contains at most, in bytes. A plan
+/// may have ten such scans, and must fit in a message.
+const MAX_SENT_BYTES: usize = 8 << 20;
 
 /// A part of the rows of a table and some of its columns, read when the first plan scans them.
 #[derive(Debug)]
@@ -32,17 +42,33 @@ pub(super) struct SharedRows {
     schema: SchemaRef,
     /// The columns that the plan returns, ascending.
     columns: Vec<usize>,
+    readers: Readers,
     kept: OnceCell<Arc<KeptRows>>,
+}
+
+/// Where the plans run that scan the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readers {
+    /// In this process.
+    Here,
+    /// In other processes. Rows beyond [`MAX_SENT_BYTES`] are read again by each plan.
+    Elsewhere,
 }
 
 impl SharedRows {
     /// Creates the table of the rows that `plan` returns, with those columns of `schema` that are
-    /// at `columns` (ascending).
-    pub(super) fn new(plan: LogicalPlan, schema: SchemaRef, columns: Vec<usize>) -> SharedRows {
+    /// at `columns` (ascending), for plans that run where `readers` do.
+    pub(super) fn new(
+        plan: LogicalPlan,
+        schema: SchemaRef,
+        columns: Vec<usize>,
+        readers: Readers,
+    ) -> SharedRows {
         SharedRows {
             plan,
             schema,
             columns,
+            readers,
             kept: OnceCell::new(),
         }
     }
@@ -52,6 +78,33 @@ impl SharedRows {
         let kept = KeptRows::read(plan, state.task_ctx()).await?;
         tracing::debug!(rows = kept.count(None), "rows that several queries read");
         Ok(Arc::new(kept))
+    }
+
+    /// Returns a plan that contains the columns at `places` of the rows, or reads them again if
+    /// they are many.
+    async fn sent(
+        &self,
+        kept: &KeptRows,
+        places: &[usize],
+        state: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(rows) = kept.within(places, MAX_SENT_BYTES)? {
+            let schema = Arc::new(kept.schema().project(places)?);
+            return Ok(MemorySourceConfig::try_new_exec(&[rows], schema, None)?);
+        }
+        let state = state.as_any().downcast_ref::<SessionState>();
+        let state = state.ok_or_else(|| internal_datafusion_err!("a scan has no session"))?;
+        let schema = self.plan.schema();
+        let columns = places.iter().map(|place| {
+            let column = Column::from(schema.qualified_field(*place));
+            Expr::Column(column)
+        });
+        let plan = LogicalPlanBuilder::from(self.plan.clone()).project(columns)?;
+        let plan = state.optimize(&plan.build()?)?;
+        // Not the session's planner: the plan becomes a part of one that it sends.
+        unary_node::planner()
+            .create_physical_plan(&plan, state)
+            .await
     }
 
     /// Returns where the rows have the column at `column` of the whole table.
@@ -92,7 +145,10 @@ impl TableProvider for SharedRows {
         let columns: Vec<usize> = projection.cloned().unwrap_or_else(all);
         let places = columns.into_iter().map(|column| self.place_of(column));
         let places = places.collect::<Result<Vec<_>>>()?;
-        Ok(Arc::new(SharedRowsExec::new(Arc::clone(kept), places)?))
+        match self.readers {
+            Readers::Here => Ok(Arc::new(SharedRowsExec::new(Arc::clone(kept), places)?)),
+            Readers::Elsewhere => self.sent(kept, &places, state).await,
+        }
     }
 }
 
