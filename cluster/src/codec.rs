@@ -19,13 +19,14 @@ use datafusion_proto::physical_plan::{
 };
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use datafusion_proto::protobuf::physical_plan_node::PhysicalPlanType;
+use gristmill_engine::keys::MessageKey;
 use gristmill_queries::packs::RulesExec;
 use gristmill_queries::sql::{IndexedFileSource, PageIndexReaderFactory};
 use prost::Message;
 
 use crate::lake_url;
 use crate::segment_operator::SegmentsExec;
-use crate::wire::{Envelope, FileRows, LakeScan, Operator};
+use crate::wire::{Envelope, FileRows, LakeScan, Operator, SegmentWork};
 
 /// Encodes and decodes operators for one kind of process.
 #[derive(Debug)]
@@ -95,8 +96,14 @@ impl PhysicalExtensionCodec for LakeCodec {
             Operator::Rules(rules) => {
                 return Ok(Arc::new(RulesExec::decode(&rules, only(inputs)?)?));
             }
-            Operator::Segments(location) => {
-                return Ok(Arc::new(SegmentsExec::new(location, only(inputs)?)));
+            Operator::Segments(work) => {
+                let key = MessageKey::from_bytes(&work.key)
+                    .ok_or_else(|| exec_datafusion_err!("jobs on segments have no key"))?;
+                return Ok(Arc::new(SegmentsExec::new(
+                    work.location,
+                    key,
+                    only(inputs)?,
+                )));
             }
         };
         let node = PhysicalPlanNode::decode(message.parquet.as_slice())
@@ -125,7 +132,10 @@ impl PhysicalExtensionCodec for LakeCodec {
         } else if let Some(rules) = node.downcast_ref::<RulesExec>() {
             Operator::Rules(rules.encode()?)
         } else if let Some(segments) = node.downcast_ref::<SegmentsExec>() {
-            Operator::Segments(segments.location().to_owned())
+            Operator::Segments(SegmentWork {
+                location: segments.location().to_owned(),
+                key: segments.key().as_bytes().to_vec(),
+            })
         } else {
             let mut bytes = Vec::new();
             self.ballista.try_encode(node, &mut bytes, converter)?;

@@ -10,14 +10,15 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_engine::error::EngineError;
+use gristmill_engine::keys::MessageKey;
 use gristmill_engine::lake::{Outcomes, SegmentJob, SegmentWorkers};
 use gristmill_queries::sql::SessionContext;
 use serde::de::DeserializeOwned;
 
 use crate::job::Scheduler;
 use crate::query::{ClusterQueryExec, cluster_state};
-use crate::segment_job::{ClusterJob, json};
-use crate::segment_operator::{SegmentsExec, batch_of, schema, texts_of};
+use crate::segment_job::ClusterJob;
+use crate::segment_operator::{SegmentsExec, batch_of, messages_of, schema};
 
 /// Number of queries for each one that runs at a time. More of them cost time for each; fewer wait
 /// longer for the last one.
@@ -35,6 +36,8 @@ pub struct ClusterSegments {
 /// The query of some jobs.
 struct JobQuery {
     plan: ClusterQueryExec,
+    /// Seals the jobs and their outcomes.
+    key: MessageKey,
     /// The indexes of the jobs, ascending.
     numbers: Vec<usize>,
 }
@@ -55,12 +58,13 @@ impl ClusterSegments {
 
     /// Returns the query of `jobs`, with their indexes.
     fn query(&self, jobs: &[(usize, ClusterJob)]) -> Result<JobQuery> {
-        let texts = jobs.iter().map(serde_json::to_string);
-        let texts: Vec<String> = texts.collect::<std::result::Result<_, _>>().map_err(json)?;
-        let rows = MemorySourceConfig::try_new_exec(&[vec![batch_of(texts)?]], schema(), None)?;
-        let plan = Arc::new(SegmentsExec::new(self.location.clone(), rows));
+        let key = MessageKey::generate();
+        let rows = batch_of(&key, jobs)?;
+        let rows = MemorySourceConfig::try_new_exec(&[vec![rows]], schema(), None)?;
+        let plan = Arc::new(SegmentsExec::new(self.location.clone(), key.clone(), rows));
         Ok(JobQuery {
             plan: ClusterQueryExec::new(plan, self.scheduler.clone()),
+            key,
             numbers: jobs.iter().map(|(number, _)| *number).collect(),
         })
     }
@@ -78,9 +82,7 @@ impl JobQuery {
         let mut batches = self.plan.execute(0, context)?;
         let mut outcomes: Vec<(usize, R)> = Vec::with_capacity(self.numbers.len());
         while let Some(batch) = batches.try_next().await? {
-            for text in texts_of(&batch)? {
-                outcomes.push(serde_json::from_str(text).map_err(json)?);
-            }
+            outcomes.extend(messages_of::<(usize, R)>(&self.key, &batch)?);
         }
         let mut numbers: Vec<usize> = outcomes.iter().map(|(number, _)| *number).collect();
         numbers.sort_unstable();

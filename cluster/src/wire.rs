@@ -1,6 +1,8 @@
 //! The messages of our codec. Each begins with the version of the program that wrote it; another
 //! version refuses to read it, because it may plan, cut or select differently.
 
+use std::fmt;
+
 use prost::Message;
 
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
@@ -33,9 +35,28 @@ pub(crate) enum Operator {
     /// encodes them.
     #[prost(bytes, tag = "4")]
     Rules(Vec<u8>),
-    /// Jobs on segments of the lake at this location.
-    #[prost(string, tag = "5")]
-    Segments(String),
+    /// Jobs on segments of a lake.
+    #[prost(message, tag = "5")]
+    Segments(SegmentWork),
+}
+
+/// Jobs on segments of a lake, whose messages are the rows of the operator's input.
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct SegmentWork {
+    /// Location of the lake.
+    #[prost(string, tag = "1")]
+    pub(crate) location: String,
+    /// The key with which jobs and outcomes are sealed.
+    #[prost(bytes, tag = "2")]
+    pub(crate) key: Vec<u8>,
+}
+
+impl fmt::Debug for SegmentWork {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the key.
+        write!(out, "SegmentWork({})", self.location)
+    }
 }
 
 /// A scan of a lake.

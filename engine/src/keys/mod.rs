@@ -12,6 +12,7 @@
 //! | `people` | the store in a file next to the keyring |
 //! | `lock` | concurrent changes by several processes |
 //! | `lake_keys` | sealing and opening grains, and blind tokens |
+//! | `message_key` | keys of single exchanges between processes |
 //! | `rows` | from rows of a sealed segment to readable rows, and back |
 //! | `trusted_keys` | public keys of DIDs that don't contain their key |
 //! | `tombstones` | keyed hashes that identify erased grains |
@@ -19,6 +20,7 @@
 mod keyring;
 mod lake_keys;
 mod lock;
+mod message_key;
 mod people;
 mod rows;
 mod sealing;
@@ -28,6 +30,7 @@ mod trusted_keys;
 
 pub use keyring::{KeyEntry, Keyring, PublicKey};
 pub use lake_keys::{ENVELOPE, LakeKeys, Unsealed, key_of};
+pub use message_key::MessageKey;
 pub use people::FileKeys;
 pub use rows::ErasedRows;
 pub(crate) use rows::write_sort_key;
