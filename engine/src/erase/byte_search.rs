@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::legal_acts::{RetainedTexts, accounting_for};
 use super::pattern_search::PatternSearch;
+use super::search_files::SearchWorkers;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
 use crate::lake::{Lake, LakeFile, is_sealed_file, sealed_cells};
@@ -55,7 +56,7 @@ pub struct ByteSearchResult {
 }
 
 /// Rows that stay and may contain what is searched for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct RetainedRows {
     /// Row groups by file, relative to the lake's root.
     pub(super) groups: HashMap<String, HashSet<usize>>,
@@ -65,6 +66,19 @@ pub(super) struct RetainedRows {
 }
 
 impl RetainedRows {
+    /// Returns those that account for matches in the file at `path`.
+    pub(super) fn of_file(&self, path: &str) -> RetainedRows {
+        let (folder, _) = path.rsplit_once('/').unwrap_or_default();
+        let groups = self.groups.get(path);
+        let groups = groups.map(|groups| (path.to_owned(), groups.clone()));
+        let sidecars = self.sidecars.get(folder);
+        let sidecars = sidecars.map(|mentions| (folder.to_owned(), *mentions));
+        RetainedRows {
+            groups: groups.into_iter().collect(),
+            sidecars: sidecars.into_iter().collect(),
+        }
+    }
+
     /// Returns what rows that stay account for in the file at `path`.
     fn attribute(&self, path: &str) -> Attribution {
         if self.groups.contains_key(path) {
@@ -110,7 +124,8 @@ fn empty_result(patterns: &PatternSearch) -> ByteSearchResult {
     }
 }
 
-/// Searches every file of `lake`.
+/// Searches every file of `lake`. Files that aren't sealed are searched by `workers`, if there are
+/// any.
 ///
 /// # Errors
 /// [`crate::error::EngineError::File`] if a file can't be read; then nothing is proven.
@@ -119,6 +134,7 @@ pub(super) async fn prove(
     patterns: PatternSearch,
     retained: RetainedRows,
     pool: Arc<rayon::ThreadPool>,
+    workers: Option<SearchWorkers<'_>>,
 ) -> Result<ByteSearchResult> {
     let mut whole = empty_result(&patterns);
     let search = LakeSearch {
@@ -127,9 +143,16 @@ pub(super) async fn prove(
         retained: Arc::new(retained),
         pool,
     };
-    let files = lake.location().list("").await?;
-    let found = files.iter().filter(|file| file.size > 0);
-    let found = found.map(|file| search.attributed(&file.location));
+    let mut files = lake.location().list("").await?;
+    files.retain(|file| file.size > 0);
+    let mut by_workers = match &workers {
+        Some(workers) => workers.search(&files, &search.retained).await?,
+        None => HashMap::new(),
+    };
+    let found = files.iter().map(|file| {
+        let path: &str = file.location.as_ref();
+        search.attributed(&file.location, by_workers.remove(path))
+    });
     let mut found = futures::stream::iter(found).buffered(FILES);
     while let Some(part) = found.try_next().await? {
         whole.add(part);
@@ -142,18 +165,25 @@ pub(super) async fn prove(
 const FILES: usize = 2;
 
 /// What is searched for in the files of a lake.
-struct LakeSearch<'l> {
-    lake: &'l Lake,
-    patterns: Arc<PatternSearch>,
-    retained: Arc<RetainedRows>,
-    pool: Arc<rayon::ThreadPool>,
+pub(super) struct LakeSearch<'l> {
+    pub(super) lake: &'l Lake,
+    pub(super) patterns: Arc<PatternSearch>,
+    pub(super) retained: Arc<RetainedRows>,
+    pub(super) pool: Arc<rayon::ThreadPool>,
 }
 
 impl LakeSearch<'_> {
-    /// Searches a file, and attributes its remnants to texts of legal acts if these are all of
-    /// them.
-    async fn attributed(&self, path: &Path) -> Result<ByteSearchResult> {
-        let mut found = self.file(path).await?;
+    /// Searches a file, unless a worker has found `by_worker` in it, and attributes its remnants to
+    /// texts of legal acts if these are all of them.
+    async fn attributed(
+        &self,
+        path: &Path,
+        by_worker: Option<ByteSearchResult>,
+    ) -> Result<ByteSearchResult> {
+        let mut found = match by_worker {
+            Some(found) => found,
+            None => self.file(path).await?,
+        };
         if found.remnants > 0
             && let Some(texts) = accounting_for(self.lake, path, &self.patterns).await?
         {
@@ -165,7 +195,7 @@ impl LakeSearch<'_> {
     }
 
     /// Searches a file as it is stored, and what is inside the envelopes of a sealed one.
-    async fn file(&self, path: &Path) -> Result<ByteSearchResult> {
+    pub(super) async fn file(&self, path: &Path) -> Result<ByteSearchResult> {
         let bytes = MappedFile(Arc::new(self.lake.location().read(path).await?));
         let name = path.to_string();
         let search = move |patterns: &PatternSearch, retained: &RetainedRows| {

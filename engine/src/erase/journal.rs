@@ -165,6 +165,11 @@ impl JournalFile {
         Ok((JournalFile { path, mode }, journal))
     }
 
+    /// Returns the path of the file, from the lake's root.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes `journal`, replacing the previous one atomically.
     ///
     /// # Errors

@@ -15,11 +15,13 @@
 //! | `rewrite`, `state`, `sources` | removing rows from each table |
 //! | `crypto_shred` | erasing by destroying keys |
 //! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded` | proving that nothing is left in any byte of the lake |
+//! | `worker_jobs`, `search_files`, `address_text` | having segments and files read by other processes |
 //! | `legal_acts` | names of holds and reasons of exports that name a person and stay |
 //! | `merkle`, `certificate`, `tombstone_copy` | what an erasure leaves as evidence |
 //! | `disclose` | exporting what the lake contains about a person |
 //! | `pseudonyms` | replacing what identifies people by keyed tokens |
 
+mod address_text;
 mod byte_search;
 mod certificate;
 mod crypto_shred;
@@ -46,11 +48,13 @@ mod resume;
 mod rewrite;
 mod row_findings;
 mod run;
+mod search_files;
 mod sources;
 mod state;
 mod survey;
 mod tombstone_copy;
 mod variations;
+mod worker_jobs;
 
 pub use crate::text::fold::Folding;
 pub use byte_search::ByteSearchResult;
@@ -70,7 +74,9 @@ pub use request::{
 pub use resume::{check_erasable, erase_addresses, resume_erasures};
 pub(crate) use rewrite::written_without;
 pub(crate) use run::is_interrupted;
-pub use run::{ErasureOptions, ErasureReport, erase, plan, plan_disclosure};
-pub use survey::{FoundGrain, FoundReject, Survey};
+pub use run::{ErasureOptions, ErasureReport, erase, erase_by, plan, plan_by, plan_disclosure};
+pub use search_files::{SearchJob, SearchedFiles, search_files};
+pub use survey::{FoundGrain, FoundReject, Survey, SurveyJob, SurveyedSegments, survey_segments};
 pub(crate) use tombstone_copy::{tombstones_from_bytes, tombstones_path, tombstones_to_bytes};
 pub use variations::{UnknownVariation, Variation, Variations};
+pub use worker_jobs::ErasureWorkers;

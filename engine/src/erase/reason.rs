@@ -5,7 +5,7 @@ use std::fmt;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, to_json};
 use gristmill_schemas::lifecycle::HoldIndex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::policy::{ExpiredGrain, StatedHold};
 
@@ -58,7 +58,7 @@ reasons! {
 }
 
 /// A set of reasons.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Reasons(u32);
 
 impl Reasons {
@@ -104,7 +104,7 @@ impl fmt::Debug for Reasons {
 }
 
 /// Why a grain that was found isn't erased.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Exemption {
     /// A litigation hold: one that was placed on it, its own policy's, that of a grain whose

@@ -14,7 +14,7 @@ use crate::policy::{ExpiredGrain, RetentionRules};
 use crate::text::fold::Folding;
 
 /// A person, described by identifiers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Person {
     /// User ids, names, DIDs, e-mail addresses: any text by which a grain may identify the person.
     pub identifiers: BTreeSet<String>,
@@ -23,7 +23,7 @@ pub struct Person {
 }
 
 /// Grains that are selected besides direct matches; otherwise they are only reported.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectionOptions {
     /// Grains whose text mentions the person.
     pub text_mentions: bool,
@@ -37,16 +37,18 @@ pub struct SelectionOptions {
 
 /// A request of a data subject. Disclosure and erasure use the same request and find the same
 /// grains.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SubjectRequest {
     /// The people.
     pub people: Vec<Person>,
     /// Consents, which select every grain that is based on them (§8.10).
+    #[serde(with = "crate::erase::address_text::list")]
     pub consents: Vec<ContentAddress>,
     /// Whether to select grains whose policy is `consent_cascade` and whose consent was withdrawn
     /// (§23.2).
     pub withdrawn: bool,
     /// Addresses of single grains.
+    #[serde(with = "crate::erase::address_text::list")]
     pub addresses: Vec<ContentAddress>,
     /// What is selected besides direct matches.
     pub extent: SelectionOptions,

@@ -11,6 +11,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{SystemColumn, is_sealed};
 use gristmill_schemas::grain::{Field, Grain};
 use gristmill_schemas::lifecycle::HoldIndex;
+use serde::{Deserialize, Serialize};
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
 use super::payload_prefilter::{PayloadPrefilter, PrefilterScratch};
@@ -23,7 +24,7 @@ use crate::policy::{Policy, PolicyMode};
 use crate::text::with_grain_if_any;
 
 /// Identity of a session or a run. Ids are scoped by field and namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct SessionKey {
     pub(super) id: String,
     pub(super) namespace: String,
@@ -31,15 +32,16 @@ pub(super) struct SessionKey {
 }
 
 /// A held grain whose protection reaches other grains (§23.2).
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Protection {
+    #[serde(with = "crate::erase::address_text")]
     pub(super) address: ContentAddress,
     pub(super) reaches_derived: bool,
     pub(super) reaches_lineage: bool,
 }
 
 /// Findings in some rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct RowFindings {
     pub(super) found: Vec<FoundGrain>,
     pub(super) spellings: Vec<String>,
@@ -49,7 +51,16 @@ pub(super) struct RowFindings {
     pub(super) grains: u64,
     pub(super) unsearchable: u64,
     /// Reused by every row.
+    #[serde(skip)]
     hits: Hits,
+}
+
+impl RowFindings {
+    /// Returns the number of findings.
+    pub(super) fn count(&self) -> usize {
+        let about_rows = self.found.len() + self.spellings.len();
+        about_rows + self.sessions.len() + self.protecting.len()
+    }
 }
 
 /// Scans rows for a request.

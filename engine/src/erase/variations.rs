@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! variations {
     ($($variant:ident $name:literal $doc:literal;)*) => {
         /// A class of variation.
@@ -48,7 +50,7 @@ variations! {
 }
 
 /// A set of classes; all of them by default.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Variations(u32);
 
 impl Variations {

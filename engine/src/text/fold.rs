@@ -6,13 +6,14 @@
 //!
 //! `unescaped` decodes escapes, which JSON within a string has.
 
+use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::confusables::{LetterEquivalence, is_dropped_mark, plain};
 
 /// How spellings are folded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Folding {
     /// Ignores case, composition, compatibility forms and blanks.
     #[default]

@@ -6,6 +6,7 @@ mod checkpoints;
 mod deduplication;
 mod disclosure;
 mod doubled_rows;
+mod erasure_workers;
 mod ingest_workers;
 mod lab;
 mod refused_commits;

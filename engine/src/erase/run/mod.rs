@@ -7,6 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | this one | the public functions and the sequence of steps |
+//! | `planning` | the survey before anything changes |
 //! | `remove` | removing the selected rows, one commit per table |
 //! | `prove` | the proofs that nothing is left |
 //! | `certify` | the certificate, its files and the audit entry |
@@ -18,11 +19,16 @@
 //! time erases and others wait; in an object store, the last of several runs of one request takes
 //! over from the others (see `journal`).
 //!
+//! Surveys and the byte search only read, and can be done by workers (`worker_jobs`). What writes
+//! is done by this process alone: a worker that counts as lost may still run, and would publish a
+//! rewritten segment after the byte search has listed the files.
+//!
 //! The second survey doesn't read the segments that the erasure rewrote: their rows were scanned
 //! while they were in memory. It reads all other segments once more.
 
 mod certify;
 mod finished;
+mod planning;
 mod prove;
 mod remove;
 
@@ -36,6 +42,8 @@ use serde::Serialize;
 
 use self::certify::certificate_path;
 use self::finished::FinishedErasure;
+use self::planning::{SEARCHED, surveyed};
+pub use self::planning::{plan, plan_by, plan_disclosure};
 use super::certificate::{ErasureScope, PSEUDONYMS, Proofs, RequestOrigin};
 use super::journal::{Journal, JournalFile, keyed_hash, new_id};
 use super::matcher::{Hits, IdentifierMatcher};
@@ -43,7 +51,8 @@ use super::pattern_search::PatternSearch;
 use super::plan::ErasurePlan;
 use super::reason::{Exemption, NOT_SELECTED};
 use super::request::SubjectRequest;
-use super::survey::{ScannedSegments, Survey};
+use super::survey::{ScannedSegments, Survey, SurveyScan};
+use super::worker_jobs::ErasureWorkers;
 use crate::error::{Context, EngineError, Result};
 use crate::index::{refresh_masks, refresh_subjects};
 use crate::keys::{Keyring, Secret};
@@ -103,45 +112,6 @@ pub struct ErasureReport {
 /// Maximal number of surveys after removals, in case other writers add matching rows meanwhile.
 const MAX_ROUNDS: usize = 5;
 
-/// Plans an erasure of `request`; changes nothing. In contrast to [`plan_disclosure`], the survey
-/// includes rows that were erased before and are readable again, because an erasure was interrupted
-/// or an old copy of the keyring was restored.
-///
-/// # Errors
-/// As [`plan_disclosure`].
-pub async fn plan(
-    lake: &mut Lake,
-    request: &SubjectRequest,
-    threads: usize,
-) -> Result<(ErasurePlan, Survey)> {
-    lake.reveal_erased(true);
-    let planned = plan_disclosure(lake, request, threads).await;
-    lake.reveal_erased(false);
-    planned
-}
-
-/// Surveys `lake` for what can be disclosed by `request`; changes nothing. Erased rows stay hidden.
-///
-/// # Errors
-/// [`EngineError::Request`] if the request selects nothing by construction; errors of the lake.
-pub async fn plan_disclosure(
-    lake: &mut Lake,
-    request: &SubjectRequest,
-    threads: usize,
-) -> Result<(ErasurePlan, Survey)> {
-    if request.is_empty() {
-        return Err(EngineError::Request(
-            "the request names nobody: give --user, --subject, --did, --session, --subjects, \
-             --consent, --withdrawn-consents or --addresses"
-                .to_owned(),
-        ));
-    }
-    lake.refresh().await?;
-    let now = Utc::now().timestamp_millis();
-    let survey = Survey::of(lake, request, now, thread_pool(threads)?).await?;
-    Ok((ErasurePlan::of(&survey, request.people.len()), survey))
-}
-
 /// Erases everything that `request` selects. In a folder, waits for other erasures of the lake.
 ///
 /// # Errors
@@ -154,9 +124,34 @@ pub async fn erase(
     request: &SubjectRequest,
     options: &ErasureOptions,
 ) -> Result<ErasureReport> {
+    erase_with(lake, request, options, None).await
+}
+
+/// Does the same as [`erase`], but has segments scanned and files searched by `workers`. This
+/// process writes: it rewrites segments, commits, and certifies.
+///
+/// # Errors
+/// As [`erase`]; [`EngineError::Task`] if a worker fails, and [`EngineError::Key`] if the lake is
+/// encrypted.
+pub async fn erase_by(
+    workers: ErasureWorkers<'_>,
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    options: &ErasureOptions,
+) -> Result<ErasureReport> {
+    lake.segments_for_workers(SEARCHED)?;
+    erase_with(lake, request, options, Some(workers)).await
+}
+
+async fn erase_with(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    options: &ErasureOptions,
+    workers: Option<ErasureWorkers<'_>>,
+) -> Result<ErasureReport> {
     let _lock = lake.location().lock_erasures().await?;
     lake.reveal_erased(true);
-    let erased = erase_revealed(lake, request, options).await;
+    let erased = erase_revealed(lake, request, options, workers).await;
     lake.reveal_erased(false);
     erased
 }
@@ -179,6 +174,7 @@ async fn erase_revealed(
     lake: &mut Lake,
     request: &SubjectRequest,
     options: &ErasureOptions,
+    workers: Option<ErasureWorkers<'_>>,
 ) -> Result<ErasureReport> {
     let started = Instant::now();
     // Checked first: an erasure that can't be certified must not begin.
@@ -189,7 +185,7 @@ async fn erase_revealed(
     let key = options.keyring.derive(PSEUDONYMS)?;
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
-    let (plan, survey) = plan_disclosure(lake, request, options.threads).await?;
+    let (plan, survey) = surveyed(lake, request, options.threads, workers).await?;
     let (journal_file, mut left) = JournalFile::open(lake, &digest, &key).await?;
     if let Some(journal) = &left
         && let Some(finished) = FinishedErasure::of(lake, journal).await?
@@ -230,6 +226,7 @@ async fn erase_revealed(
         journal_file,
         pool: thread_pool(options.threads)?,
         scanned: ScannedSegments::default(),
+        workers,
     };
     run.note_spellings(&plan);
     run.remove(survey).await?;
@@ -291,7 +288,8 @@ fn check_not_all_exempt(plan: &ErasurePlan) -> Result<()> {
     )))
 }
 
-fn thread_pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
+/// Returns `threads` threads; 0 for one per core.
+pub(super) fn thread_pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
     let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
     let pool = builder
         .thread_name(|number| format!("erase-{number}"))
@@ -345,6 +343,8 @@ struct Run<'a> {
     pool: Arc<rayon::ThreadPool>,
     /// Findings in the segments that this run rewrote, which the next survey needn't read.
     scanned: ScannedSegments,
+    /// Processes that scan segments and search files; `None` if this one does.
+    workers: Option<ErasureWorkers<'a>>,
 }
 
 /// State of the lake after the last survey found nothing more to erase.
@@ -405,8 +405,12 @@ impl Run<'_> {
         self.lake.refresh().await?;
         let erased = self.journal.addresses();
         let now = Utc::now().timestamp_millis();
-        let (scanned, pool) = (std::mem::take(&mut self.scanned), Arc::clone(&self.pool));
-        Survey::with_references(self.lake, self.request, &erased, scanned, now, pool).await
+        let scan = SurveyScan {
+            pool: Arc::clone(&self.pool),
+            scanned: std::mem::take(&mut self.scanned),
+            workers: self.workers.map(|workers| workers.survey),
+        };
+        Survey::with_references(self.lake, self.request, &erased, scan, now).await
     }
 
     /// Proves the erasure, writes its certificate and the audit entry, and removes the journal.

@@ -1,6 +1,6 @@
 //! Proves that an erasure left nothing: byte search, survey, address look-up, and envelopes.
 
-use std::collections::{BTreeMap, HashSet, btree_map, hash_map};
+use std::collections::{BTreeMap, btree_map, hash_map};
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -9,9 +9,9 @@ use super::Run;
 use crate::erase::byte_search::{self, RetainedRows};
 use crate::erase::certificate::{Proofs, Remaining};
 use crate::erase::crypto_shred;
-use crate::erase::identifier_search::IdentifierSearch;
 use crate::erase::pattern_search::PatternSearch;
 use crate::erase::reason::Reason;
+use crate::erase::search_files::{ByteSearchTerms, JournalMark, SearchWorkers};
 use crate::erase::survey::Survey;
 use crate::error::Result;
 use crate::lake::{KnownAddresses, LakeFile};
@@ -20,20 +20,32 @@ impl Run<'_> {
     /// Compiles the patterns of the byte search on another thread: the addresses whose rows were
     /// removed, and the identifiers in the spellings of the request and of the lake.
     pub(super) fn compile_patterns(&self, survey: &Survey) -> JoinHandle<Result<PatternSearch>> {
-        let (erased, spellings) = (self.journal.rewritten(), self.journal.spellings.clone());
-        let request = self.request.clone();
-        let folding = request.folding;
-        let too_short: HashSet<String> = survey
-            .non_distinctive
-            .iter()
-            .map(|it| folding.folded(it))
-            .collect();
-        tokio::task::spawn_blocking(move || {
-            let is_excluded = |identifier: &str| too_short.contains(&folding.folded(identifier));
-            let spellings = spellings.iter().map(String::as_str);
-            let search = IdentifierSearch::new(&request, is_excluded, spellings)?;
-            Ok(PatternSearch::new(&erased, search))
-        })
+        let terms = self.terms(survey);
+        tokio::task::spawn_blocking(move || terms.compile())
+    }
+
+    /// Returns what the byte search looks for.
+    fn terms(&self, survey: &Survey) -> ByteSearchTerms {
+        let folding = self.request.folding;
+        let too_short = survey.non_distinctive.iter();
+        ByteSearchTerms {
+            request: self.request.clone(),
+            too_short: too_short.map(|it| folding.folded(it)).collect(),
+            spellings: self.journal.spellings.clone(),
+            erased: self.journal.rewritten(),
+        }
+    }
+
+    /// Returns the workers that search files, if there are any.
+    async fn search_workers(&self, survey: &Survey) -> Result<Option<SearchWorkers<'_>>> {
+        let Some(workers) = self.workers else {
+            return Ok(None);
+        };
+        Ok(Some(SearchWorkers {
+            workers: workers.search,
+            terms: self.terms(survey),
+            journal: JournalMark::of(self.lake, self.journal_file.path()).await?,
+        }))
     }
 
     /// Looks up the addresses whose rows were removed.
@@ -55,7 +67,8 @@ impl Run<'_> {
         let lookup = self.look_up().await?;
         let retained = self.retained(survey).await?;
         let pool = Arc::clone(&self.pool);
-        let byte_search = byte_search::prove(self.lake, patterns, retained, pool).await?;
+        let workers = self.search_workers(survey).await?;
+        let byte_search = byte_search::prove(self.lake, patterns, retained, pool, workers).await?;
         let envelopes = match self.journal.keys.is_empty() {
             true => None,
             false => Some(crypto_shred::prove(self.lake, &self.journal.keys).await?),

@@ -10,8 +10,7 @@ use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::{Field, GrainType};
 use rustc_hash::FxHashMap;
 
-use super::SurveyRun;
-use crate::erase::matcher::IdentifierMatcher;
+use super::{SurveyRun, matcher_of};
 use crate::error::Result;
 use crate::index::word_filter::WordFilter;
 use crate::lake::{reference_at, text_at, texts};
@@ -29,10 +28,8 @@ const CONSENT_COLUMNS: [&str; 5] = [
 impl SurveyRun<'_> {
     /// Makes the matcher select the grains whose consent was withdrawn.
     pub(super) async fn match_withdrawn_consents(&mut self) -> Result<()> {
-        let withdrawn = self.withdrawn_consents().await?;
-        let mut matcher = IdentifierMatcher::new(self.request);
-        matcher.add_withdrawn(withdrawn, (self.now / 1000).max(0) as u64);
-        matcher.add_references(self.references.iter().copied());
+        self.withdrawn = self.withdrawn_consents().await?;
+        let matcher = matcher_of(self.request, &self.withdrawn, self.references, self.now);
         self.matcher = Arc::new(matcher);
         Ok(())
     }

@@ -14,8 +14,10 @@
 //! 4. `protections`: apply holds that reach derived grains or the supersession chain.
 //! 5. `scan`: decode and match the rejects.
 //!
-//! `consents` finds withdrawn consents before step 1, if the request selects by them.
+//! `consents` finds withdrawn consents before step 1, if the request selects by them. With workers,
+//! `by_workers` has the segments of step 1 scanned by them.
 
+mod by_workers;
 mod consents;
 mod links;
 mod protections;
@@ -29,6 +31,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::TypeByte;
 use gristmill_schemas::lifecycle::HoldIndex;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use super::matcher::{IdentifierMatcher, PersonNumber};
 use super::payload_prefilter::PayloadPrefilter;
@@ -39,12 +42,15 @@ use super::variations::Variations;
 use crate::error::{Context, Result};
 use crate::index::SidecarCache;
 use crate::index::word_filter::WordFilter;
-use crate::lake::{Lake, LakeFile, Segment};
+use crate::lake::{Lake, LakeFile, Segment, SegmentWorkers};
+
+pub use by_workers::{SurveyJob, SurveyedSegments, survey_segments};
 
 /// A grain that was found.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FoundGrain {
     /// Its address.
+    #[serde(with = "crate::erase::address_text")]
     pub address: ContentAddress,
     /// Index of its segment in [`Survey::segments`].
     pub segment: u32,
@@ -119,40 +125,29 @@ pub(super) type ScannedSegments = HashMap<String, Vec<RowFindings>>;
 type RowId = (u32, u32);
 
 impl Survey {
-    /// Surveys `lake` at the versions of its handle. `now` is in milliseconds since 1970.
+    /// Surveys `lake` at the versions of its handle. `now` is in milliseconds since 1970. Also
+    /// reports every grain that mentions one of `references` anywhere.
     ///
     /// # Errors
     /// [`crate::error::EngineError::File`] if a segment can't be read.
-    pub async fn of(
-        lake: &Lake,
-        request: &SubjectRequest,
-        now: i64,
-        pool: Arc<rayon::ThreadPool>,
-    ) -> Result<Survey> {
-        Survey::with_references(lake, request, &[], ScannedSegments::default(), now, pool).await
-    }
-
-    /// As [`Survey::of`]; also reports every grain that mentions one of `references` anywhere, and
-    /// takes the findings of the segments in `scanned` instead of reading them.
     pub(super) async fn with_references(
         lake: &Lake,
         request: &SubjectRequest,
         references: &[ContentAddress],
-        scanned: ScannedSegments,
+        scan: SurveyScan<'_>,
         now: i64,
-        pool: Arc<rayon::ThreadPool>,
     ) -> Result<Survey> {
-        let mut matcher = IdentifierMatcher::new(request);
-        matcher.add_references(references.iter().copied());
         let mut run = SurveyRun {
             lake,
             request,
             references,
-            matcher: Arc::new(matcher),
+            withdrawn: Vec::new(),
+            matcher: Arc::new(matcher_of(request, &[], references, now)),
             prefilter: None,
             now,
-            pool,
-            scanned,
+            pool: scan.pool,
+            scanned: scan.scanned,
+            workers: scan.workers,
             holds: Arc::new(lake.holds().await?),
             filters: Vec::new(),
             found: FxHashMap::default(),
@@ -192,17 +187,56 @@ impl Survey {
     }
 }
 
+/// How the segments of a survey are scanned.
+pub(super) struct SurveyScan<'a> {
+    /// The threads of this process.
+    pub(super) pool: Arc<rayon::ThreadPool>,
+    /// Findings in segments that needn't be read any more.
+    pub(super) scanned: ScannedSegments,
+    /// Processes that scan the others; `None` if this one does.
+    pub(super) workers: Option<&'a dyn SegmentWorkers<SurveyJob>>,
+}
+
+/// Returns the matcher of a survey of `request` at `now`, in milliseconds since 1970. `withdrawn`
+/// are the addresses of withdrawn consents; mentions of `references` are reported.
+fn matcher_of(
+    request: &SubjectRequest,
+    withdrawn: &[String],
+    references: &[ContentAddress],
+    now: i64,
+) -> IdentifierMatcher {
+    let mut matcher = IdentifierMatcher::new(request);
+    if request.withdrawn {
+        matcher.add_withdrawn(withdrawn.iter().cloned(), (now / 1000).max(0) as u64);
+    }
+    matcher.add_references(references.iter().copied());
+    matcher
+}
+
+/// Returns the prefilter of a survey of `request`, if payloads can be excluded without decoding.
+fn prefilter_of(
+    request: &SubjectRequest,
+    matcher: &IdentifierMatcher,
+) -> Option<Arc<PayloadPrefilter>> {
+    let can_skip_grains = request.retention.is_none();
+    let prefilter = matcher.prefilter().filter(|_| can_skip_grains);
+    prefilter.map(Arc::new)
+}
+
 /// One execution of a survey.
 struct SurveyRun<'a> {
     lake: &'a Lake,
     request: &'a SubjectRequest,
     references: &'a [ContentAddress],
+    /// Addresses of the withdrawn consents, if the request selects by them.
+    withdrawn: Vec<String>,
     matcher: Arc<IdentifierMatcher>,
     prefilter: Option<Arc<PayloadPrefilter>>,
     /// Milliseconds since 1970.
     now: i64,
     pool: Arc<rayon::ThreadPool>,
     scanned: ScannedSegments,
+    workers: Option<&'a dyn SegmentWorkers<SurveyJob>>,
     /// The holds that were placed or lifted.
     holds: Arc<HoldIndex>,
     /// The word filters of the segments, where they exist.
@@ -217,9 +251,7 @@ impl SurveyRun<'_> {
         if self.request.withdrawn {
             self.match_withdrawn_consents().await?;
         }
-        let can_skip_grains = self.request.retention.is_none();
-        let prefilter = self.matcher.prefilter().filter(|_| can_skip_grains);
-        self.prefilter = prefilter.map(Arc::new);
+        self.prefilter = prefilter_of(self.request, &self.matcher);
         self.survey.variations = self.request.searched();
         let non_distinctive = self.matcher.non_distinctive();
         self.survey.non_distinctive = non_distinctive.map(|(text, _)| text.to_owned()).collect();

@@ -38,8 +38,10 @@ impl SurveyRun<'_> {
     pub(super) async fn scan_segments(&mut self) -> Result<(SubjectSessions, Vec<Protection>)> {
         let mut sessions = SubjectSessions::default();
         let mut protecting = Vec::new();
+        let mut by_workers = self.scan_by_workers().await?;
         for number in 0..self.survey.segments.len() {
-            for findings in self.scan_segment(number).await? {
+            let by_worker = by_workers.remove(&(number as u32));
+            for findings in self.scan_segment(number, by_worker).await? {
                 self.survey.grains_read += findings.grains;
                 self.survey.unsearchable += findings.unsearchable;
                 self.count_spellings(findings.spellings);
@@ -62,9 +64,20 @@ impl SurveyRun<'_> {
         }
     }
 
-    /// Scans the segment `number`, unless it was scanned when it was written or its word filter
-    /// excludes a match.
-    async fn scan_segment(&mut self, number: usize) -> Result<Vec<RowFindings>> {
+    /// Returns whether the word filter of segment `number` excludes a match.
+    pub(super) fn is_excluded(&self, number: usize) -> bool {
+        self.rules_out(number, |filter| {
+            filter.reaches_others() || self.matcher.may_find(filter) || self.may_expire(number)
+        })
+    }
+
+    /// Scans the segment `number`, unless it was scanned when it was written, its word filter
+    /// excludes a match, or a worker has found `by_worker` in it.
+    async fn scan_segment(
+        &mut self,
+        number: usize,
+        by_worker: Option<Vec<RowFindings>>,
+    ) -> Result<Vec<RowFindings>> {
         let segment = self.survey.segments.get(number);
         let scanned = segment.and_then(|segment| self.scanned.remove(&segment.file.name));
         if let Some(mut findings) = scanned {
@@ -73,9 +86,13 @@ impl SurveyRun<'_> {
             found.for_each(|found| found.segment = number as u32);
             return Ok(findings);
         }
-        if self.rules_out(number, |filter| {
-            filter.reaches_others() || self.matcher.may_find(filter) || self.may_expire(number)
-        }) {
+        if let Some(findings) = by_worker {
+            let size = self.survey.segments.get(number).map(|it| it.file.size);
+            self.survey.bytes_read += size.unwrap_or_default();
+            self.survey.segments_read += 1;
+            return Ok(findings);
+        }
+        if self.is_excluded(number) {
             self.survey.segments_skipped += 1;
             let undecodable = self.filter(number).map_or(0, WordFilter::undecodable);
             self.survey.unsearchable += undecodable;
@@ -87,13 +104,8 @@ impl SurveyRun<'_> {
         self.survey.bytes_read += file.size();
         self.survey.segments_read += 1;
         let scanner = self.scanner_of(number);
-        self.on_cores(move || {
-            file.map_batches(Some(&ScannedColumns::COLUMNS), |first, batch| {
-                let rows = (first..).zip(0..batch.num_rows());
-                Ok(scanner.scan_batch(number as u32, rows, batch, ScanMode::Full))
-            })
-        })
-        .await
+        self.on_cores(move || scan_file(&scanner, &file, number as u32))
+            .await
     }
 
     /// Returns whether the retention rules of the request may select a grain of segment `number`.
@@ -105,13 +117,18 @@ impl SurveyRun<'_> {
         })
     }
 
-    /// Returns a scanner for all rows of segment `number`. It uses the prefilter if the word filter
-    /// states that all rows can be decoded and none protects other grains.
+    /// Returns whether the word filter of segment `number` states that all rows can be decoded and
+    /// none protects other grains.
+    pub(super) fn is_plain(&self, number: usize) -> bool {
+        self.filter(number)
+            .is_some_and(|filter| filter.undecodable() == 0 && !filter.reaches_others())
+    }
+
+    /// Returns a scanner for all rows of segment `number`. It uses the prefilter if the segment is
+    /// plain.
     fn scanner_of(&self, number: usize) -> RowScanner {
-        let is_plain = self
-            .filter(number)
-            .is_some_and(|filter| filter.undecodable() == 0 && !filter.reaches_others());
-        match self.prefilter.as_ref().filter(|_| is_plain) {
+        let prefilter = self.prefilter.as_ref();
+        match prefilter.filter(|_| self.is_plain(number)) {
             Some(prefilter) => self.scanner().with_prefilter(prefilter),
             None => self.scanner(),
         }
@@ -186,6 +203,18 @@ impl SurveyRun<'_> {
         }
         Ok(out)
     }
+}
+
+/// Scans all rows of `file`, which is the segment `segment`, on the threads of the current pool.
+pub(super) fn scan_file(
+    scanner: &RowScanner,
+    file: &LakeFile,
+    segment: u32,
+) -> Result<Vec<RowFindings>> {
+    file.map_batches(Some(&ScannedColumns::COLUMNS), |first, batch| {
+        let rows = (first..).zip(0..batch.num_rows());
+        Ok(scanner.scan_batch(segment, rows, batch, ScanMode::Full))
+    })
 }
 
 /// Scans the rows `rows` (ascending) of `file`, which is the segment `segment`.
