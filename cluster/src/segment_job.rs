@@ -1,8 +1,9 @@
-//! What executors do with the segments of a lake, and with sources that become segments: jobs as
-//! messages, each done as the engine does it in one process.
+//! What executors do with the segments and files of a lake, and with sources that become segments:
+//! jobs as messages, each done as the engine does it in one process.
 
 use datafusion::common::{DataFusionError, Result};
 use gristmill_engine::compact::{GroupMerge, merge_segments};
+use gristmill_engine::erase::{SearchJob, SurveyJob, search_files, survey_segments};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::{SegmentIndexing, index_segment};
 use gristmill_engine::ingest::{SourceJob, read_sources};
@@ -22,6 +23,10 @@ pub enum ClusterJob {
     Merge(GroupMerge),
     /// Read some sources, and write their grains to segments.
     Read(SourceJob),
+    /// Find the rows of some segments that an erasure selects.
+    Survey(SurveyJob),
+    /// Search some files for what an erasure must not have left.
+    Search(SearchJob),
 }
 
 impl From<SegmentCheck> for ClusterJob {
@@ -48,6 +53,18 @@ impl From<SourceJob> for ClusterJob {
     }
 }
 
+impl From<SurveyJob> for ClusterJob {
+    fn from(job: SurveyJob) -> ClusterJob {
+        ClusterJob::Survey(job)
+    }
+}
+
+impl From<SearchJob> for ClusterJob {
+    fn from(job: SearchJob) -> ClusterJob {
+        ClusterJob::Search(job)
+    }
+}
+
 impl ClusterJob {
     /// Does the job in `lake` with `memory` bytes, and returns its outcome.
     ///
@@ -66,6 +83,12 @@ impl ClusterJob {
             }
             ClusterJob::Read(job) => {
                 serde_json::to_value(read_sources(lake, job, memory).await.map_err(failed)?)
+            }
+            ClusterJob::Survey(job) => {
+                serde_json::to_value(survey_segments(lake, job).await.map_err(failed)?)
+            }
+            ClusterJob::Search(job) => {
+                serde_json::to_value(search_files(lake, job).await.map_err(failed)?)
             }
         };
         outcome.map_err(json)

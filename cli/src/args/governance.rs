@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::ResultArgs;
+#[cfg(feature = "cluster")]
+use super::query::ClusterArgs;
 
 /// The data subjects of a request; shared by disclosure and erasure.
 #[derive(Debug, Default, Args)]
@@ -133,6 +135,9 @@ pub struct EraseArgs {
     /// Also write the signed certificate to this file
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// How an erasure is carried out and certified.

@@ -9,6 +9,10 @@ use gristmill_cluster::segments::ClusterSegments;
 use gristmill_cluster::{ClusterError, ClusterKey, Scheduler, lake_url};
 use gristmill_connectors::source::Source;
 use gristmill_engine::compact::{CompactOptions, CompactReport, compact_by};
+use gristmill_engine::erase::{
+    ErasureOptions, ErasurePlan, ErasureReport, ErasureWorkers, SubjectRequest,
+    erase as erase_here, erase_by, plan_by,
+};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::{IndexKinds, ReindexReport, reindex_by};
 use gristmill_engine::ingest::{IngestOptions, IngestReport, ingest as ingest_here, ingest_by};
@@ -218,6 +222,49 @@ pub async fn compact(
     let work = compact_by(&workers, lake, options, Arc::clone(progress));
     let ended = stopped_by_interrupt(&scheduler, progress, work).await;
     Some(ended.map_err(Failure::from))
+}
+
+/// Plans the erasure of `request` on the cluster of `--cluster`.
+pub async fn plan_erasure(
+    context: &CommandContext,
+    arguments: &ClusterArgs,
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    threads: usize,
+) -> Result<ErasurePlan, Failure> {
+    let (scheduler, workers) = workers(context, arguments)?;
+    let work = async {
+        let planned = plan_by(erasure_workers(&workers), lake, request, threads).await;
+        planned.map(|(plan, _)| plan).map_err(Failure::from)
+    };
+    cancelled_by_interrupt(Some(&scheduler), work).await
+}
+
+/// Erases what `request` selects, on the cluster of `--cluster` if it is given. After an interrupt,
+/// as after a kill, the same command resumes the erasure from its journal.
+pub async fn erase(
+    context: &CommandContext,
+    arguments: &ClusterArgs,
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    options: &ErasureOptions,
+) -> Result<ErasureReport, Failure> {
+    if arguments.cluster.is_none() {
+        return Ok(erase_here(lake, request, options).await?);
+    }
+    let (scheduler, workers) = workers(context, arguments)?;
+    let work = async {
+        let erased = erase_by(erasure_workers(&workers), lake, request, options).await;
+        erased.map_err(Failure::from)
+    };
+    cancelled_by_interrupt(Some(&scheduler), work).await
+}
+
+fn erasure_workers(workers: &ClusterSegments) -> ErasureWorkers<'_> {
+    ErasureWorkers {
+        survey: workers,
+        search: workers,
+    }
 }
 
 /// Runs `work`, which commits; an interrupt cancels its jobs on the cluster and waits for its end,

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+#[cfg(not(feature = "cluster"))]
+use gristmill_engine::erase::erase;
 use gristmill_engine::erase::{
-    ErasureOptions, ErasurePlan, ErasureReport, RequestOrigin, erase, plan,
+    ErasureOptions, ErasurePlan, ErasureReport, RequestOrigin, SubjectRequest, plan,
 };
+use gristmill_engine::lake::Lake;
 
 use super::CommandContext;
 use super::keys::keyring;
@@ -26,7 +29,7 @@ pub async fn run(
     let request = request_of(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
     if !arguments.execute {
-        let (planned, _) = plan(&mut lake, &request, context.row_group_threads()).await?;
+        let planned = planned(context, &arguments, &mut lake, &request).await?;
         printer.record(&planned)?;
         hint(context, &planned, is_explained);
         note_if_nothing(context, &planned);
@@ -34,6 +37,10 @@ pub async fn run(
     }
     let is_exclusive = arguments.run.exclusive;
     let options = erasure_options(context, arguments.run, None, arguments.destroy_keys)?;
+    #[cfg(feature = "cluster")]
+    let erased =
+        super::cluster::erase(context, &arguments.cluster, &mut lake, &request, &options).await?;
+    #[cfg(not(feature = "cluster"))]
     let erased = erase(&mut lake, &request, &options).await?;
     if let Some(copy) = &arguments.certificate {
         let signed = lake
@@ -58,6 +65,25 @@ pub async fn run(
         remedy_of_remnants(is_exclusive)
     ));
     Ok(CommandOutcome::Problems)
+}
+
+/// Plans the erasure of `request`.
+async fn planned(
+    context: &CommandContext,
+    arguments: &EraseArgs,
+    lake: &mut Lake,
+    request: &SubjectRequest,
+) -> Result<ErasurePlan, Failure> {
+    let threads = context.row_group_threads();
+    #[cfg(feature = "cluster")]
+    if arguments.cluster.cluster.is_some() {
+        let cluster = &arguments.cluster;
+        return super::cluster::plan_erasure(context, cluster, lake, request, threads).await;
+    }
+    #[cfg(not(feature = "cluster"))]
+    let _ = arguments;
+    let (planned, _) = plan(lake, request, threads).await?;
+    Ok(planned)
 }
 
 /// Returns what can be done about occurrences that remain.

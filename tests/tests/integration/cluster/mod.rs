@@ -7,8 +7,10 @@
 //! | `processes` | Are the answers of real processes the local ones, also when one is killed? |
 //! | `killed_executors` | Is the result of each command exact if an executor is killed meanwhile? |
 //! | `ingest` | Has a lake the rows that one process makes of the same sources? |
+//! | `erasure` | Does an erasure remove and prove what one process does, also after a kill? |
 //! | `segment_work` | Is the lake after work of executors what one process makes of it? |
 
+mod erasure;
 mod ingest;
 mod killed_executors;
 mod processes;
