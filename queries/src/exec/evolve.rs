@@ -71,7 +71,7 @@ pub trait GrainWriter: Send + Sync {
     ///
     /// # Errors
     /// [`ExecutionError::Refused`] if a policy or the rules of grains forbid it,
-    /// [`ExecutionError::Engine`] if the lake can't be written. Nothing is committed in either case.
+    /// [`ExecutionError::Engine`] if the lake can't be written. Nothing is committed then.
     async fn append(&self, write: GrainWrite) -> Result<()>;
 }
 
