@@ -256,7 +256,7 @@ fn emit_findings(
 const ALWAYS: [Field; 3] = [Field::Namespace, Field::UserId, Field::SessionId];
 
 /// Returns the evidence of a finding: [`ALWAYS`], kind and name of the view, and the members of the
-/// policy's result.
+/// policy's result, which replace others of the same name.
 fn evidence_of(
     member: &Value,
     view: &MessageView<'_>,
@@ -271,13 +271,17 @@ fn evidence_of(
     if let Some(name) = view.name().filter(|name| !name.is_empty()) {
         evidence.push(("name".to_owned(), name.to_owned()));
     }
-    match member {
+    let reported: Vec<(String, String)> = match member {
         Value::Object(object) => {
             let members = object.iter_sorted();
-            evidence.extend(members.map(|(name, value)| (plain(name), plain(value))));
+            members
+                .map(|(name, value)| (plain(name), plain(value)))
+                .collect()
         }
-        other => evidence.push(("detail".to_owned(), plain(other))),
-    }
+        other => vec![("detail".to_owned(), plain(other))],
+    };
+    evidence.retain(|(name, _)| reported.iter().all(|(own, _)| own != name));
+    evidence.extend(reported);
     evidence
 }
 

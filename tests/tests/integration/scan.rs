@@ -9,7 +9,9 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::packs::report::{ReportFormat, ReportWriter};
-use gristmill_queries::packs::{Check, NAMES, Scan, ScanOptions, ScanSummary, Since, shipped};
+use gristmill_queries::packs::{
+    Check, NAMES, Pack, Scan, ScanOptions, ScanSummary, Since, shipped,
+};
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::grains::{frames, grain};
 
@@ -100,6 +102,64 @@ async fn a_scan_finds_and_counts_violations_of_each_kind_of_rule() {
     );
     let told: u64 = summary.rules.values().map(|count| count.findings).sum();
     assert_eq!(told, summary.findings);
+}
+
+/// A pack whose policy reports members that are named like the evidence of every finding.
+const NAMED_LIKE_THE_VIEW: &str = r#"
+    id = "own"
+    title = "Own rules"
+    version = "1"
+    regulation = "House rules"
+    [[rule]]
+    id = "calls"
+    title = "Nothing is called"
+    severity = "note"
+    norm = "1"
+    kinds = ["tool_call"]
+    rego = """
+    package own
+    import rego.v1
+    violation contains {"name": "of the rule", "kind": "call"} if input.name == "mail"
+    """
+    message = "{name}, {kind}"
+    [[test]]
+    rule = "calls"
+    expect = "fail"
+    grains = '[{"type": "action", "action_phase": "call", "tool_name": "mail", "input": {}}]'
+    [[test]]
+    rule = "calls"
+    expect = "pass"
+    grains = '[{"type": "action", "action_phase": "call", "tool_name": "look", "input": {}}]'
+"#;
+
+#[tokio::test]
+async fn members_of_a_policy_replace_the_evidence_of_the_same_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = lake(folder.path()).await;
+    let pack = Pack::parse("own.toml", NAMED_LIKE_THE_VIEW).unwrap();
+    let options = ScanOptions::default();
+    let scan = Scan::prepare(&lake, vec![pack], &options).await.unwrap();
+    let mut found = Vec::new();
+    let take = |rule: &gristmill_queries::packs::Rule, one: &gristmill_queries::packs::Finding| {
+        found.push((rule.message.render(&one.evidence), one.evidence.clone()));
+        Ok(())
+    };
+    scan.run(take).await.unwrap();
+    let [(message, evidence)] = found.as_slice() else {
+        panic!("not one finding: {found:?}");
+    };
+    let mut evidence: Vec<(&str, &str)> = evidence
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    evidence.sort_unstable();
+    let expected = [
+        ("kind", "call"),
+        ("name", "of the rule"),
+        ("session_id", "s"),
+    ];
+    assert_eq!(evidence, expected);
+    assert_eq!(message, "of the rule, call");
 }
 
 /// A consent of `person`, with `more` fields.
