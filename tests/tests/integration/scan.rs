@@ -18,8 +18,13 @@ use gristmill_tests::grains::{frames, grain};
 /// Ingests grains as one source.
 async fn add(lake: &mut Lake, folder: &Path, name: &str, grains: &[&str]) {
     let blobs: Vec<_> = grains.iter().map(|text| grain(text).blob).collect();
+    add_blobs(lake, folder, name, &blobs).await;
+}
+
+/// Ingests grains as they are as one source.
+async fn add_blobs(lake: &mut Lake, folder: &Path, name: &str, blobs: &[Vec<u8>]) {
     let path = folder.join(name);
-    std::fs::write(&path, frames(&blobs)).unwrap();
+    std::fs::write(&path, frames(blobs)).unwrap();
     let sources = discover(&[path.display().to_string()]).await.unwrap();
     let report = ingest(
         lake,
@@ -102,6 +107,36 @@ async fn a_scan_finds_and_counts_violations_of_each_kind_of_rule() {
     );
     let told: u64 = summary.rules.values().map(|count| count.findings).sum();
     assert_eq!(told, summary.findings);
+}
+
+#[tokio::test]
+async fn fields_that_cannot_be_read_are_not_taken_for_missing_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string())
+        .await
+        .unwrap();
+    let readable = [
+        r#"{"type": "event", "content": "Ada", "structural_tags": ["pii:name"], "created_at": 1735689600000}"#,
+        r#"{"type": "event", "content": "asthma", "structural_tags": ["phi:diagnosis"], "created_at": 1735689600000}"#,
+    ];
+    // With this flag the payload is a ciphertext, of which only the header is read.
+    let encrypted = readable.map(|text| {
+        let mut blob = grain(text).blob;
+        blob[1] |= 1 << 1;
+        blob
+    });
+    let blobs = [readable.map(|text| grain(text).blob), encrypted].concat();
+    add_blobs(&mut lake, folder.path(), "in.frames", &blobs).await;
+    let scan = prepare(&lake, &["gdpr", "hipaa"], Since::Beginning).await;
+    let (counts, summary) = findings(&scan).await;
+    assert_eq!(summary.scope.grains, 4);
+    for rule in [
+        "gdpr/lawful-basis",
+        "hipaa/authorization",
+        "hipaa/audit-controls",
+    ] {
+        assert_eq!(counts.get(rule), Some(&1), "{rule}: {counts:?}");
+    }
 }
 
 /// A pack whose policy reports members that are named like the evidence of every finding.
