@@ -21,7 +21,11 @@ pub async fn run(
     };
     // Before the lake: without operations none is created.
     let mut lines = open_operations(&arguments.operations)?;
-    let mut lake = context.open_or_create_lake().await?;
+    // The temporary folder is removed at the end.
+    let (mut lake, _temporary) = match arguments.dry_run {
+        true => context.lake_for_dry_run().await?,
+        false => (context.open_or_create_lake().await?, None),
+    };
     // The file grows while the run goes on, so that it shows about how far a killed run came.
     let mut answers = match &arguments.out {
         Some(path) => JsonLinesWriter::to(

@@ -29,9 +29,11 @@ pub async fn run(
         return changes::apply(context, arguments, options).await;
     }
     let sources = discover_all(&arguments.sources).await?;
-    let mut lake = match arguments.encrypt {
-        true => context.encrypted_lake().await?,
-        false => context.open_or_create_lake().await?,
+    // The temporary folder is removed at the end.
+    let (mut lake, _temporary) = match (arguments.dry_run, arguments.encrypt) {
+        (true, _) => context.lake_for_dry_run().await?,
+        (false, true) => (context.encrypted_lake().await?, None),
+        (false, false) => (context.open_or_create_lake().await?, None),
     };
     let options = options_of(context, &arguments)?;
     let (progress, shown) = context.track("ingest");

@@ -9,6 +9,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::keys::{FileKeys, Keyring, TrustStore, TrustedFirst, read_key_file};
 use gristmill_engine::lake::{DEFAULT_CACHE_BYTES, Lake, LocalCache};
 use gristmill_schemas::sign::KeyResolver;
+use tempfile::TempDir;
 
 use super::CommandContext;
 use super::subject_selector::refuse_blank;
@@ -141,6 +142,19 @@ impl CommandContext {
     /// Opens the lake, or creates it.
     pub async fn open_or_create_lake(&self) -> Result<Lake, Failure> {
         self.unlock(Lake::open_or_create(self.lake()).await?)
+    }
+
+    /// Opens the lake for a dry run, which creates none: without a lake, the dry run is that of an
+    /// empty one in a temporary folder, which is removed when the folder is dropped.
+    pub async fn lake_for_dry_run(&self) -> Result<(Lake, Option<TempDir>), Failure> {
+        if let Some(lake) = Lake::open_if_exists(self.lake()).await? {
+            return Ok((self.unlock(lake)?, None));
+        }
+        let folder = tempfile::tempdir()
+            .map_err(|error| Failure::environment("can't make a temporary folder", &error))?;
+        let lake = folder.path().join("lake");
+        let lake = Lake::open_or_create(&lake.display().to_string()).await?;
+        Ok((self.unlock(lake)?, Some(folder)))
     }
 
     /// Opens or creates the lake and enables encryption.

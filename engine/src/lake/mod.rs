@@ -248,6 +248,25 @@ impl Lake {
         Self::open_or_create_at(LakeLocation::new(uri)?).await
     }
 
+    /// Opens the lake at `uri`; `None` if there is none and [`Lake::open_or_create`] would create
+    /// it. Creates nothing.
+    ///
+    /// # Errors
+    /// As [`Lake::open_or_create`].
+    pub async fn open_if_exists(uri: &str) -> Result<Option<Lake>> {
+        // With a scheme, the location of a missing folder would create it.
+        let uri = uri.strip_prefix("file://").unwrap_or(uri);
+        match Self::open(uri).await {
+            Err(EngineError::NoLake(_)) => {}
+            opened => return opened.map(Some),
+        }
+        let is_remote = gristmill_connectors::storage::has_scheme(uri);
+        if is_remote || std::path::Path::new(uri).exists() {
+            empty_location::check(&LakeLocation::new(uri)?).await?;
+        }
+        Ok(None)
+    }
+
     /// Opens the lake at `location`, and creates it if there is none.
     ///
     /// # Errors

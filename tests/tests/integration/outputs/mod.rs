@@ -4,6 +4,7 @@
 mod files;
 mod messages;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -12,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use gristmill_tests::binary::{Ended, ended, gristmill, path};
 use gristmill_tests::grains::{belief, frames, grain, plain};
+use gristmill_tests::sandbox::Sandbox;
 use serde_json::Value;
 
 /// A folder with a lake.
@@ -160,6 +162,40 @@ fn apply_without_its_file_of_operations_creates_no_lake() {
     let (code, _, err) = folder.run(&["apply", "absent.jsonl"]);
     assert!(code == 1 && err.contains("absent.jsonl"), "{err}");
     assert!(!folder.at("lake").exists());
+}
+
+#[test]
+fn a_dry_run_creates_no_lake_and_no_keyring() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("in.frames"), frames(&[belief(1), belief(2)])).unwrap();
+    let put = r#"{"op":"put","grain":{"type":"event","content":"x","created_at":1}}"#;
+    fs::write(sandbox.path("put.jsonl"), put).unwrap();
+    let names = || {
+        let entries = fs::read_dir(sandbox.folder()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names.collect::<BTreeSet<_>>()
+    };
+    let before = names();
+    for options in [&["--dry-run"][..], &["--dry-run", "--encrypt"]] {
+        let words = [&["ingest", "in.frames"][..], options].concat();
+        let report = sandbox.run("lake", 0, &words);
+        assert_eq!(report["grains_written"], 2, "{report}");
+    }
+    let answers = sandbox.run("lake", 0, &["apply", "put.jsonl", "--dry-run"]);
+    assert!(answers[0]["content_address"].is_string(), "{answers}");
+    assert_eq!(names(), before);
+    // What a run refuses is refused.
+    let output = sandbox.output(".", &["ingest", "in.frames", "--dry-run"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("isn't a lake"), "{errors}");
+    assert_eq!(names(), before);
+    // A lake that exists stays as it is, unencrypted.
+    sandbox.run("lake", 0, &["ingest", "in.frames"]);
+    let again = ["ingest", "in.frames", "--again", "--dry-run", "--encrypt"];
+    sandbox.run("lake", 0, &again);
+    assert!(!sandbox.path("lake/encryption.json").exists());
+    assert!(!sandbox.path("keyring.json").exists());
 }
 
 #[cfg(target_os = "linux")]
