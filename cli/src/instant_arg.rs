@@ -1,8 +1,7 @@
 //! Parses points in time on the command line.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use gristmill_queries::cal::time::TimePoint;
+use gristmill_queries::exec::current_millis;
 
 use crate::duration_arg::parse_duration;
 use crate::exit::Failure;
@@ -15,9 +14,9 @@ use crate::exit::Failure;
 pub fn parse_instant(flag: &str, text: &str) -> Result<i64, Failure> {
     let age = || {
         let age = parse_duration(flag, text).ok()?.as_millis();
-        Some(clock().saturating_sub(i64::try_from(age).ok()?))
+        Some(current_millis().saturating_sub(i64::try_from(age).ok()?))
     };
-    let point = || TimePoint::parse(text).map(|point| point.resolve(clock()));
+    let point = || TimePoint::parse(text).map(|point| point.resolve(current_millis()));
     let milliseconds = text.parse().ok().or_else(point).or_else(age);
     milliseconds.ok_or_else(|| {
         Failure::usage(format!(
@@ -25,14 +24,6 @@ pub fn parse_instant(flag: &str, text: &str) -> Result<i64, Failure> {
              milliseconds since 1970"
         ))
     })
-}
-
-/// Returns the current time in milliseconds since the Unix epoch.
-pub fn clock() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -45,9 +36,9 @@ mod tests {
         assert_eq!(parsed("1970-01-02"), Some(86_400_000));
         assert_eq!(parsed("1970-01-01T00:00:01Z"), Some(1_000));
         assert_eq!(parsed("1793606449000"), Some(1_793_606_449_000));
-        let age = clock() - parsed("2h").unwrap();
+        let age = current_millis() - parsed("2h").unwrap();
         assert!((7_200_000..7_260_000).contains(&age), "{age}");
-        assert!(parsed("yesterday").unwrap() < clock());
+        assert!(parsed("yesterday").unwrap() < current_millis());
         assert_eq!(parsed("soon"), None);
     }
 }

@@ -10,7 +10,9 @@ use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
 use gristmill_queries::cal::keywords::Keyword;
 use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
 use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, split, to_json};
-use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Session};
+use gristmill_queries::exec::{
+    self, ExecutionError, Executor, LakeWriter, Session, current_millis,
+};
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::json::Json;
 
@@ -19,7 +21,7 @@ use super::cal_output::{Printing, print, print_notes, show};
 use super::sql;
 use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::instant_arg::{clock, parse_instant};
+use crate::instant_arg::parse_instant;
 use crate::log::note;
 use crate::shell::script::{ScriptPart, script_parts};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
@@ -301,7 +303,7 @@ impl Running {
             },
         };
         if !self.fixed_now {
-            self.executor.session_mut().now_ms = clock();
+            self.executor.session_mut().now_ms = current_millis();
         }
         match self.executor.run_text(&query, bindings, options).await {
             Ok(response) => {
@@ -399,7 +401,7 @@ fn toggle_records(printing: Printing) -> Printing {
 fn session(arguments: &CalArgs) -> Result<Session, Failure> {
     let now_ms = match &arguments.now {
         Some(text) => parse_instant("--now", text)?,
-        None => clock(),
+        None => current_millis(),
     };
     let mut session = Session {
         namespace: arguments.session.namespace.clone(),

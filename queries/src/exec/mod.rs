@@ -62,7 +62,7 @@ pub use error::{ExecutionError, Result};
 pub use evolve::{GrainWrite, GrainWriter, WriteKind};
 pub use executor::{Executor, parse_query};
 pub use rule::plan_rule;
-pub use session::Session;
+pub use session::{Session, current_millis};
 pub use writer::LakeWriter;
 
 pub(crate) use blob_functions::search_terms_of;

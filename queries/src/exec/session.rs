@@ -1,6 +1,6 @@
 //! Authority and environment of a session. No statement can widen them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cal::limits;
 
@@ -47,4 +47,12 @@ impl Session {
             assemble_timeout: Duration::from_millis(limits::ASSEMBLE_TIMEOUT_MILLIS),
         }
     }
+}
+
+/// Returns the current time in milliseconds since the Unix epoch, as [`Session::now_ms`] has it.
+pub fn current_millis() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

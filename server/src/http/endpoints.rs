@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Options};
-use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session};
+use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Session, current_millis};
 use gristmill_queries::sql::{
     Confinement, CountedRows, ParamValues, SessionContext, parameters_from_json, query,
 };
@@ -334,20 +334,13 @@ async fn executor(
         hides_causes: !authority.confinement.is_whole_lake(),
         query_timeout: left,
         assemble_timeout: left,
-        ..Session::at(clock())
+        ..Session::at(current_millis())
     };
     let executor = Executor::new(context, session);
     Ok(match writes {
         true => executor.with_writer(Arc::new(LakeWriter::new(snapshot.lake.clone()))),
         false => executor,
     })
-}
-
-fn clock() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn bindings(parameters: serde_json::Map<String, JsonValue>) -> Result<Bindings> {

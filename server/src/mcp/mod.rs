@@ -14,10 +14,11 @@ pub(crate) mod arguments;
 mod output;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use gristmill_queries::cal::{Bindings, CalError, Options, Statement};
-use gristmill_queries::exec::{ExecutionError, Executor, LakeWriter, Response, Session};
+use gristmill_queries::exec::{
+    ExecutionError, Executor, LakeWriter, Response, Session, current_millis,
+};
 use rmcp::handler::server::common::schema_for_type;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -110,7 +111,7 @@ impl McpSession {
             agent: options.agent.clone(),
             writes: options.allow_writes,
             hides_causes: options.namespace.is_some(),
-            ..Session::at(clock())
+            ..Session::at(current_millis())
         };
         let mut executor = Executor::new(snapshot.context.clone(), session);
         if options.allow_writes {
@@ -150,7 +151,7 @@ impl McpSession {
             Err(SnapshotError::Lake(error)) => return Err(error.into()),
             Err(SnapshotError::Context(error)) => return Err(error.into()),
         }
-        executor.session_mut().now_ms = clock();
+        executor.session_mut().now_ms = current_millis();
         executor
             .run_text(
                 call.statement.as_bytes(),
@@ -294,14 +295,6 @@ fn parsed<T: DeserializeOwned>(arguments: serde_json::Value) -> Result<T, ErrorD
 /// Returns an error as the answer of a tool: the error object of CAL.
 fn refusal(error: &ExecutionError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(error.to_json().to_string())])
-}
-
-/// Returns the current time in milliseconds since the Unix epoch.
-fn clock() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Prints a statement that was built as a tree, after the checks that text gets.
