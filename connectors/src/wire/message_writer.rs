@@ -1,6 +1,7 @@
 //! The services that an adapter uses while it writes a body: units, wire ids of calls, files of a
 //! workspace, and the list of dropped blocks.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -83,12 +84,27 @@ impl fmt::Display for DroppedBlock {
             adapter,
             reason,
         } = self;
+        let [session_id, message_id, block_type] =
+            [session_id, message_id, block_type].map(|text| log_value(text));
         let reason = reason.as_str();
         write!(
             formatter,
             "session_id={session_id} message_id={message_id} block_type={block_type} \
              adapter={adapter} reason=\"{reason}\""
         )
+    }
+}
+
+/// Returns `text` as the value of a field of a log line: in quotation marks and escaped if it has
+/// whitespace, control characters, quotation marks or `=`, so that it can't look like other fields
+/// or lines.
+pub(crate) fn log_value(text: &str) -> Cow<'_, str> {
+    let quoted = format!("{text:?}");
+    let is_plain = quoted.len() == text.len() + 2
+        && !text.contains(|one: char| one.is_whitespace() || one == '=');
+    match is_plain {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(quoted),
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Notice, OutputFormat};
 use crate::transcript::grain_output::{GrainCounts, GrainOutput};
 use crate::transcript::line::LineFault;
 use crate::transcript::parsed::StandaloneGrain;
-use crate::wire::message_writer::DroppedBlock;
+use crate::wire::message_writer::{DroppedBlock, log_value};
 
 /// The destination of lines and notices.
 pub(super) struct LineOutput<'o> {
@@ -104,7 +104,8 @@ impl LineOutput<'_> {
         self.add_tool_names(message);
         let projection = from_canonical(message, |id| self.tool_names.get(id).cloned());
         for tag in &projection.dropped {
-            let (session, id) = (&message.session_id, &message.id);
+            let (session, id) = (log_value(&message.session_id), log_value(&message.id));
+            let tag = log_value(tag);
             (self.notify)(Notice::Dropped(format!(
                 "session_id={session} message_id={id} block_type={tag} adapter=cmf reason=\"CMF \
                  has no part for it\""

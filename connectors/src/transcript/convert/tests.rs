@@ -259,3 +259,29 @@ fn unreadable_lines_are_reported_and_skipped() {
     assert_eq!((messages.len(), notices.len()), (3, 2));
     assert!(notices[0].contains("Json") && notices[1].contains("Opaque"));
 }
+
+#[test]
+fn a_dropped_block_is_one_line_of_fields_whatever_its_session_is_named() {
+    use crate::wire::message_writer::{DropReason, DroppedBlock};
+    let dropped = |session: &str| {
+        let block = DroppedBlock {
+            session_id: session.to_owned(),
+            message_id: "m-1".to_owned(),
+            block_type: "thinking".to_owned(),
+            adapter: "openai/chat",
+            reason: DropReason::ForeignBlock,
+        };
+        block.to_string()
+    };
+    let rest = "message_id=m-1 block_type=thinking adapter=openai/chat \
+                reason=\"block in the format of another provider\"";
+    for (session, written) in [
+        ("s/1:é", "s/1:é"),
+        ("s\nWARN forged", r#""s\nWARN forged""#),
+        ("s\u{1b}[2J", r#""s\u{1b}[2J""#),
+        ("s message_id=m-2", r#""s message_id=m-2""#),
+        ("\"s\"", r#""\"s\"""#),
+    ] {
+        assert_eq!(dropped(session), format!("session_id={written} {rest}"));
+    }
+}
