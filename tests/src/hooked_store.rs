@@ -309,6 +309,8 @@ impl MultipartUpload for HookedUpload {
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.upload.abort().await
+        self.hook
+            .run("ABORT", &self.path, self.upload.abort())
+            .await
     }
 }

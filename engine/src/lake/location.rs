@@ -10,7 +10,8 @@ use gristmill_connectors::storage::{
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
+use object_store::{MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt};
+use tokio::task::JoinSet;
 use url::Url;
 
 use super::heads::HEADS;
@@ -153,6 +154,7 @@ impl LakeLocation {
 
     /// Publishes `file` as the lake's file `path`, atomically: by renaming, or by an upload that
     /// becomes visible when it is complete. Its bytes are synced to the disk before it is visible.
+    /// An upload that fails is aborted, so that the store doesn't keep its parts.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -169,16 +171,7 @@ impl LakeLocation {
             .put_multipart(path)
             .await
             .file("can't write", path)?;
-        let mut writer = WriteMultipart::new(upload);
-        for chunk in bytes.chunks(UPLOAD_PART) {
-            writer
-                .wait_for_capacity(UPLOADS)
-                .await
-                .file("can't write", path)?;
-            writer.write(chunk);
-        }
-        writer.finish().await.file("can't write", path)?;
-        Ok(())
+        upload_all(upload, &bytes).await.file("can't write", path)
     }
 
     /// Returns the names at the location: files and folders, or the first components of object
@@ -325,6 +318,43 @@ const UPLOAD_PART: usize = 8 << 20;
 
 /// Parts that are uploaded concurrently.
 const UPLOADS: usize = 4;
+
+/// Uploads `bytes`; aborts the upload if that fails.
+async fn upload_all(
+    mut upload: Box<dyn MultipartUpload>,
+    bytes: &[u8],
+) -> object_store::Result<()> {
+    let mut parts = JoinSet::new();
+    let uploaded = upload_parts(&mut *upload, &mut parts, bytes).await;
+    if uploaded.is_err() {
+        // A part that is still on its way could be stored after the upload was aborted.
+        parts.shutdown().await;
+        if let Err(error) = upload.abort().await {
+            tracing::debug!(%error, "a failed upload can't be aborted");
+        }
+    }
+    uploaded
+}
+
+async fn upload_parts(
+    upload: &mut dyn MultipartUpload,
+    parts: &mut JoinSet<object_store::Result<()>>,
+    bytes: &[u8],
+) -> object_store::Result<()> {
+    for part in bytes.chunks(UPLOAD_PART) {
+        if parts.len() >= UPLOADS
+            && let Some(uploaded) = parts.join_next().await
+        {
+            uploaded??;
+        }
+        parts.spawn(upload.put_part(part.to_vec().into()));
+    }
+    while let Some(uploaded) = parts.join_next().await {
+        uploaded??;
+    }
+    upload.complete().await?;
+    Ok(())
+}
 
 fn publish_local(file: tempfile::NamedTempFile, target: &FilePath) -> std::io::Result<()> {
     file.as_file().sync_data()?;

@@ -12,6 +12,8 @@ use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::grains::{belief, frames};
+use gristmill_tests::hooked_store::Bucket;
+use object_store::path::Path;
 
 async fn ingest_beliefs(lake: &mut Lake, numbers: &[usize]) -> IngestReport {
     let folder = tempfile::tempdir().unwrap();
@@ -54,4 +56,30 @@ async fn a_lake_in_an_object_store_ingests_compacts_and_answers() {
         .unwrap();
     assert_eq!((merged.segments_after, merged.rows), (1, 3));
     assert_eq!(count(&lake, "SELECT count(*) FROM grains").await, 3);
+}
+
+#[tokio::test]
+async fn an_upload_that_fails_is_aborted_so_that_the_store_keeps_none_of_its_parts() {
+    let path = "lakes/one/grains/part.parquet";
+    for failing in ["PART", "COMPLETE"] {
+        let client = Bucket::default().reacting(move |kind, _| {
+            (kind == failing).then(|| object_store::Error::Generic {
+                store: "hooked",
+                source: "the store is full".into(),
+            })
+        });
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "a segment").unwrap();
+        let published = client
+            .lake()
+            .publish(file, &Path::from("grains/part.parquet"));
+        let error = published.await.unwrap_err().to_string();
+        assert!(error.contains("the store is full"), "{error}");
+        let mut expected = vec![format!("BEGIN {path}"), format!("PART {path}")];
+        if failing == "COMPLETE" {
+            expected.push(format!("COMPLETE {path}"));
+        }
+        expected.push(format!("ABORT {path}"));
+        assert_eq!(client.calls(), expected);
+    }
 }
