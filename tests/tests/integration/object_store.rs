@@ -70,10 +70,8 @@ async fn an_upload_that_fails_is_aborted_so_that_the_store_keeps_none_of_its_par
         });
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "a segment").unwrap();
-        let published = client
-            .lake()
-            .publish(file, &Path::from("grains/part.parquet"));
-        let error = published.await.unwrap_err().to_string();
+        let (lake, target) = (client.lake(), Path::from("grains/part.parquet"));
+        let error = lake.publish(file, &target).await.unwrap_err().to_string();
         assert!(error.contains("the store is full"), "{error}");
         let mut expected = vec![format!("BEGIN {path}"), format!("PART {path}")];
         if failing == "COMPLETE" {

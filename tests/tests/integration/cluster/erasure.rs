@@ -2,12 +2,13 @@
 //! executor is killed meanwhile.
 
 use std::process::Output;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use gristmill_tests::kill::{copy_folder, share};
+use gristmill_tests::kill::copy_folder;
 use gristmill_tests::sandbox::Sandbox;
 use serde_json::{Value, json};
 
+use super::killed_executors::{kills, random};
 use super::processes::{Cluster, ended, started, text};
 use super::questions::Asked;
 use super::segment_work::add_segment;
@@ -125,39 +126,39 @@ fn an_encrypted_lake_is_refused() {
     }
 }
 
-/// Returns a random number between 0 and 1.
-fn random() -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    share(now.subsec_nanos() as usize)
-}
-
 #[test]
 fn after_the_kill_of_an_executor_an_erasure_is_exact_and_proven() {
     let (asked, user) = lake_with_user();
     let sandbox = &asked.sandbox;
-    copy_folder(&sandbox.path("lake"), &sandbox.path("other")).unwrap();
-    copy_folder(&sandbox.path("lake"), &sandbox.path("undisturbed")).unwrap();
-    run(sandbox, "other", &executed(&user, &[]));
+    let copy_as = |lake: &str| copy_folder(&sandbox.path("lake"), &sandbox.path(lake)).unwrap();
+    copy_as("local");
+    copy_as("undisturbed");
+    run(sandbox, "local", &executed(&user, &[]));
     let mut cluster = Cluster::start();
     let address = cluster.address.clone();
     let words = executed(&user, &["--cluster", &address]);
     let began = Instant::now();
     run(sandbox, "undisturbed", &words);
-    let moment = began.elapsed().mul_f64(random());
+    let time = began.elapsed();
 
-    let running = started(sandbox.command("lake", &words));
-    std::thread::sleep(moment);
-    cluster.kill_executor();
-    let mut output = ended(running);
-    println!("after {moment:?}: {}", output.status);
-    cluster.add_executor();
-    if output.status.code() != Some(0) {
-        let message = text(&output.stderr);
-        let names_cause = message.contains("cluster") || message.contains("executor");
-        assert!(names_cause, "{message}");
-        output = ended(started(sandbox.command("lake", &words)));
+    for kill in 0..kills() {
+        let lake = format!("killed-{kill}");
+        copy_as(&lake);
+        let moment = time.mul_f64(random());
+        let running = started(sandbox.command(&lake, &words));
+        std::thread::sleep(moment);
+        cluster.kill_executor();
+        let mut output = ended(running);
+        println!("after {moment:?}: {}", output.status);
+        cluster.add_executor();
+        if output.status.code() != Some(0) {
+            let message = text(&output.stderr);
+            let names_cause = message.contains("cluster") || message.contains("executor");
+            assert!(names_cause, "{message}");
+            output = ended(started(sandbox.command(&lake, &words)));
+        }
+        assert_eq!(report_of(&output)["proven"], true);
+        assert_eq!(left(sandbox, &lake), left(sandbox, "local"));
+        check(sandbox, &lake);
     }
-    assert_eq!(report_of(&output)["proven"], true);
-    assert_eq!(left(sandbox, "lake"), left(sandbox, "other"));
-    check(sandbox, "lake");
 }

@@ -133,7 +133,7 @@ impl Work {
 }
 
 /// Returns the number of kills of each kind of work.
-fn kills() -> usize {
+pub fn kills() -> usize {
     match std::env::var_os("GRISTMILL_ALL_FAULTS") {
         Some(_) => 10,
         None => 1,
@@ -141,7 +141,7 @@ fn kills() -> usize {
 }
 
 /// Returns a random number between 0 and 1.
-fn random() -> f64 {
+pub fn random() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     share(now.subsec_nanos() as usize)
 }
