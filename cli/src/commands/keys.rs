@@ -223,6 +223,18 @@ pub fn keyring(keys: &KeyringArgs) -> Result<Keyring, Failure> {
     Ok(Keyring::open(&path, &passphrase(keys)?)?)
 }
 
+/// Opens the keyring if the file exists and a passphrase is given; `None` otherwise.
+///
+/// # Errors
+/// As [`keyring`]: a passphrase that doesn't open the keyring is an error, not a missing one.
+pub fn keyring_if_given(keys: &KeyringArgs) -> Result<Option<Keyring>, Failure> {
+    let exists = keyring_path(keys).is_ok_and(|path| !matches!(path.try_exists(), Ok(false)));
+    match exists && has_passphrase(keys) {
+        true => keyring(keys).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// Opens the keyring of an encrypted lake, which must exist.
 fn keyring_of(lake: &Lake, keys: &KeyringArgs) -> Result<Keyring, Failure> {
     match Keyring::open(&keyring_path(keys)?, &passphrase(keys)?) {

@@ -10,7 +10,7 @@ use gristmill_queries::pages::{SubjectPage, SubjectPageHead};
 
 use super::CommandContext;
 use super::further_identifiers::FurtherIdentifiers;
-use super::keys::keyring;
+use super::keys::keyring_if_given;
 use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
@@ -28,14 +28,12 @@ pub async fn run(
         false => RecordLayout::Lines,
     };
     let request = request_of(&arguments.selector)?;
-    let mut lake = context.open_lake().await?;
-    let (plan, survey) = plan_disclosure(&mut lake, &request, context.row_group_threads()).await?;
-    // Without a keyring the audit entry records the disclosure without the pseudonym of the data
-    // subject.
-    let key = keyring(&context.common.keys)
-        .ok()
+    // Before the survey, and before anything is written: a wrong passphrase ends the command.
+    let key = keyring_if_given(&context.common.keys)?
         .map(|keyring| keyring.derive("gristmill/erasure/pseudonyms"))
         .transpose()?;
+    let mut lake = context.open_lake().await?;
+    let (plan, survey) = plan_disclosure(&mut lake, &request, context.row_group_threads()).await?;
     let mut file = arguments.out.as_deref().map(opened).transpose()?;
     let mut lines = match &mut file {
         Some((path, file)) => Some(JsonLinesWriter::to(path, file)),
@@ -71,6 +69,9 @@ pub async fn run(
     // With a file of people it isn't known to whom an identifier belongs.
     let further = Some(further).filter(|_| arguments.selector.subjects.is_none());
     explain(context, &plan, count, further.as_ref());
+    if key.is_none() {
+        context.hint(WITHOUT_PSEUDONYM);
+    }
     if to_stdout && count > 0 && io::stdout().is_terminal() {
         context.hint("`--html PAGE` makes a page of this, to read or to hand out");
     }
@@ -108,6 +109,12 @@ fn explain(
         ));
     }
 }
+
+/// What the audit log lacks if no keyring was opened.
+const WITHOUT_PSEUDONYM: &str = "the audit log records this disclosure without a pseudonym of the \
+                                 people, for which no keyring was opened: give its passphrase \
+                                 (GRISTMILL_PASSPHRASE or --passphrase-file); `gristmill keys \
+                                 generate NAME` makes a keyring";
 
 /// What the name of [`Exemption::NotSelected`] means.
 const NOT_SELECTED: &str = "not selected: they mention the people, were derived from their data or \

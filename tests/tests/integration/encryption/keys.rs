@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use gristmill_tests::kill::copy_folder;
-use gristmill_tests::sandbox::Sandbox;
+use gristmill_tests::sandbox::{PASSPHRASE, Sandbox};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 
@@ -355,4 +355,53 @@ fn stored_blobs(lake: &Path) -> BTreeSet<Vec<u8>> {
         }
     }
     out
+}
+
+/// Runs `report-subject` over the plain lake `plain` with a passphrase, or none. Returns the exit
+/// code, standard output and the messages.
+fn reported(sandbox: &Sandbox, passphrase: Option<&str>) -> (Option<i32>, String, String) {
+    let mut command = sandbox.command("plain", &["report-subject", "--user", "quokka-user-1"]);
+    match passphrase {
+        Some(passphrase) => command.env("GRISTMILL_PASSPHRASE", passphrase),
+        None => command.env_remove("GRISTMILL_PASSPHRASE"),
+    };
+    let output = command.output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code(), out, err)
+}
+
+#[test]
+fn a_disclosure_is_recorded_with_a_pseudonym_or_states_why_not() {
+    let sandbox = sandbox_with_corpus();
+    sandbox.run("plain", 2, &["ingest", "one.mgs"]);
+    let missing = "without a pseudonym";
+    let (code, _, err) = reported(&sandbox, Some(PASSPHRASE));
+    assert!(
+        code == Some(0) && err.contains(missing),
+        "no keyring: {err}"
+    );
+    sandbox.run("plain", 0, &["keys", "generate", "erasure"]);
+    let (code, _, err) = reported(&sandbox, None);
+    assert!(
+        code == Some(0) && err.contains(missing),
+        "no passphrase: {err}"
+    );
+    let (code, out, err) = reported(&sandbox, Some("wrong"));
+    assert!(
+        code == Some(1) && out.is_empty() && err.contains("passphrase doesn't open"),
+        "{err}"
+    );
+    let (code, out, err) = reported(&sandbox, Some(PASSPHRASE));
+    assert!(
+        code == Some(0) && !out.is_empty() && !err.contains(missing),
+        "{err}"
+    );
+    let query = "SELECT details FROM audit WHERE action = 'report-subject' ORDER BY sequence";
+    let rows = sandbox.sql("plain", query);
+    let has_pseudonym = |row: &Value| {
+        let details: Value = serde_json::from_str(row["details"].as_str().unwrap()).unwrap();
+        details["request"].is_string()
+    };
+    let recorded: Vec<bool> = rows.as_array().unwrap().iter().map(has_pseudonym).collect();
+    assert_eq!(recorded, [false, false, true], "{rows}");
 }
