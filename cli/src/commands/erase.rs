@@ -175,6 +175,10 @@ pub(super) fn erasure_options(
     legal_ground: Option<String>,
     destroy_keys: bool,
 ) -> Result<ErasureOptions, Failure> {
+    // A configuration file can set the flag alone.
+    if arguments.purge_versions && !arguments.exclusive {
+        return Err(Failure::usage("--purge-versions needs --exclusive"));
+    }
     Ok(ErasureOptions {
         origin: RequestOrigin {
             reference: arguments.reference,

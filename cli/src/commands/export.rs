@@ -170,6 +170,10 @@ fn refuse_unfit(arguments: &ExportArgs, format: ExportFormat) -> Result<(), Fail
     if arguments.pseudonymize && format != ExportFormat::JsonLines {
         return Err(Failure::usage("--pseudonymize needs --format jsonl"));
     }
+    // A configuration file can set the flag alone, which must not write the names.
+    if arguments.pseudonymize && arguments.pseudonym_key.is_none() {
+        return Err(Failure::usage("--pseudonymize needs --pseudonym-key"));
+    }
     if arguments.split.is_some() && !is_container {
         return Err(Failure::usage("--split needs --format mg"));
     }

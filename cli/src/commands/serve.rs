@@ -126,8 +126,16 @@ fn check_addresses(arguments: &ServeArgs) -> Result<(), Failure> {
 }
 
 fn tls(arguments: &ServeArgs) -> Result<Option<Tls>, Failure> {
-    let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
-        return Ok(None);
+    let (certificate, key) = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) => return Ok(None),
+        // A configuration file can set one of them; nothing may be served in the clear then.
+        _ => {
+            return Err(Failure::usage(
+                "--tls-cert and --tls-key need each other: one of them is set, by the command \
+                 line or a configuration file",
+            ));
+        }
     };
     let read = |path: &Path| std::fs::read(path).map_err(|error| Failure::reading(path, &error));
     let tls = Tls::from_pem(&read(certificate)?, &read(key)?);

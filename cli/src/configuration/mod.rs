@@ -30,7 +30,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Arguments;
 use crate::exit::Failure;
-use options::{with_flag_values, with_settings};
+use options::{with_flag_values, with_settings, without_requirements};
 use settings::Settings;
 
 /// Reason why the command line can't be used.
@@ -47,22 +47,38 @@ impl From<clap::Error> for ParseFailure {
     }
 }
 
-/// Parses `words`, the first of which is the program, with the configuration files.
+/// Parses `words`, the first of which is the program, with the configuration files. An option that
+/// another one requires may be in a file.
 ///
 /// # Errors
 /// A wrong command line, or else a wrong configuration.
 pub fn parse(words: &[OsString]) -> Result<Arguments, ParseFailure> {
-    let matches = matches_of(words)?;
+    let (matches, unmet) = match matches_of(words) {
+        Ok(matches) => (matches, None),
+        Err(error) => match matches_without_requirements(words, &error) {
+            Some(matches) => (matches, Some(error)),
+            None => return Err(error.into()),
+        },
+    };
     let values = given_values(&matches);
     let mut arguments = Arguments::from_arg_matches(&matches)?;
     let settings =
         Settings::read(arguments.common.profile.as_deref()).map_err(ParseFailure::Configuration)?;
-    if settings.is_empty() {
+    if settings.is_empty() && unmet.is_none() {
         arguments.common.given = values;
         return Ok(arguments);
     }
-    let settings = settings.without_overridden(&given(&matches), &path_of(&matches));
-    let matches = with_settings(with_flag_values(Arguments::command()), &settings)
+    let path = path_of(&matches);
+    let settings = settings.without_overridden(&given(&matches), &path);
+    if let Some(error) = unmet
+        && !has_all_missing(&settings, &path, &error)
+    {
+        return Err(error.into());
+    }
+    // Requirements among the words were checked above; values of files, which are defaults here,
+    // would not meet them.
+    let command = without_requirements(with_flag_values(Arguments::command()));
+    let matches = with_settings(command, &settings)
         .try_get_matches_from(words)
         .map_err(|error| ParseFailure::Configuration(failure(&error, &settings)))?;
     arguments = Arguments::from_arg_matches(&matches)?;
@@ -81,6 +97,34 @@ fn matches_of(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
                 .map_err(|_| error),
             false => Err(error),
         })
+}
+
+/// Parses `words` without the requirements of options if these are what `error` is about; `None` if
+/// the words are wrong otherwise.
+fn matches_without_requirements(words: &[OsString], error: &clap::Error) -> Option<ArgMatches> {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    without_requirements(with_flag_values(Arguments::command()))
+        .try_get_matches_from(words)
+        .ok()
+}
+
+/// Returns true if `settings` set every option that `error` misses for the command at `path`.
+fn has_all_missing(settings: &Settings, path: &str, error: &clap::Error) -> bool {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return false;
+    };
+    missing.iter().all(|option| {
+        let setting = settings.get(path, key_of(option));
+        setting.is_some_and(|setting| setting.values != ["false"])
+    })
+}
+
+/// Returns the key of an option in a message, such as `tls-key` of `--tls-key <FILE>`.
+fn key_of(option: &str) -> &str {
+    let key = option.trim_start_matches('-');
+    key.split([' ', '=', '[']).next().unwrap_or_default()
 }
 
 /// Returns the values of the options of all commands that are on the command line, by their ids.
@@ -158,9 +202,8 @@ fn failure(error: &clap::Error, settings: &Settings) -> Failure {
         Some(ContextValue::String(option)) => option.as_str(),
         _ => "",
     };
-    let key = option.trim_start_matches('-');
-    let key = key.split([' ', '=', '[']).next().unwrap_or_default();
-    let origin = settings.origin_of_key(key).unwrap_or(settings::FILE);
+    let origin = settings.origin_of_key(key_of(option));
+    let origin = origin.unwrap_or(settings::FILE);
     Failure::usage(format!("{origin}: {}", message.trim_end()))
 }
 

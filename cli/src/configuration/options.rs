@@ -1,6 +1,7 @@
 //! The options that a configuration file can set, from the definition of the command line.
 
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::builder::Resettable;
+use clap::{Arg, ArgAction, Command, Id, value_parser};
 
 use super::settings::{Setting, Settings};
 
@@ -143,6 +144,15 @@ pub fn with_flag_values(command: Command) -> Command {
     });
     for inner in command.get_subcommands_mut() {
         *inner = with_flag_values(std::mem::take(inner));
+    }
+    command
+}
+
+/// Returns the command line with options that require no others.
+pub fn without_requirements(command: Command) -> Command {
+    let mut command = command.mut_args(|arg| arg.requires(Resettable::<Id>::Reset));
+    for inner in command.get_subcommands_mut() {
+        *inner = without_requirements(std::mem::take(inner));
     }
     command
 }

@@ -256,6 +256,59 @@ fn the_command_line_overrides_a_format_of_the_configuration_wherever_it_stands()
 }
 
 #[test]
+fn options_that_require_each_other_may_be_in_the_file_and_on_the_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let reachable = ["serve", "--listen", "0.0.0.0:0", "--tokens", "t.toml"];
+    let certificate = ["serve", "--tls-cert", "c.pem"];
+    let with_key = ["serve", "--tls-key", "k.pem"];
+    for (file, words, expected) in [
+        // The certificate, which doesn't exist, is read.
+        (
+            "[serve]\ntls-key = \"k.pem\"\n",
+            &certificate[..],
+            "can't read `c.pem`",
+        ),
+        (
+            "[serve]\ntls-cert = \"c.pem\"\n",
+            &with_key,
+            "can't read `c.pem`",
+        ),
+        (
+            "[profile.a.serve]\ntls-key = \"k.pem\"\n",
+            &["--profile", "a", "serve", "--tls-cert", "c.pem"],
+            "can't read `c.pem`",
+        ),
+        // What neither sets is still missing.
+        ("", &certificate, "--tls-key <FILE>"),
+        ("[serve]\nqueued = 3\n", &certificate, "--tls-key <FILE>"),
+        ("[search]\nlimit = 3\n", &with_key, "--tls-cert <FILE>"),
+        (
+            "[serve]\ntls-cert = \"c.pem\"\n",
+            &reachable,
+            "--tls-cert and --tls-key need each other",
+        ),
+        (
+            "[export]\npseudonymize = true\n",
+            &["export", "out.jsonl"],
+            "--pseudonymize needs --pseudonym-key",
+        ),
+        (
+            "[export]\npseudonymize = false\n",
+            &["export", "out.jsonl", "--pseudonym-key", "k"],
+            "--pseudonymize",
+        ),
+    ] {
+        fs::write(here.join("gristmill.toml"), file).unwrap();
+        let (code, _, err) = configured(here, words, None);
+        assert!(
+            code == 1 && err.contains(expected),
+            "{file} {words:?}: {err}"
+        );
+    }
+}
+
+#[test]
 fn a_wrong_value_of_the_configuration_is_reported_with_its_file_and_help_still_works() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
