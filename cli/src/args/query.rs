@@ -75,8 +75,9 @@ pub struct ScanArgs {
     /// Exit with code 2 on findings of this severity or higher
     #[arg(long, value_enum, default_value_t = FailOn::Note, value_name = "SEVERITY")]
     pub fail_on: FailOn,
-    /// Run the examples of a pack instead of a scan; may be repeated
-    #[arg(long, value_name = "PACK", conflicts_with_all = ["packs", "rules", "since", "format", "output"])]
+    /// Run the examples of a pack instead of a scan; may be repeated. Results are lines of text,
+    /// with `--format json` or `jsonl` data
+    #[arg(long, value_name = "PACK", conflicts_with_all = ["packs", "rules", "since", "output"])]
     pub test: Vec<String>,
     #[cfg(feature = "cluster")]
     #[command(flatten)]

@@ -12,6 +12,7 @@ use gristmill_queries::packs::{
 };
 use gristmill_queries::render::escape_control;
 use gristmill_queries::sql::{SessionContext, lake_context};
+use serde::Serialize;
 
 use super::CommandContext;
 use super::sql::{self, options};
@@ -20,14 +21,14 @@ use crate::args::{OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::human_readable::with_separators;
 use crate::log::note;
-use crate::output::{begin_file, finish_file, write_file, write_stdout};
+use crate::output::{Printer, begin_file, finish_file, write_file, write_stdout};
 use crate::table::new_table;
 
 /// Scans the lake; the outcome is `Problems` if a finding reaches the severity of `--fail-on`, or a
 /// policy failed.
 pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<CommandOutcome, Failure> {
     if !arguments.test.is_empty() {
-        return test(context, &arguments.test).await;
+        return test(context, &arguments).await;
     }
     let names: Vec<&str> = arguments.packs.iter().map(String::as_str).collect();
     let mut packs = find(if names.is_empty() { NAMES } else { &names })?;
@@ -321,20 +322,74 @@ impl From<FailOn> for Severity {
     }
 }
 
-/// Runs the examples of packs.
-async fn test(context: &CommandContext, names: &[String]) -> Result<CommandOutcome, Failure> {
-    let mut all = 0;
-    let mut wrong = 0;
-    for name in names {
-        let pack = packs::find(name).map_err(failure)?;
-        let results = run_examples(&pack).await.map_err(failure)?;
-        let text: String = results.iter().map(line).collect();
-        write_stdout(|out| out.write_all(escape_control(&text).as_bytes()))?;
-        all += results.len();
-        wrong += results.iter().filter(|result| !result.is_right()).count();
+/// The result of an example in JSON.
+#[derive(Debug, Serialize)]
+struct TestedExample<'r> {
+    #[serde(flatten)]
+    result: &'r ExampleResult,
+    passed: bool,
+}
+
+impl<'r> TestedExample<'r> {
+    fn of(result: &'r ExampleResult) -> TestedExample<'r> {
+        TestedExample {
+            result,
+            passed: result.is_right(),
+        }
     }
-    context.hint(format_args!("{} of {all} examples passed", all - wrong));
-    Ok(CommandOutcome::done_if(wrong == 0))
+}
+
+/// Runs the examples of packs.
+async fn test(context: &CommandContext, arguments: &ScanArgs) -> Result<CommandOutcome, Failure> {
+    let printer = example_printer(context, arguments)?;
+    let mut results = Vec::new();
+    for name in &arguments.test {
+        let pack = packs::find(name).map_err(failure)?;
+        let of_pack = run_examples(&pack).await.map_err(failure)?;
+        if printer.is_none() {
+            let text: String = of_pack.iter().map(line).collect();
+            write_stdout(|out| out.write_all(escape_control(&text).as_bytes()))?;
+        }
+        results.extend(of_pack);
+    }
+    if let Some(printer) = printer {
+        let tested: Vec<TestedExample<'_>> = results.iter().map(TestedExample::of).collect();
+        printer.records(&tested)?;
+    }
+    let passed = results.iter().filter(|result| result.is_right()).count();
+    context.hint(format_args!(
+        "{passed} of {} examples passed",
+        results.len()
+    ));
+    Ok(CommandOutcome::done_if(passed == results.len()))
+}
+
+/// Returns the printer of the results of examples if JSON is requested; `None` for lines of text,
+/// the default.
+fn example_printer(
+    context: &CommandContext,
+    arguments: &ScanArgs,
+) -> Result<Option<Printer>, Failure> {
+    let format = match (arguments.format, context.results.format) {
+        (Some(format), _) => format,
+        (None, None) => ScanFormat::Table,
+        (None, general) => default_format(general, None)?,
+    };
+    let format = match format {
+        ScanFormat::Table => return Ok(None),
+        ScanFormat::Json => OutputFormat::Json,
+        ScanFormat::Jsonl => OutputFormat::Jsonl,
+        ScanFormat::Sarif | ScanFormat::Html => {
+            return Err(Failure::usage(
+                "results of examples are written as table, json or jsonl only",
+            ));
+        }
+    };
+    let own = ResultArgs {
+        format: Some(format),
+        ..ResultArgs::default()
+    };
+    Ok(Some(context.printer(own)))
 }
 
 fn line(result: &ExampleResult) -> String {

@@ -193,6 +193,41 @@ fn packs_are_tested_on_their_examples() {
 }
 
 #[test]
+fn results_of_examples_are_json_where_it_is_requested() {
+    let folder = ScanFolder::new();
+    let wrong = HOUSE.replace("confidence < 0.2", "confidence < 0.05");
+    std::fs::write(folder.path("wrong.toml"), wrong).unwrap();
+    let test = ["scan", "--test", "./house.toml", "--test", "./wrong.toml"];
+    let text = folder.text(&test);
+    assert!(text.starts_with("ok    house/cards"), "{text}");
+    let mut array = None;
+    let json = &["--format", "json"][..];
+    for words in [[json, &test].concat(), [&test[..], json].concat()] {
+        let output = folder.run(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let results: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(results.len(), text.matches(" [[test]] ").count());
+        let failed = results.iter().filter(|result| result["passed"] == false);
+        let rules: BTreeSet<&str> = failed
+            .filter_map(|result| result["rule"].as_str())
+            .collect();
+        assert_eq!(rules, BTreeSet::from(["house/doubt"]), "{words:?}");
+        array = Some(results);
+    }
+    let lines = folder.text(&[&test[..], &["--format", "jsonl"]].concat());
+    let lines = lines.lines().map(serde_json::from_str);
+    let lines: Vec<Value> = lines.collect::<Result<_, _>>().unwrap();
+    assert_eq!(Some(lines), array);
+    for words in [
+        [&test[..], &["--format", "sarif"]].concat(),
+        [&["--format", "csv"][..], &test].concat(),
+    ] {
+        let output = folder.run(&words);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    }
+}
+
+#[test]
 fn every_output_format_has_the_same_findings() {
     let folder = ScanFolder::new();
     let scan = ["scan", "--pack", "./house.toml", "--quiet"];
