@@ -72,21 +72,42 @@ const MESSAGE_VIEWS: &str = "
                  unnest(cmf_views(role, content, content_blocks, context)) AS view
           FROM events WHERE role IS NOT NULL)";
 
-/// Calls and results are joined by the call's id within a session. Calls without a result, results
-/// without a call, and actions that contain both are included. The latency is the difference of two
-/// recorded times, or the duration that the result states.
+/// A call has one row, with the first of its results: those with its id and session that follow it
+/// before the next such call. Results that precede all calls with their id belong to the first
+/// call. Calls without a result, results without a call (the first of each id), and actions that
+/// contain both are included; without an id nothing is matched. The latency is the difference of
+/// two recorded times, or the duration that the result states.
+///
+/// `calls` numbers the calls of an id. Each number has one call at most, which comes before its
+/// results, so the window `answers` has the first result behind the call.
 const TOOL_CALLS: &str = "
-    SELECT coalesce(c.tool_call_id, r.tool_call_id) AS tool_call_id, coalesce(c.session_id, r.session_id) AS session_id,
-           coalesce(c.tool_name, r.tool_name) AS name, c.input, r.content AS output,
-           coalesce(r.is_error, false) AS is_error, r.error, c.created_at AS called_at, r.created_at AS answered_at,
-           coalesce(r.duration_ms, CASE WHEN c.dated_by IS NULL AND r.dated_by IS NULL
-               THEN (arrow_cast(r.created_at, 'Int64') - arrow_cast(c.created_at, 'Int64')) / 1000 END) AS latency_ms,
-           c.content_address AS call_address, r.content_address AS result_address,
-           coalesce(r.dated_by, c.dated_by, 'recorded') AS time_source
-    FROM (SELECT *, json_get_str(context, 'msg:time_source') AS dated_by FROM actions WHERE action_phase = 'call') c
-    FULL JOIN (SELECT *, json_get_str(context, 'msg:time_source') AS dated_by
-               FROM actions WHERE action_phase = 'result') r
-    ON c.tool_call_id = r.tool_call_id AND coalesce(c.session_id, '') = coalesce(r.session_id, '')
+    SELECT tool_call_id, session_id, name, input, output, coalesce(is_error, false) AS is_error, error, called_at, answered_at,
+           coalesce(duration_ms, CASE WHEN call_dated_by IS NULL AND result_dated_by IS NULL
+               THEN (arrow_cast(answered_at, 'Int64') - arrow_cast(called_at, 'Int64')) / 1000 END) AS latency_ms,
+           call_address, result_address, coalesce(result_dated_by, call_dated_by, 'recorded') AS time_source
+    FROM (SELECT tool_call_id, session_id, row_number() OVER answers AS place,
+                 CASE WHEN is_call THEN coalesce(tool_name, lead(tool_name) OVER answers) ELSE tool_name END AS name,
+                 CASE WHEN is_call THEN input END AS input,
+                 CASE WHEN is_call THEN lead(content) OVER answers ELSE content END AS output,
+                 CASE WHEN is_call THEN lead(is_error) OVER answers ELSE is_error END AS is_error,
+                 CASE WHEN is_call THEN lead(error) OVER answers ELSE error END AS error,
+                 CASE WHEN is_call THEN created_at END AS called_at,
+                 CASE WHEN is_call THEN lead(created_at) OVER answers ELSE created_at END AS answered_at,
+                 CASE WHEN is_call THEN lead(duration_ms) OVER answers ELSE duration_ms END AS duration_ms,
+                 CASE WHEN is_call THEN content_address END AS call_address,
+                 CASE WHEN is_call THEN lead(content_address) OVER answers ELSE content_address END AS result_address,
+                 CASE WHEN is_call THEN dated_by END AS call_dated_by,
+                 CASE WHEN is_call THEN lead(dated_by) OVER answers ELSE dated_by END AS result_dated_by
+          FROM (SELECT *, sum(CASE WHEN is_call THEN 1 ELSE 0 END) OVER (
+                           PARTITION BY conversation, tool_call_id, unnamed ORDER BY created_at, action_phase, content_address
+                           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS calls
+                FROM (SELECT *, action_phase = 'call' AS is_call, coalesce(session_id, '') AS conversation,
+                             CASE WHEN tool_call_id IS NULL THEN content_address END AS unnamed,
+                             json_get_str(context, 'msg:time_source') AS dated_by
+                      FROM actions WHERE action_phase IN ('call', 'result')))
+          WINDOW answers AS (PARTITION BY conversation, tool_call_id, unnamed, CASE WHEN calls = 0 THEN 1 ELSE calls END
+                             ORDER BY action_phase, created_at, content_address))
+    WHERE place = 1
     UNION ALL
     SELECT tool_call_id, session_id, tool_name AS name, input, content AS output, coalesce(is_error, false) AS is_error, error,
            created_at AS called_at, created_at AS answered_at, duration_ms AS latency_ms,

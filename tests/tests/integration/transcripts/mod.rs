@@ -208,3 +208,65 @@ async fn unrecorded_times_are_marked_and_give_no_latency() {
         "0"
     );
 }
+
+/// A grain of type action that was created `at` seconds after 1970, with the other `fields`.
+fn action(at: u32, fields: &str) -> String {
+    format!(r#"{{"type":"action","created_at":{at}000,{fields}}}"#)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_counted_once_however_often_its_result_or_its_id_was_recorded() {
+    let call = |id: &str, name: &str| {
+        format!(
+            r#""action_phase":"call","session_id":"s","tool_call_id":"{id}","tool_name":"{name}","input":{{}}"#
+        )
+    };
+    let result_in = |session: &str, id: &str, content: &str| {
+        format!(
+            r#""action_phase":"result","session_id":"{session}","tool_call_id":"{id}","content":"{content}","is_error":false"#
+        )
+    };
+    let result = |id: &str, content: &str| result_in("s", id, content);
+    let without_id = r#""action_phase":"call","session_id":"s","tool_name":"free","input":{}"#;
+    let whole = r#""tool_name":"whole","input":{},"content":"done","is_error":false"#;
+    let grains = [
+        action(1, &call("1", "look")),
+        action(2, &result("1", "one")),
+        action(3, &result("1", "one")),
+        action(9, &result_in("other session", "1", "elsewhere")),
+        // An id that each turn uses.
+        action(4, &call("2", "step")),
+        action(5, &result("2", "a")),
+        action(6, &call("2", "step")),
+        action(8, &result("2", "b")),
+        // A clock that is slow.
+        action(7, &result("3", "before its call")),
+        action(8, &call("3", "early")),
+        // A result without a call.
+        action(1, &result("4", "orphan")),
+        action(2, &result("4", "orphan again")),
+        action(1, without_id),
+        action(2, without_id),
+        action(1, whole),
+    ];
+    let grains: Vec<&str> = grains.iter().map(String::as_str).collect();
+    let lake = TestLake::of(&grains).await;
+    let query = "SELECT coalesce(name, '-'), coalesce(output, '-'), latency_ms FROM tool_calls \
+                 ORDER BY 1, 2";
+    assert_eq!(
+        lake.rows(query).await,
+        [
+            ["-", "elsewhere", "NULL"],
+            ["-", "orphan", "NULL"],
+            ["early", "before its call", "-1000"],
+            ["free", "-", "NULL"],
+            ["free", "-", "NULL"],
+            ["look", "one", "1000"],
+            ["step", "a", "1000"],
+            ["step", "b", "2000"],
+            ["whole", "done", "NULL"],
+        ]
+    );
+    let counts = "SELECT count(*), count(call_address), count(result_address) FROM tool_calls";
+    assert_eq!(lake.rows(counts).await, [["9", "7", "7"]]);
+}
