@@ -5,7 +5,6 @@
 //! lifecycle policies of the lake apply. No statement removes or changes a grain.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -205,15 +204,6 @@ impl QueryRun<'_, '_> {
         }
     }
 
-    fn take_quota(&self, kind: WriteKind) -> Result<()> {
-        let mut quotas = self
-            .executor
-            .quotas
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        quotas.take(kind, Instant::now())
-    }
-
     async fn append(
         &self,
         fields: Object<'static>,
@@ -226,7 +216,7 @@ impl QueryRun<'_, '_> {
         let supersedes: Option<ContentAddress> = supersedes.map(str::parse).transpose()?;
         let json = Json::Object(fields);
         let grain = encode_json(&json, EncodeOptions::default())?;
-        self.take_quota(operation)?;
+        self.executor.quotas.take(operation, Instant::now())?;
         let address = grain.address.to_string();
         let write = GrainWrite {
             grain,

@@ -12,7 +12,7 @@ use super::evolve::{self, GrainWriter};
 use super::grain_reader::GrainReader;
 use super::lifecycle::{LifecycleCache, lifecycle_cache_of};
 use super::query_run::QueryRun;
-use super::quota::Quotas;
+use super::quota::WriteQuotas;
 use super::session::Session;
 use crate::cal::ast::*;
 use crate::cal::template::registry::Registry;
@@ -28,7 +28,7 @@ pub struct Executor {
     pub(super) session: Session,
     templates: Mutex<Registry>,
     pub(super) writer: Option<Arc<dyn GrainWriter>>,
-    pub(super) quotas: Mutex<Quotas>,
+    pub(super) quotas: WriteQuotas,
     lifecycle: Arc<LifecycleCache>,
 }
 
@@ -42,7 +42,7 @@ impl Executor {
             session,
             templates: Mutex::new(Registry::new()),
             writer: None,
-            quotas: Mutex::new(Quotas::default()),
+            quotas: WriteQuotas::default(),
         }
     }
 
@@ -50,6 +50,12 @@ impl Executor {
     /// set for these statements to run.
     pub fn with_writer(mut self, writer: Arc<dyn GrainWriter>) -> Executor {
         self.writer = Some(writer);
+        self
+    }
+
+    /// Counts writes among those of `quotas`, which other executors of the same session share.
+    pub fn with_quotas(mut self, quotas: WriteQuotas) -> Executor {
+        self.quotas = quotas;
         self
     }
 

@@ -61,6 +61,7 @@ pub use assembly_usage::AssemblyUsage;
 pub use error::{ExecutionError, Result};
 pub use evolve::{GrainWrite, GrainWriter, WriteKind};
 pub use executor::{Executor, parse_query};
+pub use quota::WriteQuotas;
 pub use rule::plan_rule;
 pub use session::{Session, current_millis};
 pub use writer::LakeWriter;

@@ -1,6 +1,7 @@
 //! Write quotas of a session: statements of each kind in a sliding minute (CAL 1.0, section 6.4).
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::Result;
@@ -12,9 +13,25 @@ const ADDS_PER_WINDOW: usize = 20;
 const SUPERSEDES_PER_WINDOW: usize = 10;
 const REVERTS_PER_WINDOW: usize = 5;
 
+/// The write quotas of a session. Clones share them, for a session of several executors, such as
+/// one for each request.
+#[derive(Debug, Clone, Default)]
+pub struct WriteQuotas(Arc<Mutex<Quotas>>);
+
+impl WriteQuotas {
+    /// Counts a write at `now`.
+    ///
+    /// # Errors
+    /// As [`Quotas::take`].
+    pub(super) fn take(&self, kind: WriteKind, now: Instant) -> Result<()> {
+        let mut quotas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        quotas.take(kind, now)
+    }
+}
+
 /// The times of a session's writes in the last minute.
 #[derive(Debug, Default)]
-pub(super) struct Quotas {
+struct Quotas {
     adds: VecDeque<Instant>,
     supersedes: VecDeque<Instant>,
     reverts: VecDeque<Instant>,
@@ -25,7 +42,7 @@ impl Quotas {
     ///
     /// # Errors
     /// E052 for an ADD and E043 for other statements above the quota. These are not counted.
-    pub(super) fn take(&mut self, kind: WriteKind, now: Instant) -> Result<()> {
+    fn take(&mut self, kind: WriteKind, now: Instant) -> Result<()> {
         let (times, max, code) = match kind {
             WriteKind::Add => (&mut self.adds, ADDS_PER_WINDOW, Code::E052),
             WriteKind::Supersede => (&mut self.supersedes, SUPERSEDES_PER_WINDOW, Code::E043),

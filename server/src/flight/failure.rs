@@ -14,8 +14,8 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
         StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
         StatusCode::INTERNAL_SERVER_ERROR => Code::Internal,
-        // A limit of rows or memory.
-        StatusCode::UNPROCESSABLE_ENTITY => Code::ResourceExhausted,
+        // A limit of rows or memory, or a quota.
+        StatusCode::UNPROCESSABLE_ENTITY | StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
         _ => Code::InvalidArgument,
     };
     let message = refusal.text("message").trim_end_matches('.');

@@ -338,7 +338,9 @@ async fn executor(
     };
     let executor = Executor::new(context, session);
     Ok(match writes {
-        true => executor.with_writer(Arc::new(LakeWriter::new(snapshot.lake.clone()))),
+        true => executor
+            .with_writer(Arc::new(LakeWriter::new(snapshot.lake.clone())))
+            .with_quotas(server.write_quotas_of(authority)),
         false => executor,
     })
 }

@@ -28,12 +28,14 @@ mod report_page;
 mod rows;
 mod tokens;
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use gristmill_engine::lake::Lake;
+use gristmill_queries::exec::WriteQuotas;
 use gristmill_queries::sql::{DataFusionError, SessionContext, SharedMemory};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -109,6 +111,8 @@ pub struct Server {
     workers: QueryWorkers,
     metrics: Metrics,
     pages: ReportPages,
+    /// The quotas of tokens that have written, by their names.
+    write_quotas: std::sync::Mutex<HashMap<String, WriteQuotas>>,
     /// Entries in the audit log about answers that ended early.
     entries: std::sync::Mutex<JoinSet<()>>,
 }
@@ -188,6 +192,7 @@ impl Server {
             admission: Admission::new(options.limits.clone()),
             metrics: Metrics::default(),
             pages: ReportPages::default(),
+            write_quotas: std::sync::Mutex::default(),
             entries: std::sync::Mutex::default(),
             memory: SharedMemory::of(&snapshot.context, concurrent),
             audited: Mutex::new(snapshot.lake.clone()),
@@ -200,6 +205,14 @@ impl Server {
     /// and of the server.
     fn session_of(&self, context: &SessionContext) -> Result<SessionContext, DataFusionError> {
         self.memory.session(context, self.options.limits.memory)
+    }
+
+    /// Returns the write quotas of a token, which all its requests share: a request is no session,
+    /// and a quota for each would limit nothing.
+    fn write_quotas_of(&self, authority: &Authority) -> WriteQuotas {
+        let quotas = self.write_quotas.lock();
+        let mut quotas = quotas.unwrap_or_else(PoisonError::into_inner);
+        quotas.entry(authority.name.clone()).or_default().clone()
     }
 
     /// Counts an answer of `endpoint`; `duration` is the time until it begins.

@@ -173,6 +173,7 @@ impl From<ExecutionError> for Refusal {
             _ => match error.code() {
                 "CAL-E031" | "CAL-E075" => StatusCode::GATEWAY_TIMEOUT,
                 "CAL-E044" | "CAL-E045" => StatusCode::FORBIDDEN,
+                "CAL-E043" | "CAL-E052" => StatusCode::TOO_MANY_REQUESTS,
                 _ => StatusCode::BAD_REQUEST,
             },
         };

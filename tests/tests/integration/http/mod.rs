@@ -211,6 +211,31 @@ async fn requests_that_cannot_be_answered_have_status_code_and_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_write_quota_of_a_token_covers_all_of_its_requests() {
+    let lake = namespaces::lake(true).await;
+    let scopes = [Scope::Read, Scope::Append];
+    let server =
+        TestServer::start_with(Protocol::Http, &lake, own(), &scopes, limits(), None).await;
+    let add = |number: usize| {
+        format!(
+            "ADD belief SET subject = \"a\" SET relation = \"mg:knows\" SET object = \
+             \"{number}\" REASON \"r\""
+        )
+    };
+    for number in 0..20 {
+        let added = server.cal(&add(number)).await;
+        assert_eq!(added.status, 200, "{number}: {}", added.body);
+    }
+    let refused = server.cal(&add(20)).await;
+    assert_eq!((refused.status, &*code(&refused)), (429, "CAL-E052"));
+    let counted = server
+        .cal("RECALL WHERE relation = \"mg:knows\" | COUNT")
+        .await;
+    assert!(counted.body.contains("\"value\":20"), "{}", counted.body);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tokens_have_scopes_and_bulk_reads_are_audited() {
     let lake = namespaces::lake(true).await;
     let server = TestServer::start(Protocol::Http, &lake, own(), limits()).await;
