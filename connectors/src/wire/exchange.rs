@@ -47,7 +47,8 @@ pub struct Exchange<'a> {
     pub request: Option<&'a Json<'a>>,
     /// The response.
     pub response: ResponseBody<'a>,
-    /// True if there is a body that is neither JSON nor a stream of events.
+    /// True if there is a body that is neither JSON nor a stream of events, or base64 that can't be
+    /// decoded.
     pub has_raw_text: bool,
     /// True if the line names no provider, so that it was detected from the bodies.
     provider_is_guessed: bool,
@@ -129,6 +130,9 @@ impl<'a> Exchange<'a> {
     pub(crate) fn with_provider(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
         let from_url = |part: fn(&'a str) -> &'a str| text("url").map(part);
+        let response = response(json);
+        let has_raw_text =
+            raw_text_members(&response).any(|key| !text_or_empty(json, key).trim().is_empty());
         Exchange {
             id: text_or_empty(json, "id").into(),
             provider: provider.into(),
@@ -145,10 +149,8 @@ impl<'a> Exchange<'a> {
             recorded_at: present(json, "recorded_at").and_then(recorded_at),
             date: present(json, "response_headers").and_then(date_header),
             request: present(json, "request").filter(|request| request.as_str().is_none()),
-            response: response(json),
-            has_raw_text: RAW_TEXT_MEMBERS
-                .iter()
-                .any(|key| !text_or_empty(json, key).trim().is_empty()),
+            response,
+            has_raw_text,
             provider_is_guessed: flag(json, GUESSED_PROVIDER_MEMBER),
             folds: RefCell::default(),
             frames: OnceCell::new(),
@@ -207,8 +209,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream,
-    /// together with the members that identify the exchange.
+    /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream, or are
+    /// base64 that can't be decoded, together with the members that identify the exchange.
     pub fn raw_text_bodies<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
         let kept = [
             "id",
@@ -218,12 +220,17 @@ impl<'a> Exchange<'a> {
             "status",
             "recorded_at",
         ]
-        .iter()
-        .chain(&RAW_TEXT_MEMBERS);
+        .into_iter()
+        .chain(self.raw_text_members());
         Json::Object(
-            kept.filter_map(|key| Some((*key, json.get(key)?.reborrow())))
+            kept.filter_map(|key| Some((key, json.get(key)?.reborrow())))
                 .collect(),
         )
+    }
+
+    /// Returns the members of its line that may have such bodies.
+    pub(crate) fn raw_text_members(&self) -> impl Iterator<Item = &'static str> {
+        raw_text_members(&self.response)
     }
 
     /// Returns the time of the exchange: the time of recording, that in the response, the `Date`
@@ -252,7 +259,9 @@ impl<'a> Exchange<'a> {
 /// Marks a line whose provider was detected from the form of its bodies.
 pub(crate) const GUESSED_PROVIDER_MEMBER: &str = "provider_is_guessed";
 /// Members with bodies that are neither JSON nor a stream of events.
-pub(crate) const RAW_TEXT_MEMBERS: [&str; 2] = ["request_text", "response_text"];
+const RAW_TEXT_MEMBERS: [&str; 2] = ["request_text", "response_text"];
+/// The member with the bytes of a stream.
+const BASE64_MEMBER: &str = "response_b64";
 
 /// Members with bodies; a line without any of them isn't an exchange.
 const BODY_MEMBERS: [&str; 5] = [
@@ -262,6 +271,25 @@ const BODY_MEMBERS: [&str; 5] = [
     "request_text",
     "response_text",
 ];
+
+/// Returns the members with bodies that no adapter reads. Base64 is one of them if `response` was
+/// read neither from it nor from the member that precedes it: it can't be decoded.
+fn raw_text_members(response: &ResponseBody) -> impl Iterator<Item = &'static str> {
+    let is_damaged = !matches!(
+        response,
+        ResponseBody::Json(_)
+            | ResponseBody::Stream(RecordedStream::AwsBytes(_) | RecordedStream::Array(_))
+    );
+    let damaged = is_damaged.then_some(BASE64_MEMBER);
+    RAW_TEXT_MEMBERS.into_iter().chain(damaged)
+}
+
+/// Decodes base64, which some encoders break into lines.
+pub(crate) fn decode_base64(encoded: &str) -> Option<Vec<u8>> {
+    let joined = || encoded.split_ascii_whitespace().collect::<String>();
+    let decoded = STANDARD.decode(encoded);
+    decoded.or_else(|_| STANDARD.decode(joined())).ok()
+}
 
 /// Returns the key of the adapter whose dialect the request, or else the response, looks like.
 fn detect_adapter_key(json: &Json) -> Option<&'static str> {
@@ -353,7 +381,7 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
             body => ResponseBody::Json(body),
         };
     }
-    if let Some(bytes) = text("response_b64").and_then(|encoded| STANDARD.decode(encoded).ok()) {
+    if let Some(bytes) = text(BASE64_MEMBER).and_then(decode_base64) {
         return ResponseBody::Stream(RecordedStream::AwsBytes(bytes));
     }
     text("response_sse").map_or(ResponseBody::None, |stream| {

@@ -14,7 +14,7 @@ use crate::wire::body_codec::{
 };
 use crate::wire::conversation::{Conversation, ReadContext};
 use crate::wire::error::{read_error, write_error};
-use crate::wire::exchange::{Exchange, RAW_TEXT_MEMBERS};
+use crate::wire::exchange::Exchange;
 use crate::wire::message_writer::{DroppedBlock, WriteOptions};
 
 /// Rewrites exchange lines. An exchange that no adapter reads is copied.
@@ -105,7 +105,7 @@ impl<'c> Rewriter<'c> {
     fn rewrite(mut self, exchange: &Exchange, json: &Json) -> (String, Vec<DroppedBlock>) {
         self.line.insert("id", exchange.id.to_string());
         if exchange.has_raw_text {
-            for key in RAW_TEXT_MEMBERS {
+            for key in exchange.raw_text_members() {
                 if let Some(text) = json.get(key) {
                     self.line.insert(key, text.clone().into_owned());
                 }

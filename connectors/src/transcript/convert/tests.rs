@@ -261,6 +261,26 @@ fn unreadable_lines_are_reported_and_skipped() {
 }
 
 #[test]
+fn base64_that_cannot_be_decoded_is_reported_and_written_back() {
+    let input = r#"{"provider":"openai","endpoint":"chat","request":{"messages":[{"role":"user","content":"hi"}]},"response_b64":"AAAA*"}"#;
+    let (messages, notices) = converted(
+        input,
+        TranscriptKind::Exchanges,
+        OutputFormat::Messages,
+        None,
+    );
+    assert_eq!((messages.len(), notices.len()), (1, 1), "{notices:?}");
+    assert!(notices[0].contains("Opaque"), "{notices:?}");
+    let (lines, _) = converted(
+        input,
+        TranscriptKind::Exchanges,
+        OutputFormat::Exchanges,
+        None,
+    );
+    assert!(text(&lines).contains(r#""response_b64":"AAAA*""#));
+}
+
+#[test]
 fn a_dropped_block_is_one_line_of_fields_whatever_its_session_is_named() {
     use crate::wire::message_writer::{DropReason, DroppedBlock};
     let dropped = |session: &str| {

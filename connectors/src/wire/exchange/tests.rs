@@ -111,3 +111,28 @@ fn status_times_and_framing_of_a_line_are_read() {
         );
     }
 }
+
+#[test]
+fn base64_that_cannot_be_decoded_is_a_raw_body_and_line_breaks_do_not_matter() {
+    let whole = STANDARD.encode([7u8; 30]);
+    let (start, rest) = whole.split_at(20);
+    let broken = format!("{start}\n  {rest}\r\n");
+    for (encoded, is_damaged) in [
+        (whole.as_str(), false),
+        (broken.as_str(), false),
+        ("AAAA*", true),
+        ("", false),
+    ] {
+        let json = Json::Object([("response_b64", encoded)].into_iter().collect());
+        let exchange = Exchange::with_provider(&json, "bedrock", "converse");
+        assert_eq!(exchange.has_raw_text, is_damaged, "{encoded}");
+        let kept = exchange.raw_text_bodies(&json);
+        assert_eq!(kept.get("response_b64").is_some(), is_damaged, "{encoded}");
+        if !is_damaged && !encoded.is_empty() {
+            let ResponseBody::Stream(RecordedStream::AwsBytes(bytes)) = &exchange.response else {
+                panic!("no stream")
+            };
+            assert_eq!(bytes, &[7u8; 30]);
+        }
+    }
+}

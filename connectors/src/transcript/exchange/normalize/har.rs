@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::http::{Decompressor, GZIP_MAGIC, HttpBody, HttpPair, decode_base64, header};
+use super::http::{Decompressor, GZIP_MAGIC, HttpBody, HttpPair, header};
 use super::{NormalizedExchanges, recorded_entries};
+use crate::wire::exchange::decode_base64;
 
 pub(super) fn normalize(bytes: &[u8]) -> NormalizedExchanges {
     NormalizedExchanges::from_document(bytes, |json| {

@@ -9,6 +9,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::new_exchange;
 use crate::transcript::line::LINE_LIMIT_BYTES;
+use crate::wire::exchange::decode_base64;
 use crate::wire::framing::aws;
 use crate::wire::json_access::{object, text};
 use crate::wire::provider_detection::{endpoint_from_url, path_of};
@@ -137,13 +138,6 @@ impl<'h> HttpBody<'h> {
     }
 }
 
-/// Decodes base64, which some encoders break into lines.
-pub(super) fn decode_base64(encoded: &str) -> Option<Vec<u8>> {
-    let joined = || encoded.split_ascii_whitespace().collect::<String>();
-    let decoded = STANDARD.decode(encoded);
-    decoded.or_else(|_| STANDARD.decode(joined())).ok()
-}
-
 /// Decompresses the bodies of one file, up to [`DECOMPRESSED_LIMIT_BYTES`] in total.
 pub(super) struct Decompressor {
     /// The number of bytes that may still be decompressed.
@@ -236,7 +230,7 @@ fn is_sse<'t>(lines: impl Iterator<Item = &'t str>) -> bool {
 
 /// Returns true if the base64 text holds a frame of an AWS event stream, which has a checksum.
 pub(super) fn is_aws_stream(encoded: &str) -> bool {
-    let bytes = STANDARD.decode(encoded).unwrap_or_default();
+    let bytes = decode_base64(encoded).unwrap_or_default();
     !aws::frames(&bytes).0.frames.is_empty()
 }
 
