@@ -96,6 +96,7 @@ fn options_of(context: &CommandContext, arguments: &IngestArgs) -> Result<Ingest
             false => IndexArg::kinds(arguments.indexes.as_deref()),
         },
         content: content.transpose()?.map(Arc::new),
+        are_bundles: false,
         device_profile: arguments.device_profile.map(|profile| profile.0),
     })
 }

@@ -18,6 +18,9 @@ pub struct ReadOptions<'o> {
     pub threads: usize,
     /// True if grains must not be written to a temporary file unencrypted.
     pub sealed: bool,
+    /// True for a bundle of changes whose events and erasures the caller applies. In any other file
+    /// such lines are faults: they would be lost.
+    pub is_bundle: bool,
     /// Where embedded images and documents are written; `None` if they stay in the grains.
     pub content: Option<&'o ContentFolder>,
     /// Set if the file is one of several linked files; `None` if it is read by itself.
@@ -42,6 +45,7 @@ impl Default for ReadOptions<'_> {
             namespace: None,
             threads: 0,
             sealed: false,
+            is_bundle: false,
             content: None,
             linked: None,
         }

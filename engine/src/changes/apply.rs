@@ -175,6 +175,7 @@ async fn ingest_grains(
         kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)),
         on_error: OnError::Fail,
         mode: DecodeMode::Lenient,
+        are_bundles: true,
         dry_run: false,
         ..options.clone()
     };

@@ -53,6 +53,8 @@ pub(super) struct Admitter {
     pub(super) spool: SpoolOptions,
     /// Where embedded content of transcripts is written.
     pub(super) content: Option<Arc<ContentFolder>>,
+    /// True if the sources are bundles of changes that are applied.
+    pub(super) are_bundles: bool,
     /// When the run began, in microseconds since 1970.
     pub(super) now: i64,
 }
@@ -338,6 +340,7 @@ impl Admitter {
             threads: self.threads,
             sealed,
             content: self.content.as_deref(),
+            is_bundle: self.are_bundles,
             ..ReadOptions::default()
         }
     }

@@ -43,6 +43,9 @@ pub struct IngestOptions {
     /// Where embedded images and documents of transcripts are written; `None` if they stay in the
     /// grains.
     pub content: Option<Arc<ContentFolder>>,
+    /// True if the sources are bundles of changes whose events and erasures the caller applies. In
+    /// other sources such lines are rejects.
+    pub are_bundles: bool,
     /// Counts the grains beyond the limits of this device profile.
     pub device_profile: Option<DeviceProfile>,
 }
@@ -73,6 +76,7 @@ impl Default for IngestOptions {
             resolver: Arc::new(DidKeyResolver),
             indexes: IndexKinds::ALL,
             content: None,
+            are_bundles: false,
             device_profile: None,
         }
     }

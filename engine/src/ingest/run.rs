@@ -199,6 +199,7 @@ impl<'l> IngestRun<'l> {
                 in_memory,
             },
             content: self.options.content.clone(),
+            are_bundles: self.options.are_bundles,
             now: self.now,
         })
     }

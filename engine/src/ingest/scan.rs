@@ -173,6 +173,7 @@ async fn admit_alone(
         threads: 0,
         spool: SpoolOptions::default(),
         content: None,
+        are_bundles: false,
         now,
     };
     let unit = AdmissionUnit::Unlinked(vec![source]);

@@ -357,6 +357,31 @@ fn gaps_damage_and_sources_of_other_kinds_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn events_of_a_part_of_a_bundle_are_rejects() {
+    let sandbox = sandbox();
+    ingest(&sandbox, "left", "one.mgs", &[belief(1), belief(2)]);
+    let address = sandbox.addresses("left", "true").pop_first().unwrap();
+    apply(
+        &sandbox,
+        &[format!(r#"{{"op": "contradict", "address": "{address}"}}"#)],
+    );
+    let all = export(&sandbox, "0", "all.jsonl");
+    assert_eq!((&all["added"], &all["events"]), (&2.into(), &1.into()));
+    let bundle = fs::read_to_string(sandbox.path("all.jsonl")).unwrap();
+    let (_, part) = bundle.split_once('\n').unwrap();
+    fs::write(sandbox.path("part.jsonl"), &part[..part.len() - 9]).unwrap();
+    sandbox.run("right", 2, &["ingest", "part.jsonl", "--kind", "grains"]);
+    assert_eq!(sandbox.addresses("right", "true").len(), 2);
+    // The event, and the last line, which is cut off.
+    let codes = sandbox.sql("right", "SELECT error_code FROM rejects ORDER BY 1");
+    let codes = codes.to_string();
+    assert!(
+        codes.contains("ERR_JSON") && codes.matches("ERR_SHAPE").count() == 1,
+        "{codes}"
+    );
+}
+
+#[test]
 fn erasures_need_a_key_for_their_certificate_before_anything_changes() {
     let sandbox = sandbox();
     ingest(&sandbox, "left", "one.mgs", &[grain(&fact(1, 1, "")).blob]);

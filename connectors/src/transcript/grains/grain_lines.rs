@@ -2,8 +2,9 @@
 //! grain by itself.
 //!
 //! If a line has a `content_address`, its grain must have that address, because other grains refer
-//! to it. Other lines of a bundle of changes are passed over. `supersedes` and `system_valid_to`,
-//! which a conversion writes next to a grain, are read back. A line with a repeated key is a fault.
+//! to it. Other lines of a bundle of changes are passed over if the bundle is applied; else its
+//! events and erasures are faults. `supersedes` and `system_valid_to`, which a conversion writes
+//! next to a grain, are read back. A line with a repeated key is a fault.
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
@@ -11,11 +12,15 @@ use gristmill_schemas::json::{Json, JsonParser};
 use gristmill_schemas::sign::DeliveredGrain;
 
 use crate::threads;
-use crate::transcript::changes::is_other_change;
+use crate::transcript::changes::{OtherChange, other_change};
 use crate::transcript::line::{FaultCode, Line, LineFault, lines};
 use crate::transcript::options::ReadOptions;
 use crate::transcript::parallel::map_lines;
 use crate::transcript::parsed::{ParsedPart, StandaloneGrain};
+
+/// The fault of a lifecycle event or an erasure outside a bundle that is applied.
+const NOT_APPLIED: &str = "an event or an erasure of a bundle of changes: apply the whole bundle \
+                           with `gristmill ingest --changes`";
 
 /// Parses the grains of a file, on several threads, and passes them to `emit` in chunks. Grains
 /// without namespace and address get the namespace of the options.
@@ -29,8 +34,13 @@ pub(in crate::transcript) fn parse_grains(
         let mut parser = JsonParser::new().with_unique_keys();
         for line in chunk {
             let grain = match line.json_with(&mut parser, bytes) {
-                Ok(json) if is_other_change(&json) => continue,
-                Ok(json) => parse_grain(&json, line, options.namespace),
+                Ok(json) => match other_change(&json) {
+                    None => parse_grain(&json, line, options.namespace),
+                    Some(OtherChange::Record) if !options.is_bundle => {
+                        Err(line.fault(FaultCode::Shape, NOT_APPLIED))
+                    }
+                    Some(_) => continue,
+                },
                 Err(fault) => Err(fault),
             };
             match grain {
@@ -139,11 +149,15 @@ mod tests {
     const FACT: &str = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
 
     fn parsed(text: &str) -> (Vec<StandaloneGrain>, Vec<String>) {
-        let (mut grains, mut faults) = (Vec::new(), Vec::new());
         let options = ReadOptions {
             namespace: Some("n"),
             ..ReadOptions::default()
         };
+        parsed_with(text, options)
+    }
+
+    fn parsed_with(text: &str, options: ReadOptions<'_>) -> (Vec<StandaloneGrain>, Vec<String>) {
+        let (mut grains, mut faults) = (Vec::new(), Vec::new());
         parse_grains(text.as_bytes(), options, &mut |part| {
             grains.extend(part.grains);
             faults.extend(
@@ -153,6 +167,29 @@ mod tests {
             );
         });
         (grains, faults)
+    }
+
+    #[test]
+    fn events_and_erasures_are_faults_unless_a_bundle_is_applied() {
+        let added = FACT.replace('{', r#"{"change":"added","grain":{"#) + "}";
+        let text = [
+            r#"{"change":"begin","format":"gristmill-changes/1"}"#,
+            added.as_str(),
+            r#"{"change":"event","event":"expired"}"#,
+            r#"{"change":"erased","key":"00"}"#,
+            r#"{"change":"end","added":1}"#,
+            r#"{"change":"eve"#,
+        ]
+        .join("\n");
+        let (grains, faults) = parsed(&text);
+        assert_eq!(grains.len(), 1);
+        assert_eq!(faults, ["3 ERR_SHAPE", "4 ERR_SHAPE", "6 ERR_JSON"]);
+        let bundle = ReadOptions {
+            is_bundle: true,
+            ..ReadOptions::default()
+        };
+        let (grains, faults) = parsed_with(&text, bundle);
+        assert_eq!((grains.len(), faults), (1, vec!["6 ERR_JSON".to_owned()]));
     }
 
     #[test]
