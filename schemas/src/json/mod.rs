@@ -119,7 +119,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Returns the member `key` if this is an object that has it. Linear in the number of members.
+    /// Returns the member `key` if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
         self.as_object().and_then(|object| object.get(key))
     }

@@ -2,15 +2,50 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 
 use super::Json;
 use super::parse::HASH_INDEX_THRESHOLD;
 
-/// Members in their original order, with unique keys. Lookups are linear, since the objects of
-/// messages and grains are small. Equality ignores the order.
-#[derive(Debug, Clone, Default)]
+/// Members in their original order, with unique keys. Lookups are linear in small objects, as those
+/// of messages and grains are, and by hash in large ones that were parsed, collected or inserted
+/// into. Equality ignores the order.
+#[derive(Default)]
 pub struct Object<'a> {
     members: Vec<(Cow<'a, str>, Json<'a>)>,
+    /// Set in large objects only, but not in all of them.
+    positions: Option<Box<KeyPositions<'a>>>,
+}
+
+/// The positions of the members of a large object by their keys.
+pub(super) struct KeyPositions<'a>(HashMap<Cow<'a, str>, usize>);
+
+impl<'a> KeyPositions<'a> {
+    /// Returns the positions of `members`.
+    pub(super) fn of(members: &[(Cow<'a, str>, Json<'a>)]) -> Self {
+        let keys = members.iter().enumerate();
+        KeyPositions(keys.map(|(at, (key, _))| (key.clone(), at)).collect())
+    }
+
+    fn get(&self, key: &str) -> Option<usize> {
+        self.0.get(key).copied()
+    }
+
+    /// Returns the position of `key`. If it has none, sets it to `next` and returns `None`.
+    pub(super) fn get_or_insert(&mut self, key: &Cow<'a, str>, next: usize) -> Option<usize> {
+        let known = self.get(key);
+        if known.is_none() {
+            self.0.insert(key.clone(), next);
+        }
+        known
+    }
+
+    /// Removes `key`, whose position is `removed`, and moves the members behind it.
+    fn remove(&mut self, key: &str, removed: usize) {
+        self.0.remove(key);
+        let behind = self.0.values_mut().filter(|at| **at > removed);
+        behind.for_each(|at| *at -= 1);
+    }
 }
 
 impl<'a> Object<'a> {
@@ -23,12 +58,27 @@ impl<'a> Object<'a> {
     pub fn with_capacity(members: usize) -> Self {
         Object {
             members: Vec::with_capacity(members),
+            positions: None,
         }
     }
 
     /// Wraps members whose keys are known to be unique.
     pub fn from_unique_members(members: Vec<(Cow<'a, str>, Json<'a>)>) -> Self {
-        Object { members }
+        Object {
+            members,
+            positions: None,
+        }
+    }
+
+    /// As [`Object::from_unique_members`], for members whose positions are known if they are many.
+    pub(super) fn from_indexed_members(
+        members: Vec<(Cow<'a, str>, Json<'a>)>,
+        positions: Option<KeyPositions<'a>>,
+    ) -> Self {
+        Object {
+            members,
+            positions: positions.map(Box::new),
+        }
     }
 
     /// Returns the number of members.
@@ -41,20 +91,22 @@ impl<'a> Object<'a> {
         self.members.is_empty()
     }
 
-    /// Returns the value of `key`. Linear in the number of members.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
-        self.members
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value)
+        let member = match &self.positions {
+            None => self.members.iter().find(|(name, _)| name == key),
+            Some(positions) => self.members.get(positions.get(key)?),
+        };
+        member.map(|(_, value)| value)
     }
 
     /// Returns the value of `key`, mutably.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json<'a>> {
-        self.members
-            .iter_mut()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value)
+        let member = match &self.positions {
+            None => self.members.iter_mut().find(|(name, _)| name == key),
+            Some(positions) => self.members.get_mut(positions.get(key)?),
+        };
+        member.map(|(_, value)| value)
     }
 
     /// Returns true if there is a member `key`, even a null one.
@@ -69,24 +121,52 @@ impl<'a> Object<'a> {
         value: impl Into<Json<'a>>,
     ) -> Option<Json<'a>> {
         let key = key.into();
+        if self.members.len() >= HASH_INDEX_THRESHOLD {
+            return self.insert_by_hash(key, value.into());
+        }
         match self.get_mut(&key) {
             Some(slot) => Some(std::mem::replace(slot, value.into())),
             None => {
-                self.members.push((key, value.into()));
+                self.push_unique(key, value);
                 None
             }
         }
     }
 
-    /// Appends a member whose key is known to be new, without a lookup; a loop of
-    /// [`Object::insert`] is quadratic.
-    pub fn push_unique(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
-        self.members.push((key.into(), value.into()));
+    /// As [`Object::insert`], in time that doesn't depend on the number of members, except the
+    /// first time.
+    fn insert_by_hash(&mut self, key: Cow<'a, str>, value: Json<'a>) -> Option<Json<'a>> {
+        let members = &mut self.members;
+        let positions = self
+            .positions
+            .get_or_insert_with(|| Box::new(KeyPositions::of(members)));
+        let Some(at) = positions.get_or_insert(&key, members.len()) else {
+            members.push((key, value));
+            return None;
+        };
+        members
+            .get_mut(at)
+            .map(|(_, slot)| std::mem::replace(slot, value))
     }
 
-    /// Removes `key`, keeping the order of the other members.
+    /// Appends a member whose key is known to be new, without a lookup.
+    pub fn push_unique(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
+        let key = key.into();
+        if let Some(positions) = &mut self.positions {
+            positions.get_or_insert(&key, self.members.len());
+        }
+        self.members.push((key, value.into()));
+    }
+
+    /// Removes `key`, keeping the order of the other members. Linear in the number of members.
     pub fn remove(&mut self, key: &str) -> Option<Json<'a>> {
-        let at = self.members.iter().position(|(name, _)| name == key)?;
+        let at = match &self.positions {
+            None => self.members.iter().position(|(name, _)| name == key)?,
+            Some(positions) => positions.get(key)?,
+        };
+        if let Some(positions) = &mut self.positions {
+            positions.remove(key, at);
+        }
         Some(self.members.remove(at).1)
     }
 
@@ -103,7 +183,7 @@ impl<'a> Object<'a> {
     /// Returns an index for repeated lookups: a hash table if the object is large, else a linear
     /// scan.
     pub fn index(&self) -> ObjectIndex<'_, 'a> {
-        let hashed = self.len() >= HASH_INDEX_THRESHOLD;
+        let hashed = self.positions.is_none() && self.len() >= HASH_INDEX_THRESHOLD;
         let table = hashed.then(|| {
             self.members
                 .iter()
@@ -129,21 +209,21 @@ impl<'a> Object<'a> {
     /// Returns a copy of the object that borrows its text from `self`.
     pub fn reborrow(&self) -> Object<'_> {
         let members = self.members.iter();
-        Object {
-            members: members
+        Object::from_unique_members(
+            members
                 .map(|(key, value)| (Cow::Borrowed(&**key), value.reborrow()))
                 .collect(),
-        }
+        )
     }
 
     /// Returns the object with all its text owned.
     pub fn into_owned(self) -> Object<'static> {
         let members = self.members.into_iter();
-        Object {
-            members: members
+        Object::from_unique_members(
+            members
                 .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
                 .collect(),
-        }
+        )
     }
 }
 
@@ -161,6 +241,19 @@ impl<'o, 'a> ObjectIndex<'o, 'a> {
             Some(table) => table.get(key).copied(),
             None => self.object.get(key),
         }
+    }
+}
+
+impl Clone for Object<'_> {
+    fn clone(&self) -> Self {
+        Object::from_unique_members(self.members.clone())
+    }
+}
+
+impl fmt::Debug for Object<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Object");
+        shown.field("members", &self.members).finish()
     }
 }
 
@@ -189,30 +282,17 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> FromIterator<(K, V)> for Obje
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
         let members = members.into_iter();
         let mut object = Object::with_capacity(members.size_hint().0);
-        let mut positions: HashMap<Cow<'a, str>, usize> = HashMap::new();
-        for (key, value) in members {
-            let (key, value) = (key.into(), value.into());
-            if object.len() < HASH_INDEX_THRESHOLD {
-                object.insert(key, value);
-                continue;
-            }
-            if positions.is_empty() {
-                positions = object
-                    .members
-                    .iter()
-                    .enumerate()
-                    .map(|(position, (key, _))| (key.clone(), position))
-                    .collect();
-            }
-            match positions.get(&key) {
-                Some(&position) => object.members[position].1 = value,
-                None => {
-                    positions.insert(key.clone(), object.len());
-                    object.members.push((key, value));
-                }
-            }
-        }
+        object.extend(members);
         object
+    }
+}
+
+impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> Extend<(K, V)> for Object<'a> {
+    /// Inserts members; each replaces an earlier one with the same key.
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, members: I) {
+        members.into_iter().for_each(|(key, value)| {
+            self.insert(key, value);
+        });
     }
 }
 
@@ -252,5 +332,42 @@ mod tests {
             other.push_unique("x", 0_u64);
             assert!(forwards != other);
         }
+    }
+
+    #[test]
+    fn a_large_object_finds_replaces_and_removes_its_members_in_constant_time() {
+        // By linear look-ups this takes minutes.
+        const KEYS: u64 = 200_000;
+        let mut object = Object::new();
+        for key in 0..KEYS {
+            assert!(object.insert(key.to_string(), key).is_none());
+        }
+        for key in 0..KEYS {
+            let replaced = object.insert(key.to_string(), key + 1);
+            assert_eq!(replaced, Some(Json::from(key)));
+        }
+        object.push_unique("last", true);
+        assert_eq!(object.remove("7"), Some(Json::from(8_u64)));
+        assert!(!object.contains_key("7"));
+        for key in (8..KEYS).chain(0..7) {
+            let expected = Json::from(key + 1);
+            assert_eq!(object.get(&key.to_string()), Some(&expected));
+            assert_eq!(
+                object.get_mut(&key.to_string()),
+                Some(&mut expected.clone())
+            );
+        }
+        assert_eq!(object.get("last"), Some(&Json::Bool(true)));
+        let keys: Vec<&str> = object.keys().collect();
+        assert_eq!(
+            (keys.len(), keys[7], keys[keys.len() - 1]),
+            (200_000, "8", "last")
+        );
+        assert_eq!(object.clone(), object);
+    }
+
+    #[test]
+    fn the_positions_of_large_objects_take_no_room_in_other_values() {
+        assert_eq!(size_of::<Json>(), 32);
     }
 }

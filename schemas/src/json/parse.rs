@@ -1,10 +1,10 @@
 //! The parser from text to [`Json`], based on `jiter`'s pull parser.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use jiter::{Jiter, JiterError, Peek};
 
+use super::object::KeyPositions;
 use super::{Json, Number, Object};
 
 /// The default limit on the nesting of arrays and objects.
@@ -225,25 +225,28 @@ impl<'a> TreeBuilder<'_, 'a> {
 
     fn object(&mut self, depth: usize) -> Result<Object<'a>, ParseFailure> {
         let start = self.stack.members.len();
-        let mut hashed: HashSet<Cow<'a, str>> = HashSet::new();
+        let mut positions: Option<KeyPositions<'a>> = None;
         let text = self.text;
         let mut next = self.jiter.known_object()?.map(|key| borrowed(text, key));
         while let Some(key) = next {
             let value = self.any(depth)?;
             let members = self.stack.members.get_mut(start..).unwrap_or_default();
-            if members.len() == HASH_INDEX_THRESHOLD {
-                hashed = members.iter().map(|(name, _)| name.clone()).collect();
-            }
-            let repeated = members.len() >= HASH_INDEX_THRESHOLD && !hashed.insert(key.clone());
-            let seek = repeated || members.len() < HASH_INDEX_THRESHOLD;
             // Most keys differ in length or first letter, which is cheaper to compare.
             let may_be_equal = |name: &str| {
                 name.len() == key.len() && name.as_bytes().first() == key.as_bytes().first()
             };
-            match members
-                .iter_mut()
-                .find(|(name, _)| seek && may_be_equal(name) && *name == key)
-            {
+            let member = if members.len() < HASH_INDEX_THRESHOLD {
+                members
+                    .iter_mut()
+                    .find(|(name, _)| may_be_equal(name) && *name == key)
+            } else {
+                let count = members.len();
+                positions
+                    .get_or_insert_with(|| KeyPositions::of(members))
+                    .get_or_insert(&key, count)
+                    .and_then(|at| members.get_mut(at))
+            };
+            match member {
                 Some(_) if self.stack.unique_keys => {
                     return Err(ParseFailure::RepeatedKey(key.into_owned()));
                 }
@@ -252,8 +255,9 @@ impl<'a> TreeBuilder<'_, 'a> {
             }
             next = self.jiter.next_key()?.map(|key| borrowed(text, key));
         }
-        Ok(Object::from_unique_members(
+        Ok(Object::from_indexed_members(
             self.stack.members.drain(start..).collect(),
+            positions,
         ))
     }
 
@@ -340,6 +344,24 @@ mod tests {
         }
         let inner = parse(r#"{"a":[{"b":1}],"b":{"a":2}}"#).unwrap().to_string();
         assert!(Json::parse_unique_keys(inner.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn repeated_keys_of_a_large_object_are_found_in_constant_time() {
+        // By linear look-ups this takes minutes.
+        const KEYS: usize = 200_000;
+        let mut text = String::from("{");
+        (0..KEYS).for_each(|n| text.push_str(&format!(r#""k{n}":0,"#)));
+        (1..=KEYS).for_each(|n| text.push_str(&format!(r#""k{}":{n},"#, KEYS - 1)));
+        text.pop();
+        text.push('}');
+        let value = parse(&text).unwrap();
+        assert_eq!(value.as_object().unwrap().len(), KEYS);
+        for n in 0..KEYS {
+            let expected = if n + 1 == KEYS { KEYS as i64 } else { 0 };
+            let found = value.get(&format!("k{n}")).and_then(Json::as_i64);
+            assert_eq!(found, Some(expected));
+        }
     }
 
     #[test]
