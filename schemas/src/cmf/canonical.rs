@@ -107,7 +107,7 @@ fn blocks(parts: &[ContentPart]) -> (Vec<ContentBlock<'static>>, Object<'static>
     let blocks = parts.iter().enumerate().map(|(place, part)| {
         let block = block_of(part);
         if part_of(&block, |_| None).as_ref() != Some(part) {
-            kept.insert(place.to_string(), part.to_json());
+            kept.push_unique(place.to_string(), part.to_json());
         }
         block
     });
@@ -250,11 +250,13 @@ pub fn from_canonical(
 ) -> CmfProjection {
     let kept = &message.metadata.unknown_fields;
     let text = |key| kept.get(key).and_then(Json::as_str);
-    let parts = kept.get(PARTS);
+    let parts = kept.get(PARTS).and_then(Json::as_object).map(Object::index);
     let mut dropped = Vec::new();
     let mut content = Vec::with_capacity(message.content.len());
     for (place, block) in message.content.iter().enumerate() {
-        let whole = parts.and_then(|parts| ContentPart::parse(parts.get(&place.to_string())?).ok());
+        let whole = parts
+            .as_ref()
+            .and_then(|parts| ContentPart::parse(parts.get(&place.to_string())?).ok());
         match whole.or_else(|| part_of(block, &name_of)) {
             Some(part) => content.push(part),
             None => dropped.push(block.tag().to_owned()),

@@ -225,9 +225,12 @@ fn optional<'m>(text: &'m Option<Cow<'_, str>>) -> Json<'m> {
 }
 
 fn append<'m>(object: &mut Object<'m>, more: &'m Object) {
+    // The members of `more` are unique, so only the few that are there before can be repeated.
+    let known = object.len();
     for (key, value) in more.iter() {
-        if !object.contains_key(key) {
-            object.insert(key, value.reborrow());
+        let is_known = object.keys().take(known).any(|name| name == key);
+        if !is_known {
+            object.push_unique(key, value.reborrow());
         }
     }
 }
@@ -273,6 +276,42 @@ mod tests {
         assert_eq!(message.content[1].tag(), "odd");
         assert!(encode_message(&message, UnknownFields::Keep).is_identical(&json));
         assert_eq!(message.clone().into_owned(), message);
+    }
+
+    #[test]
+    fn many_provider_blocks_and_unknown_fields_take_linear_time() {
+        // In quadratic time this takes minutes.
+        const COUNT: usize = 200_000;
+        let at = COUNT / 2;
+        let blocks = (0..COUNT).map(|n| match n % 2 {
+            0 => format!(r#"[0,{{"type":"odd","n":{n}}}]"#),
+            _ => format!(r#"[{at},0,{{"type":"odd","n":{n}}}]"#),
+        });
+        let result = r#"{"type":"tool_result","tool_use_id":"tu_1","content":[],"is_error":false}"#;
+        let unknown = (0..COUNT).map(|n| format!(r#""x{n}":{n}"#));
+        let text = FULL
+            .replace(
+                r#"{"type":"thinking""#,
+                &format!(r#"{result},{{"type":"thinking""#),
+            )
+            .replace(
+                r#"[1,{"type":"odd"}]"#,
+                &blocks.collect::<Vec<_>>().join(","),
+            )
+            .replace(r#""extra":[null]"#, &unknown.collect::<Vec<_>>().join(","));
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let (message, _) = decode_message(&json, MessageDecodeMode::Tolerant).unwrap();
+        assert_eq!(message.content.len(), at + 5);
+        let ContentBlock::ToolResult(result) = &message.content[at] else {
+            panic!("no result")
+        };
+        assert_eq!(result.content.len(), at);
+        let encoded = encode_message(&message, UnknownFields::Keep);
+        let encoded = encoded.as_object().unwrap().index();
+        for n in 0..COUNT {
+            let found = encoded.get(&format!("x{n}")).and_then(Json::as_u64);
+            assert_eq!(found, Some(n as u64));
+        }
     }
 
     #[test]

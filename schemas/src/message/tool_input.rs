@@ -91,15 +91,19 @@ fn check(schema: &Object, value: &Json, path: &str, errors: &mut Vec<InputError>
     }
 }
 
+/// The number of arguments from which the properties of a schema are indexed.
+const MANY_ARGUMENTS: usize = 64;
+
 fn check_object(schema: &Object, object: &Object, path: &str, errors: &mut Vec<InputError>) {
     let required = schema
         .get("required")
         .and_then(Json::as_array)
         .unwrap_or_default();
+    let present = object.index();
     for name in required
         .iter()
         .filter_map(Json::as_str)
-        .filter(|name| !object.contains_key(name))
+        .filter(|name| present.get(name).is_none())
     {
         errors.push(InputError {
             path: format!("{path}.{name}"),
@@ -107,10 +111,17 @@ fn check_object(schema: &Object, object: &Object, path: &str, errors: &mut Vec<I
         });
     }
     let properties = schema.get("properties").and_then(Json::as_object);
+    // The schema may be large, and its calls small and many.
+    let indexed = properties.filter(|_| object.len() >= MANY_ARGUMENTS);
+    let indexed = indexed.map(Object::index);
     let closed = schema.get("additionalProperties").and_then(Json::as_bool) == Some(false);
     for (name, value) in object.iter() {
         let path = format!("{path}.{name}");
-        match properties.and_then(|properties| properties.get(name)) {
+        let property = match &indexed {
+            Some(indexed) => indexed.get(name),
+            None => properties.and_then(|properties| properties.get(name)),
+        };
+        match property {
             Some(Json::Object(property)) => check(property, value, &path, errors),
             Some(_) => {}
             None if closed => errors.push(InputError {
@@ -221,5 +232,28 @@ mod tests {
             faults(SCHEMA, r#"{"n":0.5}"#),
             ["$.n: breaks `type`", "$.n: breaks `minimum`"]
         );
+    }
+
+    #[test]
+    fn many_arguments_of_a_schema_with_many_properties_are_checked_in_linear_time() {
+        // By linear look-ups this takes minutes.
+        const COUNT: usize = 100_000;
+        let members = |value: &str| {
+            let members = (0..COUNT).map(|n| format!(r#""p{n}":{value}"#));
+            members.collect::<Vec<_>>().join(",")
+        };
+        let names = (0..=COUNT).map(|n| format!(r#""p{n}""#));
+        let names = names.collect::<Vec<_>>().join(",");
+        let schema = format!(
+            r#"{{"required":[{names}],"properties":{{{}}}}}"#,
+            members(r#"{"type":"string"}"#)
+        );
+        let object = |text: &str| match Json::parse(text.as_bytes()).unwrap().into_owned() {
+            Json::Object(object) => object,
+            other => panic!("{other:?}"),
+        };
+        let input = object(&format!("{{{}}}", members("0")));
+        let errors = check_input(&object(&schema), &input);
+        assert_eq!(errors.len(), COUNT + 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Decodes the metadata of a message.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use rust_decimal::Decimal;
 
@@ -172,24 +173,46 @@ pub(super) fn restore_wire_blocks(message: &mut Message) {
             }
         }
     }
-    // In the order of their positions, so that each insertion precedes those that follow.
-    found.sort_by_key(|(place, ..)| *place);
+    let mut outside = Vec::new();
+    let mut inside: BTreeMap<usize, Vec<_>> = BTreeMap::new();
     for ((outer, inner), adapter, json) in found {
         let block = ContentBlock::Unknown(UnknownBlock {
             origin: Origin::Wire(adapter),
             json,
         });
-        match (inner, message.content.get_mut(outer)) {
-            (Some(inner), Some(ContentBlock::ToolResult(result))) => {
-                result
-                    .content
-                    .insert(inner.min(result.content.len()), block);
-            }
-            _ => message
-                .content
-                .insert(outer.min(message.content.len()), block),
+        match inner {
+            Some(inner) => inside.entry(outer).or_default().push((inner, block)),
+            None => outside.push((outer, block)),
         }
     }
+    insert_blocks(&mut message.content, outside);
+    let mut misplaced = Vec::new();
+    for (outer, blocks) in inside {
+        match message.content.get_mut(outer) {
+            Some(ContentBlock::ToolResult(result)) => insert_blocks(&mut result.content, blocks),
+            _ => misplaced.extend(blocks.into_iter().map(|(_, block)| (outer, block))),
+        }
+    }
+    insert_blocks(&mut message.content, misplaced);
+}
+
+/// Inserts `inserted` into `blocks`, each at its position in the result, in linear time. Those whose
+/// position is taken follow the block that has it, and those beyond the end are appended.
+fn insert_blocks<'m>(
+    blocks: &mut Vec<ContentBlock<'m>>,
+    mut inserted: Vec<(usize, ContentBlock<'m>)>,
+) {
+    if inserted.is_empty() {
+        return;
+    }
+    inserted.sort_by_key(|(position, _)| *position);
+    let mut rest = std::mem::take(blocks).into_iter();
+    for (position, block) in inserted {
+        let before = position.saturating_sub(blocks.len());
+        blocks.extend(rest.by_ref().take(before));
+        blocks.push(block);
+    }
+    blocks.extend(rest);
 }
 
 /// Reads the position of an entry: `[outer, block]` or `[outer, inner, block]`.

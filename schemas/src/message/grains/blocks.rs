@@ -74,7 +74,5 @@ fn add_unknown<'m>(unknown: &'m Json, json: &mut Object<'m>) {
         Some(object) => nearest_object(object),
         None => [("value", nearest(unknown))].into_iter().collect(),
     };
-    for (key, value) in members.into_iter().filter(|(key, _)| key != "type") {
-        json.insert(key, value);
-    }
+    json.extend(members.into_iter().filter(|(key, _)| key != "type"));
 }

@@ -62,9 +62,7 @@ pub fn message_of_event(event: &Json) -> Result<Message<'static>, EventConversio
     json.insert("content", content);
     json.insert("created_at", created_at.to_string());
     json.insert("schema_version", version.unwrap_or(SCHEMA_VERSION));
-    for (key, value) in context.object("unknown_fields")? {
-        json.insert(key, value);
-    }
+    json.extend(context.object("unknown_fields")?);
     json.insert("metadata", metadata(event, &context, raw, &blocks)?);
     let json = Json::Object(json);
     let (mut message, _) = decode_message(&json, MessageDecodeMode::Tolerant)?;
@@ -146,9 +144,7 @@ fn metadata(
     {
         metadata.insert("usage", usage(counts, version, context.text("latency_ms")));
     }
-    for (key, value) in context.object("unknown_metadata")? {
-        metadata.insert(key, value);
-    }
+    metadata.extend(context.object("unknown_metadata")?);
     Ok(metadata)
 }
 
