@@ -104,7 +104,8 @@ fn request_of(lab: &Lab) -> SubjectRequest {
     }
 }
 
-fn options(lab: &Lab) -> ErasureOptions {
+/// Returns the options of an erasure in `lab`.
+pub fn options(lab: &Lab) -> ErasureOptions {
     let mut keyring = Keyring::open_or_create(&lab.path("../keyring.json"), "for tests").unwrap();
     // A second call finds an existing key.
     let _ = keyring.generate("erasure");

@@ -16,6 +16,7 @@ use gristmill_engine::repair::{RepairOptions, RepairReport, repair};
 use gristmill_engine::segment::SegmentId;
 use gristmill_engine::verify::{VerifyOptions, VerifyReport, VerifyScope, verify_lake};
 use gristmill_schemas::container::write_frame;
+use gristmill_schemas::grain::DecodeMode;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
@@ -68,6 +69,11 @@ impl Lab {
 
     /// Ingests `blobs` as one source.
     pub async fn ingest(&self, name: &str, blobs: &[Vec<u8>]) {
+        self.ingest_as(name, blobs, DecodeMode::StrictAliased).await;
+    }
+
+    /// Ingests `blobs` as one source, read in `mode`.
+    pub async fn ingest_as(&self, name: &str, blobs: &[Vec<u8>], mode: DecodeMode) {
         let mut frames = Vec::new();
         blobs
             .iter()
@@ -76,6 +82,7 @@ impl Lab {
         std::fs::write(&path, frames).unwrap();
         let sources = discover(&[path.display().to_string()]).await.unwrap();
         let options = IngestOptions {
+            mode,
             threads: 2,
             ..IngestOptions::default()
         };

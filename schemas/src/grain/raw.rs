@@ -236,6 +236,12 @@ impl<'a> RawCollection<'a> {
             left: self.count,
         }
     }
+
+    /// Returns the entries of a map, in encoded order, including null ones.
+    pub fn all_entries(&self) -> impl Iterator<Item = (&'a str, RawValue<'a>)> + use<'a> {
+        let mut entries = self.entries();
+        std::iter::from_fn(move || entries.next_entry())
+    }
 }
 
 /// A reader of either encoding. The bytes were validated before, so reading can't fail; on an error
@@ -302,16 +308,23 @@ pub struct RawEntries<'a> {
     left: usize,
 }
 
+impl<'a> RawEntries<'a> {
+    /// Returns the next entry, which may be null.
+    fn next_entry(&mut self) -> Option<(&'a str, RawValue<'a>)> {
+        self.left = self.left.checked_sub(1)?;
+        let key = self.cursor.next(self.encoding)?.as_text()?;
+        Some((key, self.cursor.next(self.encoding)?))
+    }
+}
+
 impl<'a> Iterator for RawEntries<'a> {
     type Item = (&'a str, RawValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            self.left = self.left.checked_sub(1)?;
-            let key = self.cursor.next(self.encoding)?.as_text()?;
-            match self.cursor.next(self.encoding)? {
-                RawValue::Nil => {}
-                value => return Some((key, value)),
+            match self.next_entry()? {
+                (_, RawValue::Nil) => {}
+                entry => return Some(entry),
             }
         }
     }

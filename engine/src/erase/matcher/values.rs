@@ -39,6 +39,9 @@ impl IdentifierMatcher {
             self.match_text(FieldRole::Value(Reason::Value), key, hits);
             self.match_value(FieldRole::Value(Reason::Value), value, hits);
         }
+        for key in grain.null_keys() {
+            self.match_text(FieldRole::Value(Reason::Value), key, hits);
+        }
         if let Some(basis) = grain
             .text(Field::ProcessingBasis)
             .filter(|_| !self.withdrawn.is_empty())
@@ -61,7 +64,7 @@ impl IdentifierMatcher {
                     FieldRole::Value(Reason::Object) => FieldRole::Value(Reason::Value),
                     role => role,
                 };
-                encoded.entries().for_each(|(key, value)| {
+                encoded.all_entries().for_each(|(key, value)| {
                     self.match_text(inner, key, hits);
                     self.match_value(inner, &value, hits);
                 });

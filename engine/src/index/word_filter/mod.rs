@@ -8,7 +8,7 @@
 //! needs of a segment that it doesn't read.
 //!
 //! ```text
-//! "GMWORD03"    magic                                            8
+//! "GMWORD04"    magic                                            8
 //! n             rows                                             u64
 //! u             rows that can't be decoded                       u64
 //! flags         1 has a policy that reaches other grains,        u64
@@ -25,8 +25,10 @@
 //! (`crate::text::encodings`). A number that is written in groups is added by its last seven digits
 //! at the end of every group.
 //!
-//! A filter of another version (`GMWORD02` had neither of the latter two) isn't used: its segment
-//! is read, and `reindex` rebuilds the filter.
+//! Keys of null entries are added like others: grains that aren't canonical may have such entries.
+//!
+//! A filter of another version (`GMWORD03` lacked keys of null entries) isn't used: its segment is
+//! read, and `reindex` rebuilds the filter.
 //!
 //! Sealed segments have no filter, because it would reveal words.
 //!
@@ -54,7 +56,7 @@ use crate::text::fold::is_unsegmented;
 /// Name of the sidecar file.
 pub(crate) const WORDS_FILE: &str = "words.bin";
 
-const MAGIC: &[u8; 8] = b"GMWORD03";
+const MAGIC: &[u8; 8] = b"GMWORD04";
 const HEADER: usize = 40;
 const CHECKSUM: usize = 32;
 

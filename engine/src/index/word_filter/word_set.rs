@@ -211,6 +211,7 @@ impl WordSet {
             self.add_text(key);
             self.add_value(value);
         }
+        grain.null_keys().iter().for_each(|key| self.add_text(key));
         if grain.get(Field::InvalidationPolicy).is_some() {
             let scope = Policy::of(grain).scope;
             self.flags |= if scope.reaches_derived() || scope.reaches_lineage() {
@@ -250,7 +251,7 @@ impl WordSet {
             RawValue::Text(text) => self.add_text(text),
             RawValue::Bytes(bytes) => self.add_bytes(bytes),
             RawValue::Array(items) => items.items().for_each(|item| self.add_value(&item)),
-            RawValue::Map(entries) => entries.entries().for_each(|(key, value)| {
+            RawValue::Map(entries) => entries.all_entries().for_each(|(key, value)| {
                 self.add_text(key);
                 self.add_value(&value);
             }),

@@ -72,6 +72,12 @@ impl<'a> Grain<'a> {
         &self.unknown
     }
 
+    /// Returns the keys of null entries of the payload's own map that aren't in the specification.
+    /// They have no meaning, and canonical form omits them, but they are part of the blob.
+    pub fn null_keys(&self) -> &[&'a str] {
+        &self.null_keys
+    }
+
     /// Returns the anomalies found while decoding.
     pub fn marks(&self) -> Marks {
         self.marks

@@ -50,6 +50,8 @@ pub struct Grain<'a> {
     encrypted: bool,
     known: Vec<(Field, RawValue<'a>)>,
     unknown: Vec<(&'a str, RawValue<'a>)>,
+    /// Keys of null entries that aren't in the specification.
+    null_keys: Vec<&'a str>,
     /// For each field its index in `known`, or [`ABSENT`].
     positions: [u8; Field::COUNT],
     marks: Marks,
@@ -175,6 +177,7 @@ impl<'a> Grain<'a> {
             encrypted: false,
             known: Vec::with_capacity(TYPICAL_FIELD_COUNT),
             unknown: Vec::new(),
+            null_keys: Vec::new(),
             positions: [ABSENT; Field::COUNT],
             marks: Marks::default(),
             hashed: None,
@@ -186,6 +189,7 @@ impl<'a> Grain<'a> {
         self.encrypted = false;
         self.known.clear();
         self.unknown.clear();
+        self.null_keys.clear();
         self.positions = [ABSENT; Field::COUNT];
         self.marks = Marks::default();
     }
@@ -205,7 +209,10 @@ impl<'a> Grain<'a> {
             order.next(&mut reader, key.text, offset)?;
             let value_offset = reader.position();
             match read_raw(&mut reader, self.encoding, 1)? {
-                RawValue::Nil => reader.deviates(value_offset, NULL_IN_MAP),
+                RawValue::Nil => {
+                    reader.deviates(value_offset, NULL_IN_MAP);
+                    self.add_null(key);
+                }
                 value => self.add(kind, key, value, offset)?,
             }
         }
@@ -223,7 +230,7 @@ impl<'a> Grain<'a> {
             let offset = reader.position();
             let key = read_field_key(&mut reader)?;
             match read_validated(&mut reader, self.encoding)? {
-                RawValue::Nil => {}
+                RawValue::Nil => self.add_null(key),
                 value => self.add(kind, key, value, offset)?,
             }
         }
@@ -258,6 +265,13 @@ impl<'a> Grain<'a> {
             .insert_if(Mark::IndexFields, field.access() == FieldAccess::Index);
         self.known.push((field, value));
         Ok(())
+    }
+
+    /// Keeps the key of a null entry, unless it is that of a field.
+    fn add_null(&mut self, key: KeyToken<'a>) {
+        if key.field.is_none() && Field::from_name(key.text).is_none() {
+            self.null_keys.push(key.text);
+        }
     }
 
     /// Returns the field that `key` names by its short key or full name, and marks a key that a

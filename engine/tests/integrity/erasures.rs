@@ -1,0 +1,53 @@
+//! What an erasure finds in grains that aren't in canonical form.
+
+use gristmill_engine::erase::{SubjectRequest, erase, plan};
+use gristmill_schemas::grain::{DecodeMode, EncodeOptions, encode_json};
+use gristmill_schemas::json::Json;
+
+use crate::erasure_workers::options;
+use crate::lab::Lab;
+
+/// Returns the blob of the grain `json`.
+fn blob_of(json: &str) -> Vec<u8> {
+    let json = Json::parse(json.as_bytes()).unwrap();
+    encode_json(&json, EncodeOptions::default()).unwrap().blob
+}
+
+/// Returns `blob` with the bytes `old` replaced by `new`, which are as many.
+fn patched(mut blob: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut windows = blob.windows(old.len());
+    let at = windows.position(|window| window == old).unwrap();
+    blob[at..at + old.len()].copy_from_slice(new);
+    blob
+}
+
+/// Returns the JSON of a belief with `more` members.
+fn belief(more: &str) -> String {
+    format!(
+        r#"{{"type":"belief","subject":"s","relation":"r","object":"o","confidence":1.0,
+            "created_at":1767225600000{more}}}"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_the_key_of_a_null_entry_is_erased() {
+    let null = |json: &str| patched(blob_of(json), b"Ada Okafor\x01", b"Ada Okafor\xc0");
+    let own = null(&belief(r#","Ada Okafor":1"#));
+    let nested = null(&belief(r#","context":{"Ada Okafor":1}"#));
+    let other = blob_of(&belief(r#","context":{"Ben":1}"#));
+    let blobs = [own, nested, other];
+    // A strict reader refuses such grains.
+    for (mode, expected) in [(DecodeMode::Lenient, (2, 0)), (DecodeMode::Strict, (0, 2))] {
+        let lab = Lab::new(0, 0, false).await;
+        lab.ingest_as("nulls.frames", &blobs, mode).await;
+        let request = SubjectRequest::of_person(["Ada Okafor"]);
+        let mut lake = lab.lake().await;
+        let (found, _) = plan(&mut lake, &request, 2).await.unwrap();
+        let selected = (found.selected.grains, found.selected.rejects);
+        assert_eq!(selected, expected, "{mode:?}");
+        let erased = erase(&mut lake, &request, &options(&lab)).await.unwrap();
+        assert!(erased.proven, "{mode:?}: {:?}", erased.proofs);
+        let erased = (erased.scope.grains, erased.scope.rejects);
+        assert_eq!(erased, expected, "{mode:?}");
+    }
+}
