@@ -51,3 +51,23 @@ async fn a_name_that_is_the_key_of_a_null_entry_is_erased() {
         assert_eq!(erased, expected, "{mode:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sessions_of_a_person_are_followed_in_any_composition_of_their_ids() {
+    let event = |more: &str| {
+        let json = format!(
+            r#"{{"type":"event","role":"user","content":"hello","session_id":"JoseXX-1",
+                "created_at":1767225600000{more}}}"#
+        );
+        // As long as the placeholder, and not composed.
+        patched(blob_of(&json), b"JoseXX", "Jose\u{301}".as_bytes())
+    };
+    let lab = Lab::new(0, 0, false).await;
+    let own = event(r#","user_id":"ada-4711-k9""#);
+    for (name, blob) in [("own.frames", own), ("unnamed.frames", event(""))] {
+        lab.ingest_as(name, &[blob], DecodeMode::Lenient).await;
+    }
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let (found, survey) = plan(&mut lab.lake().await, &request, 2).await.unwrap();
+    assert_eq!((found.selected.grains, survey.segments.len()), (2, 2));
+}

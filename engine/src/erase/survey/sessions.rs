@@ -16,6 +16,7 @@ use crate::erase::reason::Reason;
 use crate::erase::row_findings::SessionKey;
 use crate::error::Result;
 use crate::lake::{text_at, texts};
+use crate::text::fold::Folding;
 
 /// Sessions by id, each with its person.
 pub(super) type SubjectSessions = HashMap<String, Vec<(SessionKey, PersonNumber)>, FxBuildHasher>;
@@ -80,8 +81,10 @@ impl SurveyRun<'_> {
         number: usize,
         sessions: &Arc<SubjectSessions>,
     ) -> Result<Vec<(Vec<SessionKey>, Vec<SessionMember>)>> {
+        // A filter has the words of composed text, whatever the composition of the text was.
         if self.rules_out(number, |filter| {
-            sessions.keys().any(|session| filter.may_hold(session))
+            let may_hold = |session: &String| filter.may_hold(&Folding::Exact.folded(session));
+            sessions.keys().any(may_hold)
         }) {
             return Ok(Vec::new());
         }
