@@ -4,17 +4,22 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use gristmill_engine::apply::ApplyOptions;
 use gristmill_engine::erase::{
     ErasureOptions, ErasurePlan, ErasureReport, ErasureWorkers, RequestOrigin, SearchJob,
     SelectionOptions, SubjectRequest, Survey, SurveyJob, erase, erase_by, plan, plan_by,
     search_files, survey_segments, verify,
 };
 use gristmill_engine::error::EngineError;
+use gristmill_engine::hold::{HoldRequest, HoldSelection, place};
 use gristmill_engine::keys::Keyring;
 use gristmill_engine::lake::{Outcomes, SegmentWorkers};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Field, Grain, Payload};
+use gristmill_schemas::lifecycle::HoldTerms;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
+use crate::erasures::blob_of;
 use crate::lab::Lab;
 use crate::workers::{TwiceWorkers, reversed, sent};
 
@@ -72,6 +77,40 @@ impl SegmentWorkers<SearchJob> for Readers {
             outcomes.push(sent(&found));
         }
         Ok(reversed::<SearchJob>(outcomes))
+    }
+}
+
+/// Readers that return what they found after a hold was placed on all of it.
+struct HoldBetween<'r> {
+    readers: &'r Readers,
+    request: SubjectRequest,
+}
+
+#[async_trait]
+impl SegmentWorkers<SurveyJob> for HoldBetween<'_> {
+    async fn run(&self, jobs: Vec<SurveyJob>) -> Result<Outcomes<SurveyJob>, EngineError> {
+        let found = SegmentWorkers::<SurveyJob>::run(self.readers, jobs).await?;
+        let hold = HoldRequest {
+            terms: HoldTerms {
+                name: "case-1".parse().unwrap(),
+                until: None,
+            },
+            authority: "court".to_owned(),
+            reason: "order".to_owned(),
+            selection: HoldSelection {
+                request: self.request.clone(),
+                namespaces: Vec::new(),
+            },
+        };
+        let mut lake = self.readers.workers.lake().await;
+        // What it awaits isn't `Send`.
+        let placing = move || {
+            let options = ApplyOptions::default();
+            Handle::current().block_on(place(&mut lake, &hold, &options, 1))
+        };
+        let placed = tokio::task::spawn_blocking(placing).await.unwrap()?;
+        assert_eq!(placed.changed, 1, "{placed:?}");
+        Ok(found)
     }
 }
 
@@ -195,6 +234,37 @@ async fn a_search_of_another_lake_proves_nothing_and_the_erasure_is_resumed() {
     let resumed = erase_by(readers.as_workers(), &mut lake, &request, &options(&lab)).await;
     let resumed = resumed.unwrap();
     assert!(resumed.resumed && resumed.proven);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_is_placed_during_the_survey_binds_the_erasure() {
+    let (lab, user) = (Lab::new(0, 0, false).await, "ada-4711-k9");
+    let grain = format!(
+        r#"{{"type":"event","role":"user","content":"hello","user_id":"{user}",
+            "created_at":1767225600000}}"#
+    );
+    lab.ingest("held.frames", &[blob_of(&grain)]).await;
+    let readers = Readers {
+        workers: TwiceWorkers::of(&lab),
+        user: user.to_owned(),
+        surveys: AtomicUsize::new(0),
+        searches: AtomicUsize::new(0),
+    };
+    let request = SubjectRequest::of_person([user]);
+    let between = HoldBetween {
+        readers: &readers,
+        request: request.clone(),
+    };
+    let workers = ErasureWorkers {
+        survey: &between,
+        search: &readers,
+    };
+    let refused = erase_by(workers, &mut lab.lake().await, &request, &options(&lab)).await;
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, EngineError::Policy(_)), "{refused}");
+    assert_eq!(lab.rows().await.len(), 1);
+    let (left, _) = plan(&mut lab.lake().await, &request, 2).await.unwrap();
+    assert_eq!(left.excluded.get("hold"), Some(&1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use crate::erasure_workers::options;
 use crate::lab::Lab;
 
 /// Returns the blob of the grain `json`.
-fn blob_of(json: &str) -> Vec<u8> {
+pub fn blob_of(json: &str) -> Vec<u8> {
     let json = Json::parse(json.as_bytes()).unwrap();
     encode_json(&json, EncodeOptions::default()).unwrap().blob
 }

@@ -19,6 +19,9 @@
 //! time erases and others wait; in an object store, the last of several runs of one request takes
 //! over from the others (see `journal`).
 //!
+//! Holds that are placed during a survey are read after it. Once the tombstones are written, no hold
+//! can be placed on what is erased.
+//!
 //! Surveys and the byte search only read, and can be done by workers (`worker_jobs`). What writes
 //! is done by this process alone: a worker that counts as lost may still run, and would publish a
 //! rewritten segment after the byte search has listed the files.
@@ -185,7 +188,10 @@ async fn erase_revealed(
     let key = options.keyring.derive(PSEUDONYMS)?;
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
-    let (plan, survey) = surveyed(lake, request, options.threads, workers).await?;
+    let (mut plan, mut survey) = surveyed(lake, request, options.threads, workers).await?;
+    if survey.apply_new_holds(lake).await? {
+        plan = ErasurePlan::of(&survey, request.people.len());
+    }
     let (journal_file, mut left) = JournalFile::open(lake, &digest, &key).await?;
     if let Some(journal) = &left
         && let Some(finished) = FinishedErasure::of(lake, journal).await?
@@ -410,7 +416,10 @@ impl Run<'_> {
             scanned: std::mem::take(&mut self.scanned),
             workers: self.workers.map(|workers| workers.survey),
         };
-        Survey::with_references(self.lake, self.request, &erased, scan, now).await
+        let survey = Survey::with_references(self.lake, self.request, &erased, scan, now);
+        let mut survey = survey.await?;
+        survey.apply_new_holds(self.lake).await?;
+        Ok(survey)
     }
 
     /// Proves the erasure, writes its certificate and the audit entry, and removes the journal.

@@ -16,9 +16,10 @@ use super::Run;
 use crate::erase::crypto_shred::{self, ShredPlan};
 use crate::erase::journal::JournalEntry;
 use crate::erase::matcher::{IdentifierMatcher, NO_PERSON};
+use crate::erase::reason::Exemption;
 use crate::erase::rewrite::{RewrittenSegment, rewrite_without};
 use crate::erase::row_findings::{RowFindings, RowScanner};
-use crate::erase::survey::Survey;
+use crate::erase::survey::{FoundGrain, Survey};
 use crate::erase::{sources, state};
 use crate::error::{Context, EngineError, Result};
 use crate::index::SidecarCache;
@@ -68,6 +69,8 @@ impl Run<'_> {
             true => crypto_shred::plan(self.lake, &survey).await?,
             false => ShredPlan::default(),
         };
+        self.drop_held(&survey);
+        self.drop_usable_keys();
         self.journal.note_keys(&shred_plan);
         self.note_selected(&survey, &shred_plan);
         self.store_journal().await?;
@@ -99,6 +102,29 @@ impl Run<'_> {
     pub(super) async fn store_journal(&mut self) -> Result<()> {
         let (lake, journal) = (&*self.lake, &self.journal);
         self.journal_file.store(lake, journal, &self.key).await
+    }
+
+    /// Drops grains from the journal that have to stay by now: a hold may have been placed on them
+    /// after an interrupted run had noted them, and before it refused them from then on.
+    fn drop_held(&mut self, survey: &Survey) {
+        let is_held = |found: &&FoundGrain| matches!(found.exemption, Some(Exemption::Hold { .. }));
+        for found in survey.grains.iter().filter(is_held) {
+            self.journal.items.remove(&found.address.to_string());
+        }
+    }
+
+    /// Drops keys from the journal that an interrupted run noted and didn't destroy: grains that
+    /// are sealed with them may have to stay by now. The plan of this run has those that may be
+    /// destroyed.
+    fn drop_usable_keys(&mut self) {
+        let Some(lake_keys) = self.lake.keys() else {
+            return;
+        };
+        let usable = lake_keys.usable().into_iter();
+        let usable: HashSet<(String, u32)> = usable
+            .map(|(id, generation)| (id.to_string(), generation))
+            .collect();
+        self.journal.keys.retain(|key| !usable.contains(key));
     }
 
     /// Adds the selected grains, rejects and people to the journal.
@@ -305,5 +331,141 @@ impl Run<'_> {
             findings,
             copied,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gristmill_connectors::source::discover;
+    use gristmill_schemas::columns::{LifecycleEvent, StateRow};
+    use gristmill_schemas::container::write_frame;
+    use gristmill_schemas::grain::{EncodeOptions, encode_json};
+    use gristmill_schemas::json::Json;
+
+    use super::super::planning::surveyed;
+    use super::super::{ErasureOptions, erase, new_journal, thread_pool};
+    use super::*;
+    use crate::erase::certificate::{PSEUDONYMS, RequestOrigin};
+    use crate::erase::journal::{JournalFile, keyed_hash};
+    use crate::erase::request::SubjectRequest;
+    use crate::ingest::{IngestOptions, IngestProgress, ingest};
+    use crate::keys::{FileKeys, Keyring};
+    use crate::lake::Lake;
+
+    const USER: &str = "ada-4711-k9";
+
+    fn keyring(folder: &Path) -> Keyring {
+        Keyring::open_or_create(&folder.join("keyring.json"), "for tests").unwrap()
+    }
+
+    fn options(folder: &Path, destroy_keys: bool) -> ErasureOptions {
+        let mut keyring = keyring(folder);
+        keyring.generate("erasure").unwrap();
+        ErasureOptions {
+            origin: RequestOrigin::default(),
+            keyring,
+            signing_key: "erasure".to_owned(),
+            exclusive: true,
+            destroy_keys,
+            purge_versions: false,
+            threads: 1,
+        }
+    }
+
+    /// Returns a lake in `folder` with one grain of the user, and the grain's address.
+    async fn lake_of(folder: &Path, is_sealed: bool) -> (Lake, ContentAddress) {
+        let place = folder.join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        if is_sealed {
+            let keys = FileKeys::next_to(keyring(folder)).unwrap();
+            lake.enable_encryption(Box::new(keys)).await.unwrap();
+        }
+        let json = format!(
+            r#"{{"type":"event","role":"user","content":"hello","user_id":"{USER}",
+                "created_at":1767225600000}}"#
+        );
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+        let mut frames = Vec::new();
+        write_frame(&blob, &mut frames).unwrap();
+        let path = folder.join("a.frames");
+        std::fs::write(&path, frames).unwrap();
+        let sources = discover(&[path.display().to_string()]).await.unwrap();
+        let progress = Arc::new(IngestProgress::default());
+        let ingested = ingest(&mut lake, sources, &IngestOptions::default(), progress).await;
+        ingested.unwrap();
+        (lake, ContentAddress::of(&blob))
+    }
+
+    /// Begins an erasure as a process does that is killed after it has written the journal.
+    async fn interrupt(lake: &mut Lake, request: &SubjectRequest, options: &ErasureOptions) {
+        let (_, survey) = surveyed(lake, request, 1, None).await.unwrap();
+        let shred_plan = match options.destroy_keys {
+            true => crypto_shred::plan(lake, &survey).await.unwrap(),
+            false => ShredPlan::default(),
+        };
+        let key = options.keyring.derive(PSEUDONYMS).unwrap();
+        let digest = keyed_hash(&key, request.canonical().unwrap().as_bytes());
+        let (journal_file, _) = JournalFile::open(lake, &digest, &key).await.unwrap();
+        let journal = new_journal(lake).unwrap();
+        let mut run = Run {
+            lake,
+            request,
+            options,
+            key,
+            digest,
+            journal,
+            journal_file,
+            pool: thread_pool(1).unwrap(),
+            scanned: HashMap::new(),
+            workers: None,
+        };
+        run.journal.note_keys(&shred_plan);
+        run.note_selected(&survey, &shred_plan);
+        run.store_journal().await.unwrap();
+    }
+
+    async fn hold(lake: &mut Lake, address: &ContentAddress) {
+        let held = StateRow {
+            content_address: address.to_string(),
+            event: LifecycleEvent::Held,
+            value: Some("case-1".to_owned()),
+            at: 1,
+            actor: Some("court".to_owned()),
+            reason: Some("order".to_owned()),
+            source_id: None,
+        };
+        let file = lake.write_events(&[held]).await.unwrap();
+        let change = Change::of_new_rows(file);
+        lake.state.commit(change, "test", 0).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_hold_that_is_placed_after_an_interruption_binds_the_next_run() {
+        for is_sealed in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut options = options(folder.path(), is_sealed);
+            let (mut lake, address) = lake_of(folder.path(), is_sealed).await;
+            let request = SubjectRequest::of_person([USER]);
+            interrupt(&mut lake, &request, &options).await;
+            hold(&mut lake, &address).await;
+            if is_sealed {
+                let refused = erase(&mut lake, &request, &options).await;
+                let refused = refused.unwrap_err().to_string();
+                assert!(refused.contains("hold: 1"), "{refused}");
+            }
+            options.destroy_keys = false;
+            let report = erase(&mut lake, &request, &options).await.unwrap();
+            assert!(report.resumed && report.proven, "{:?}", report.proofs);
+            assert_eq!(report.scope.grains, 0);
+            let (_, survey) = surveyed(&mut lake, &request, 1, None).await.unwrap();
+            let [kept] = survey.grains.as_slice() else {
+                panic!("sealed: {is_sealed}, {:?}", survey.grains)
+            };
+            assert_eq!(kept.address, address);
+            assert!(matches!(kept.exemption, Some(Exemption::Hold { .. })));
+        }
     }
 }

@@ -27,6 +27,7 @@ mod sessions;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::TypeByte;
 use gristmill_schemas::lifecycle::HoldIndex;
@@ -35,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use super::matcher::{IdentifierMatcher, PersonNumber};
 use super::payload_prefilter::PayloadPrefilter;
-use super::reason::{Exemption, Reason, Reasons};
+use super::reason::{Exemption, ExemptionRules, Reason, Reasons};
 use super::request::{SelectionOptions, SubjectRequest};
 use super::row_findings::{RowFindings, RowScanner};
 use super::variations::Variations;
@@ -158,6 +159,35 @@ impl Survey {
         };
         run.run().await?;
         Ok(run.survey)
+    }
+
+    /// Exempts what was placed under hold while the survey ran, which may take hours; `lake` is the
+    /// lake that was surveyed. Returns whether there are new events that were read.
+    ///
+    /// # Errors
+    /// Errors of reading `state`.
+    pub(super) async fn apply_new_holds(&mut self, lake: &mut Lake) -> Result<bool> {
+        let surveyed = lake.state.version();
+        lake.state.refresh().await?;
+        if lake.state.version() == surveyed {
+            return Ok(false);
+        }
+        let holds = lake.holds().await?;
+        let rules = ExemptionRules {
+            now: Utc::now().timestamp_millis(),
+            approvals: &[],
+            holds: &holds,
+        };
+        let grains = self.grains.iter_mut();
+        let grains = grains.map(|found| (found.address, &mut found.exemption));
+        let rejects = self.rejects.iter_mut();
+        let rejects = rejects.map(|found| (found.address, &mut found.exemption));
+        for (address, exemption) in grains.chain(rejects) {
+            if let Some(hold) = rules.placed_hold(&address) {
+                *exemption = Some(hold);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns the grains that are to be erased.
