@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::LifecycleEvent;
 use rayon::prelude::*;
 
 use super::judge::{BatchOutcome, OperationJudge, Refusal};
@@ -296,6 +297,7 @@ impl<'a> Apply<'a> {
             return Ok(());
         }
         if !outcome.events.is_empty() {
+            self.check_holds(outcome).await?;
             let file = self.lake.write_events(&outcome.events).await?;
             let change = Change::of_new_rows(file);
             // Not tried again as it is: what the events were judged by may have changed.
@@ -318,6 +320,26 @@ impl<'a> Apply<'a> {
             self.known.extend(self.lake).await?;
         }
         Ok(())
+    }
+
+    /// Checks that nothing was erased since holds of `outcome` were judged. An erasure that has
+    /// refused its grains and not removed them yet would remove them with their holds.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`], after which the batch is judged again.
+    async fn check_holds(&mut self, outcome: &BatchOutcome) -> Result<()> {
+        let mut events = outcome.events.iter();
+        if !events.any(|row| row.event == LifecycleEvent::Held) {
+            return Ok(());
+        }
+        let judged = self.lake.erased.version();
+        self.lake.erased.refresh().await?;
+        match self.lake.erased.version() == judged {
+            true => Ok(()),
+            false => Err(EngineError::Conflict(
+                "grains were erased meanwhile".to_owned(),
+            )),
+        }
     }
 
     fn count(&mut self, outcome: &BatchOutcome) {
@@ -365,5 +387,32 @@ mod tests {
         assert!(late.batch(&prepared()).await.unwrap()[0].already);
         let files = late.lake.state.files().unwrap();
         assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_hold_is_refused_on_a_grain_that_was_erased_since_the_run_began() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let options = ApplyOptions::default();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        let put = br#"{"op": "put", "grain": {"type": "belief", "subject": "s", "relation": "r",
+            "object": "o", "confidence": 1.0, "created_at": 1767225600000}}"#;
+        let put = OperationRequest::parse(put).unwrap();
+        let put = apply_requests(&mut lake, vec![put], &options, "test").await;
+        let address = put.unwrap()[0].content_address.clone().unwrap();
+        let line = format!(
+            r#"{{"op": "hold", "address": "{address}", "hold": "case-1", "actor": "court",
+                "reason": "order"}}"#
+        );
+        let prepared = [prepare_line(line.as_bytes(), &*options.resolver)];
+        let mut other = Lake::open_or_create(&place).await.unwrap();
+        let mut late = Apply::begin(&mut other, &options, "test").await.unwrap();
+        // As an erasure does before it removes rows.
+        let erased: ContentAddress = address.parse().unwrap();
+        let added = lake.add_tombstones(&[erased], "erasure", 0).await;
+        assert_eq!(added.unwrap(), 1);
+        let outcomes = late.batch(&prepared).await.unwrap();
+        assert!(!outcomes[0].ok, "{outcomes:?}");
+        assert_eq!(late.lake.state.files().unwrap().len(), 0);
     }
 }
