@@ -27,6 +27,10 @@ const USAGE: &str = "UsageError";
 /// The data has problems.
 const DATA: &str = "DataError";
 
+/// Message of work that has panicked.
+pub const PANICKED: &str = "the engine has failed and gave no result; standard error has the \
+                            cause, please report it";
+
 impl PythonError {
     fn new(class: &'static str, message: impl Into<String>) -> PythonError {
         PythonError {
@@ -40,6 +44,11 @@ impl PythonError {
     /// Wrong arguments, or a problem of the environment.
     pub fn usage(message: impl Into<String>) -> PythonError {
         PythonError::new(USAGE, message)
+    }
+
+    /// Work that has panicked.
+    pub fn panicked() -> PythonError {
+        PythonError::new("GristmillError", PANICKED)
     }
 
     /// Text of a request or report that isn't the expected JSON.

@@ -159,6 +159,55 @@ def test_an_exception_of_the_progress_function_is_raised(lake: gm.Lake, tmp_path
         lake.ingest(tmp_path / "grains.jsonl", again=True, progress=stop)
 
 
+def test_a_progress_function_cannot_use_the_engine(lake: gm.Lake, tmp_path: Path) -> None:
+    def ask(now: object) -> None:
+        lake.sql("SELECT 1 AS a").to_dicts()
+
+    with pytest.raises(gm.UsageError, match="progress function"):
+        lake.ingest(tmp_path / "grains.jsonl", again=True, progress=ask)
+    assert len(lake.sql("SELECT 1 FROM grains")) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on Unix only")
+def test_a_forked_process_is_refused_instead_of_waiting_for_ever(lake: gm.Lake) -> None:
+    assert lake.sql("SELECT 1 AS a").to_dicts() == [{"a": 1}]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(30)
+            lake.sql("SELECT count(*) FROM grains").to_dicts()
+        except gm.UsageError as error:
+            code = 0 if "forked" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert lake.sql("SELECT 1 AS a").to_dicts() == [{"a": 1}]
+
+
+#: Runs a statement of nearly the permitted depth on a thread with a small stack.
+DEEP_STATEMENT = """
+import sys, threading
+import gristmill as gm
+
+lake = gm.Lake(sys.argv[1])
+
+def ask():
+    print(lake.sql("SELECT 1" + " + 1" * 900 + " AS n").to_dicts())
+
+threading.stack_size(3 << 20)
+thread = threading.Thread(target=ask)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_deep_statement_needs_no_stack_of_its_caller(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", DEEP_STATEMENT, str(tmp_path / "lake")]
+    run = subprocess.run(words, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "[{'n': 901}]\n"), run.stderr
+
+
 def test_other_threads_run_while_the_engine_works(lake: gm.Lake) -> None:
     ticks = 0
     done = threading.Event()
