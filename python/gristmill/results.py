@@ -71,7 +71,7 @@ class Result:
         return pyarrow.table(self)
 
     def to_batches(self) -> Iterator[pyarrow.RecordBatch]:
-        """Iterates over batches of pyarrow; memory holds one."""
+        """Iterates over batches of pyarrow; memory holds a few."""
         import pyarrow
 
         return iter(pyarrow.RecordBatchReader.from_stream(self))

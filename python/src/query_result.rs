@@ -1,6 +1,7 @@
 //! Rows of a query for Python: an Arrow C stream that runs the query while it is read.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::ThreadId;
 
 use arrow::array::{RecordBatch, RecordBatchReader};
@@ -16,9 +17,10 @@ use gristmill_queries::sql::{
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use tokio::sync::oneshot;
 
-use crate::failure::{PythonError, Result};
-use crate::runtime::{runtime, wait};
+use crate::failure::{PANICKED, PythonError, Result};
+use crate::runtime::{heed_signals, no_threads, runtime, thread_builder, wait};
 
 /// The rows of a query. Each read runs the query again, on the version of the lake at which it was
 /// made.
@@ -52,11 +54,8 @@ impl NativeResult {
         // A consumer casts the rows itself if it needs another schema; the interface permits that.
         drop(requested_schema);
         let schema = Arc::new(self.frame.schema().as_arrow().clone());
-        let rows = BlockingRows {
-            stream: wait(py, || started(self.frame.clone()))?,
-            schema,
-            creator: std::thread::current().id(),
-        };
+        let rows = wait(py, || started(self.frame.clone()))?;
+        let rows = BlockingRows::start(rows, schema)?;
         let stream = FFI_ArrowArrayStream::new(Box::new(rows));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
@@ -72,11 +71,10 @@ impl NativeResult {
     /// Returns the first `limit` rows, or all, as a JSON array. Binary values are hexadecimal.
     #[pyo3(signature = (limit=None))]
     fn json(&self, py: Python<'_>, limit: Option<usize>) -> PyResult<String> {
-        let frame = self.frame.clone();
-        wait(py, || async move {
+        wait(py, || async {
             let frame = match limit {
-                Some(_) => frame.limit(0, limit)?,
-                None => frame,
+                Some(_) => self.frame.clone().limit(0, limit)?,
+                None => self.frame.clone(),
             };
             json_of(&frame.collect().await?)
         })
@@ -84,8 +82,7 @@ impl NativeResult {
 
     /// Returns the number of rows.
     fn count(&self, py: Python<'_>) -> PyResult<usize> {
-        let frame = self.frame.clone();
-        wait(py, || async move { Ok(frame.count().await?) })
+        wait(py, || async { Ok(self.frame.clone().count().await?) })
     }
 }
 
@@ -107,41 +104,113 @@ async fn started(frame: DataFrame) -> Result<SendableRecordBatchStream> {
     Ok(frame.execute_stream().await?)
 }
 
-/// A stream whose batches are waited for on the thread that reads them.
+/// What a stream hands over: the next batch, an error, or `None` at its end.
+type NextBatch = Option<std::result::Result<RecordBatch, ArrowError>>;
+
+/// A stream that a thread of its own computes and that is waited for on the thread that reads it.
+/// The query ends when this is dropped.
 struct BlockingRows {
-    stream: SendableRecordBatchStream,
+    batches: mpsc::Receiver<NextBatch>,
     schema: SchemaRef,
     /// The thread that made the stream; on it, Ctrl-C ends the stream with an error. Other threads
     /// may belong to a reader that holds the interpreter's lock while it waits for them.
     creator: ThreadId,
+    is_ended: bool,
+    /// The query ends when it is dropped.
+    _running: oneshot::Sender<()>,
+}
+
+impl BlockingRows {
+    /// Starts the thread, which is one batch ahead of the reader.
+    ///
+    /// # Errors
+    /// Those of a thread that can't be started.
+    fn start(rows: SendableRecordBatchStream, schema: SchemaRef) -> Result<BlockingRows> {
+        let runtime = runtime()?;
+        let (sender, batches) = mpsc::sync_channel(0);
+        let (running, dropped) = oneshot::channel();
+        thread_builder()
+            .spawn(move || runtime.block_on(hand_over(rows, sender, dropped)))
+            .map_err(|error| no_threads(&error))?;
+        Ok(BlockingRows {
+            batches,
+            schema,
+            creator: std::thread::current().id(),
+            is_ended: false,
+            _running: running,
+        })
+    }
+
+    /// Waits for the next batch, with Ctrl-C and without the interpreter's lock on the thread that
+    /// made the stream.
+    fn received(&mut self) -> NextBatch {
+        if std::thread::current().id() == self.creator
+            && let Some(next) = Python::try_attach(|py| self.received_attached(py))
+        {
+            return next;
+        }
+        let next = self.batches.recv();
+        next.unwrap_or_else(|_| Some(Err(panicked())))
+    }
+
+    fn received_attached(&mut self, py: Python<'_>) -> NextBatch {
+        loop {
+            match py.detach(|| self.received_in_time()) {
+                Ok(next) => return next,
+                Err(RecvTimeoutError::Disconnected) => return Some(Err(panicked())),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = heed_signals(py) {
+                        return Some(Err(ArrowError::ExternalError(error.into())));
+                    }
+                }
+            }
+        }
+    }
+
+    fn received_in_time(&mut self) -> std::result::Result<NextBatch, RecvTimeoutError> {
+        self.batches.recv_timeout(INTERVAL)
+    }
+}
+
+/// Hands over the rows of a query until their end, an error, or `dropped`.
+async fn hand_over(
+    mut rows: SendableRecordBatchStream,
+    sender: mpsc::SyncSender<NextBatch>,
+    mut dropped: oneshot::Receiver<()>,
+) {
+    loop {
+        let next = tokio::select! {
+            next = rows.next() => next,
+            _ = &mut dropped => return,
+        };
+        let is_last = !matches!(next, Some(Ok(_)));
+        // This blocks a thread on which nothing else runs.
+        let sent = sender.send(next.map(|batch| batch.map_err(failure)));
+        if is_last || sent.is_err() {
+            return;
+        }
+    }
 }
 
 impl Iterator for BlockingRows {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let runtime = match runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => return Some(Err(ArrowError::ExternalError(PyErr::from(error).into()))),
-        };
-        let heeds_signals = std::thread::current().id() == self.creator;
-        runtime.block_on(async {
-            loop {
-                tokio::select! {
-                    batch = self.stream.next() => return batch.map(|batch| batch.map_err(failure)),
-                    () = tokio::time::sleep(INTERVAL), if heeds_signals => {
-                        if let Err(error) = Python::attach(|py| py.check_signals()) {
-                            return Some(Err(ArrowError::ExternalError(error.into())));
-                        }
-                    }
-                }
-            }
-        })
+        if self.is_ended {
+            return None;
+        }
+        let next = self.received();
+        self.is_ended = !matches!(next, Some(Ok(_)));
+        next
     }
 }
 
 /// Interval of looking for Ctrl-C.
 const INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
+
+fn panicked() -> ArrowError {
+    ArrowError::ComputeError(PANICKED.to_owned())
+}
 
 fn failure(error: DataFusionError) -> ArrowError {
     ArrowError::ComputeError(user_message(&error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,26 @@ def test_polars_takes_rows(lake: gm.Lake) -> None:
     compare(lake, frame.to_dicts())
 
 
+def test_other_threads_run_while_polars_reads(lake: gm.Lake) -> None:
+    pytest.importorskip("polars")
+    ticks = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal ticks
+        while not done.wait(0.001):
+            ticks += 1
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    slow = "md5(CAST(value AS VARCHAR)) <> ''"
+    frame = lake.sql(f"SELECT count(*) AS n FROM range(0, 3000000) WHERE {slow}").to_polars()
+    done.set()
+    counter.join()
+    assert frame["n"].to_list() == [3_000_000]
+    assert ticks > 50
+
+
 def test_pandas_takes_rows(lake: gm.Lake) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -82,6 +103,18 @@ def test_duckdb_takes_rows(lake: gm.Lake) -> None:
     found = duckdb.sql(query).fetchall()
     assert [row[0] for row in found] == ["ada", "bob"] and all(row[1] > 20 for row in found)
     assert rows is not None
+
+
+def test_a_stream_can_be_left_and_ends_once(lake: gm.Lake) -> None:
+    pytest.importorskip("pyarrow")
+    rows = lake.sql("SELECT value FROM range(0, 100000)")
+    batches = rows.to_batches()
+    assert next(batches).num_rows > 0
+    del batches
+    assert sum(batch.num_rows for batch in rows.to_batches()) == 100_000
+    batches = lake.sql("SELECT 1 AS a").to_batches()
+    assert [batch.num_rows for batch in batches] == [1]
+    assert list(batches) == []
 
 
 def test_a_large_result_is_streamed(lake: gm.Lake) -> None:
