@@ -36,8 +36,8 @@ class Lake:
     [{'content': 'good morning'}]
 
     Queries read the version at which the lake was opened, or that its last own operation or
-    :meth:`refresh` moved to. A lake may be used by several threads; operations that change it run
-    one after another.
+    :meth:`refresh` moved to. A lake may be used by several threads: operations that change or
+    verify it run one after another, queries don't wait for them.
 
     :param location: Folder or URI.
     :param create: Creates a lake if there is none.

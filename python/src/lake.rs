@@ -1,6 +1,6 @@
 //! A lake for Python. Every method waits for the engine without the interpreter's lock.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use gristmill_connectors::source::{SourceKind, discover_all};
 use gristmill_engine::apply::{ApplyOptions, apply};
@@ -32,13 +32,17 @@ use crate::runtime::{wait, wait_with_progress};
 /// An open lake at one version.
 #[pyclass(frozen)]
 pub struct NativeLake {
-    /// Operations run one after another; queries only copy the context.
-    open: Mutex<OpenLake>,
+    /// The version that queries read.
+    current: RwLock<OpenLake>,
+    /// Locked by the operation that changes the lake: these run one after another, queries don't
+    /// wait for them.
+    turn: Mutex<()>,
     options: SqlOptions,
 }
 
-pub(crate) struct OpenLake {
-    pub(crate) lake: Lake,
+#[derive(Clone)]
+struct OpenLake {
+    lake: Lake,
     context: SessionContext,
 }
 
@@ -83,22 +87,33 @@ struct CalArguments {
 }
 
 impl NativeLake {
-    /// Runs `work` on the open lake, and reads its newest version afterwards.
+    /// Runs `work` on the open lake, and moves to the newest version afterwards. An operation that
+    /// is dropped before its end leaves the version as it was.
     pub(crate) async fn change<T>(
         &self,
         work: impl AsyncFnOnce(&mut Lake) -> Result<T>,
     ) -> Result<T> {
-        let mut open = self.open.lock().await;
-        let done = work(&mut open.lake).await;
+        let _turn = self.turn.lock().await;
+        let OpenLake { mut lake, context } = self.current();
+        let done = work(&mut lake).await;
         // A failed operation may have committed a part.
-        let refreshed = open.refresh(&self.options).await;
+        let refreshed = self.move_to_newest(lake, &context).await;
         let done = done?;
         refreshed?;
         Ok(done)
     }
 
-    async fn context(&self) -> SessionContext {
-        self.open.lock().await.context.clone()
+    async fn move_to_newest(&self, mut lake: Lake, before: &SessionContext) -> Result<()> {
+        lake.refresh().await?;
+        let context = newer_context(&lake, &self.options, before).await?;
+        let newest = OpenLake { lake, context };
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = newest;
+        Ok(())
+    }
+
+    fn current(&self) -> OpenLake {
+        let current = self.current.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -117,12 +132,6 @@ impl OpenLake {
         let context = lake_context(&lake, options).await?;
         Ok(OpenLake { lake, context })
     }
-
-    async fn refresh(&mut self, options: &SqlOptions) -> Result<()> {
-        self.lake.refresh().await?;
-        self.context = newer_context(&self.lake, options, &self.context).await?;
-        Ok(())
-    }
 }
 
 #[pymethods]
@@ -133,17 +142,13 @@ impl NativeLake {
     }
 
     /// Returns the location.
-    fn location(&self, py: Python<'_>) -> PyResult<String> {
-        wait(py, || async {
-            Ok(self.open.lock().await.lake.location().name())
-        })
+    fn location(&self) -> String {
+        self.current().lake.location().name()
     }
 
     /// Returns the version of the table `grains`.
-    fn version(&self, py: Python<'_>) -> PyResult<u64> {
-        wait(py, || async {
-            Ok(self.open.lock().await.lake.grains.version())
-        })
+    fn version(&self) -> u64 {
+        self.current().lake.grains.version()
     }
 
     /// Moves to the newest version.
@@ -172,7 +177,7 @@ impl NativeLake {
     fn sql(&self, py: Python<'_>, text: String, parameters: &str) -> PyResult<NativeResult> {
         let parameters = sql_parameters(parameters)?;
         wait(py, || async move {
-            let context = self.context().await;
+            let OpenLake { context, .. } = self.current();
             Ok(NativeResult::new(query(&context, &text, parameters).await?))
         })
     }
@@ -202,7 +207,7 @@ impl NativeLake {
             }
         };
         wait(py, || async move {
-            let context = self.context().await;
+            let OpenLake { context, .. } = self.current();
             let request = SearchRequest {
                 text: &text,
                 limit,
@@ -231,7 +236,7 @@ impl NativeLake {
                     Ok(())
                 })
                 .await?;
-            let frame = self.context().await.read_batch(table.finish()?)?;
+            let frame = self.current().context.read_batch(table.finish()?)?;
             Ok((NativeResult::new(frame), to_json(&summary)?))
         })
     }
@@ -280,9 +285,11 @@ impl NativeLake {
             ..VerifyOptions::default()
         };
         wait_with_progress(py, progress.as_ref(), |tracked| async move {
-            let open = self.open.lock().await;
+            // An erasure meanwhile removes files, which would look like damage.
+            let _turn = self.turn.lock().await;
+            let OpenLake { lake, .. } = self.current();
             let whole = VerifyScope::default();
-            to_json(&verify_lake(&open.lake, whole, &options, tracked).await?)
+            to_json(&verify_lake(&lake, whole, &options, tracked).await?)
         })
     }
 
@@ -308,7 +315,7 @@ impl NativeLake {
     /// Describes the lake as JSON.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         wait(py, || async {
-            let lake = self.open.lock().await.lake.clone();
+            let OpenLake { lake, .. } = self.current();
             to_json(&describe(&lake).await?)
         })
     }
@@ -352,14 +359,14 @@ impl NativeLake {
         };
         let statement = arguments.statement.as_bytes();
         if !arguments.allow_writes {
-            let executor = Executor::new(self.context().await, session);
+            let executor = Executor::new(self.current().context, session);
             let response = executor
                 .run_text(statement, &bindings, Options::default())
                 .await?;
             return Ok(response.to_json().to_string());
         }
-        let context = self.context().await;
         let work = async |lake: &mut Lake| {
+            let OpenLake { context, .. } = self.current();
             let writer = Arc::new(LakeWriter::new(lake.clone()));
             let executor = Executor::new(context, session).with_writer(writer);
             let response = executor
@@ -379,7 +386,7 @@ impl NativeLake {
             sql: self.options.clone(),
             since: since.map_or(Since::Beginning, Since::Version),
         };
-        let lake = self.open.lock().await.lake.clone();
+        let OpenLake { lake, .. } = self.current();
         Ok(Scan::prepare(&lake, packs?, &options).await?)
     }
 }
@@ -410,7 +417,8 @@ async fn opened(arguments: LakeLocationArguments) -> Result<NativeLake> {
         ..SqlOptions::default()
     };
     Ok(NativeLake {
-        open: Mutex::new(OpenLake::of(lake, &options).await?),
+        current: RwLock::new(OpenLake::of(lake, &options).await?),
+        turn: Mutex::new(()),
         options,
     })
 }

@@ -185,6 +185,36 @@ def test_a_forked_process_is_refused_instead_of_waiting_for_ever(lake: gm.Lake) 
     assert lake.sql("SELECT 1 AS a").to_dicts() == [{"a": 1}]
 
 
+def test_queries_do_not_wait_for_an_ingest(lake: gm.Lake, tmp_path: Path) -> None:
+    lines = [
+        {"grain": {"type": "event", "role": "user", "content": f"n {n}", "created_at": n + 1}}
+        for n in range(50_000)
+    ]
+    source = write_lines(tmp_path / "many.jsonl", lines)
+    begun, go_on = threading.Event(), threading.Event()
+    found: list[int] = []
+
+    def hold(now: object) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    def query() -> None:
+        found.append(len(lake.sql("SELECT 1 FROM grains WHERE type = 'belief'")))
+
+    ingest = threading.Thread(target=lambda: lake.ingest(source, progress=hold))
+    ingest.start()
+    assert begun.wait(60)
+    asking = threading.Thread(target=query)
+    asking.start()
+    asking.join(20)
+    answered_meanwhile = list(found)
+    go_on.set()
+    ingest.join()
+    asking.join()
+    assert answered_meanwhile == [2]
+    assert len(lake.sql("SELECT 1 FROM grains")) == 50_003
+
+
 #: Runs a statement of nearly the permitted depth on a thread with a small stack.
 DEEP_STATEMENT = """
 import sys, threading
