@@ -12,6 +12,7 @@ from typing import Any
 from . import _html, _native
 from ._progress import ProgressFunction, reported
 from .erasure import ErasurePlan
+from .errors import UsageError
 from .reports import Report, ScanReport
 from .results import Result
 
@@ -159,6 +160,8 @@ class Lake:
         :param parameters: Values of ``$name`` by name, or of ``$1``, ``$2`` … in order. Names can
             be given as keywords too.
         """
+        if named and not (parameters is None or isinstance(parameters, Mapping)):
+            raise UsageError("give the parameters in order or by name, not both")
         given: Any = {**parameters, **named} if isinstance(parameters, Mapping) else parameters
         if given is None:
             given = named

@@ -24,6 +24,11 @@ def test_a_query_with_parameters_returns_rows(lake: gm.Lake) -> None:
     assert lake.sql("SELECT $1 AS a, $2 AS b", [1, "x"]).to_dicts() == [{"a": 1, "b": "x"}]
 
 
+def test_parameters_in_order_and_by_name_are_not_mixed(lake: gm.Lake) -> None:
+    with pytest.raises(gm.UsageError, match="not both"):
+        lake.sql("SELECT $1 AS a", [1], least=0.6)
+
+
 def test_a_result_can_be_read_again_and_keeps_its_version(lake: gm.Lake, tmp_path: Path) -> None:
     rows = lake.sql("SELECT content_address FROM grains")
     assert len(rows) == 3
