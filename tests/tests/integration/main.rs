@@ -59,6 +59,8 @@ mod mcp;
 mod memory_limit;
 mod migrate;
 mod namespaces;
+#[cfg(unix)]
+mod night;
 mod object_cache;
 mod object_costs;
 mod object_faults;

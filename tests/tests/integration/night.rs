@@ -1,0 +1,129 @@
+//! The nightly run of the packages (`packaging/night`): which steps run, and what it prints about
+//! findings and about damage.
+
+use std::fs;
+use std::process::Command;
+
+use gristmill_tests::binary;
+use gristmill_tests::damage::{Damage, files_below};
+use gristmill_tests::grains::{frames, grain};
+use gristmill_tests::paths::workspace;
+use gristmill_tests::sandbox::Sandbox;
+
+/// A rule of the severity `warning` that [`inbox`] breaks.
+const WARNING: &str = "eu-ai-act/logged-model";
+
+/// Returns a folder with an inbox of one grain.
+fn inbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("inbox")).unwrap();
+    let event =
+        grain(r#"{"type":"event","role":"assistant","content":"it is noon","created_at":1}"#);
+    fs::write(sandbox.path("inbox/a.frames"), frames(&[event.blob])).unwrap();
+    sandbox
+}
+
+/// Runs a night over the lake `lake` with further settings. Returns its exit code, output and
+/// messages.
+fn night(sandbox: &Sandbox, settings: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut night = Command::new("bash");
+    night
+        .arg(workspace().join("packaging/night"))
+        .current_dir(sandbox.folder())
+        .env_remove("GRISTMILL_REPORT")
+        .env_remove("GRISTMILL_SCAN_OPTIONS")
+        .env("GRISTMILL", binary::path())
+        .env("GRISTMILL_LAKE", "lake")
+        .env("GRISTMILL_INBOX", "inbox")
+        .env("GRISTMILL_VERIFY_SUBSET", "100%")
+        .envs(settings.iter().copied());
+    let ended = night.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        ended.status.code(),
+        text(&ended.stdout),
+        text(&ended.stderr),
+    )
+}
+
+#[test]
+fn a_night_with_refused_input_runs_to_its_end_and_names_the_query_and_the_lake() {
+    let sandbox = inbox();
+    fs::write(
+        sandbox.path("inbox/b.jsonl"),
+        "{\"grain\":{\"type\":\"event\"}}\n",
+    )
+    .unwrap();
+    let (code, out, err) = night(&sandbox, &[]);
+    assert_eq!(code, Some(2), "{out}{err}");
+    assert!(out.contains("== gc: "), "{out}");
+    for part in [
+        "ingest found something to look at",
+        " --lake lake sql ",
+        "FROM rejects",
+        "the lake is complete",
+    ] {
+        assert!(err.contains(part), "{err}");
+    }
+    assert!(!err.contains("damaged"), "{err}");
+}
+
+#[test]
+fn a_night_over_a_damaged_lake_ends_before_compact_and_gc_with_one_remedy() {
+    let sandbox = inbox();
+    let (code, out, err) = night(&sandbox, &[]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    let files = files_below(&sandbox.path("lake").join("grains"));
+    let is_segment = |name: &str| name.starts_with("part-") && name.ends_with(".parquet");
+    let segment = files.into_iter().find(|file| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(is_segment)
+    });
+    let segment = segment.unwrap();
+    let middle = fs::metadata(&segment).unwrap().len() / 2;
+    for damage in [
+        Damage::Truncate { length: middle },
+        Damage::Delete,
+        Damage::Flip {
+            byte: middle,
+            bit: 3,
+        },
+    ] {
+        let undo = damage.inflict(&segment);
+        let (code, out, err) = night(&sandbox, &[]);
+        assert_eq!(code, Some(2), "{damage:?}: {out}{err}");
+        assert_eq!(err.matches("Next: ").count(), 1, "{damage:?}: {err}");
+        for part in ["Don't run gc", " --lake lake verify"] {
+            assert!(err.contains(part), "{damage:?}: {err}");
+        }
+        for step in ["== compact: ", "== gc: "] {
+            assert!(!out.contains(step), "{damage:?}: {out}");
+        }
+        assert!(!err.contains("is complete"), "{damage:?}: {err}");
+        undo.undo();
+    }
+    assert_eq!(night(&sandbox, &[]).0, Some(0));
+}
+
+#[test]
+fn the_options_of_the_scan_decide_which_findings_count() {
+    let settings = fs::read_to_string(workspace().join("packaging/night.env")).unwrap();
+    let shipped = settings
+        .lines()
+        .find_map(|line| line.strip_prefix("GRISTMILL_SCAN_OPTIONS="))
+        .unwrap()
+        .trim_matches('"');
+    let sandbox = inbox();
+    let rule = format!("--rule {WARNING}");
+    let with_shipped = format!("{rule} {shipped}");
+    for (options, expected) in [(&rule, 2), (&with_shipped, 0)] {
+        let settings = [
+            ("GRISTMILL_REPORT", "scan.html"),
+            ("GRISTMILL_SCAN_OPTIONS", options.as_str()),
+        ];
+        let (code, out, err) = night(&sandbox, &settings);
+        assert_eq!(code, Some(expected), "{options}: {out}{err}");
+        let page = fs::read_to_string(sandbox.path("scan.html")).unwrap();
+        assert!(page.contains("logged-model"), "{options}");
+    }
+}
