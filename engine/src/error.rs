@@ -10,7 +10,9 @@ pub enum EngineError {
     #[error(transparent)]
     Connector(#[from] ConnectorError),
     /// There is no lake at the given location.
-    #[error("no lake at `{0}`; `gristmill ingest` creates one, `--lake` names another")]
+    #[error(
+        "no lake at `{0}`; `gristmill ingest` creates one, `--lake` or GRISTMILL_LAKE names another"
+    )]
     NoLake(String),
     /// A new lake was to be created where something else is.
     #[error(

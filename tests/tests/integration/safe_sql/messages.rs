@@ -32,7 +32,8 @@ fn a_missing_lake_is_named_and_statements_without_tables_run() {
             assert!(
                 err.contains("no lake at")
                     && err.contains(named)
-                    && err.contains("gristmill ingest"),
+                    && err.contains("gristmill ingest")
+                    && err.contains("GRISTMILL_LAKE"),
                 "{query}: {err}"
             );
         }
