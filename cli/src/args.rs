@@ -27,8 +27,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 const EXIT_CODES: &str = "Exit codes:
   0    done
   1    wrong usage, or the environment failed: correct what the message names, run it again
-  2    done, and the data has problems: rejects, damage, findings; running it again changes
-       nothing, the output names them and the command to look with
+  2    done with findings (rejects, damage, findings of a scan): the output names them and the
+       command to look with; or stopped at a damaged file of the lake, before or during the work:
+       the message names the file; restore it, then run it again
   3    refused by a policy or a hold
   4    other writers were faster at every attempt: run it again
   130  interrupted: the lake is at its last commit, run it again";

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | success |
 //! | 1 | wrong usage, or a problem of the environment |
-//! | 2 | the data has problems: rejects, corruption, findings |
+//! | 2 | done with findings, or stopped at a damaged file of the lake |
 //! | 3 | refused by policy |
 //! | 4 | conflict with another writer, after retries |
 //! | 130 | interrupted; the lake is as it was at the last commit |
