@@ -124,7 +124,9 @@ pub use local_cache::{DEFAULT_CACHE_BYTES, LocalCache};
 pub use location::LakeLocation;
 pub(crate) use location::{NO_VERSIONS, SCRATCH};
 pub(crate) use log::{LogFile, hint_path};
-pub(crate) use open_checks::{FROM_BACKUP, REMEDY_OF_FILES, head_damage};
+pub(crate) use open_checks::{
+    FROM_BACKUP, REMEDY_OF_FILES, head_damage, remedy_of_changed_file, remedy_of_lost_file,
+};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
 pub(crate) use records::{LISTED, read_file, sealed_cells, text as text_of};

@@ -11,7 +11,7 @@ use super::heads::{ACCEPT, HEADS, Heads, TableHead, digest_of_files};
 use super::location::LakeLocation;
 use super::log::LogFile;
 use super::table::Table;
-use super::{FIRST_WITH_HEADS, Lake, TABLES};
+use super::{ERASED, FIRST_WITH_HEADS, Lake, TABLES};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 
@@ -196,7 +196,7 @@ async fn check_files(table: &mut Table) -> Result<()> {
             return Err(EngineError::Damaged {
                 what,
                 cause,
-                remedy: REMEDY_OF_FILES,
+                remedy: remedy_of_lost_file(table.name()),
             });
         }
         table.refresh().await?;
@@ -207,10 +207,38 @@ async fn check_files(table: &mut Table) -> Result<()> {
 /// The remedy for damage to what follows from nothing else in the lake.
 pub(crate) const FROM_BACKUP: &str = "restore the file from a backup of the lake";
 
-/// The remedy for a damaged data file.
+/// The remedy for a damaged data file whose rows, or copies of them, may still be read.
 pub(crate) const REMEDY_OF_FILES: &str = "`gristmill repair` rebuilds it if the rest allows that, \
                                           otherwise restore it from a backup of the lake; \
                                           `gristmill verify` lists all that is damaged";
+
+/// The remedy for a data file of `grains` of which no row can be read: `repair` computes columns
+/// from blobs, and the blobs are in this file only.
+const LOST_SEGMENT: &str = "restore it from a backup of the lake (`cp BACKUP/grains/part-….parquet \
+                            LAKE/grains/`); without a backup, ingest the sources into a new lake; \
+                            `gristmill verify` lists all that is damaged";
+
+/// The same for a table whose rows are in no other place.
+const LOST_ROWS: &str = "restore it from a backup of the lake; `gristmill verify` lists all that is \
+                         damaged";
+
+/// Returns the remedy for a data file of `table` that is missing, or whose rows can't be read.
+pub(crate) fn remedy_of_lost_file(table: &str) -> &'static str {
+    match table {
+        GRAINS => LOST_SEGMENT,
+        // `repair` has the copies of tombstones that are stored with the certificates.
+        ERASED => REMEDY_OF_FILES,
+        _ => LOST_ROWS,
+    }
+}
+
+/// Returns the remedy for a data file of `table` with other bytes than were written.
+pub(crate) fn remedy_of_changed_file(table: &str) -> &'static str {
+    match table {
+        GRAINS => REMEDY_OF_FILES,
+        other => remedy_of_lost_file(other),
+    }
+}
 
 fn first_wrong_size(table: &Table) -> Result<Option<(String, String)>> {
     for file in table.files()? {

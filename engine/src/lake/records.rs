@@ -9,7 +9,7 @@ use parquet::errors::ParquetError;
 
 use super::Lake;
 use super::location::LakeLocation;
-use super::open_checks::REMEDY_OF_FILES;
+use super::open_checks::remedy_of_changed_file;
 use super::row_versions::RowVersions;
 use super::table::{DataFile, Table};
 use crate::decoder_panic::caught;
@@ -136,7 +136,7 @@ impl Table {
             return Err(EngineError::Damaged {
                 what: format!("`{path}`"),
                 cause: "its bytes don't have the digest in its log".to_owned(),
-                remedy: REMEDY_OF_FILES,
+                remedy: remedy_of_changed_file(self.name()),
             });
         }
         read_file(bytes, columns).file("can't read", path.to_string())

@@ -17,17 +17,13 @@ use super::{RepairOptions, sidecars};
 use crate::error::{Context, Result};
 use crate::file_digest::FileDigest;
 use crate::index::SidecarCache;
-use crate::lake::{Change, Lake, Segment};
+use crate::lake::{Change, Lake, Segment, remedy_of_lost_file};
 use crate::progress::WorkProgress;
 use crate::reproject::ORIGINS;
 use crate::segment::{AddressIndex, SegmentReader, WrittenSegment};
 use crate::verify::compare::StoredVerdicts;
 use crate::verify::open_segment;
 use crate::verify::row_group::{OpenSegment, RowGroupCheck};
-
-/// The remedy for a file that can't be read.
-const RESTORE_FILE: &str =
-    "restore the file from a backup, or ingest the sources of its rows again into a new lake";
 
 /// The remedy for a blob that isn't the grain of its address.
 const RESTORE_BLOB: &str =
@@ -128,7 +124,7 @@ async fn open(
                 content_address: None,
                 source_id: None,
                 reason,
-                remedy: RESTORE_FILE,
+                remedy: remedy_of_lost_file(GRAINS),
             });
             Ok(None)
         }

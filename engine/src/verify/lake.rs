@@ -327,12 +327,12 @@ impl<'l> LakeCheck<'l> {
         let bytes = match self.lake.location().read(&path).await {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => {
-                return Ok(Err(Problem::unreadable(path.as_ref(), -1, &error)));
+                return Ok(Err(Problem::of_lost_file(path.as_ref(), &error)));
             }
             Err(error) => return Err(error),
         };
         let opened = open_segment(bytes, &range.segment);
-        Ok(opened.map_err(|cause| Problem::unreadable(path.as_ref(), -1, &cause)))
+        Ok(opened.map_err(|cause| Problem::of_lost_file(path.as_ref(), &cause)))
     }
 
     /// Starts the comparison of a data file with its digest, together with its first row group: a

@@ -9,6 +9,7 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 use serde::{Deserialize, Serialize};
 
 use crate::index::{CheckedSidecar, SidecarCondition};
+use crate::lake::remedy_of_lost_file;
 use crate::segment::SegmentId;
 
 /// The result of a verification. `checked` is always `ok` + `bad`.
@@ -105,7 +106,7 @@ pub struct Problem {
     pub field: Option<String>,
     /// What was found and what was expected.
     pub message: String,
-    /// The command that repairs it, or reports what can't be repaired.
+    /// The command that repairs it, or reports what can't be repaired; or where its bytes are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Cow<'static, str>>,
 }
@@ -134,6 +135,14 @@ impl Problem {
     pub(super) fn unreadable(file: &str, row: i64, cause: &dyn std::fmt::Display) -> Problem {
         let message = format!("the segment can't be read: {cause}");
         Problem::new(file, row, &GrainError::new(ErrorCode::Corrupt, message)).of_grains()
+    }
+
+    /// Returns the problem of a segment of which no row can be read, so that `repair` can't help.
+    pub(super) fn of_lost_file(file: &str, cause: &dyn std::fmt::Display) -> Problem {
+        Problem {
+            repair: Some(remedy_of_lost_file(GRAINS).into()),
+            ..Problem::unreadable(file, -1, cause)
+        }
     }
 
     /// Returns the problem of cells of `columns` that differ from the projection of the blob.

@@ -18,8 +18,8 @@ use super::report::{Findings, Problem, TableCoverage};
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
-    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_FILES,
-    SEALED, TABLES, Table, TableHead, head_damage, hint_path,
+    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, SEALED, TABLES, Table,
+    TableHead, head_damage, hint_path, remedy_of_changed_file, remedy_of_lost_file,
 };
 use crate::segment::SegmentReader;
 
@@ -386,28 +386,27 @@ fn judge(
     file: &DataFile,
     found: Result<(u64, FileDigest)>,
 ) -> Result<Option<Problem>> {
-    let cause = match found {
-        Ok((size, _)) if size != file.size => {
-            format!("it has {size} bytes, its log says {}", file.size)
-        }
+    let (cause, remedy) = match found {
+        Ok((size, _)) if size != file.size => (
+            format!("it has {size} bytes, its log says {}", file.size),
+            remedy_of_lost_file(table),
+        ),
         Ok((_, digest)) => {
             let Some(expected) = file.digest.filter(|expected| *expected != digest) else {
                 return Ok(None);
             };
-            format!("its bytes have the digest {digest}, not {expected} as in its log")
+            (
+                format!("its bytes have the digest {digest}, not {expected} as in its log"),
+                remedy_of_changed_file(table),
+            )
         }
         Err(error) if error.is_environment() => return Err(error),
-        Err(error) => error.to_string(),
+        Err(error) => (error.to_string(), remedy_of_lost_file(table)),
     };
     let rows = (file.rows > 1).then_some(file.rows);
     Ok(Some(Problem {
         rows,
-        ..problem(
-            table,
-            &format!("{table}/{}", file.name),
-            &cause,
-            REMEDY_OF_FILES,
-        )
+        ..problem(table, &format!("{table}/{}", file.name), &cause, remedy)
     }))
 }
 

@@ -54,6 +54,7 @@ mod kill;
 mod labels;
 mod lake_folder;
 mod lifecycle;
+mod lost_files;
 mod maintenance;
 mod mcp;
 mod memory_limit;

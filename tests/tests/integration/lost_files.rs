@@ -1,0 +1,62 @@
+//! Data files that are missing or truncated: the remedies that are named, and what of the lake can
+//! still be read.
+
+use std::path::{Path, PathBuf};
+
+use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::{ERASED, Lake, TABLES};
+use gristmill_tests::damage::{Damage, SampleLake, files_below};
+
+/// Returns the data file of `table` that was written last.
+fn data_file(sample: &SampleLake, table: &str) -> PathBuf {
+    let files = files_below(&sample.lake.join(table)).into_iter();
+    let is_data = |file: &PathBuf| {
+        let name = file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("part-") && name.ends_with(".parquet"))
+    };
+    files.filter(is_data).max().unwrap()
+}
+
+/// Returns ways in which a data file is lost.
+fn losses(file: &Path) -> [Damage; 2] {
+    let length = std::fs::metadata(file).unwrap().len() / 2;
+    [Damage::Truncate { length }, Damage::Delete]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_is_named_for_a_lost_file_only_if_there_are_copies_of_its_rows() {
+    let sample = SampleLake::plain().await;
+    for table in TABLES {
+        let file = data_file(&sample, table);
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        for damage in losses(&file) {
+            let undo = damage.inflict(&file);
+            let opened = Lake::open(&sample.lake.display().to_string()).await;
+            let Err(error @ EngineError::Damaged { .. }) = opened else {
+                panic!("{table} {damage:?}: the damage is not found");
+            };
+            let problems = sample.verify().await.unwrap().problems;
+            let found = problems
+                .into_iter()
+                .filter(|problem| problem.source.contains(&name));
+            let remedies: Vec<String> = found
+                .filter_map(|problem| problem.repair)
+                .map(|remedy| remedy.into_owned())
+                .chain([error.to_string()])
+                .collect();
+            assert!(remedies.len() > 1, "{table} {damage:?}");
+            for remedy in remedies {
+                assert!(
+                    remedy.contains("from a backup"),
+                    "{table} {damage:?}: {remedy}"
+                );
+                assert_eq!(
+                    remedy.contains("gristmill repair"),
+                    table == ERASED,
+                    "{table} {damage:?}: {remedy}"
+                );
+            }
+            undo.undo();
+        }
+    }
+}
