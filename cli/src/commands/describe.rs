@@ -12,14 +12,18 @@ use super::sql;
 use crate::args::maintenance::DescribeArgs;
 use crate::exit::{CommandOutcome, Failure};
 
-/// Prints the description.
+/// Prints the description, also of a lake that has lost data files of `grains`, and returns that
+/// damage then.
 pub async fn run(
     context: &CommandContext,
     arguments: DescribeArgs,
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
-    let lake = context.open_lake().await?;
-    let content_references = match arguments.references || !arguments.content.is_empty() {
+    let (lake, damage) = Lake::open_despite_lost_segments(context.lake()).await?;
+    let lake = context.unlock(lake)?;
+    // References are in the rows of `grains`.
+    let is_wanted = arguments.references || !arguments.content.is_empty();
+    let content_references = match is_wanted && damage.is_none() {
         true => Some(references(context, &lake, &arguments.content).await?),
         false => None,
     };
@@ -27,7 +31,7 @@ pub async fn run(
         description: describe(&lake).await?,
         content_references,
     })?;
-    Ok(CommandOutcome::Done)
+    damage.map_or(Ok(CommandOutcome::Done), |damage| Err(damage.into()))
 }
 
 /// The description of a lake, with the counts of references if they were requested.

@@ -8,8 +8,8 @@ use gristmill_engine::error::{EngineError, is_of_damaged_file};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
     DataFusionError, FileAccess, SessionContext, SqlOptions, Statement, completions,
-    context_without_lake, execute, functions_query, lake_context, statements, tables_query,
-    user_message,
+    context_without_grains, context_without_lake, execute, functions_query, lake_context,
+    statements, tables_query, user_message,
 };
 
 use super::CommandContext;
@@ -75,7 +75,8 @@ pub fn options(context: &CommandContext) -> Result<SqlOptions, Failure> {
     })
 }
 
-/// Returns the lake's SQL context. Without a lake, files and values can still be queried.
+/// Returns the lake's SQL context. Without a lake, files and values can still be queried; if only
+/// data files of `grains` are lost, the other stored tables, too.
 pub async fn session(
     context: &CommandContext,
     files: FileAccess,
@@ -89,7 +90,22 @@ pub async fn session(
             .await
             .map_err(failure),
         Err(EngineError::NoLake(place)) => context_without_lake(&place, &options).map_err(failure),
+        Err(EngineError::Damaged { .. }) => session_despite_damage(context, &options).await,
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the context of a lake that has lost data files of `grains` and nothing else.
+async fn session_despite_damage(
+    context: &CommandContext,
+    options: &SqlOptions,
+) -> Result<SessionContext, Failure> {
+    let (lake, damage) = Lake::open_despite_lost_segments(context.lake()).await?;
+    let lake = context.unlock(lake)?;
+    match damage {
+        Some(damage) => context_without_grains(&lake, damage, options).map_err(failure),
+        // It was restored meanwhile.
+        None => lake_context(&lake, options).await.map_err(failure),
     }
 }
 

@@ -26,7 +26,7 @@
 //! | `locks` | how does one process at a time change a lake in a folder? |
 //! | `log` | which files does a table's log consist of? |
 //! | `open_checks` | has a lake that is opened lost anything? |
-//! | `open_for_queries` | which tables does a process open that only queries the lake? |
+//! | `open_for_queries` | which tables does a process open that only queries the lake, or that reads no grains? |
 //! | `open_table` | how is a table opened, or created in a new lake? |
 //! | `accept` | how is a lake that lost something declared sound again? |
 //! | `upgrade` | how is a lake of an earlier format converted? |
@@ -284,9 +284,19 @@ impl Lake {
     /// Opens the other tables, and compares all of them with `heads`.
     async fn with_grains(
         location: LakeLocation,
+        grains: Table,
+        heads: Option<Heads>,
+    ) -> Result<Lake> {
+        let (lake, lost) = Self::with_grains_or_lost(location, grains, heads).await?;
+        lost.map_or(Ok(lake), Err)
+    }
+
+    /// Does the same, but returns the damage if only data files of `grains` are lost.
+    async fn with_grains_or_lost(
+        location: LakeLocation,
         mut grains: Table,
         mut heads: Option<Heads>,
-    ) -> Result<Lake> {
+    ) -> Result<(Lake, Option<EngineError>)> {
         if heads.is_none() {
             // Another process may have created the lake in between.
             heads = Heads::load(&location).await?;
@@ -297,8 +307,8 @@ impl Lake {
             open_checks::check_encryption(&location, heads).await?;
         }
         let mut lake = Self::with_tables(location, grains, heads.as_ref()).await?;
-        lake.check_tables(heads.as_ref()).await?;
-        Ok(lake)
+        let lost = lake.check_tables(heads.as_ref()).await?;
+        Ok((lake, lost))
     }
 
     async fn with_tables(

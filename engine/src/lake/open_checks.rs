@@ -158,32 +158,47 @@ impl Lake {
         Ok(())
     }
 
-    /// Compares all tables with `heads`, and their data files with the log.
+    /// Compares all tables with `heads`, and their data files with the log. Returns the damage if
+    /// only data files of `grains` are lost.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] names the first table that differs; [`EngineError::Delta`].
-    pub(super) async fn check_tables(&mut self, heads: Option<&Heads>) -> Result<()> {
+    /// [`EngineError::Damaged`] names the first other table that differs; [`EngineError::Delta`].
+    pub(super) async fn check_tables(
+        &mut self,
+        heads: Option<&Heads>,
+    ) -> Result<Option<EngineError>> {
+        let mut lost = None;
         for table in self.tables_mut() {
-            check_table(table, heads).await?;
+            check_head(table, heads)?;
+            let checked = check_files(table).await;
+            match checked {
+                Err(damage @ EngineError::Damaged { .. }) if table.name() == GRAINS => {
+                    lost = Some(damage);
+                }
+                checked => checked?,
+            }
         }
-        Ok(())
+        Ok(lost)
     }
 }
 
 /// Compares `table` with its head in `heads`, and its data files with the log.
 ///
 /// # Errors
-/// As [`Lake::check_tables`].
+/// [`EngineError::Damaged`] if it differs; [`EngineError::Delta`].
 pub(super) async fn check_table(table: &mut Table, heads: Option<&Heads>) -> Result<()> {
-    let head = heads.and_then(|heads| heads.tables.get(table.name()));
-    if let Some(fault) = head
-        .map(|head| head_damage(table, head))
-        .transpose()?
-        .flatten()
-    {
-        return Err(fault.error(table.name()));
-    }
+    check_head(table, heads)?;
     check_files(table).await
+}
+
+/// Compares `table` with its head in `heads`, if it has one.
+fn check_head(table: &Table, heads: Option<&Heads>) -> Result<()> {
+    let head = heads.and_then(|heads| heads.tables.get(table.name()));
+    let fault = head.map(|head| head_damage(table, head)).transpose()?;
+    match fault.flatten() {
+        Some(fault) => Err(fault.error(table.name())),
+        None => Ok(()),
+    }
 }
 
 /// Compares the sizes of the data files of `table` with its log, if the lake is a folder.

@@ -1,5 +1,6 @@
 //! Opening a lake for a process that only queries it: the tables that most queries don't read are
-//! opened when a query reads them.
+//! opened when a query reads them. Opening a lake that has lost segments, for what doesn't read
+//! them.
 
 use std::sync::Arc;
 
@@ -60,6 +61,19 @@ impl Lake {
         }
         lake.load_tombstones().await;
         Ok(lake)
+    }
+
+    /// Opens the lake at `uri` as [`Lake::open`] does, but also if nothing else is damaged than data
+    /// files of `grains` that are missing or have another size. Their damage is returned with the
+    /// handle. The logs and the rows of the other tables can be read; what reads rows of `grains`
+    /// must fail with the damage instead.
+    ///
+    /// # Errors
+    /// As [`Lake::open`].
+    pub async fn open_despite_lost_segments(uri: &str) -> Result<(Lake, Option<EngineError>)> {
+        let location = Self::existing_location(uri)?;
+        let (heads, grains) = Self::open_grains(&location).await?;
+        Self::with_grains_or_lost(location, grains, heads).await
     }
 
     /// Returns `table` of this handle, which is opened and compared with the heads if it wasn't

@@ -53,7 +53,7 @@
 //! | `confined` | What does a session see that is confined to a namespace or user? |
 //! | `json_values` | How are values of rows written as JSON? |
 //! | `error_message` | What does the user read when a statement fails? |
-//! | `no_lake` | Which tables and functions exist without a lake? |
+//! | `no_lake` | Which tables and functions exist without a lake, or without its grains? |
 //! | `select_grains` | Which grains match a condition? |
 //! | `file_functions` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
 //! | `lineage` | `history(address)`, `provenance(address, depth)` |
@@ -185,7 +185,7 @@ pub use lake_table::LakeTable;
 pub(crate) use lake_table::{TextMatches, hide_rows, keep_rows};
 pub use large_joins::with_spilling_joins;
 use lifecycle::{CURRENT, Copies};
-pub use no_lake::context_without_lake;
+pub use no_lake::{context_without_grains, context_without_lake};
 pub use page_index_reader::PageIndexReaderFactory;
 pub use parameters::{parameter_types, parameters_from_json};
 pub use portable::{PortableNode, portable_node};
@@ -291,9 +291,18 @@ fn lake_context_in(
     let context = bare_context_in(runtime, options)?;
     set_extensions(&context, Copies::in_lake(lake)?, Arc::default());
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
-    context.register_object_store(store.as_ref(), lake.location().store());
-    let grains = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store.clone())?;
+    let grains = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?;
     register_grains(&context, lake, grains, options)?;
+    register_stored(&context, lake)?;
+    system_tables::register(&context, lake)?;
+    register_views(&context, options)?;
+    Ok(context)
+}
+
+/// Registers the store of `lake` and its stored tables other than `grains`.
+fn register_stored(context: &SessionContext, lake: &Lake) -> Result<()> {
+    let store = ObjectStoreUrl::parse(LAKE_STORE)?;
+    context.register_object_store(store.as_ref(), lake.location().store());
     for (name, table, schema) in [
         (STATE, &lake.state, state_schema()),
         (REJECTS, &lake.rejects, rejects_schema()),
@@ -307,9 +316,7 @@ fn lake_context_in(
         None => Arc::new(EmptyTable::new(sources_schema())),
     };
     context.register_table(SOURCES, sources)?;
-    system_tables::register(&context, lake)?;
-    register_views(&context, options)?;
-    Ok(context)
+    Ok(())
 }
 
 /// Sets the extensions of sessions whose grains may be `copies`, at `version`.

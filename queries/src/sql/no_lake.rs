@@ -1,5 +1,5 @@
-//! The context without a lake: files and values can be queried; naming a table or function of a
-//! lake is an error that states where no lake was found.
+//! The contexts without a lake, or without its grains: files and values can be queried; naming a
+//! table or function of what is absent is an error that states the cause.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use datafusion::catalog::{
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::prelude::SessionContext;
 use gristmill_engine::error::EngineError;
-use gristmill_engine::lake::AUDIT;
-use gristmill_schemas::columns::{GRAINS, REJECTS, STATE};
+use gristmill_engine::lake::{AUDIT, Lake};
+use gristmill_schemas::columns::{GRAINS, REJECTS, SOURCES, STATE};
 
 use super::lifecycle::Copies;
 use super::{
     SqlOptions, as_of, bare_context, bitemporal, conversation_views, external, lineage, pattern,
-    search, system_tables, vectors, views,
+    register_stored, search, system_tables, vectors, views,
 };
 
 /// Returns a context in which the tables and functions of a lake fail with "no lake at `place`".
@@ -24,13 +24,36 @@ use super::{
 /// # Errors
 /// [`DataFusionError`] if the runtime can't be created.
 pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<SessionContext> {
+    context_with_absent(EngineError::NoLake(place.to_owned()), options)
+}
+
+/// Returns a context for `lake`, of which data files of `grains` are lost: its other stored tables
+/// can be read, `segments`, `source_progress` and `indexes`, too. The other tables and functions of
+/// a lake need `grains`, and fail with `damage`.
+///
+/// # Errors
+/// [`DataFusionError`] if the runtime can't be created, or a table can't be read.
+pub fn context_without_grains(
+    lake: &Lake,
+    damage: EngineError,
+    options: &SqlOptions,
+) -> Result<SessionContext> {
+    let context = context_with_absent(damage, options)?;
+    register_stored(&context, lake)?;
+    system_tables::register(&context, lake)?;
+    Ok(context)
+}
+
+/// Returns a context in which the tables and functions of a lake fail with `cause`.
+fn context_with_absent(cause: EngineError, options: &SqlOptions) -> Result<SessionContext> {
     let context = bare_context(options)?;
+    let cause = Arc::new(external(cause));
     let names = context.copied_config().options().catalog.clone();
     let catalog = context
         .catalog(&names.default_catalog)
         .ok_or_else(|| internal_datafusion_err!("the session has no default catalog"))?;
     let schema = NoLakeSchema {
-        place: place.to_owned(),
+        cause: Arc::clone(&cause),
         own: MemorySchemaProvider::new(),
     };
     catalog.register_schema(&names.default_schema, Arc::new(schema))?;
@@ -38,7 +61,7 @@ pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<Session
         context.register_udtf(
             name,
             Arc::new(NoLakeFunction {
-                place: place.to_owned(),
+                cause: Arc::clone(&cause),
             }),
         );
     }
@@ -50,7 +73,7 @@ fn is_table_of_a_lake(name: &str) -> bool {
         .chain(conversation_views::views(""))
         .any(|(view, _)| view == name);
     views
-        || [GRAINS, STATE, REJECTS, AUDIT].contains(&name)
+        || [GRAINS, STATE, REJECTS, SOURCES, AUDIT].contains(&name)
         || system_tables::names().any(|table| table == name)
 }
 
@@ -67,14 +90,11 @@ fn function_names() -> impl Iterator<Item = &'static str> {
         .chain(lineage::names())
 }
 
-fn no_lake(place: &str) -> DataFusionError {
-    external(EngineError::NoLake(place.to_owned()))
-}
-
-/// Schema of a session without a lake: only tables that the session created.
+/// Schema of a session without a lake: only tables that the session created, and those of the lake
+/// that can be read.
 #[derive(Debug)]
 struct NoLakeSchema {
-    place: String,
+    cause: Arc<DataFusionError>,
     own: MemorySchemaProvider,
 }
 
@@ -86,7 +106,7 @@ impl SchemaProvider for NoLakeSchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match self.own.table(name).await? {
-            None if is_table_of_a_lake(name) => Err(no_lake(&self.place)),
+            None if is_table_of_a_lake(name) => Err((&self.cause).into()),
             found => Ok(found),
         }
     }
@@ -111,11 +131,11 @@ impl SchemaProvider for NoLakeSchema {
 /// A table function of the missing lake.
 #[derive(Debug)]
 struct NoLakeFunction {
-    place: String,
+    cause: Arc<DataFusionError>,
 }
 
 impl TableFunctionImpl for NoLakeFunction {
     fn call_with_args(&self, _: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        Err(no_lake(&self.place))
+        Err((&self.cause).into())
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{ERASED, Lake, TABLES};
+use gristmill_tests::binary::{Ended, ended, gristmill};
 use gristmill_tests::damage::{Damage, SampleLake, files_below};
 
 /// Returns the data file of `table` that was written last.
@@ -58,5 +59,58 @@ async fn repair_is_named_for_a_lost_file_only_if_there_are_copies_of_its_rows() 
             }
             undo.undo();
         }
+    }
+}
+
+/// Runs the program over the lake of `sample`.
+fn run(sample: &SampleLake, words: &[&str]) -> Ended {
+    ended(gristmill().arg("--lake").arg(&sample.lake).args(words))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reads_no_grains_works_over_a_lake_that_has_lost_a_segment() {
+    let sample = SampleLake::plain().await;
+    let queries = [
+        "SELECT 1 AS one",
+        "SELECT source, outcome FROM sources ORDER BY source, outcome",
+        "SELECT error_code FROM rejects ORDER BY error_code",
+        "SELECT action FROM audit ORDER BY action",
+        "SELECT count(*) FROM state",
+        "SELECT segment, rows FROM segments ORDER BY segment",
+        "SELECT source_id, complete FROM source_progress ORDER BY source_id",
+    ];
+    let answers: [Ended; 7] = queries.map(|query| run(&sample, &["sql", query]));
+    let file = data_file(&sample, "grains");
+    for damage in losses(&file) {
+        let undo = damage.inflict(&file);
+        for (query, answer) in queries.into_iter().zip(&answers) {
+            assert_eq!(answer.0, 0, "{query}: {answer:?}");
+            assert_eq!(
+                &run(&sample, &["sql", query]),
+                answer,
+                "{damage:?}: {query}"
+            );
+        }
+        for words in [
+            ["sql", "SELECT count(*) FROM grains"],
+            ["sql", "SELECT * FROM current"],
+            ["sql", "SELECT * FROM usage"],
+            ["sql", "SELECT * FROM search('tea')"],
+            ["cal", "RECALL beliefs"],
+        ] {
+            let (code, out, err) = run(&sample, &words);
+            assert_eq!((code, out.as_str()), (2, ""), "{damage:?} {words:?}: {err}");
+            assert!(err.contains("is damaged"), "{damage:?} {words:?}: {err}");
+        }
+        let (code, out, err) = run(&sample, &["describe"]);
+        assert_eq!(code, 2, "{damage:?}: {err}");
+        assert!(out.contains("\"segments\""), "{damage:?}: {out}");
+        assert!(err.contains("is damaged"), "{damage:?}: {err}");
+        // If another table is damaged, too, nothing is answered.
+        let other = Damage::Delete.inflict(&data_file(&sample, "state"));
+        let (code, out, err) = run(&sample, &["sql", queries[0]]);
+        assert_eq!((code, out.as_str()), (2, ""), "{damage:?}: {err}");
+        other.undo();
+        undo.undo();
     }
 }

@@ -16,6 +16,7 @@ fn a_missing_lake_is_named_and_statements_without_tables_run() {
         "SELECT * FROM beliefs",
         "SELECT * FROM usage",
         "SELECT * FROM segments",
+        "SELECT * FROM sources",
         "DESCRIBE grains",
         "SELECT * FROM search('word')",
         "SELECT * FROM vector_search('word', 1)",
