@@ -1,6 +1,6 @@
 //! The report of a repair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -33,6 +33,9 @@ pub struct RepairReport {
     pub problems: Vec<Unrepaired>,
     #[serde(skip)]
     listed: usize,
+    /// Names of the data files that can't be opened. Sidecars can't be compared with them.
+    #[serde(skip)]
+    pub(super) unreadable: BTreeSet<String>,
 }
 
 /// Something that was repaired.

@@ -116,6 +116,7 @@ async fn open(
             digest,
         ))),
         Err(reason) => {
+            report.unreadable.insert(segment.file.name.clone());
             report.unrepaired(Unrepaired {
                 table: GRAINS,
                 file: path.to_string(),
@@ -123,7 +124,7 @@ async fn open(
                 rows: Some(segment.file.rows),
                 content_address: None,
                 source_id: None,
-                reason,
+                reason: format!("{reason}; its sidecars can't be checked until it is restored"),
                 remedy: remedy_of_lost_file(GRAINS),
             });
             Ok(None)

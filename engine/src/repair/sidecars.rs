@@ -35,7 +35,8 @@ pub(super) async fn copied_vectors(lake: &Lake, segment: &Segment) -> Result<Vec
     Ok(indexes.iter().map(copy).collect())
 }
 
-/// Rebuilds unusable sidecars from the rows of their segments.
+/// Rebuilds unusable sidecars from the rows of their segments. Those of a segment that can't be
+/// opened are left out: they may be sound, and the segment is listed.
 pub(super) async fn repair(
     lake: &Lake,
     options: &RepairOptions,
@@ -43,6 +44,9 @@ pub(super) async fn repair(
 ) -> Result<()> {
     let vectors = vector_files(lake).await?;
     for segment in lake.segments()? {
+        if report.unreadable.contains(&segment.file.name) {
+            continue;
+        }
         let found = states_of(lake, &segment, &vectors).await?;
         let (unusable, mut kinds) = (list_unusable(&segment, found, report), IndexKinds::NONE);
         for name in &unusable {

@@ -114,3 +114,35 @@ async fn what_reads_no_grains_works_over_a_lake_that_has_lost_a_segment() {
         undo.undo();
     }
 }
+
+/// Returns the report of a repair over the lake of `sample`, which must end with `code`.
+fn repair(sample: &SampleLake, code: i32, options: &[&str]) -> serde_json::Value {
+    let words = [&["--format", "json", "repair"][..], options].concat();
+    let (ended, out, err) = run(sample, &words);
+    assert_eq!(ended, code, "{out}{err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_lists_a_lost_segment_and_not_its_sound_sidecars() {
+    let sample = SampleLake::plain().await;
+    assert_eq!(repair(&sample, 0, &[])["unrepaired"], 0);
+    let file = data_file(&sample, "grains");
+    let name = file.file_name().unwrap().to_string_lossy().into_owned();
+    for damage in losses(&file) {
+        let undo = damage.inflict(&file);
+        for options in [&["--dry-run"][..], &[]] {
+            let report = repair(&sample, 2, options);
+            assert_eq!(report["unrepaired"], 1, "{damage:?}: {report:#}");
+            assert_eq!(report["repaired"], 0, "{damage:?}: {report:#}");
+            let problem = &report["problems"][0];
+            let text = |field: &str| problem[field].as_str().unwrap().to_owned();
+            assert_eq!(text("file"), format!("grains/{name}"), "{damage:?}");
+            assert!(text("reason").contains("sidecars"), "{damage:?}");
+            assert!(text("remedy").contains("from a backup"), "{damage:?}");
+        }
+        undo.undo();
+    }
+    assert_eq!(repair(&sample, 0, &[])["repaired"], 0);
+    assert_eq!(sample.verify().await.unwrap().bad, 0);
+}
