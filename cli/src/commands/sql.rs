@@ -13,6 +13,7 @@ use gristmill_queries::sql::{
 };
 
 use super::CommandContext;
+use crate::args::OutputFormat;
 use crate::args::query::SqlArgs;
 use crate::exit::{CommandOutcome, Failure, with_remedy_of_damage};
 use crate::log::note;
@@ -36,10 +37,13 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
         (None, Some(file)) => {
             std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?
         }
-        (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
+        (None, None) if std::io::stdin().is_terminal() => {
+            return shell(context, &session, printer).await;
+        }
         (None, None) => text_of_stdin()?,
     };
     let mut run = SqlRun {
+        context,
         session: &session,
         printer,
         timing: false,
@@ -133,6 +137,7 @@ fn parsed(part: ScriptPart<'_>) -> Result<SqlStep, Failure> {
 
 /// Runs statements and shell commands over a session, with the settings that the commands change.
 struct SqlRun<'s> {
+    context: &'s CommandContext,
     session: &'s SessionContext,
     printer: Printer,
     /// True if execution times are shown.
@@ -176,10 +181,18 @@ impl SqlRun<'_> {
             return Ok(());
         }
         let mut rows = self.printer.rows(stream.schema())?;
+        let mut is_empty = true;
         while let Some(batch) = stream.next().await {
-            rows.write(batch.map_err(failure)?)?;
+            let batch = batch.map_err(failure)?;
+            is_empty &= batch.num_rows() == 0;
+            rows.write(batch)?;
         }
-        rows.finish()
+        rows.finish()?;
+        // Only this format prints nothing for no rows: others have a header, a number or brackets.
+        if is_empty && self.printer.format() == OutputFormat::Jsonl {
+            self.context.hint("0 rows");
+        }
+        Ok(())
     }
 
     /// Runs a shell command; returns the SQL statement that it is an alias for, if any.
@@ -208,13 +221,18 @@ impl SqlRun<'_> {
     }
 }
 
-async fn shell(session: &SessionContext, printer: Printer) -> Result<CommandOutcome, Failure> {
+async fn shell(
+    context: &CommandContext,
+    session: &SessionContext,
+    printer: Printer,
+) -> Result<CommandOutcome, Failure> {
     note(
         "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the \
          tables, `quit` leaves.",
     );
     let mut shell = Shell::new("sql", completions(session).await);
     let mut run = SqlRun {
+        context,
         session,
         printer,
         timing: true,

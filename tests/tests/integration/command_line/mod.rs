@@ -238,6 +238,28 @@ fn quiet_leaves_results_and_errors() {
 }
 
 #[test]
+fn an_empty_result_of_sql_in_a_pipe_is_noted_on_standard_error() {
+    let here = folder();
+    let none = "SELECT 1 AS one WHERE false";
+    let sql = |words: &[&str]| {
+        let words: Vec<&str> = ["sql"].iter().chain(words).copied().collect();
+        let answer = run(here.path(), &words, "");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        (answer.out, answer.err)
+    };
+    assert_eq!(sql(&[none]), (String::new(), "0 rows\n".to_owned()));
+    for words in [
+        &[none, "--quiet"][..],
+        &["SELECT 1 AS one"],
+        &[none, "--format", "json"],
+        &[none, "--format", "csv"],
+        &[none, "--format", "table"],
+    ] {
+        assert_eq!(sql(words).1, "", "{words:?}");
+    }
+}
+
+#[test]
 fn the_command_line_overrides_the_environment_and_that_overrides_the_file() {
     let here = folder();
     std::fs::write(here.path().join("a.mg"), plain(&[belief(1)])).unwrap();
