@@ -9,7 +9,7 @@ use gristmill_queries::cal::fields::FIELDS;
 use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
 use gristmill_queries::cal::keywords::Keyword;
 use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
-use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, split, to_json};
+use gristmill_queries::cal::{Bindings, CalError, Code, Options, Statement, split, to_json};
 use gristmill_queries::exec::{
     self, ExecutionError, Executor, LakeWriter, Session, current_millis,
 };
@@ -17,7 +17,7 @@ use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::json::Json;
 
 use super::CommandContext;
-use super::cal_output::{Printing, print, print_notes, show};
+use super::cal_output::{Printing, WHOLE_WORDS, is_unmatched_search, print, print_notes, show};
 use super::sql;
 use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
@@ -73,8 +73,8 @@ enum Last {
 }
 
 impl Last {
-    fn of(query: &Query) -> Last {
-        if matches!(query.statement, Statement::DefineTemplate(_)) {
+    fn of(statement: &Statement) -> Last {
+        if matches!(statement, Statement::DefineTemplate(_)) {
             Last::Definition
         } else {
             Last::Other
@@ -305,20 +305,21 @@ impl Running {
         if !self.fixed_now {
             self.executor.session_mut().now_ms = current_millis();
         }
-        match self.executor.run_text(&query, bindings, options).await {
-            Ok(response) => {
-                show(&response, *printing)?;
-                if !self.quiet && !printing.is_json() {
-                    let took = self.timing.then_some(response.duration_ms);
-                    print_notes(&response.answer, took);
-                }
-            }
+        let response = match self.executor.run_text(&query, bindings, options).await {
+            Ok(response) => response,
             Err(error) => return Err(report_error(&error, &query, *printing)?),
+        };
+        show(&response, *printing)?;
+        let parsed = exec::parse_query(&query, options).ok();
+        let statement = parsed.as_ref().map(|parsed| &parsed.query.statement);
+        if !self.quiet && !printing.is_json() {
+            let took = self.timing.then_some(response.duration_ms);
+            print_notes(&response.answer, took);
+            if statement.is_some_and(|searched| is_unmatched_search(searched, &response.answer)) {
+                note(WHOLE_WORDS);
+            }
         }
-        Ok(
-            exec::parse_query(&query, options)
-                .map_or(Last::Other, |parsed| Last::of(&parsed.query)),
-        )
+        Ok(statement.map_or(Last::Other, Last::of))
     }
 
     async fn shell(

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
+use gristmill_queries::cal::Statement;
+use gristmill_queries::cal::ast::SourceBody;
 use gristmill_queries::exec::{Answer, Response, ResultEntry};
 use gristmill_queries::render::escape_control;
 use gristmill_schemas::json::Json;
@@ -13,6 +15,11 @@ use crate::exit::Failure;
 use crate::log::note;
 use crate::output::{Printer, write_stdout};
 use crate::table::TableLayout;
+
+/// Note on a search by ABOUT or LIKE that found nothing.
+pub(super) const WHOLE_WORDS: &str = "ABOUT and LIKE find whole words only; `gristmill search \
+                                      'WORD*'` also finds longer forms of a word, `'WORD~'` \
+                                      typing errors";
 
 /// Form of printed responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +166,27 @@ pub(super) fn print_notes(answer: &Answer, took: Option<u64>) {
             None => format!("{} of {} grains", grains_of(answer).count(), answer.total),
         };
         note(format_args!("{counts}{time}"));
+    }
+}
+
+/// Returns true if ABOUT or LIKE found nothing, in the statement or in a source of an ASSEMBLE.
+pub(super) fn is_unmatched_search(statement: &Statement, answer: &Answer) -> bool {
+    match statement {
+        Statement::Recall(recall) => {
+            recall.searches_words() && answer.total == 0 && answer.value.is_none()
+        }
+        Statement::Assemble(assemble) => {
+            let counts = answer.assembly.iter().flat_map(|usage| &usage.sources);
+            let mut sources = assemble.sources.iter().zip(counts);
+            sources.any(|(source, count)| {
+                let searches = match &source.body {
+                    SourceBody::Recall(recall) => recall.searches_words(),
+                    SourceBody::Binding(_) => false,
+                };
+                searches && count.matched == 0 && !count.failed
+            })
+        }
+        _ => false,
     }
 }
 

@@ -86,6 +86,34 @@ fn an_answer_without_grains_has_a_message() {
 }
 
 #[test]
+fn a_search_of_cal_without_matches_notes_that_words_match_whole() {
+    let lake = lake();
+    let notes = |statement: &str| {
+        let words = ["cal", "--format", "text", statement];
+        let (code, _, err) = run(lake.path(), &words);
+        assert_eq!(code, 0, "{statement}: {err}");
+        err.contains("find whole words only; `gristmill search 'WORD*'`")
+    };
+    for statement in [
+        r#"RECALL beliefs LIKE "coff""#,
+        r#"RECALL beliefs ABOUT "coff""#,
+        r#"ASSEMBLE a FROM b: (RECALL beliefs ABOUT "tea"), e: (RECALL events ABOUT "teas")"#,
+    ] {
+        assert!(notes(statement), "{statement}");
+    }
+    for statement in [
+        r#"RECALL beliefs LIKE "coffee""#,
+        r#"RECALL beliefs ABOUT "coffee""#,
+        r#"RECALL beliefs WHERE object = "coff""#,
+        r#"ASSEMBLE a FROM b: (RECALL beliefs ABOUT "tea"), g: (RECALL goals)"#,
+    ] {
+        assert!(!notes(statement), "{statement}");
+    }
+    let (_, out, _) = run(lake.path(), &["search", "coff*", "--format", "json"]);
+    assert!(out.contains("coffee"), "{out}");
+}
+
+#[test]
 fn select_and_group_by_are_tables_of_their_fields() {
     let lake = lake();
     let query = "RECALL beliefs | SELECT subject, object";

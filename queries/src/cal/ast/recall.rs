@@ -252,6 +252,11 @@ pub enum Consistency {
 }
 
 impl Recall {
+    /// Returns true if words are searched for, by ABOUT or LIKE.
+    pub fn searches_words(&self) -> bool {
+        self.about.is_some() || self.like.is_some()
+    }
+
     /// Returns the projection of the last PROJECT stage.
     pub fn projection(&self) -> Option<&Projection> {
         self.stages
