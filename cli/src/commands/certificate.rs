@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gristmill_engine::erase::{InclusionProof, verify};
+use gristmill_engine::erase::{Certificate, InclusionProof, verify};
 use gristmill_queries::pages::certificate_page;
 
 use super::CommandContext;
@@ -42,6 +42,7 @@ fn show(
     };
     let Some(html) = html else {
         context.printer(results).record(certificate)?;
+        note_if_nobody(context, certificate);
         return Ok(CommandOutcome::Done);
     };
     let name = file.file_name().unwrap_or(file.as_os_str());
@@ -49,6 +50,17 @@ fn show(
         .map_err(|error| Failure::data(format!("can't render the page: {error}")))?;
     write_file(html, page.unwrap_or_default().as_bytes())?;
     Ok(CommandOutcome::done_if(found.problems.is_empty()))
+}
+
+/// Notes that the certificate proves the absence of identifiers that the lake never had, such as a
+/// mistyped one.
+fn note_if_nobody(context: &CommandContext, certificate: &Certificate) {
+    if certificate.found_nobody() {
+        context.hint(
+            "nobody was found by the identifiers of this certificate: it proves nothing about a \
+             person who is spelled otherwise",
+        );
+    }
 }
 
 fn verify_certificate(
@@ -73,6 +85,9 @@ fn verify_certificate(
         &proofs,
     );
     context.printer(arguments.results).record(&found)?;
+    if let Some(certificate) = &found.certificate {
+        note_if_nobody(context, certificate);
+    }
     if found.valid && arguments.signer.is_none() {
         context.hint(
             "anyone who has a key can sign a certificate: compare `signer` with the operator's, or \

@@ -242,6 +242,13 @@ pub(super) fn tree(leaves: &[[u8; 32]]) -> TreeHead {
 }
 
 impl Certificate {
+    /// Returns true if nothing about the people of the request was found: nothing was erased, and
+    /// nothing stays. A name in another spelling than the lake has gives such a certificate.
+    pub fn found_nobody(&self) -> bool {
+        let erased = self.scope.grains + self.scope.rejects + self.scope.events;
+        self.selector.people > 0 && erased == 0 && self.exceptions.is_empty()
+    }
+
     /// Signs the certificate. `now` is in microseconds since 1970.
     ///
     /// # Errors

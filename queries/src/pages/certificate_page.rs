@@ -14,6 +14,7 @@ struct CertificateVariables<'c> {
     certificate: &'c Certificate,
     signer: Option<&'c str>,
     problems: &'c [String],
+    found_nobody: bool,
     digest: String,
     file: &'c str,
     version: &'static str,
@@ -38,6 +39,7 @@ pub fn certificate_page(
         certificate,
         signer: check.signer.as_deref(),
         problems: &check.problems,
+        found_nobody: certificate.found_nobody(),
         digest: Sha256::digest(bytes)
             .iter()
             .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")),

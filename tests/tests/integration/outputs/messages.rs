@@ -94,6 +94,31 @@ fn a_certificate_of_any_signer_comes_with_a_note() {
 }
 
 #[test]
+fn a_certificate_about_nobody_states_that_it_proves_nothing_about_other_spellings() {
+    let folder = OutputFolder::with_events(20);
+    let ring = ["--keyring", "ring.json"];
+    let run = |words: &[&str]| {
+        let (code, out, err) = folder.run(words);
+        assert_eq!(code, 0, "{words:?}: {err}");
+        (out, err)
+    };
+    run(&[&["keys"][..], &ring, &["generate", "erasure"]].concat());
+    for (person, is_nobody) in [("adda", true), ("u-1", false)] {
+        let certified = ["--execute", "--exclusive", "--certificate", "c.cose"];
+        run(&[&["erase", "--user", person][..], &ring, &certified].concat());
+        run(&["certificate", "show", "c.cose", "--html", "c.html"]);
+        let page = fs::read_to_string(folder.at("c.html")).unwrap();
+        let states = page.contains("Nobody was found by these identifiers");
+        assert_eq!(states, is_nobody, "{person}");
+        for words in ["show", "verify"] {
+            let (_, err) = run(&["certificate", words, "c.cose"]);
+            let notes = err.contains("proves nothing about a person who is spelled otherwise");
+            assert_eq!(notes, is_nobody, "{words} {person}: {err}");
+        }
+    }
+}
+
+#[test]
 fn an_empty_identifier_is_refused() {
     let folder = OutputFolder::with_events(20);
     assert_eq!(
