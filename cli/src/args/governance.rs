@@ -143,8 +143,8 @@ pub struct EraseArgs {
 /// How an erasure is carried out and certified.
 #[derive(Debug, Args)]
 pub struct ErasureRunArgs {
-    /// Assert that no other process writes to the lake, so that unreferenced files are removed at
-    /// once, whatever their age
+    /// Assert that no other process writes to the lake, so that files that killed commands left are
+    /// removed at once; without it, when they are an hour old
     #[arg(long)]
     pub exclusive: bool,
     /// Also remove the earlier versions that a bucket of S3 with versioning keeps of all objects of

@@ -94,4 +94,10 @@ fn remains_that_an_erasure_reports_are_no_damage_to_verify() {
     sandbox.run("lake", 2, &erase);
     sandbox.run("lake", 0, &[&erase[..], &["--exclusive"]].concat());
     sandbox.run("lake", 0, &["verify"]);
+    // The files that an erasure replaces itself are removed at once without the option, too.
+    sandbox.run(
+        "lake",
+        0,
+        &["erase", "--user", "stays-4711-k9", "--execute"],
+    );
 }
