@@ -9,6 +9,11 @@ use super::ResultArgs;
 #[cfg(feature = "cluster")]
 use super::query::ClusterArgs;
 
+/// Help of `--format` for commands that write JSON only to standard output.
+const JSON_FORMAT: &str = "Output format: json or jsonl; if the result is written to a file, any \
+                           format for the summary [default: jsonl; table for a summary on a \
+                           terminal]";
+
 /// The data subjects of a request; shared by disclosure and erasure.
 #[derive(Debug, Default, Args)]
 pub struct SubjectSelector {
@@ -166,6 +171,7 @@ pub struct ErasureRunArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("format", |arg| arg.help(JSON_FORMAT)))]
 pub struct ReportSubjectArgs {
     #[command(flatten)]
     pub results: ResultArgs,
@@ -225,6 +231,7 @@ pub struct ProveInclusionArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("format", |arg| arg.help(JSON_FORMAT)))]
 pub struct ApplyArgs {
     #[command(flatten)]
     pub results: ResultArgs,

@@ -159,8 +159,8 @@ impl CommandContext {
             None | Some(OutputFormat::Jsonl) => Ok(RecordLayout::Lines),
             Some(OutputFormat::Json) => Ok(RecordLayout::Array),
             Some(_) => Err(Failure::usage(
-                "standard output is JSON here; other formats apply only to the summary printed \
-                 with --out FILE",
+                "standard output is JSON here, --format json or jsonl; other formats apply only to \
+                 the summary that is printed with --out FILE",
             )),
         }
     }

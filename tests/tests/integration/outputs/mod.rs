@@ -262,6 +262,29 @@ fn a_list_of_keys_is_one_document_per_format() {
 }
 
 #[test]
+fn help_states_the_formats_of_commands_that_write_json_only() {
+    let folder = OutputFolder::empty();
+    for command in ["report-subject", "apply"] {
+        for words in [&[command, "--help"][..], &["help", command]] {
+            let (code, out, err) = folder.run(words);
+            assert_eq!(code, 0, "{words:?}: {err}");
+            // Without the line breaks of the terminal's width.
+            let text = out.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                text.contains("Output format: json or jsonl;"),
+                "{words:?}: {text}"
+            );
+            assert!(
+                !text.contains("table on a terminal, otherwise"),
+                "{words:?}: {text}"
+            );
+        }
+    }
+    let (_, out, _) = folder.run(&["sql", "--help"]);
+    assert!(out.contains("table on a terminal, otherwise"), "{out}");
+}
+
+#[test]
 fn an_unsupported_format_is_refused_and_nothing_is_written() {
     let folder = OutputFolder::with_events(20);
     fs::write(folder.at("puts.jsonl"), "").unwrap();
