@@ -155,6 +155,14 @@ fn hint(context: &CommandContext, plan: &ErasurePlan, is_explained: bool) {
              the same options shows it, and further identifiers that it has",
         );
     }
+    if !plan.has_work() && !plan.excluded.is_empty() {
+        let stays = plan.excluded.iter();
+        let stays = stays.map(|(reason, count)| format!("{count} ({reason})"));
+        context.hint(format_args!(
+            "nothing is to be erased; what was found stays: {}",
+            stays.collect::<Vec<_>>().join(", ")
+        ));
+    }
 }
 
 /// Warns if nobody was found: a mistyped name looks like a person of whom nothing is held.

@@ -51,6 +51,22 @@ fn a_report_by_name_gives_the_user_id_and_why_mentions_stay() {
 }
 
 #[test]
+fn a_plan_that_erases_nothing_states_what_stays() {
+    let folder = OutputFolder::empty();
+    let mention = r#"{"type":"event","role":"user","content":"Ada Brennan called","user_id":"theo",
+                      "created_at":2}"#;
+    fs::write(folder.at("in.frames"), frames(&[grain(mention).blob])).unwrap();
+    assert_eq!(folder.run(&["ingest", "in.frames"]).0, 0);
+    let note = "nothing is to be erased; what was found stays: 1 (not_selected)";
+    let plan = ["erase", "--subject", "Ada Brennan", "--plan"];
+    let (code, _, err) = folder.run(&plan);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains(note), "{err}");
+    let (_, _, err) = folder.run(&[&plan[..], &["--text-mentions"]].concat());
+    assert!(!err.contains("nothing is to be erased"), "{err}");
+}
+
+#[test]
 fn who_has_no_keyring_is_not_asked_for_its_passphrase() {
     let folder = OutputFolder::with_events(1);
     let mut erase = gristmill_tests::binary::gristmill();
