@@ -22,10 +22,11 @@ const USER_ID: &str = "user_id";
 /// Number of identifiers of each kind that are kept.
 const MAX_OF_KIND: usize = 5;
 
-/// User ids, e-mail addresses, telephone numbers and DIDs, at most [`MAX_OF_KIND`] each.
+/// User ids, names, e-mail addresses, telephone numbers and DIDs, at most [`MAX_OF_KIND`] each.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct FurtherIdentifiers {
     user: BTreeSet<String>,
+    subject: BTreeSet<String>,
     email: BTreeSet<String>,
     phone: BTreeSet<String>,
     did: BTreeSet<String>,
@@ -56,16 +57,21 @@ impl FurtherIdentifiers {
         }
     }
 
-    /// Adds the user of a grain whose subject the request names. Users of other grains that were
-    /// found may be others who mention the person.
+    /// Adds the user of a grain whose subject the request names, and the subject of a grain whose
+    /// user it names. Users of other grains that were found may be others who mention the person.
     fn examine_user(&mut self, grain: &Value) {
         let text = |field: &str| grain.get(field).and_then(Value::as_str);
-        if let (Some(subject), Some(user)) = (text(SUBJECT), text(USER_ID))
-            && self.user.len() < MAX_OF_KIND
-            && self.named.contains(&normalized(subject))
-            && !self.named.contains(&normalized(user))
-        {
-            self.user.insert(user.to_owned());
+        let (Some(subject), Some(user)) = (text(SUBJECT), text(USER_ID)) else {
+            return;
+        };
+        let is_named = |value: &str| self.named.contains(&normalized(value));
+        let (value, kept) = match (is_named(subject), is_named(user)) {
+            (true, false) => (user, &mut self.user),
+            (false, true) => (subject, &mut self.subject),
+            _ => return,
+        };
+        if kept.len() < MAX_OF_KIND {
+            kept.insert(value.to_owned());
         }
     }
 
@@ -114,6 +120,7 @@ impl FurtherIdentifiers {
             options.collect::<Vec<_>>()
         };
         let mut options = option("user", &self.user);
+        options.extend(option("subject", &self.subject));
         options.extend(option("email", &self.email));
         options.extend(option("phone", &self.phone));
         options.extend(option("did", &self.did));
@@ -190,6 +197,23 @@ mod tests {
         assert_eq!(further.as_options(), None);
         further.examine_user(&serde_json::json!({ "subject": "Ada Brennan", "user_id": "ada" }));
         assert_eq!(further.as_options().as_deref(), Some("--user 'ada'"));
+    }
+
+    #[test]
+    fn the_subject_of_a_grain_of_the_named_user_is_an_identifier() {
+        let selector = SubjectSelector {
+            user: vec!["ada".to_owned()],
+            ..SubjectSelector::default()
+        };
+        let mut further = FurtherIdentifiers::beyond(&selector);
+        further.examine_user(&serde_json::json!({ "subject": "Theo", "user_id": "theo" }));
+        further.examine_user(&serde_json::json!({ "subject": "Ada", "user_id": "ada" }));
+        assert_eq!(further.as_options(), None);
+        further.examine_user(&serde_json::json!({ "subject": "Ada Brennan", "user_id": "ada" }));
+        assert_eq!(
+            further.as_options().as_deref(),
+            Some("--subject 'Ada Brennan'")
+        );
     }
 
     #[test]
