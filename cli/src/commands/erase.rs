@@ -51,6 +51,10 @@ pub async fn run(
     }
     printer.record(&erased)?;
     note_if_nothing(context, &erased.plan);
+    // The demo prints the certificate, which states it.
+    if arguments.results.most_lines.is_none() {
+        note_short_identifiers(context, &request, &erased.plan);
+    }
     note_retained_texts(context, &erased);
     if erased.proven {
         if is_explained {
@@ -99,6 +103,20 @@ fn remedy_of_remnants(is_exclusive: bool) -> &'static str {
             "Unreferenced files may belong to a running writer; use --exclusive to remove them at \
              once"
         }
+    }
+}
+
+/// Notes how many identifiers texts weren't searched for, because they are short.
+fn note_short_identifiers(context: &CommandContext, request: &SubjectRequest, plan: &ErasurePlan) {
+    let short = plan.too_short_for_text.len();
+    if short > 0 {
+        let people = request.people.iter();
+        let all: usize = people.map(|person| person.identifiers.len()).sum();
+        context.hint(format_args!(
+            "texts were searched for {} of {all} identifiers; {short} too short or too common, \
+             compared with whole values only",
+            all.saturating_sub(short)
+        ));
     }
 }
 
