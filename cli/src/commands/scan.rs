@@ -12,6 +12,7 @@ use gristmill_queries::packs::{
 };
 use gristmill_queries::render::escape_control;
 use gristmill_queries::sql::{SessionContext, lake_context};
+use gristmill_schemas::address::ContentAddress;
 use serde::Serialize;
 
 use super::CommandContext;
@@ -44,7 +45,7 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     let run = scanned(session, &lake, packs, form, &arguments);
     #[cfg(feature = "cluster")]
     let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
-    let (scan, summary) = run.await?;
+    let (scan, summary, example) = run.await?;
     let is_table = form.is_none() && arguments.output.is_none();
     // A scan that can't be recorded still has valid results.
     if let Err(error) = scan.record(&mut lake, &summary).await {
@@ -59,6 +60,12 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
                  scan.html`; those of one rule as data: `gristmill scan --rule RULE --format \
                  jsonl`",
             );
+            if let Some(address) = example {
+                note(format_args!(
+                    "the grain of the first example: `gristmill sql --records \"SELECT * FROM \
+                     grains WHERE content_address = '{address}'\"`"
+                ));
+            }
         }
     }
     // Findings have a format of their own, which isn't that of a printer.
@@ -66,24 +73,25 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     Ok(outcome(&summary, arguments.fail_on.into()))
 }
 
-/// Runs the scan of `packs` in `session`, and writes what it finds.
+/// Runs the scan of `packs` in `session`, and writes what it finds. Returns the grain of the first
+/// example of a table, too.
 async fn scanned(
     session: SessionContext,
     lake: &Lake,
     packs: Vec<Pack>,
     form: Option<ReportFormat>,
     arguments: &ScanArgs,
-) -> Result<(Scan, ScanSummary), Failure> {
+) -> Result<(Scan, ScanSummary, Option<ContentAddress>), Failure> {
     let since = since(arguments.since.as_deref())?;
     let scan = Scan::prepare_in(session, lake, packs, since)
         .await
         .map_err(failure)?;
     let output = arguments.output.as_deref();
-    let summary = match form {
+    let (summary, example) = match form {
         None => table(&scan, output).await?,
-        Some(form) => report(&scan, form, output).await?,
+        Some(form) => (report(&scan, form, output).await?, None),
     };
-    Ok((scan, summary))
+    Ok((scan, summary, example))
 }
 
 fn find(names: &[&str]) -> Result<Vec<Pack>, Failure> {
@@ -204,15 +212,24 @@ async fn write_report(
     Ok(summary)
 }
 
-/// Prints the rules with findings, by severity, with one example each.
-async fn table(scan: &Scan, output: Option<&Path>) -> Result<ScanSummary, Failure> {
+/// Prints the rules with findings, by severity, with one example each. Returns the grain of the
+/// first example that is about one.
+async fn table(
+    scan: &Scan,
+    output: Option<&Path>,
+) -> Result<(ScanSummary, Option<ContentAddress>), Failure> {
     let mut statistics = FindingStatistics::new(scan.rules().len());
     let take = |rule: &Rule, finding: &packs::Finding| {
         statistics.add(rule, finding);
         Ok(())
     };
     let summary = scan.run(take).await.map_err(failure)?;
-    let table = table_of(&violated(scan, &summary), &statistics);
+    let rules = violated(scan, &summary);
+    let example = rules.iter().find_map(|(index, _, _)| {
+        let finding = statistics.samples(*index).first()?;
+        finding.address.as_deref()?.parse::<ContentAddress>().ok()
+    });
+    let table = table_of(&rules, &statistics);
     let text = if summary.findings > 0 {
         format!("{table}\n")
     } else {
@@ -222,7 +239,7 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<ScanSummary, Failur
         Some(path) => write_file(path, text.as_bytes())?,
         None => write_stdout(|out| out.write_all(text.as_bytes()))?,
     }
-    Ok(summary)
+    Ok((summary, example))
 }
 
 /// Returns the rules with findings with their index and count, by severity and then by count.

@@ -147,6 +147,20 @@ impl ScanFolder {
 }
 
 #[test]
+fn a_table_of_findings_comes_with_the_command_that_shows_the_grain_of_its_first_example() {
+    let folder = ScanFolder::new();
+    let scan = folder.run(&["scan", "--pack", "house.toml", "--format", "table"]);
+    let notes = String::from_utf8(scan.stderr).unwrap();
+    let (_, query) = notes
+        .split_once("`gristmill sql --records \"")
+        .expect(&notes);
+    let (query, _) = query.split_once("\"`").expect(&notes);
+    // Errors come first: a card number.
+    let grain = folder.text(&["sql", "--records", query]);
+    assert!(grain.contains("4111 1111 1111 1111"), "{query}: {grain}");
+}
+
+#[test]
 fn packs_are_tested_on_their_examples() {
     let folder = ScanFolder::new();
     for pack in ["gdpr", "eu-ai-act", "integrity", "./house.toml"] {
