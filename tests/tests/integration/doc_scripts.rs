@@ -16,7 +16,7 @@ use crate::doc_commands::{demo, in_shell};
 /// Parts of commands that aren't run, with the reason.
 const NOT_RUN: [(&str, &str); 20] = [
     ("cargo ", "compiles for minutes, or needs another toolchain"),
-    ("packaging/build", "needs a release build"),
+    ("apt install", "needs a package, and changes the machine"),
     ("pip install", "compiles for minutes"),
     ("pytest", "needs the compiled Python package"),
     ("cd fuzz", "needs another toolchain"),
