@@ -2,7 +2,11 @@
 
 use std::fmt::Write;
 
-use gristmill_queries::cal::CalError;
+use gristmill_queries::cal::{CalError, Code};
+
+/// How the statement that the suggestion for syntax errors names is run from a shell.
+const GRAMMAR: &str = "`gristmill cal --format text 'DESCRIBE grammar'` prints it; it is also in \
+                       docs/cal-grammar.md";
 
 /// Maximum number of characters of a line that are shown.
 const SHOWN: usize = 120;
@@ -22,6 +26,9 @@ pub fn render(error: &CalError, text: &[u8]) -> String {
         let _ = write!(out, "\n  at {}", error.pointer());
     }
     let _ = write!(out, "\n  {}", error.suggestion());
+    if error.suggestion() == Code::E002.advice() {
+        let _ = write!(out, "\n  {GRAMMAR}");
+    }
     out
 }
 
@@ -75,6 +82,18 @@ mod tests {
             text.contains("\n  |\n2 | WHERE subjekt = \"alice\"\n  |       ^^^^^^^\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_suggestion_to_read_the_grammar_comes_with_the_command_that_prints_it() {
+        let command = "\n  `gristmill cal --format text 'DESCRIBE grammar'` prints it";
+        let text = shown("RECALL beliefs ABOUT 5");
+        assert!(
+            text.contains("against `DESCRIBE grammar`.") && text.contains(command),
+            "{text}"
+        );
+        let text = shown("RECALL beliefs WHERE subjekt = \"alice\"");
+        assert!(!text.contains(command), "{text}");
     }
 
     #[test]
