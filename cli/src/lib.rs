@@ -1,5 +1,19 @@
 //! The `gristmill` command as a function: parses the command line, runs one command, and returns
 //! one of the documented exit codes. The program and the Python package call it.
+//!
+//! | module | question |
+//! |---|---|
+//! | `args` | which commands and options are there? |
+//! | `duration_arg`, `instant_arg` | how are durations and points in time on the command line parsed? |
+//! | `configuration` | which values do options have without the command line? |
+//! | `commands` | what does each command do? |
+//! | `shell` | how do the shells of SQL and CAL read statements? |
+//! | `exit`, `diagnostic` | which exit code and message does an error have? |
+//! | `log`, `progress` | what is written to standard error while a command runs? |
+//! | `output`, `json_lines` | how are results written to standard output or to a file? |
+//! | `table`, `human_readable` | what are results for people? |
+//! | `cell_text`, `csv_injection` | how are cells converted to text and to safe CSV? |
+//! | `requests` | how many requests did a command make to object stores? |
 
 // Input must never panic: fallible operations return errors.
 #![cfg_attr(

@@ -20,6 +20,7 @@
 //! | `job` | How is one query submitted, watched, fetched and cancelled? |
 //! | [`process`] | What do the scheduler and an executor run? |
 //! | `cluster_key`, `tls_listener` | Who is a member of a cluster, and how are others kept out? |
+//! | `error` | What failed, and what can be done about it? |
 //!
 //! ```no_run
 //! use gristmill_cluster::Scheduler;

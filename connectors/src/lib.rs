@@ -1,6 +1,6 @@
 //! Sources and sinks: where grains and transcripts are read from and written to.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`did_web`] | which keys do the hosts of `did:web` identifiers publish? |
 //! | [`generate`] | what does a realistic corpus look like? |
@@ -8,6 +8,7 @@
 //! | [`storage`] | which object store serves a URI? |
 //! | [`transcript`] | which messages and grains are in recorded conversations? |
 //! | [`wire`] | how do model providers write requests, responses, streams and errors? |
+//! | `lenient_timestamp` | which instant is a timestamp of a log or an export? |
 //!
 //! What doesn't belong here: the layout of the lake (engine), the meaning of bytes (schemas).
 //!

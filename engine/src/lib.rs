@@ -2,12 +2,13 @@
 //!
 //! A module depends only on modules of lower layers, which `tests/tests/house_rules/` checks:
 //!
-//! | layer | module | what it answers |
+//! | layer | module | question |
 //! |---|---|---|
 //! | 0 | [`error`] | what can fail, and what can the caller do about it? |
 //! | 0 | [`progress`] | how far is an operation? |
 //! | 0 | `file_digest`, [`destination`] | how is a file written whole or not at all, and what is its digest? |
 //! | 0 | `file_lock` | how does one process at a time change a file? |
+//! | 0 | [`decoder_panic`] | how does a panic of a third-party decoder become an error? |
 //! | 0 | [`hash`], `bloom`, [`text`] | how are many blobs hashed, and texts split into words and compared? |
 //! | 1 | [`segment`] | how is a segment laid out, written, read, and looked up by address? |
 //! | 1 | [`keys`] | where are secrets kept, and how are grains encrypted with them? |

@@ -41,6 +41,8 @@
 //! | [`cmf`] | what is a message of the Common Message Format, and what may policies see of it? |
 //! | [`identifier`] | is a text a decentralized identifier? |
 //! | [`json`] | how is JSON kept with its spelling and order? |
+//! | `compression` | how are zstd and lz4 decompressed within a limit? |
+//! | `nfc` | is a text in Unicode normalization form C? |
 //! | [`error`] | which error occurred, where, and with which code of the specification? |
 //!
 //! Section numbers (§) refer to the Open Memory Specification 1.3, in [`cmf`] to the CMF

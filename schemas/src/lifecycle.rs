@@ -22,6 +22,12 @@
 //! `system_valid_to` is the earlier of the end and of the instant since which the grain has been
 //! contradicted without interruption. A grain is current while it has no `system_valid_to` and its
 //! status is not `retracted`.
+//!
+//! | module | question |
+//! |---|---|
+//! | this one | what is the state of a grain after its events? |
+//! | `history` | which of the events have an effect at some instant? |
+//! | `holds` | which holds are placed on a grain? |
 
 mod history;
 mod holds;

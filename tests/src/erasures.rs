@@ -1,4 +1,4 @@
-//! How tests erase.
+//! Options of erasures that tests run by the library.
 
 use std::path::Path;
 

@@ -11,6 +11,7 @@
 //! | [`sqllogic`] | SQL files with expected answers |
 //! | [`damage`], [`bitflips`], [`answers`] | damaged lakes, and whether `verify` or an answer shows it |
 //! | [`faults`], [`kill`] | commands that are killed, or run out of disk or memory |
+//! | [`erasures`] | options of an erasure by the library |
 //! | [`hooked_store`] | a bucket in memory whose requests are counted, or fail |
 //! | [`exact`] | counts and pages compared with a pass over every grain |
 //! | [`isolation`] | random statements of a token compared over two lakes |

@@ -1,5 +1,17 @@
 //! One file per command: its input, the library calls and its output. The work is done by the
 //! libraries.
+//!
+//! Files with names that aren't those of a command:
+//!
+//! | module | of | contents |
+//! |---|---|---|
+//! | `cal_output`, `cal_table` | `cal` | output of responses and syntax trees; answers as a table |
+//! | `changes` | `export --since`, `ingest --changes` | changes from one lake to another |
+//! | `export_gate` | `export` | what must not be exported, and the audit entries |
+//! | `pseudonyms` | `export --pseudonymize` | the people, and the key of the tokens |
+//! | `grain_sharing` | `grain` | signatures and disclosed copies |
+//! | `subject_selector`, `further_identifiers` | `erase`, `report-subject` | the flags that select people; identifiers that a request lacks |
+//! | `manual` | `completions`, `man` | pages generated from the definition of the command line |
 
 mod apply;
 mod audit;

@@ -5,7 +5,7 @@
 //! request has limits: only public addresses, HTTPS alone, a maximum of bytes, of time, of
 //! redirects, and of documents per resolver ([`WebLimits`]).
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `location` | where is the document of a DID? |
 //! | `address` | are requests to this address permitted? |

@@ -8,7 +8,7 @@
 //! people and its own number, so blocks can be generated in parallel, and a corpus of a million
 //! grains begins with that of a thousand. Grains refer only to grains of their own block.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `block` | what is a block, and how is it split? |
 //! | `block_generator` | which scenarios are in a block, and when do they take place? |

@@ -5,7 +5,7 @@
 //! spooled to a temporary file first, so that all of them are read in the same way and memory use
 //! is independent of their size.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `discover` | which files, objects and streams do the names denote? |
 //! | `location` | where is a source, and what is a pattern? |

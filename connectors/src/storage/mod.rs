@@ -3,7 +3,7 @@
 //! Credentials and endpoints come from environment variables with the names that the stores' own
 //! tools use (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `requests` | how many requests were made, and how many bytes did they move? |
 //! | `counting` | how are they counted? |

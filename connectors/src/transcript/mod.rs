@@ -9,7 +9,7 @@
 //! Traffic of providers resends earlier messages with every request, so it is read in two passes
 //! that deduplicate it ([`exchange`]). All other kinds are parsed in one ([`parse`]).
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`kind`] | which kinds of transcripts are supported? |
 //! | [`detect`] | of which kind is a file? |
@@ -29,7 +29,7 @@
 //!
 //! Shared parts, which depend on none of the readers:
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`mod@line`] | where are the lines of a file, and which faults do they have? |
 //! | `entries` | what are the entries of a file that is either lines or one document? |

@@ -13,7 +13,7 @@
 //! projection and the original is the *residual*; it is stored in `provider_raw`, and writing
 //! applies it, so that the round trip is lossless for every body.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`adapter`] | What must an adapter of a provider do? Defines the contract. |
 //! | [`registry`] | Which adapter handles an endpoint? |

@@ -1,7 +1,7 @@
 //! Operations in bulk: put, supersede, contradict, verify, retract, hold, release, each through the
 //! lifecycle gate.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `operation` | what does a line request? |
 //! | `prepare` | is its new grain valid? |

@@ -1,6 +1,6 @@
 //! Compaction: merging many small segments to few large ones with the same rows.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `plan` | which segments are merged with which? |
 //! | `merge` | how are sorted segments merged, streaming? |

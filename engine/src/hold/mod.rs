@@ -5,7 +5,7 @@
 //! hold covers the grains that exist when it is placed; placing it again covers those that were
 //! added since, and changes nothing of the others.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `selection` | which grains does a request for a hold select? |
 //! | `run` | how is a hold placed on them, and lifted? |

@@ -5,7 +5,7 @@
 //!             (ahead of the rest)          (all cores) (sort)  (all cores) (behind the next batch)
 //! ```
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `options`, `report` | what can a user choose, and what does the run report? |
 //! | `run` | how do admitted sources become batches? |

@@ -11,7 +11,7 @@
 //!   _scratch/                                files that aren't part of the lake yet
 //! ```
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `location` | where is the lake, and how does a file become part of it atomically? |
 //! | `empty_location` | may a new lake be created at a location? |

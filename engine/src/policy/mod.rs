@@ -1,7 +1,7 @@
 //! Invalidation policies: who may take a grain out of what is current and trusted (§23), and what
 //! may be erased.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `terms` | what are the terms of a grain's `invalidation_policy`, and which mode is in force at a time? |
 //! | `gate` | may this act take this grain out of what is current? |

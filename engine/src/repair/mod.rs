@@ -1,6 +1,6 @@
 //! Repair: derived data is rebuilt, and other damage is listed.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `rows` | which cells differ from their blobs, and how is the segment rewritten? |
 //! | `rewrite` | what are the rows of a segment with recomputed cells? |

@@ -1,7 +1,7 @@
 //! Retention: grains whose period has ended are erased by the same code as the data of a person,
 //! with a certificate.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `rounds` | into which spans of creation time is the work cut, so that memory is bounded? |
 //! | `plan` | what has expired, and what is kept although it has? |

@@ -1,6 +1,6 @@
 //! Segments: immutable Parquet files of `grains`, each with its sidecars.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `layout` | how is a segment's Parquet file laid out? |
 //! | `mapped_file` | how does the Parquet reader access a mapped file? |

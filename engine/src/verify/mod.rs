@@ -1,6 +1,6 @@
 //! Verification: is every grain what its address claims, and is it valid?
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `files` | are these files sound, and are all grains in them valid? |
 //! | `lake` | are the grains of the lake, or of a part of it, unchanged? |

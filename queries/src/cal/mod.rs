@@ -1,12 +1,13 @@
 //! CAL 1.0, the context assembly language, at conformance level 4: from text or JSON to a checked
 //! syntax tree, and back.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`ast`] | what is the syntax tree of a query? |
 //! | [`error`] | what is wrong with it, where, and how is it fixed? |
 //! | [`fields`], [`grain_type`], [`relations`], [`vocabulary`], [`keywords`] | which names does the language have? |
-//! | [`lexer`], `text`, `parser`, `check` | how is text parsed, and what is an error? |
+//! | [`lexer`], `text`, [`number`], `parser`, `check` | how is text parsed, and what is an error? |
+//! | [`span`], [`suggest`] | where in the text is an error, and which name was meant? |
 //! | [`json`] | how is the same query written as JSON? |
 //! | [`print`](mod@print) | what is its canonical text, and its hash? |
 //! | [`mod@bind`] | how do its parameters get values? |

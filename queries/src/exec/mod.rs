@@ -1,7 +1,7 @@
 //! Executes CAL: statements become DataFusion plans over the tables `grains` and `state` of a
 //! [`SessionContext`](datafusion::prelude::SessionContext).
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`executor`] | how is a query run from its text to its response? |
 //! | `query_run` | which function executes which statement? |
@@ -14,7 +14,7 @@
 //! | `set_operation`, `history`, `assembly`, `explain` | how do the other reading statements run? |
 //! | [`rule`] | which grains does the RECALL of a compliance rule match? |
 //! | [`evolve`], `new_grain`, `quota`, [`writer`] | what do statements append, and where to? |
-//! | [`answer`], `response`, `diversity` | what does a response contain? |
+//! | [`answer`], [`assembly_usage`], `response`, `diversity` | what does a response contain? |
 //! | [`error`] | why did a query fail? |
 //!
 //! DataFusion executes everything that has rows. Code here only covers what has none, such as

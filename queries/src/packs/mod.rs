@@ -32,6 +32,7 @@
 //! | `finding` | What is reported? |
 //! | `examples` | Do the rules of a pack pass and fail on their examples? |
 //! | [`report`] | How are findings written: JSON, SARIF, HTML? |
+//! | `error` | Why can't a pack be used, or a scan not run? |
 //!
 //! Rego policies need the cargo feature `rego`, which is on by default. Without it, a pack with a
 //! Rego policy is refused with [`PackError::RegoDisabled`] (`rego_disabled`).

@@ -2,6 +2,12 @@
 //!
 //! Templates share `style.css` and `charts.html`. All text is escaped by the template engine, and
 //! control characters, also those that change the direction of text, are made visible.
+//!
+//! | module | question |
+//! |---|---|
+//! | `lake_report` | what does a lake contain and cost, and what is wrong with it? |
+//! | `subject_page` | what does a lake hold about a person? |
+//! | `certificate_page` | what does an erasure certificate prove? |
 
 mod certificate_page;
 mod lake_report;

@@ -11,6 +11,9 @@
 //! | [`view`], [`uri_pattern`] | what does a policy see of one part of a message? |
 //! | [`canonical`] | how is a message converted to the canonical message and back? |
 //! | [`event_blocks`] | which parts does the message of an Event grain have? |
+//! | [`vocabulary`] | which names does the format permit? |
+//! | `json_record` | how are structs with their JSON parser and writer declared? |
+//! | `error` | what is wrong with a message, and where? |
 //!
 //! Not in this module: the sources of messages. CMF messages are converted from and to the
 //! canonical message model in [`crate::message`].

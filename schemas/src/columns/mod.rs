@@ -11,6 +11,7 @@
 //! | `envelope` | how is a signature envelope stored and restored? |
 //! | `sealed` | which columns of an encrypted row are readable, and what does its envelope contain? |
 //! | `state`, `rejects`, `sources`, `audit`, `erased` | which columns do the other tables have? |
+//! | `tables` | how do rows of these become columns? |
 
 mod audit;
 mod column_builder;

@@ -7,6 +7,12 @@
 //!
 //! This module contains the tree, its parser (on `jiter`'s pull parser) and its writers. The
 //! mapping between JSON and grains is in `grain::json`; provider formats are in the connectors.
+//!
+//! | module | question |
+//! |---|---|
+//! | `parse`, `write` | how is text parsed, and a tree written? |
+//! | `number`, `object` | how are numbers with their spelling, and objects with their order, stored? |
+//! | `compare` | are two trees equal by spelling, and what is the hash by value? |
 
 mod compare;
 mod number;

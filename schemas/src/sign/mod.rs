@@ -1,4 +1,11 @@
 //! Signatures of grains (§9) with keys that decentralized identifiers name (§12.2, §22.4).
+//!
+//! | module | question |
+//! |---|---|
+//! | `cose` | how is the envelope around a blob made, read and verified? |
+//! | `key` | which kinds of signing keys are there? |
+//! | `did` | which keys does an identifier name? |
+//! | `published_key` | how are public keys written where they are published? |
 
 mod cose;
 mod did;

@@ -1,10 +1,23 @@
-//! The modules that a file uses.
+//! The modules that a file declares and uses.
 
 use std::collections::BTreeSet;
 
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::sources::{SourceFile, is_ident, live};
+
+/// Returns the modules with files of their own that `trees` declare.
+pub(super) fn declared_modules(trees: &[TokenTree]) -> Vec<String> {
+    let declared = |window: &[TokenTree]| match window {
+        [
+            TokenTree::Ident(keyword),
+            TokenTree::Ident(name),
+            TokenTree::Punct(end),
+        ] if keyword == "mod" && end.as_char() == ';' => Some(name.to_string()),
+        _ => None,
+    };
+    trees.windows(3).filter_map(declared).collect()
+}
 
 /// Returns the top-level modules of its crate that a file uses.
 pub(super) fn used_modules(file: &SourceFile) -> BTreeSet<String> {

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use definitions::{Function, functions, types};
-use imports::{module_of, used_modules};
+use imports::{declared_modules, module_of, used_modules};
 use markdown::{code_spans, has_heading, link_targets};
 use sources::{CRATES, crate_sources, files, literal_lines, live, root};
 
@@ -231,6 +231,33 @@ fn files_begin_with_a_header_and_say_why_they_are_long() {
         "a file has a header, and above 500 lines the reason in it",
         &broken,
     );
+}
+
+#[test]
+fn tables_of_modules_are_complete() {
+    let mut broken = Vec::new();
+    for file in crate_sources() {
+        let header: String = file
+            .text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .collect();
+        let has_table = ["| module | question |", "| module | contents |"]
+            .iter()
+            .any(|head| header.contains(head));
+        if !has_table {
+            continue;
+        }
+        for name in declared_modules(&live(file.tokens)) {
+            let is_listed = [format!("`{name}`"), format!("`mod@{name}`")]
+                .iter()
+                .any(|listed| header.contains(listed));
+            if !is_listed && name != "tests" {
+                broken.push(format!("{}: `{name}`", file.path.display()));
+            }
+        }
+    }
+    none("a header's table of modules lists all of them", &broken);
 }
 
 #[test]

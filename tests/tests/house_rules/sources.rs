@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// The crates whose sources are read, from the ground up.
+/// The crates whose sources are read, each after those that it depends on.
 pub(super) const CRATES: [&str; 8] = [
     "schemas",
     "connectors",

@@ -1,6 +1,6 @@
 //! Logs of agents: which messages they contain.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`claude_code`] | which messages are in a session of Claude Code? |
 //! | [`codex`] | which messages are in a session of Codex? |

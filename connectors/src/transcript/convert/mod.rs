@@ -1,6 +1,6 @@
 //! Conversion of a transcript to lines of another format.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `output` | how are messages and grains written as lines? |
 //! | `exchanges` | how is an exchange rewritten, possibly for another provider? |

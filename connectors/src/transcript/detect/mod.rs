@@ -1,6 +1,6 @@
 //! Detection of the kind of a transcript from its bytes.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `shapes` | which kind does one JSON object indicate? |
 //! | `prefixes` | what is a file that isn't JSON? |

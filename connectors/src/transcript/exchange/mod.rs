@@ -6,7 +6,7 @@
 //! result depends on what was recorded, neither on the order of the lines nor on the number of
 //! threads.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`extract`] | which messages are in one exchange, and at which positions of their conversation? |
 //! | [`item`] | what is read from a line, and how is it mapped to output? |

@@ -1,6 +1,6 @@
 //! Transcripts as grains: each message once, each grain after those that it refers to.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`linker`] | which address does the parent of a message have? |
 

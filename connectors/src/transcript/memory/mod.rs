@@ -11,7 +11,7 @@
 //! or expired without a successor, gets an end time. Members of an export without a field in the
 //! grain are kept in `context`, prefixed with the name of the system.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `fact` | which grain is a fact? |
 //! | `version_chains` | which version of a fact supersedes which? |

@@ -5,7 +5,7 @@
 //! journal next to it; what isn't checkpointed is not read. The schema of a database is untrusted:
 //! only plain tables are read.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`read`] | which tables of a database are read? |
 //! | `database` | how is an untrusted database opened, and how are rows read? |

@@ -3,7 +3,7 @@
 //! The system prompt is a member of the body, not a message. Consecutive tool results form one user
 //! message, together with the text that the user adds after them. Thinking is signed.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `read`, `write` | how do bodies become canonical messages, and back? |
 //! | `stream` | how are streams folded and decoded? |

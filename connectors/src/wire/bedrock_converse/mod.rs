@@ -4,7 +4,7 @@
 //! the body, tool results are in user messages, and the model is in the URL. Streams are binary
 //! frames with padding that hides their length.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `read`, `write` | how do bodies become canonical messages, and back? |
 //! | `fold`, `block_fold` | how are streams folded, and the deltas of a block merged? |

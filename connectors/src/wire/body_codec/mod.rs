@@ -1,7 +1,7 @@
 //! Reads and writes whole bodies without loss: the adapter converts what the canonical model holds,
 //! this module computes, stores and applies the residual of the rest.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `read` | how is a body read, and its residual stored with the messages? |
 //! | `write` | how is a body written, and the residual applied? |

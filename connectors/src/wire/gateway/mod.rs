@@ -5,7 +5,7 @@
 //! validation, defaults, removal of empty content, and instructions as members of the request
 //! instead of messages.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `anthropic_shape`, `openai_shape` | which requests of that format are valid? |
 //! | `required_fields` | is a member present and of the right type? |

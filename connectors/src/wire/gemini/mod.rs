@@ -5,7 +5,7 @@
 //! `thought`, and any part may have a signature. Names may be in camel or snake case, enumerations
 //! may be words or numbers, and streams may be events or one array.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `read`, `write` | how do bodies become canonical messages, and back? |
 //! | `fold`, `json_path` | how are streams folded, and partial arguments merged? |

@@ -4,7 +4,7 @@
 //! the tool's name or by order only. Arguments of calls are objects, calls have no ids, and
 //! thinking is a member of the message. Streams are NDJSON.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `read`, `write` | how do bodies become canonical messages, and back? |
 

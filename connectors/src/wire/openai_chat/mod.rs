@@ -4,7 +4,7 @@
 //! System prompts are messages in the list; each tool result is a message; the arguments of a call
 //! are JSON inside a string.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `read`, `write`, `write_reasoning` | how do bodies become canonical messages, and back? |
 //! | `fold`, `stream_decoder` | how are streams folded and decoded? |

@@ -4,7 +4,7 @@
 //! items. A run of items of the model becomes one assistant message. Instructions are a member of
 //! the body; tool results are items; server-side tools produce items that have no canonical form.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `read`, `write` | how do bodies become canonical messages, and back? |
 //! | `item_kind` | is an item a message of the user, a tool result, or output of the model? |

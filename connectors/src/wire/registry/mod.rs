@@ -1,6 +1,6 @@
 //! The registry of adapters: look-up by key, by exchange, and by the dialect of a body.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `endpoints` | which endpoints are supported, and how do they differ from their dialect? |
 //! | `detect` | which dialect does a standalone body have? |

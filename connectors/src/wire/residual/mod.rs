@@ -29,7 +29,7 @@
 //! | `{"$": [["/content/0/text", 5, 9], "and"]}` | concatenated text: bytes 5 to 9 of that string, then `and` |
 //! | `{"$": {…}}` | an escaped literal object with the only key `$` |
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `diff`, `align` | how is a patch computed, and which items of two arrays correspond? |
 //! | `reference_index` | which parts of the projection can a template refer to? |

@@ -19,6 +19,7 @@
 //! | `tokenizer` | the words of [`crate::text`] as tantivy's tokens |
 //! | `piece` | from rows to a piece, and from pieces to the file |
 //! | `postings_reuse` | a piece without some of its rows |
+//! | `content_digest` | comparing two indexes whose bytes differ |
 //! | `pack` | the format of the file |
 //! | `directory` | packed files as a tantivy directory |
 //! | `query` | the syntax of searches |

@@ -33,6 +33,7 @@
 //! | module | contents |
 //! |---|---|
 //! | this one | the file: built from entries, and opened |
+//! | `effect_codec` | the bytes of effects |
 //! | `event_source` | the files with events, and reading them |
 //! | `fold` | the effects on a segment's rows from all files, in bounded memory |
 //! | `snapshot` | the masks of one version of the lake, with their tail |

@@ -1,6 +1,6 @@
 //! The syntax tree of CAL 1.0, with shortcuts as they are written.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | [`value`] | which values can a query contain, and how are fields named? |
 //! | [`recall`] | what are the parts of a RECALL? |

@@ -1,7 +1,7 @@
 //! The JSON form of queries, `application/json+cal` (digest of CAL 1.0, section 11). Conversion
 //! from and to syntax trees is lossless.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `write` | how is a tree written as JSON? |
 //! | `read`, `recall`, `option`, `assemble` | how is JSON read and checked? |

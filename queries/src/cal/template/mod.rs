@@ -1,7 +1,7 @@
 //! Templates: sections of text with tags of a closed Mustache subset (CAL 1.0, sections 10.2 and
 //! 10.5 to 10.8).
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | this one | how are the sections of a query parsed and checked? |
 //! | [`syntax`] | which tags does a text have? |

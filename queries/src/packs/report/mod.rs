@@ -9,6 +9,13 @@
 //!
 //! All formats except HTML are written while the scan runs. HTML is written from
 //! [`FindingStatistics`], whose size doesn't depend on the number of findings.
+//!
+//! | module | question |
+//! |---|---|
+//! | `sarif` | what is a finding in SARIF? |
+//! | `statistics` | what is kept of all findings for people? |
+//! | `finding_context` | what are the findings of a page about? |
+//! | `html` | how is the page written? |
 
 mod finding_context;
 mod html;

@@ -1,5 +1,13 @@
 //! Extensions of a message: typed slots, each with its own mutability (§3).
 //!
+//! | module | slots |
+//! |---|---|
+//! | `context` | the immutable ones: request, agent, completion, provenance, model, framework, host |
+//! | `security` | labels, identity, access profiles, data policies |
+//! | `http` | HTTP headers |
+//! | `mcp` | the tool, resource or prompt template |
+//! | `delegation` | the delegation chain |
+//!
 //! [`super::tier`] has the rules of change, [`super::access`] those of visibility.
 
 mod context;

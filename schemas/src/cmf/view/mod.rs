@@ -3,6 +3,14 @@
 //! A view borrows the part, the role, the extensions and the consumer's capabilities, and returns
 //! only shared references, so a consumer can't change what is read later. Derived text (JSON of
 //! arguments, the URI of a tool) is computed at most once.
+//!
+//! | module | question |
+//! |---|---|
+//! | `iterate` | which views does a message have? |
+//! | `properties` | which properties does a kind of content have? |
+//! | `accessors` | which extensions does a view show? |
+//! | `text` | what are the text and the URI of a part? |
+//! | `dict`, `sink` | how is a view serialized, and into what? |
 
 mod accessors;
 mod dict;

@@ -6,7 +6,8 @@
 //! reject malformed blocks of known types, and migrate messages of older versions first.
 //!
 //! This module checks the structure of the JSON. [`super::validate`] checks the rules that a
-//! well-formed message may still violate.
+//! well-formed message may still violate. `fields` extracts typed fields, `metadata` decodes
+//! the metadata, and `error` has the errors with their paths.
 
 mod error;
 mod fields;

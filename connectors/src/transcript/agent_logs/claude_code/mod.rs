@@ -9,7 +9,7 @@
 //! The output for other programs (`stream-json`) has no parents: a line follows the previous line
 //! of its session, or of its subagent.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `log_line` | which line is it, and which line does it follow? |
 //! | `session_tree` | which messages are on each branch? |

@@ -5,7 +5,7 @@
 //! items themselves as lines. The items of an execution have types of their own and are converted
 //! to those of the dialect.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `exec_items` | which items of the dialect is an item of an execution? |
 

@@ -13,7 +13,7 @@
 //! orphan. If the capture doesn't name its connections, each `initialize` begins a new
 //! conversation.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `json_rpc` | which JSON-RPC messages are in a capture? |
 //! | `connection` | which request does a response answer, and what happens to both? |

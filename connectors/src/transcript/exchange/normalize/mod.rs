@@ -1,6 +1,6 @@
 //! Normalization of recorded traffic in other forms to exchange lines.
 //!
-//! | module | what it answers |
+//! | module | question |
 //! |---|---|
 //! | `batch` | which exchange is a line of a batch file? |
 //! | `bodies` | which exchange is a bare request or response body? |

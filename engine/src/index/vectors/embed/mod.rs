@@ -1,11 +1,11 @@
 //! Embedders, which compute the vectors of texts.
 //!
-//! | written | embeds by |
-//! |---|---|
-//! | `static` | the mean of the vectors of a text's tokens, from the table that is part of the program |
-//! | `static:FOLDER` | the same from `tokenizer.json` and `model.safetensors` in the folder |
-//! | `bert:FOLDER` | a sentence transformer of BERT's kind: `config.json`, `tokenizer.json` and `model.safetensors` in the folder |
-//! | `command:PROGRAM ARGUMENTS` | a program that reads a JSON text per line and writes a JSON array of numbers for each |
+//! | written | module | embeds by |
+//! |---|---|---|
+//! | `static` | `bundled` | the mean of the vectors of a text's tokens, from the table that is part of the program |
+//! | `static:FOLDER` | `static_table` | the same from `tokenizer.json` and `model.safetensors` in the folder |
+//! | `bert:FOLDER` | `bert` | a sentence transformer of BERT's kind: `config.json`, `tokenizer.json` and `model.safetensors` in the folder |
+//! | `command:PROGRAM ARGUMENTS` | `command` | a program that reads a JSON text per line and writes a JSON array of numbers for each |
 //!
 //! Models and programs are only ever those that the user specifies: nothing in a lake determines
 //! what is read or run.
