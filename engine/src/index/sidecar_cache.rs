@@ -14,11 +14,11 @@ use object_store::path::Path;
 use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
+use super::fast_columns::{FastColumnRequests, FastColumns, ROW_BYTES};
 use super::fulltext::{FULLTEXT_FILE, LakeTextIndex, SegmentTextIndex};
 use super::hexastore::Hexastore;
 use super::partial_index::PartialTextIndex;
 use super::reindex::build_again;
-use super::row_metadata::{MetadataRequests, ROW_BYTES, RowMetadata};
 use super::subject_filter::{LoadedSubjects, SubjectFilters};
 use super::vectors::VectorIndex;
 use super::word_filter::WordFilter;
@@ -31,8 +31,8 @@ use crate::segment::{
 /// Number of sidecars that are opened at the same time.
 const OPENING: usize = 8;
 
-/// Maximal number of bytes of row metadata: that of 32 million rows.
-const METADATA_BYTES_LIMIT: u64 = 256 << 20;
+/// Maximal number of bytes of fast columns: that of 32 million rows.
+const FAST_COLUMNS_BYTES_LIMIT: u64 = 256 << 20;
 
 /// Cache of the open sidecars of a lake. Clones of a lake's handle share it. Segments never change,
 /// so an open sidecar is valid for the lifetime of its segment.
@@ -65,8 +65,8 @@ struct SegmentSidecars {
     words: OnceCell<Option<Arc<WordFilter>>>,
     /// An index in memory that replaces an unusable one.
     read_text: OnceCell<Arc<SegmentTextIndex>>,
-    row_metadata: OnceCell<Option<Arc<RowMetadata>>>,
-    metadata_requests: MetadataRequests,
+    fast_columns: OnceCell<Option<Arc<FastColumns>>>,
+    fast_column_requests: FastColumnRequests,
     /// By file name.
     vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
@@ -159,30 +159,32 @@ impl SidecarCache {
         unchecked.as_ref().is_some_and(is_unknown)
     }
 
-    /// Returns the row metadata of each of `segments`. Returns `None` if some have no usable
-    /// address index or aren't on this machine, if all together exceed `METADATA_BYTES_LIMIT`, or
+    /// Returns the fast columns of each of `segments`. Returns `None` if some have no usable
+    /// address index or aren't on this machine, if all together exceed `FAST_COLUMNS_BYTES_LIMIT`, or
     /// if some have rarely been requested: a process with few queries reads the pages of the rows
     /// instead.
-    pub async fn row_metadata(
+    pub async fn fast_columns(
         &self,
         location: &LakeLocation,
         segments: &[Segment],
-    ) -> Option<Vec<Arc<RowMetadata>>> {
+    ) -> Option<Vec<Arc<FastColumns>>> {
         let rows: u64 = segments.iter().map(|segment| segment.file.rows).sum();
-        if rows.saturating_mul(ROW_BYTES) > METADATA_BYTES_LIMIT {
+        if rows.saturating_mul(ROW_BYTES) > FAST_COLUMNS_BYTES_LIMIT {
             return None;
         }
         // Every segment counts the request.
         let rare = segments.iter().filter(|segment| {
             let entry = self.entry(&segment.id);
-            !entry.metadata_requests.are_worth_reading(segment.file.rows)
+            !entry
+                .fast_column_requests
+                .are_worth_reading(segment.file.rows)
         });
         if rare.count() > 0 {
             return None;
         }
         let read: Vec<_> = segments
             .iter()
-            .map(|segment| self.row_metadata_of(location, segment))
+            .map(|segment| self.fast_columns_of(location, segment))
             .collect();
         stream::iter(read)
             .buffered(OPENING)
@@ -192,11 +194,11 @@ impl SidecarCache {
             .collect()
     }
 
-    async fn row_metadata_of(
+    async fn fast_columns_of(
         &self,
         location: &LakeLocation,
         segment: &Segment,
-    ) -> Option<Arc<RowMetadata>> {
+    ) -> Option<Arc<FastColumns>> {
         let entry = self.entry(&segment.id);
         let read = || async {
             let addresses = self.addresses(location, segment).await?;
@@ -204,12 +206,12 @@ impl SidecarCache {
             let path =
                 location.local_path(&Path::from(format!("{GRAINS}/{}", segment.file.name)))?;
             let bytes = SourceBytes::map(&path).ok()?;
-            let read = tokio::task::spawn_blocking(|| RowMetadata::read(bytes, addresses))
+            let read = tokio::task::spawn_blocking(|| FastColumns::read(bytes, addresses))
                 .await
                 .ok()?;
             read.ok().map(Arc::new)
         };
-        entry.row_metadata.get_or_init(read).await.clone()
+        entry.fast_columns.get_or_init(read).await.clone()
     }
 
     /// Returns the hexastore of `segment`. Returns `None` if there is no usable one, and logs a

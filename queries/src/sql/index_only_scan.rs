@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int16Builder, RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::SchemaRef;
 use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
-use gristmill_engine::index::{RowMetadata, SidecarCache};
+use gristmill_engine::index::{FastColumns, SidecarCache};
 use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
@@ -92,8 +92,8 @@ pub(super) async fn read_from_indexes(
     let (read, rows): (Vec<Segment>, Vec<&[u32]>) = with_rows
         .map(|(segment, rows)| (segment.clone(), rows))
         .unzip();
-    let facts = sidecars.row_metadata(location, &read).await?;
-    for ((segment, rows), facts) in read.iter().zip(rows).zip(facts.iter()) {
+    let fast_columns = sidecars.fast_columns(location, &read).await?;
+    for ((segment, rows), values) in read.iter().zip(rows).zip(fast_columns.iter()) {
         let triples = match &patterns {
             Some(patterns) => {
                 let store = sidecars.hexastore(location, segment).await?;
@@ -103,7 +103,7 @@ pub(super) async fn read_from_indexes(
         };
         let triples = triples.as_ref();
         let triples = triples.map(|(store, patterns)| (&**store, *patterns));
-        append(&mut columns, rows, facts, triples)?;
+        append(&mut columns, rows, values, triples)?;
     }
     finish(columns, schema, count)
 }
@@ -126,7 +126,7 @@ fn finish(
 fn append(
     columns: &mut [(CoveredColumn, ColumnBuilder)],
     rows: &[u32],
-    facts: &RowMetadata,
+    values: &FastColumns,
     stated: Option<(&Hexastore, &[[Option<String>; 3]])>,
 ) -> Option<()> {
     let mut statements: HashMap<u32, [Option<&str>; 3]> = HashMap::new();
@@ -141,11 +141,11 @@ fn append(
         for (column, cells) in columns.iter_mut() {
             match column {
                 CoveredColumn::Address => {
-                    cells.text(Some(facts.address(*row)?.write_hex(&mut hex)))
+                    cells.text(Some(values.address(*row)?.write_hex(&mut hex)))
                 }
-                CoveredColumn::TypeByte => cells.number(facts.type_byte(*row)?),
-                CoveredColumn::Encoding => cells.text(facts.encoding(*row)),
-                CoveredColumn::Namespace => cells.text(facts.namespace(*row)),
+                CoveredColumn::TypeByte => cells.number(values.type_byte(*row)?),
+                CoveredColumn::Encoding => cells.text(values.encoding(*row)),
+                CoveredColumn::Namespace => cells.text(values.namespace(*row)),
                 CoveredColumn::Part(part) => cells.text(*statements.get(row)?.get(*part)?),
             }
         }

@@ -1,11 +1,11 @@
-//! Small columns of the rows of a segment, held in memory, because nearly every index look-up needs
-//! them: address, type, encoding and namespace.
+//! Fast columns, as tantivy's fast fields: small columns of the rows of a segment, held in memory,
+//! because nearly every index look-up needs them: address, type, encoding and namespace.
 //!
 //! A page of a segment contains thousands of rows, and a look-up reads single ones: decompressing a
 //! page for two bytes would dominate the cost of a server's look-ups. The columns are read once per
 //! segment (they compress to almost nothing), and take [`ROW_BYTES`] per row. That costs more than
 //! the pages of a few look-ups, so it is only done for small segments and those that are often
-//! searched ([`MetadataRequests`]).
+//! searched ([`FastColumnRequests`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,28 +26,28 @@ pub const ROW_BYTES: u64 = 8;
 
 const BATCH_ROWS: usize = 65_536;
 
-/// Number of requests for the metadata of a segment after which they are read: reading the pages of
+/// Number of requests for the columns of a segment after which they are read: reading the pages of
 /// some rows costs about an eighth of that.
 const REQUESTS_BEFORE_READING: u32 = 8;
 
-/// Maximal number of rows of a segment whose metadata are read at the first request.
+/// Maximal number of rows of a segment whose columns are read at the first request.
 const SMALL_SEGMENT: u64 = 32_768;
 
-/// Number of requests for the metadata of a segment.
+/// Number of requests for the columns of a segment.
 #[derive(Debug, Default)]
-pub(super) struct MetadataRequests(AtomicU32);
+pub(super) struct FastColumnRequests(AtomicU32);
 
-impl MetadataRequests {
-    /// Counts a request. Returns whether the metadata of `rows` rows are worth reading.
+impl FastColumnRequests {
+    /// Counts a request. Returns whether the columns of `rows` rows are worth reading.
     pub(super) fn are_worth_reading(&self, rows: u64) -> bool {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         rows <= SMALL_SEGMENT || before >= REQUESTS_BEFORE_READING
     }
 }
 
-/// The metadata of the rows of one segment.
+/// Address, type, encoding and namespace of each row of one segment.
 #[derive(Debug)]
-pub struct RowMetadata {
+pub struct FastColumns {
     addresses: Arc<AddressIndex>,
     /// Position of each row in the address index.
     places: Vec<u32>,
@@ -63,18 +63,18 @@ struct DictionaryColumn<N> {
     names: Vec<String>,
 }
 
-impl RowMetadata {
-    /// Reads the metadata of the rows of the segment in `bytes`, whose addresses are `addresses`.
+impl FastColumns {
+    /// Reads the columns of the segment in `bytes`, whose addresses are `addresses`.
     ///
     /// # Errors
     /// If the segment can't be read, has other rows, or has too many distinct texts.
-    pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<RowMetadata, BoxError> {
+    pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<FastColumns, BoxError> {
         let reader = SegmentReader::open(bytes)?;
         let places = addresses.places();
         if places.len() as u64 != reader.rows() {
             return Err("the addresses are those of another segment".into());
         }
-        let mut facts = RowMetadata {
+        let mut read = FastColumns {
             addresses,
             type_bytes: Vec::with_capacity(places.len()),
             places,
@@ -88,10 +88,10 @@ impl RowMetadata {
         ];
         let (mut encodings, mut namespaces) = (HashMap::new(), HashMap::new());
         for batch in reader.read(0..reader.row_groups(), Some(&columns), BATCH_ROWS)? {
-            facts.add(&batch?, &mut encodings, &mut namespaces)?;
+            read.add(&batch?, &mut encodings, &mut namespaces)?;
         }
-        match facts.type_bytes.len() == facts.places.len() {
-            true => Ok(facts),
+        match read.type_bytes.len() == read.places.len() {
+            true => Ok(read),
             false => Err("rows are missing".into()),
         }
     }
@@ -209,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_large_segments_are_read_when_they_are_often_requested() {
-        let requests = MetadataRequests::default();
+    fn columns_of_large_segments_are_read_when_they_are_often_requested() {
+        let requests = FastColumnRequests::default();
         assert!(requests.are_worth_reading(SMALL_SEGMENT));
-        let requests = MetadataRequests::default();
+        let requests = FastColumnRequests::default();
         let worth = (0..10).map(|_| requests.are_worth_reading(SMALL_SEGMENT + 1));
         let worth: Vec<bool> = worth.collect();
         assert_eq!(worth, [[false; 8].as_slice(), &[true, true]].concat());
