@@ -39,12 +39,12 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
         return parse(&text.unwrap_or_default(), options, printing);
     }
     let bindings = bindings(&arguments.parameters)?;
-    let mut running = Running::start(context, &arguments).await?;
+    let mut session = CalSession::start(context, &arguments).await?;
     match text {
         Some(text) => {
             #[cfg(feature = "cluster")]
-            let cluster = running.cluster.clone();
-            let run = running.all(&text, &bindings, options, &mut printing);
+            let cluster = session.cluster.clone();
+            let run = session.all(&text, &bindings, options, &mut printing);
             #[cfg(feature = "cluster")]
             let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
             if run.await? == Last::Definition {
@@ -53,7 +53,7 @@ pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<Command
             printer.print_requests();
             Ok(CommandOutcome::Done)
         }
-        None => running.shell(&bindings, options, printing).await,
+        None => session.shell(&bindings, options, printing).await,
     }
 }
 
@@ -214,8 +214,8 @@ fn bindings(parameters: &[String]) -> Result<Bindings, Failure> {
     Ok(bindings)
 }
 
-/// A running session over a lake.
-struct Running {
+/// A session over a lake.
+struct CalSession {
     executor: Executor,
     options: SqlOptions,
     writer: Option<Arc<LakeWriter>>,
@@ -229,8 +229,8 @@ struct Running {
     cluster: Option<gristmill_cluster::Scheduler>,
 }
 
-impl Running {
-    async fn start(context: &CommandContext, arguments: &CalArgs) -> Result<Running, Failure> {
+impl CalSession {
+    async fn start(context: &CommandContext, arguments: &CalArgs) -> Result<CalSession, Failure> {
         let lake = match arguments.allow_writes {
             true => context.open_lake().await?,
             false => context.open_lake_for_queries().await?,
@@ -251,7 +251,7 @@ impl Running {
             executor = executor.with_writer(Arc::clone(&lake) as _);
             writer = Some(lake);
         }
-        Ok(Running {
+        Ok(CalSession {
             executor,
             options,
             writer,

@@ -69,7 +69,7 @@ pub async fn run(
             .sum::<u64>();
         context
             .printer(arguments.results)
-            .record(&Endpoints { endpoints })?;
+            .record(&EndpointReports { endpoints })?;
     }
     Ok(CommandOutcome::done_if(problems == 0))
 }
@@ -151,9 +151,9 @@ impl ConversionRun<'_> {
     }
 }
 
-/// Result of the round-trip check.
+/// Result of the round-trip check, by endpoint.
 #[derive(Serialize)]
-struct Endpoints {
+struct EndpointReports {
     endpoints: Vec<EndpointReport>,
 }
 

@@ -223,7 +223,7 @@ impl BranchTally {
             .map(|placed| &*placed.message.session_id)
             .unwrap_or_default();
         if session != self.current {
-            self.settle();
+            self.end_session();
             self.current = session.to_owned();
         }
     }
@@ -238,7 +238,7 @@ impl BranchTally {
         }
     }
 
-    fn settle(&mut self) {
+    fn end_session(&mut self) {
         self.not_written += self.refused.difference(&self.written).count() as u64;
         self.refused.clear();
         self.written.clear();
@@ -246,7 +246,7 @@ impl BranchTally {
 
     /// Returns their number, and logs it with the reason.
     fn not_written(mut self) -> u64 {
-        self.settle();
+        self.end_session();
         if let (1.., Some(reason)) = (self.not_written, self.reason) {
             tracing::warn!(grains = self.not_written, "not written: {reason}");
         }

@@ -31,7 +31,7 @@ pub(super) struct PendingWrite {
 }
 
 /// A batch whose segment is written and not committed yet.
-pub(super) struct UnsettledBatch {
+pub(super) struct UncommittedBatch {
     batch: IngestBatch,
     written: WrittenBatch,
 }
@@ -55,7 +55,7 @@ async fn start_write(
 }
 
 impl IngestRun<'_> {
-    /// Proves the current batch, settles the one before it meanwhile, and starts to write the
+    /// Proves the current batch, commits the one before it meanwhile, and starts to write the
     /// segment.
     ///
     /// # Errors
@@ -78,7 +78,8 @@ impl IngestRun<'_> {
             pending,
             ..self.job()
         };
-        let (overtaken, begun) = tokio::join!(self.settle(before), start_write(job, proving));
+        let (overtaken, begun) =
+            tokio::join!(self.commit_written(before), start_write(job, proving));
         let (overtaken, (proven, segment)) = (overtaken?, begun?);
         let rejects = self.count(&proven)?;
         batch.rejects.extend(rejects);
@@ -99,11 +100,11 @@ impl IngestRun<'_> {
     }
 
     /// Waits for the segment that is being written, if there is one.
-    pub(super) async fn await_write(&mut self) -> Result<Option<UnsettledBatch>> {
+    pub(super) async fn await_write(&mut self) -> Result<Option<UncommittedBatch>> {
         let Some(PendingWrite { batch, segment }) = self.writing.take() else {
             return Ok(None);
         };
-        Ok(Some(UnsettledBatch {
+        Ok(Some(UncommittedBatch {
             batch,
             written: segment.await?,
         }))
@@ -114,8 +115,8 @@ impl IngestRun<'_> {
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if other writers were faster every time; errors of the commit.
-    pub(super) async fn settle(&mut self, unsettled: Option<UnsettledBatch>) -> Result<bool> {
-        let Some(UnsettledBatch { batch, mut written }) = unsettled else {
+    pub(super) async fn commit_written(&mut self, last: Option<UncommittedBatch>) -> Result<bool> {
+        let Some(UncommittedBatch { batch, mut written }) = last else {
             return Ok(false);
         };
         if self.prepared.is_some() {

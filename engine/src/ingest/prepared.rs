@@ -266,7 +266,7 @@ impl IngestRun<'_> {
     async fn end_prepared(mut self, job: &SourceJob) -> Result<ReadSources> {
         self.flush().await?;
         let last = self.await_write().await?;
-        self.settle(last).await?;
+        self.commit_written(last).await?;
         let prepared = self.prepared.take().unwrap_or_default();
         if prepared.is_too_large() {
             let unused = Change {

@@ -365,7 +365,7 @@ impl<'l> IngestRun<'l> {
         self.flush().await?;
         let last = self.await_write().await?;
         self.progress.enter(WorkPhase::Committing);
-        self.settle(last).await?;
+        self.commit_written(last).await?;
         warn_about(&self.report.transcripts);
         self.report.version = self.lake.grains.version();
         if !self.options.dry_run && self.report.files > 0 {

@@ -236,12 +236,12 @@ struct ReportColumn {
 }
 
 /// Outcome of a query of the page.
-enum Figures {
+enum QueryOutcome {
     Rows(QueryRows),
     /// The session lacks a table of the query.
     Hidden,
-    /// The time was over.
-    Late,
+    /// The time for the page was over.
+    TimedOut,
 }
 
 /// Labels of the figures at the top, and the query of each: one value.
@@ -279,9 +279,11 @@ pub async fn lake_report(
     let mut sections = Vec::new();
     for section in &QUERIES {
         match figures(context, section.title, section.query, options.deadline).await? {
-            Figures::Rows(table) => sections.push(section_of(section, table, false)),
-            Figures::Late => sections.push(section_of(section, QueryRows::default(), true)),
-            Figures::Hidden => hidden.push(section.title),
+            QueryOutcome::Rows(table) => sections.push(section_of(section, table, false)),
+            QueryOutcome::TimedOut => {
+                sections.push(section_of(section, QueryRows::default(), true))
+            }
+            QueryOutcome::Hidden => hidden.push(section.title),
         }
     }
     let rows = sections
@@ -314,9 +316,9 @@ async fn tiles(
     let mut tiles = Vec::new();
     for (label, query) in TILES {
         let value = match figures(context, "Overview", query, deadline).await? {
-            Figures::Rows(table) => table.rows.into_iter().flatten().next(),
-            Figures::Late => None,
-            Figures::Hidden => continue,
+            QueryOutcome::Rows(table) => table.rows.into_iter().flatten().next(),
+            QueryOutcome::TimedOut => None,
+            QueryOutcome::Hidden => continue,
         };
         let value = value.unwrap_or_else(|| MISSING.to_owned());
         tiles.push(ReportTile { value, label });
@@ -346,22 +348,22 @@ async fn figures(
     section: &'static str,
     query: &str,
     deadline: Option<Instant>,
-) -> Result<Figures, PageError> {
+) -> Result<QueryOutcome, PageError> {
     let failed = |cause| PageError::Section { section, cause };
     if !has_tables(context, query).map_err(failed)? {
-        return Ok(Figures::Hidden);
+        return Ok(QueryOutcome::Hidden);
     }
     let rows = first_rows(context, query);
     let rows = match deadline {
         None => rows.await,
         // A query that begins late would be planned before it ends.
-        Some(deadline) if deadline <= Instant::now() => return Ok(Figures::Late),
+        Some(deadline) if deadline <= Instant::now() => return Ok(QueryOutcome::TimedOut),
         Some(deadline) => match timeout_at(deadline, rows).await {
             Ok(rows) => rows,
-            Err(_) => return Ok(Figures::Late),
+            Err(_) => return Ok(QueryOutcome::TimedOut),
         },
     };
-    rows.map(Figures::Rows).map_err(failed)
+    rows.map(QueryOutcome::Rows).map_err(failed)
 }
 
 /// Returns whether the session has all tables that a query names.
@@ -439,10 +441,10 @@ mod tests {
         let unknown = "SELECT 1 WHERE (SELECT count(*) FROM nowhere) > 0";
         for deadline in [None, over] {
             let outcome = figures(&context, "s", unknown, deadline).await.unwrap();
-            assert!(matches!(outcome, Figures::Hidden));
+            assert!(matches!(outcome, QueryOutcome::Hidden));
         }
         let outcome = figures(&context, "s", "SELECT 1", over).await.unwrap();
-        assert!(matches!(outcome, Figures::Late));
+        assert!(matches!(outcome, QueryOutcome::TimedOut));
     }
 
     #[tokio::test]

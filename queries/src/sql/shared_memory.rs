@@ -41,11 +41,11 @@ pub struct SharedMemory {
     /// Bytes that each query has for itself.
     share: usize,
     /// Bytes that queries can borrow.
-    rest: Arc<Rest>,
+    common: Arc<CommonMemory>,
 }
 
 #[derive(Debug)]
-struct Rest {
+struct CommonMemory {
     size: usize,
     borrowed: AtomicUsize,
 }
@@ -63,13 +63,13 @@ impl SharedMemory {
 
     fn new(size: usize, concurrent: usize) -> SharedMemory {
         let shares = size / SHARED_PART;
-        let rest = Rest {
+        let common = CommonMemory {
             size: size - shares,
             borrowed: AtomicUsize::new(0),
         };
         SharedMemory {
             share: shares / concurrent.max(1),
-            rest: Arc::new(rest),
+            common: Arc::new(common),
         }
     }
 
@@ -96,7 +96,7 @@ impl SharedMemory {
     }
 }
 
-impl Rest {
+impl CommonMemory {
     /// Borrows `bytes`, unless others have left less.
     fn borrow(&self, bytes: usize) -> bool {
         let more = |borrowed: usize| {
@@ -136,11 +136,11 @@ impl QueryPool {
     }
 
     /// Returns what was borrowed beyond what is needed now.
-    fn settle(&self, borrowed: &mut usize) {
+    fn return_excess(&self, borrowed: &mut usize) {
         let needed = self.beyond_share();
         let excess = borrowed.saturating_sub(needed);
         self.memory
-            .rest
+            .common
             .borrowed
             .fetch_sub(excess, Ordering::Relaxed);
         *borrowed -= excess;
@@ -165,26 +165,29 @@ impl MemoryPool for QueryPool {
         self.own.grow(reservation, additional);
         let more = self.beyond_share().saturating_sub(*borrowed);
         // Growth that can't fail counts, even beyond the limit.
-        self.memory.rest.borrowed.fetch_add(more, Ordering::Relaxed);
+        self.memory
+            .common
+            .borrowed
+            .fetch_add(more, Ordering::Relaxed);
         *borrowed += more;
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         let mut borrowed = self.borrowed();
         self.own.shrink(reservation, shrink);
-        self.settle(&mut borrowed);
+        self.return_excess(&mut borrowed);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let mut borrowed = self.borrowed();
         self.own.try_grow(reservation, additional)?;
         let more = self.beyond_share().saturating_sub(*borrowed);
-        if !self.memory.rest.borrow(more) {
+        if !self.memory.common.borrow(more) {
             self.own.shrink(reservation, additional);
             return Err(DataFusionError::ResourcesExhausted(format!(
                 "{OTHERS_USE_MEMORY}: {} needs another {additional} bytes, and {} are left",
                 reservation.consumer().name(),
-                self.memory.rest.left(),
+                self.memory.common.left(),
             )));
         }
         *borrowed += more;
@@ -215,7 +218,7 @@ impl Drop for QueryPool {
     fn drop(&mut self) {
         let borrowed = *self.borrowed();
         self.memory
-            .rest
+            .common
             .borrowed
             .fetch_sub(borrowed, Ordering::Relaxed);
     }
@@ -250,11 +253,11 @@ mod tests {
         assert!(small.try_grow(1).is_err());
         large.shrink(MEBIBYTE);
         small.try_grow(MEBIBYTE).unwrap();
-        assert_eq!(memory.rest.left(), 0);
+        assert_eq!(memory.common.left(), 0);
         // What can't fail counts, and is given back.
         small.grow(3 * MEBIBYTE);
         drop((large, small));
-        assert_eq!(memory.rest.left(), 8 * MEBIBYTE);
+        assert_eq!(memory.common.left(), 8 * MEBIBYTE);
     }
 
     #[test]
@@ -284,6 +287,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(memory.rest.left(), 4 * MEBIBYTE);
+        assert_eq!(memory.common.left(), 4 * MEBIBYTE);
     }
 }

@@ -39,12 +39,12 @@ pub(super) struct RowBody {
     first: Option<Vec<u8>>,
 }
 
-/// What a body sends next.
-enum Next {
+/// State of a body that is being sent.
+enum BodyState {
     Rows(RowBody),
-    /// Nothing: the body is cut after its last line.
+    /// Cut after its last line; nothing follows.
     Cut,
-    /// Nothing: the body is complete.
+    /// Complete; nothing follows.
     End,
 }
 
@@ -118,7 +118,7 @@ impl RowBody {
 
     /// Returns the body, which fails where the query does.
     pub(super) fn into_body(self) -> Body {
-        let parts = stream::try_unfold(Next::Rows(self), Next::part);
+        let parts = stream::try_unfold(BodyState::Rows(self), BodyState::part);
         let frames = parts.map_ok(|part| Frame::data(Bytes::from(part)));
         StreamBody::new(frames).boxed_unsync()
     }
@@ -136,25 +136,25 @@ impl RowBody {
     }
 }
 
-impl Next {
+impl BodyState {
     /// Waits for the next part; `None` at the end.
-    async fn part(self) -> io::Result<Option<(Vec<u8>, Next)>> {
+    async fn part(self) -> io::Result<Option<(Vec<u8>, BodyState)>> {
         let cut = || io::Error::other("the query failed while its rows were sent");
         let mut body = match self {
-            Next::Rows(body) => body,
-            Next::Cut => {
+            BodyState::Rows(body) => body,
+            BodyState::Cut => {
                 // Lets the line reach the client before the connection is closed.
                 tokio::time::sleep(LAST_LINE).await;
                 return Err(cut());
             }
-            Next::End => return Ok(None),
+            BodyState::End => return Ok(None),
         };
         Ok(Some(match (body.next_part().await, &body.writer) {
-            (Ok(Some(part)), _) => (part, Next::Rows(body)),
-            (Ok(None), _) => (body.writer.finish().map_err(|_| cut())?, Next::End),
+            (Ok(Some(part)), _) => (part, BodyState::Rows(body)),
+            (Ok(None), _) => (body.writer.finish().map_err(|_| cut())?, BodyState::End),
             (Err(refusal), BatchWriter::JsonLines) => {
                 let line = format!("{}\n", refusal.to_json());
-                (line.into_bytes(), Next::Cut)
+                (line.into_bytes(), BodyState::Cut)
             }
             (Err(_), BatchWriter::Arrow(_)) => return Err(cut()),
         }))

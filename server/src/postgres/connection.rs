@@ -182,8 +182,8 @@ async fn next_event(
     stopped: &mut watch::Receiver<bool>,
     is_between_batches: bool,
 ) -> Event {
-    let has_begun = session.has_begun();
-    messages.get_mut().bytes_left = match has_begun {
+    let has_started = session.has_started();
+    messages.get_mut().bytes_left = match has_started {
         true => MESSAGE_BYTES,
         false => STARTUP_BYTES,
     };
@@ -191,7 +191,7 @@ async fn next_event(
     let query_time = messages.get_ref().write_time;
     tokio::select! {
         message = next_message(messages) => message,
-        () = tokio::time::sleep_until(startup), if !has_begun => Event::Ended,
+        () = tokio::time::sleep_until(startup), if !has_started => Event::Ended,
         () = sleep(query_time), if holds_rows => Event::PortalsExpired,
         _ = stopped.wait_for(|stopped| *stopped), if is_between_batches => Event::Stopped,
     }

@@ -30,8 +30,8 @@ use crate::http::{Authority, Scope, Server, sql_context};
 /// Version of PostgreSQL whose protocol and catalog clients expect.
 pub(super) const SERVER_VERSION: &str = "16.6";
 
-/// A session that has begun.
-struct Begun {
+/// A session that has started.
+struct StartedSession {
     authority: Authority,
     cancellation: Arc<ConnectionHandle>,
     _registered: ConnectionGuard,
@@ -40,7 +40,7 @@ struct Begun {
 /// The session of a connection.
 pub(super) struct Session {
     listener: Arc<Listener>,
-    begun: OnceLock<Begun>,
+    started: OnceLock<StartedSession>,
     /// Cloned by every answer whose rows aren't all sent.
     unfinished: Arc<()>,
     /// The prepared statements and portals that the client holds.
@@ -53,7 +53,7 @@ impl Session {
     pub(super) fn new(listener: Arc<Listener>) -> Session {
         Session {
             listener,
-            begun: OnceLock::new(),
+            started: OnceLock::new(),
             unfinished: Arc::new(()),
             held: HeldObjects::default(),
             cursors: Cursors::default(),
@@ -65,8 +65,8 @@ impl Session {
     }
 
     /// Returns true if the client has shown its token.
-    pub(super) fn has_begun(&self) -> bool {
-        self.begun.get().is_some()
+    pub(super) fn has_started(&self) -> bool {
+        self.started.get().is_some()
     }
 
     /// Returns true if a query waits for the client to request more of its rows.
@@ -79,22 +79,22 @@ impl Session {
         Arc::clone(&self.unfinished)
     }
 
-    fn begun(&self) -> PgWireResult<&Begun> {
-        let missing = || fatal("28000", "the session has not begun");
-        self.begun.get().ok_or_else(missing)
+    fn started(&self) -> PgWireResult<&StartedSession> {
+        let missing = || fatal("28000", "the session has not started");
+        self.started.get().ok_or_else(missing)
     }
 
     pub(super) fn authority(&self) -> PgWireResult<&Authority> {
-        Ok(&self.begun()?.authority)
+        Ok(&self.started()?.authority)
     }
 
-    /// Checks the token of a session that has begun.
+    /// Checks the token of a session that has started.
     ///
     /// # Errors
     /// SQLSTATE 28P01, which ends the session, if the token was revoked or changed, or has expired.
     pub(super) fn check_token(&self) -> PgWireResult<()> {
-        let begun = self.begun.get();
-        match begun.is_none_or(|begun| self.server().is_current(&begun.authority)) {
+        let started = self.started.get();
+        match started.is_none_or(|started| self.server().is_current(&started.authority)) {
             true => Ok(()),
             false => Err(fatal(
                 "28P01",
@@ -105,7 +105,7 @@ impl Session {
 
     /// Returns what is ready when the client cancels the query that begins now.
     pub(super) async fn cancellation(&self) -> PgWireResult<oneshot::Receiver<()>> {
-        Ok(self.begun()?.cancellation.start_query().await)
+        Ok(self.started()?.cancellation.start_query().await)
     }
 
     /// Waits for the slot of a query, which is free again when the permit is dropped.
@@ -163,7 +163,7 @@ impl Session {
         client.set_pid_and_secret_key(id, key.clone());
         let (cancellation, registered) = self.listener.connections.register(id, key);
         tracing::debug!(token = authority.name, "session over PostgreSQL's protocol");
-        let _ = self.begun.set(Begun {
+        let _ = self.started.set(StartedSession {
             authority,
             cancellation,
             _registered: registered,

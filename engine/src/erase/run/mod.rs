@@ -236,8 +236,8 @@ async fn erase_revealed(
     };
     run.note_spellings(&plan);
     run.remove(survey).await?;
-    let settled = run.settle().await?;
-    let mut report = run.prove_and_certify(settled, plan).await?;
+    let last = run.survey_until_clean().await?;
+    let mut report = run.prove_and_certify(last, plan).await?;
     report.resumed = resumed;
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
@@ -353,8 +353,8 @@ struct Run<'a> {
     workers: Option<ErasureWorkers<'a>>,
 }
 
-/// State of the lake after the last survey found nothing more to erase.
-struct SettledLake {
+/// The last survey, which found nothing more to erase, and what follows from it.
+struct LastSurvey {
     survey: Survey,
     /// The patterns that the byte search looks for.
     patterns: PatternSearch,
@@ -383,7 +383,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if other writers added matching rows [`MAX_ROUNDS`] times.
-    async fn settle(&mut self) -> Result<SettledLake> {
+    async fn survey_until_clean(&mut self) -> Result<LastSurvey> {
         for _ in 0..MAX_ROUNDS {
             let survey = self.survey_again().await?;
             if survey.selects_nothing() {
@@ -394,7 +394,7 @@ impl Run<'_> {
                 refresh_subjects(self.lake).await?;
                 let removed = self.lake.purge(self.options.exclusive).await?;
                 let patterns = patterns.await.file("can't make", "a proof")??;
-                return Ok(SettledLake {
+                return Ok(LastSurvey {
                     survey,
                     patterns,
                     removed,
@@ -425,14 +425,14 @@ impl Run<'_> {
     /// Proves the erasure, writes its certificate and the audit entry, and removes the journal.
     async fn prove_and_certify(
         &mut self,
-        settled: SettledLake,
+        last: LastSurvey,
         plan: ErasurePlan,
     ) -> Result<ErasureReport> {
-        let SettledLake {
+        let LastSurvey {
             survey,
             patterns,
             removed,
-        } = settled;
+        } = last;
         let proofs = self.prove(&survey, patterns).await?;
         // Ends a run whose journal was taken over, before it writes a certificate.
         self.store_journal().await?;

@@ -64,8 +64,8 @@ pub(crate) fn read_consents_once(
     plans: &mut [&mut LogicalPlan],
 ) -> Result<()> {
     let readers = match runs_here(state) {
-        true => Readers::Here,
-        false => Readers::Elsewhere,
+        true => Readers::Local,
+        false => Readers::Remote,
     };
     let mut shared = Vec::new();
     for plan in plans.iter() {
@@ -74,7 +74,7 @@ pub(crate) fn read_consents_once(
             Ok(TreeNodeRecursion::Continue)
         })?;
     }
-    shared.retain(|shared| shared.scans > 1 || readers == Readers::Elsewhere);
+    shared.retain(|shared| shared.scans > 1 || readers == Readers::Remote);
     let shared = shared
         .into_iter()
         .map(|shared| Ok((shared.rows(readers)?, shared)))
@@ -83,8 +83,8 @@ pub(crate) fn read_consents_once(
         let replace = |node| replaced(&shared, node);
         let sharing = (**plan).clone().transform_down_with_subqueries(replace);
         **plan = match readers {
-            Readers::Here => sharing.data()?,
-            Readers::Elsewhere => with_computed_parts(sharing.data()?)?,
+            Readers::Local => sharing.data()?,
+            Readers::Remote => with_computed_parts(sharing.data()?)?,
         };
     }
     Ok(())
@@ -107,7 +107,7 @@ fn computed(part: LogicalPlan) -> LogicalPlan {
     let projected_schema = Arc::clone(part.schema());
     let schema = Arc::clone(projected_schema.inner());
     let columns = (0..schema.fields().len()).collect();
-    let rows = SharedRows::new(part, schema, columns, Readers::Elsewhere);
+    let rows = SharedRows::new(part, schema, columns, Readers::Remote);
     LogicalPlan::TableScan(TableScan {
         table_name: TableReference::bare(COMPUTED),
         source: provider_as_source(Arc::new(rows)),

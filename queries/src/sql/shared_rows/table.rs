@@ -50,9 +50,9 @@ pub(super) struct SharedRows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readers {
     /// In this process.
-    Here,
+    Local,
     /// In other processes. Rows beyond [`MAX_SENT_BYTES`] are read again by each plan.
-    Elsewhere,
+    Remote,
 }
 
 impl SharedRows {
@@ -146,8 +146,8 @@ impl TableProvider for SharedRows {
         let places = columns.into_iter().map(|column| self.place_of(column));
         let places = places.collect::<Result<Vec<_>>>()?;
         match self.readers {
-            Readers::Here => Ok(Arc::new(SharedRowsExec::new(Arc::clone(kept), places)?)),
-            Readers::Elsewhere => self.sent(kept, &places, state).await,
+            Readers::Local => Ok(Arc::new(SharedRowsExec::new(Arc::clone(kept), places)?)),
+            Readers::Remote => self.sent(kept, &places, state).await,
         }
     }
 }
