@@ -117,7 +117,7 @@ fn a_history_is_limited_at_below_and_above() {
     let error = agent(extensions::HISTORY_LIMIT_MESSAGES + 1).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "$.agent.conversation.history: expected at most 100 items, came 101"
+        "$.agent.conversation.history: expected at most 100 items, found 101"
     );
 }
 
@@ -417,18 +417,21 @@ fn booleans_may_be_spelled_by_the_usual_words() {
 #[test]
 fn errors_have_the_position_the_expected_and_the_actual_value() {
     for (text, told) in [
-        (r#"{"content":[]}"#, "$.role: expected string, came nothing"),
+        (
+            r#"{"content":[]}"#,
+            "$.role: expected string, found nothing",
+        ),
         (
             r#"{"role":"robot"}"#,
-            "$.role: expected one of system, developer, user, assistant, tool, came `robot`",
+            "$.role: expected one of system, developer, user, assistant, tool, found `robot`",
         ),
         (
             r#"{"role":"user","content":"hello"}"#,
-            "$.content: expected array, came string",
+            "$.content: expected array, found string",
         ),
         (
             r#"{"role":"user","content":[{"content_type":"text","text":null}]}"#,
-            "$.content[0].text: expected string, came null",
+            "$.content[0].text: expected string, found null",
         ),
         (
             r#"{"role":"user","a b":1}"#,

@@ -15,7 +15,7 @@ const QUOTE_LIMIT_BYTES: usize = 80;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CmfError {
     /// A required member is missing.
-    #[error("{path}: expected {expected}, came nothing")]
+    #[error("{path}: expected {expected}, found nothing")]
     Missing {
         /// The path of the member.
         path: String,
@@ -23,9 +23,9 @@ pub enum CmfError {
         expected: &'static str,
     },
     /// A value has the wrong JSON type.
-    #[error("{path}: expected {expected}, came {found}")]
+    #[error("{path}: expected {expected}, found {found}")]
     WrongType {
-        /// Where.
+        /// The path of the value.
         path: String,
         /// The expected type.
         expected: &'static str,
@@ -33,17 +33,17 @@ pub enum CmfError {
         found: &'static str,
     },
     /// A number is not a 64-bit integer.
-    #[error("{path}: expected an integer of 64 bits, came {found}")]
+    #[error("{path}: expected an integer of 64 bits, found {found}")]
     NotAnInteger {
-        /// Where.
+        /// The path of the value.
         path: String,
         /// The number as written.
         found: String,
     },
     /// A string is not in a closed set of names.
-    #[error("{path}: expected one of {}, came `{found}`", expected.join(", "))]
+    #[error("{path}: expected one of {}, found `{found}`", expected.join(", "))]
     UnknownName {
-        /// Where.
+        /// The path of the value.
         path: String,
         /// The closed set.
         expected: &'static [&'static str],
@@ -59,29 +59,29 @@ pub enum CmfError {
         expected: &'static [&'static str],
     },
     /// A text is not base64 (standard alphabet, padded).
-    #[error("{path}: expected base64, came `{found}`")]
+    #[error("{path}: expected base64, found `{found}`")]
     NotBase64 {
-        /// Where.
+        /// The path of the value.
         path: String,
-        /// The text that came.
+        /// The text as written.
         found: String,
     },
     /// A text is not an ISO 8601 time.
-    #[error("{path}: expected an ISO 8601 time, came `{found}`")]
+    #[error("{path}: expected an ISO 8601 time, found `{found}`")]
     NotATime {
-        /// Where.
+        /// The path of the value.
         path: String,
-        /// The text that came.
+        /// The text as written.
         found: String,
     },
     /// A resource has both text and bytes.
-    #[error("{path}: expected content or blob, came both")]
+    #[error("{path}: expected content or blob, found both")]
     ContentAndBlob {
         /// The path of the resource.
         path: String,
     },
     /// The range of a reference ends before it starts.
-    #[error("{path}: expected range_end of at least {start}, came {end}")]
+    #[error("{path}: expected range_end of at least {start}, found {end}")]
     InvertedRange {
         /// The path of the reference.
         path: String,
@@ -91,7 +91,7 @@ pub enum CmfError {
         end: i64,
     },
     /// An object has more than one of several exclusive members.
-    #[error("{path}: expected at most one of {}, came more", expected.join(", "))]
+    #[error("{path}: expected at most one of {}, found more", expected.join(", "))]
     MoreThanOne {
         /// The path of the object.
         path: String,
@@ -100,7 +100,7 @@ pub enum CmfError {
     },
     /// The HTTP extension has separate request and response headers, which this format does not
     /// support.
-    #[error("{path}: expected `headers`, came the split form with `{found}`")]
+    #[error("{path}: expected `headers`, found the split form with `{found}`")]
     SplitHeaders {
         /// The path of the extension.
         path: String,
@@ -108,7 +108,7 @@ pub enum CmfError {
         found: &'static str,
     },
     /// A list exceeds its limit.
-    #[error("{path}: expected at most {limit} items, came {found}")]
+    #[error("{path}: expected at most {limit} items, found {found}")]
     TooMany {
         /// The path of the list.
         path: String,
@@ -118,7 +118,7 @@ pub enum CmfError {
         found: usize,
     },
     /// The nesting of objects exceeds the limit.
-    #[error("{path}: expected at most {limit} levels of nesting, came more")]
+    #[error("{path}: expected at most {limit} levels of nesting, found more")]
     TooDeep {
         /// The path at which the limit was exceeded.
         path: String,

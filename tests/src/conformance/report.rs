@@ -15,7 +15,7 @@ pub enum Outcome {
     AlsoAccepted(String),
     /// The answer differs deliberately, in nothing else than a documented rule: which.
     Deviates(String),
-    /// The answer differs: what was expected and what came.
+    /// The answer differs: the expected and the actual one.
     Failed(String),
     /// The case is about something out of scope: what.
     OutOfScope(String),

@@ -66,12 +66,12 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
             matcher.matches(wanted, value, key)?;
         }
     }
-    let came = written.drops.len() + read.warnings.len();
+    let found = written.drops.len() + read.warnings.len();
     if let Some(wanted) = target.get("warnings").and_then(Json::as_array)
-        && came != wanted.len()
+        && found != wanted.len()
     {
         return Err(format!(
-            "expected {} warnings, came {:?} and {:?}",
+            "expected {} warnings, found {:?} and {:?}",
             wanted.len(),
             written.drops,
             read.warnings

@@ -109,7 +109,7 @@ impl<'m> Matcher<'m> {
                 for (key, value) in found.iter() {
                     let key_wanted = self.key_of(wanted.keys(), key);
                     let Some(target) = key_wanted.and_then(|key| wanted.get(&key)) else {
-                        return Err(format!("{path}.{key}: not expected, came {value}"));
+                        return Err(format!("{path}.{key}: not expected, found {value}"));
                     };
                     self.matches(target, value, &format!("{path}.{key}"))?;
                 }
@@ -125,7 +125,7 @@ impl<'m> Matcher<'m> {
             (Json::Array(wanted), Json::Array(found)) => {
                 if wanted.len() != found.len() {
                     return Err(format!(
-                        "{path}: expected {} items, came {}: {answer}",
+                        "{path}: expected {} items, found {}: {answer}",
                         wanted.len(),
                         found.len()
                     ));
@@ -137,7 +137,7 @@ impl<'m> Matcher<'m> {
             }
             (Json::String(wanted), Json::String(found)) if self.same_text(wanted, found) => Ok(()),
             (target, answer) if target == answer => Ok(()),
-            (target, answer) => Err(format!("{path}: expected {target}, came {answer}")),
+            (target, answer) => Err(format!("{path}: expected {target}, found {answer}")),
         }
     }
 

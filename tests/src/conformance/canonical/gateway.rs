@@ -45,9 +45,9 @@ fn inbound(
     let inbound = match (read, wanted_ok) {
         (Ok(inbound), true) => inbound,
         (Err(_), false) => return Ok(Rows::default()),
-        (Ok(_), false) => return Err("expected a refusal, came a request".to_owned()),
+        (Ok(_), false) => return Err("expected a refusal, found a request".to_owned()),
         (Err(refusal), true) => {
-            return Err(format!("expected a request, came the refusal {refusal}"));
+            return Err(format!("expected a request, found the refusal {refusal}"));
         }
     };
     let mut matcher = Matcher::new(&conversation.ids, provider);
@@ -58,10 +58,10 @@ fn inbound(
         .into_iter()
         .flat_map(Object::iter)
     {
-        let came = answer
+        let found = answer
             .get(key)
             .ok_or(format!("nothing known of request.{key}"))?;
-        matcher.matches(wanted, came, &format!("request.{key}"))?;
+        matcher.matches(wanted, found, &format!("request.{key}"))?;
     }
     if let Some(wanted) = target.get("id_map") {
         matcher.matches(wanted, &id_map(&conversation.ids, provider), "id_map")?;

@@ -72,7 +72,7 @@ fn check_warnings(target: &Json, warnings: &[DecodeWarning]) -> Result<(), Strin
         .map(<[_]>::len);
     match wanted {
         Some(wanted) if wanted != warnings.len() => Err(format!(
-            "expected {wanted} warnings, came {}",
+            "expected {wanted} warnings, found {}",
             warnings.len()
         )),
         _ => Ok(()),
@@ -82,7 +82,7 @@ fn check_warnings(target: &Json, warnings: &[DecodeWarning]) -> Result<(), Strin
 /// Refusals are compared by path and kind, where the target's wording contains them.
 fn refused_as(target: &Json, error: &DecodeError) -> Checked {
     if target.get("ok").and_then(Json::as_bool) != Some(false) {
-        return Err(format!("expected to be decoded, came {error}"));
+        return Err(format!("expected to be decoded, found {error}"));
     }
     let words = target.get("msg").and_then(Json::as_str).unwrap_or_default();
     let quoted = |before: &str| {
@@ -95,7 +95,7 @@ fn refused_as(target: &Json, error: &DecodeError) -> Checked {
     let place = quoted("at `");
     let Some(field) = quoted("missing required field `") else {
         return match place.filter(|path| *path != error.path()) {
-            Some(path) => Err(format!("expected a fault at {path}, came {error}")),
+            Some(path) => Err(format!("expected a fault at {path}, found {error}")),
             None => Ok(Rows::default()),
         };
     };
@@ -106,7 +106,7 @@ fn refused_as(target: &Json, error: &DecodeError) -> Checked {
     if error.problem != DecodeProblem::Missing || !is_there {
         let object = place.map_or(String::new(), |path| format!(" in {path}"));
         return Err(format!(
-            "expected the field {field} to be missed{object}, came {error}"
+            "expected the field {field} to be missed{object}, found {error}"
         ));
     }
     Ok(Rows::default())
@@ -207,11 +207,14 @@ pub fn tool_schema(input: &Json, target: &Json) -> Checked {
         .ok_or("the schema is no object")?;
     let errors = check_schema(schema);
     if target.get("ok").and_then(Json::as_bool) != Some(errors.is_empty()) {
-        return Err(format!("came {errors:?}"));
+        return Err(format!("found {errors:?}"));
     }
     let wanted = strings(target.get("errors"));
     if wanted.len() != errors.len() {
-        return Err(format!("expected {} errors, came {errors:?}", wanted.len()));
+        return Err(format!(
+            "expected {} errors, found {errors:?}",
+            wanted.len()
+        ));
     }
     // An error may be reported at the schema or at its keyword.
     let near = |wanted: &str, found: &str| {
@@ -231,7 +234,7 @@ pub fn tool_schema(input: &Json, target: &Json) -> Checked {
             .any(|error| near(&path(text), &error.path) || near(&error.path, &path(text)))
     });
     match unmatched {
-        Some(text) => Err(format!("expected {text}, came {errors:?}")),
+        Some(text) => Err(format!("expected {text}, found {errors:?}")),
         None => Ok(Rows::default()),
     }
 }
@@ -268,6 +271,6 @@ fn same_set(mut wanted: Vec<String>, mut found: Vec<String>) -> Checked {
     if wanted == found {
         Ok(Rows::default())
     } else {
-        Err(format!("expected {wanted:?}, came {found:?}"))
+        Err(format!("expected {wanted:?}, found {found:?}"))
     }
 }

@@ -55,7 +55,7 @@ pub fn price_overlay(input: &Json, target: &Json) -> Checked {
         .and_then(Json::as_str)
         .is_some_and(|version| version != both.version())
     {
-        return Err(format!("the version came as {}", both.version()));
+        return Err(format!("the version is {}", both.version()));
     }
     priced(&both, input, target)
 }
@@ -77,7 +77,7 @@ fn priced(table: &PriceTable, input: &Json, target: &Json) -> Checked {
             Ok(Rows::default())
         }
         (Ok(_), None) if target.get("error").is_none() => Ok(Rows::default()),
-        (came, _) => Err(format!("came {came:?}")),
+        (found, _) => Err(format!("found {found:?}")),
     }
 }
 
@@ -170,7 +170,7 @@ pub fn id_format(input: &Json, target: &Json) -> Checked {
     if made.iter().all(fits) && rising {
         Ok(Rows::default())
     } else {
-        Err(format!("came {:?}", made.first()))
+        Err(format!("found {:?}", made.first()))
     }
 }
 
@@ -289,7 +289,7 @@ pub fn usage_openai(input: &Json, target: &Json) -> Checked {
         .map_or(0, <[_]>::len);
     if read.warnings.len() != wanted {
         return Err(format!(
-            "expected {wanted} warnings, came {:?}",
+            "expected {wanted} warnings, found {:?}",
             read.warnings
         ));
     }

@@ -76,11 +76,11 @@ fn violated(target: &Json, violation: &TierViolation) -> Checked {
         .get("tier")
         .and_then(Json::as_str)
         .and_then(MutabilityTier::from_name);
-    let came = violation.slot.tier();
-    match (expected, came) {
+    let found = violation.slot.tier();
+    match (expected, found) {
         (None, _) | (Some(MutabilityTier::Immutable), MutabilityTier::Guarded) => Ok(()),
-        (Some(expected), _) if expected == came => Ok(()),
-        (Some(expected), _) => Err(format!("tier: expected {expected}, came {came}")),
+        (Some(expected), _) if expected == found => Ok(()),
+        (Some(expected), _) => Err(format!("tier: expected {expected}, found {found}")),
     }
 }
 
@@ -114,12 +114,12 @@ fn label_list(labels: &Labels) -> Json<'static> {
 }
 
 /// Compares sets of labels that cases list in any order.
-fn same_labels(target: &Json, key: &str, came: &Labels) -> Checked {
+fn same_labels(target: &Json, key: &str, found: &Labels) -> Checked {
     match target.get(key) {
         Some(expected) => compare::equal(
             key,
             &label_list(&label_set(Some(expected))),
-            &label_list(came),
+            &label_list(found),
         ),
         None => Err(format!("the case expects no {key}")),
     }

@@ -40,7 +40,7 @@ pub(super) fn enumeration(input: &Json, target: &Json) -> Checked {
         || expected.len() as u64 != count
         || (!is_registry && names.len() != expected.len())
     {
-        return Err(format!("expected {expected:?}, came {names:?}"));
+        return Err(format!("expected {expected:?}, found {names:?}"));
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn divergence(what: &str, case: &Json) -> Outcome {
         .find(|answer| *answer != recommended)
     {
         None => Outcome::Passed,
-        Some(answer) => Outcome::Failed(format!("{what}: expected {recommended}, came {answer}")),
+        Some(answer) => Outcome::Failed(format!("{what}: expected {recommended}, found {answer}")),
     }
 }
 

@@ -14,8 +14,8 @@ pub(super) fn parse(input: &Json, target: &Json) -> Checked {
     let parsed = CmfMessage::parse(input.get("message").unwrap_or(&Json::Null));
     match (target.get("ok").and_then(Json::as_bool), parsed) {
         (Some(true), Ok(message)) => compare::member(target, "message", &message.to_json()),
-        (Some(true), Err(error)) => Err(format!("expected a message, came the error {error}")),
-        (_, Ok(message)) => Err(format!("expected an error, came {}", message.to_json())),
+        (Some(true), Err(error)) => Err(format!("expected a message, found the error {error}")),
+        (_, Ok(message)) => Err(format!("expected an error, found {}", message.to_json())),
         (_, Err(_)) => Ok(()),
     }
 }
@@ -73,7 +73,7 @@ pub(super) fn views(input: &Json, target: &Json) -> Checked {
         .ok_or("the case expects no list of views")?;
     if expected.len() != views.len() {
         return Err(format!(
-            "expected {} views, came {}",
+            "expected {} views, found {}",
             expected.len(),
             views.len()
         ));
