@@ -62,9 +62,10 @@ mod purging {
 
 #[cfg(target_os = "linux")]
 mod bus_error {
-    //! What the program prints when the system ends it because bytes of a mapped file can't be read
-    //! (SIGBUS): another process has truncated the file, or its disk has failed. Reading input by
-    //! `read` instead would copy every byte, and the files of a lake are mapped anyway.
+    //! The message on a bus error (SIGBUS), by which the system ends the program because bytes of a
+    //! mapped file can't be read: another process has truncated the file, or its disk has failed.
+    //! Reading input by `read` instead would copy every byte, and the files of a lake are mapped
+    //! anyway.
 
     use std::ffi::{c_int, c_void};
 

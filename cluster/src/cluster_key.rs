@@ -93,7 +93,7 @@ impl ClusterKey {
         endpoint: &Endpoint,
     ) -> Result<Endpoint, Box<dyn Error + Send + Sync>> {
         let authority = endpoint.uri().authority().ok_or("an address has no host")?;
-        // tonic decides by the scheme whether a connection is encrypted, and Ballista asks for
+        // tonic decides by the scheme whether a connection is encrypted, and Ballista uses
         // `http` in some places.
         let uri = Uri::builder()
             .scheme("https")

@@ -138,7 +138,7 @@ impl Scheduler {
         };
         self.lock().insert(waiting.job_id.clone());
         let ended = self.wait(&mut client, &waiting.job_id).await;
-        // What is left to do is the scheduler's business, unless it is gone.
+        // A scheduler that can't be reached removes nothing.
         if !matches!(ended, Err(ClusterError::Unreachable { .. })) {
             let removed = client.remove_session(RemoveSessionParams { session_id });
             let removed = removed.await;

@@ -9,8 +9,8 @@
 //! | module | question |
 //! |---|---|
 //! | [`portable`] | Which plans mean the same on executors? Anything else is refused |
-//! | [`codec`] | How do scans of a lake travel with their row selections? |
-//! | `wire` | Which bytes are that? |
+//! | [`codec`] | How are scans of a lake encoded with their row selections? |
+//! | `wire` | Which protobuf messages are that? |
 //! | [`lake_url`] | How does an executor find the lake of a scan? |
 //! | `session` | What do client, scheduler and executors have in common? |
 //! | [`query`] | How does a session send its queries to a cluster? |

@@ -26,8 +26,8 @@ use crate::tls_listener::{TlsListener, inner_address};
 /// Seconds between two signs of life of an executor.
 const HEARTBEAT_SECONDS: u64 = 2;
 
-/// Seconds without a sign of life after which an executor is taken for dead. The jobs that run then
-/// end, and clients submit them again.
+/// Seconds without a heartbeat after which an executor counts as lost. The jobs that run then end,
+/// and clients submit them again.
 const DEAD_AFTER_SECONDS: u64 = 10;
 
 /// Seconds after which the shuffle files of an ended job are removed, if the client doesn't have

@@ -188,7 +188,7 @@ fn a_database_of_checkpoints_has_the_messages_of_its_snapshots() {
 }
 
 /// Formats of the samples that are named when they are refused, each with a word of the name; of
-/// the others only their refusal is promised.
+/// the others only their refusal is specified.
 const NAMED: [(&str, &str); 21] = [
     ("aider", "Aider"),
     ("atif", "ATIF"),

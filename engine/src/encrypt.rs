@@ -88,10 +88,10 @@ async fn seal_open(lake: &mut Lake, keys: &Arc<LakeKeys>, exclusive: bool) -> Re
     Ok(report)
 }
 
-/// Commits nothing to each table without files. Writers that opened the lake before it was
-/// encrypted then meet another's commit, after which they look whether it is: in other tables they
-/// meet those of sealed files. The files of a writer that was faster are in the handle afterwards,
-/// so this comes before the search for open files.
+/// Commits an empty change to each table without files, so that writers which opened the lake
+/// before it was encrypted conflict with it and then read that the lake is encrypted; in other
+/// tables they conflict with the commits of sealed files. The files of a writer that committed
+/// first are in the handle afterwards, so this precedes the search for open files.
 async fn overtake_writers(lake: &mut Lake) -> Result<()> {
     let tables = [&mut lake.grains, &mut lake.rejects, &mut lake.state];
     for table in tables.into_iter().chain(lake.sources.as_mut()) {

@@ -124,7 +124,7 @@ impl Night {
         Ok(steps)
     }
 
-    /// Asks in SQL and CAL, and searches.
+    /// Runs queries in SQL and CAL, and searches.
     fn ask(&self, steps: &mut Vec<Step>) -> io::Result<()> {
         for (name, question) in SQL {
             let cost = self.run(&["sql", "--format", "csv", question])?;

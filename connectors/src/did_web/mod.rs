@@ -1,7 +1,7 @@
 //! Keys of `did:web` identifiers, from the documents that their hosts publish over HTTPS (OMS 1.3,
 //! section 9.3).
 //!
-//! Who writes a grain chooses its signer's DID, and so the host of the request. Therefore every
+//! The writer of a grain chooses its signer's DID, and so the host of the request. Therefore every
 //! request has limits: only public addresses, HTTPS alone, a maximum of bytes, of time, of
 //! redirects, and of documents per resolver ([`WebLimits`]).
 //!

@@ -16,7 +16,7 @@ use super::text::PlantedData;
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
-/// The department that knows of legal disputes.
+/// The department whose grains mention legal disputes.
 const BANK: usize = 4;
 
 const TAGS: [&str; 6] = [
@@ -102,7 +102,7 @@ impl BlockGenerator {
         })
     }
 
-    /// Picks a fact that the department of `person` may know.
+    /// Picks a fact of the department of `person`.
     fn fact(&mut self, person: &Person) -> &'static FactTemplate {
         let script = script(person.town.language);
         let facts = match self.random.random_bool(0.6) {

@@ -61,7 +61,7 @@ impl TextContext<'_> {
 }
 
 impl TextWriter {
-    /// Forgets the values of slots.
+    /// Clears the values of slots.
     pub(super) fn begin_scene(&mut self) {
         self.bound.clear();
         self.values.clear();

@@ -94,7 +94,7 @@ impl RetainedRows {
     }
 }
 
-/// What the rows that stay account for.
+/// Which hits in a file the remaining rows explain.
 #[derive(Debug, Clone, Copy)]
 enum Attribution {
     Nothing,

@@ -255,7 +255,7 @@ impl LoadedSubjects {
         loaded.clone()
     }
 
-    /// Forgets the filters if they lack some of the segments `live`.
+    /// Drops the filters if they lack some of the segments `live`.
     pub(super) fn retain(&self, live: &[Segment]) {
         // A holder of the lock is reading them anyway.
         if let Ok(mut loaded) = self.0.try_lock()

@@ -24,7 +24,7 @@ use gristmill_connectors::source::Source;
 
 use super::batch_grains::PublishedGrains;
 use super::commit::{CommitResult, SegmentUpload, StateSplit};
-use super::deferred_jobs::{DeferredJobs, OpenedSegment, PendingJob, PreparedSegment, meets};
+use super::deferred_jobs::{DeferredJobs, OpenedSegment, PendingJob, PreparedSegment, has_any};
 use super::options::IngestOptions;
 use super::prepared::{JobSettings, PreparedBatch, ReadSources, SourceJob};
 use super::report::{IngestReport, OnError};
@@ -213,8 +213,8 @@ impl IngestRun<'_> {
         }
         let missing = self.missing_of_earlier(&job, deferred).await?;
         let is_new = missing.is_empty()
-            && !deferred.meets(&segments).await?
-            && !meets(&self.known, &segments).await?;
+            && !deferred.has_any(&segments).await?
+            && !has_any(&self.known, &segments).await?;
         let waits = !deferred.jobs.is_empty() && read.has_claims();
         if is_new && !waits && self.commit_read(&mut read, &segments).await? {
             self.progress
@@ -281,7 +281,7 @@ impl IngestRun<'_> {
             self.judge_claims(batch, &grains).await?;
             loop {
                 let rest = segments.get(at..).unwrap_or_default();
-                if !is_checked && meets(&self.known, rest).await? {
+                if !is_checked && has_any(&self.known, rest).await? {
                     if at > 0 {
                         return Err(same_grains());
                     }

@@ -44,9 +44,9 @@ impl DeferredJobs {
     /// Returns true if a grain of `segments` is in one that these jobs have made.
     ///
     /// # Errors
-    /// As [`AddressCatalog::meets`].
-    pub(super) async fn meets(&self, segments: &[PreparedSegment]) -> Result<bool> {
-        meets(&self.grains, segments).await
+    /// As [`AddressCatalog::has_any`].
+    pub(super) async fn has_any(&self, segments: &[PreparedSegment]) -> Result<bool> {
+        has_any(&self.grains, segments).await
     }
 
     /// Adds a `job` that has made `segments` and only waits for earlier ones, with what it has
@@ -105,10 +105,13 @@ impl DeferredJobs {
 /// Returns true if a grain of `segments` is in `catalog`, or was erased.
 ///
 /// # Errors
-/// As [`AddressCatalog::meets`].
-pub(super) async fn meets(catalog: &AddressCatalog, segments: &[PreparedSegment]) -> Result<bool> {
+/// As [`AddressCatalog::has_any`].
+pub(super) async fn has_any(
+    catalog: &AddressCatalog,
+    segments: &[PreparedSegment],
+) -> Result<bool> {
     for (segment, index) in segments.iter().flatten() {
-        if catalog.meets(segment, index).await? {
+        if catalog.has_any(segment, index).await? {
             return Ok(true);
         }
     }

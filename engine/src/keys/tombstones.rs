@@ -1,7 +1,7 @@
 //! Tombstones of erased grains: keyed hashes of their addresses.
 //!
 //! A tombstone is BLAKE3 of a grain's address, keyed with a random key of the lake. It identifies
-//! the grain to a lake that meets it again, but reveals nothing about the address, and tombstones
+//! the grain if it is ingested again, but reveals nothing about the address, and tombstones
 //! of two lakes can't be compared. The table `erased` stores them (`lake/tombstones`); decryption
 //! also uses them, so that an erased grain stays erased if an old keyring is restored.
 

@@ -108,7 +108,11 @@ impl AddressCatalog {
     ///
     /// # Errors
     /// As [`AddressCatalog::of_seconds`].
-    pub(crate) async fn meets(&self, segment: &Segment, index: &Arc<AddressIndex>) -> Result<bool> {
+    pub(crate) async fn has_any(
+        &self,
+        segment: &Segment,
+        index: &Arc<AddressIndex>,
+    ) -> Result<bool> {
         let search = |known: &KnownAddresses, index: &AddressIndex| {
             let mut addresses = index.addresses();
             addresses.any(|address| known.is_erased(&address) || known.contains(&address))
@@ -117,7 +121,7 @@ impl AddressCatalog {
     }
 
     /// Returns true if all grains of `segment`, whose address index is `index`, are in segments of
-    /// the catalog or were erased. Costs as much as [`AddressCatalog::meets`].
+    /// the catalog or were erased. Costs as much as [`AddressCatalog::has_any`].
     ///
     /// # Errors
     /// As [`AddressCatalog::of_seconds`].
@@ -134,7 +138,7 @@ impl AddressCatalog {
     }
 
     /// Returns, for the grains of `segment`, whose address index is `index`, the data files of the
-    /// first segments of the catalog that have them. Costs as much as [`AddressCatalog::meets`].
+    /// first segments of the catalog that have them. Costs as much as [`AddressCatalog::has_any`].
     ///
     /// # Errors
     /// As [`AddressCatalog::of_seconds`].
@@ -170,7 +174,7 @@ impl AddressCatalog {
     ) -> Result<R> {
         let may_meet =
             |entry: &CatalogEntry| match (&entry.segment.file.seconds, &segment.file.seconds) {
-                (Some(known), Some(own)) => known.meets(own),
+                (Some(known), Some(own)) => known.overlaps_any(own),
                 _ => true,
             };
         let (known, index) = (self.opened(may_meet).await?, Arc::clone(index));

@@ -9,7 +9,7 @@ use super::LakeLocation;
 use crate::error::{Context, Result};
 
 /// Reads the file `path`, or returns `None` if it is missing. Returns also how it is replaced if
-/// nobody changes it meanwhile.
+/// it isn't changed meanwhile.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File).
@@ -43,7 +43,7 @@ pub(crate) async fn replace_unchanged(
     Ok(replaced.is_some())
 }
 
-/// Writes the file `path`. Returns how it is replaced next if nobody changes it meanwhile, or
+/// Writes the file `path`. Returns how it is replaced next if it isn't changed meanwhile, or
 /// `None` if another writer changed or removed it.
 ///
 /// # Errors

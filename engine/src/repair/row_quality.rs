@@ -14,7 +14,7 @@ use crate::error::{Context, Result};
 use crate::lake::{Lake, LakeFile, Segment, links, rows_with};
 use crate::segment::RowPlace;
 
-/// What is known of a row, the best first.
+/// Evidence for a row, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowQuality {
     /// It is that of its blob, and this is the grain of its address.

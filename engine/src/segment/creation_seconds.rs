@@ -75,7 +75,7 @@ impl CreationSeconds {
     }
 
     /// Returns false if no second is in both. O(r²) for r ranges.
-    pub(crate) fn meets(&self, other: &CreationSeconds) -> bool {
+    pub(crate) fn overlaps_any(&self, other: &CreationSeconds) -> bool {
         other.ranges.iter().any(|span| self.overlaps(span))
     }
 

@@ -92,8 +92,8 @@ impl QueryRun<'_, '_> {
         self.append(fields, None, WriteKind::Add).await
     }
 
-    /// Refuses an active goal that depends on one which doesn't exist for the session. The lake,
-    /// which knows the goals of other namespaces, would accept it if that one is satisfied.
+    /// Refuses an active goal that depends on one which doesn't exist for the session. The policy
+    /// gate, which reads all namespaces, would accept it if that one is satisfied.
     async fn check_dependencies(&self, fields: &Object<'static>) -> Result<()> {
         if fields.get("goal_state").and_then(Json::as_str) != Some(ACTIVE) {
             return Ok(());

@@ -254,7 +254,7 @@ mod tests {
         large.shrink(MEBIBYTE);
         small.try_grow(MEBIBYTE).unwrap();
         assert_eq!(memory.common.left(), 0);
-        // What can't fail counts, and is given back.
+        // Growth that can't fail counts, and is returned.
         small.grow(3 * MEBIBYTE);
         drop((large, small));
         assert_eq!(memory.common.left(), 8 * MEBIBYTE);

@@ -114,7 +114,7 @@ fn grown_delegation(
     Ok((!added.is_empty()).then(|| before.with_hops(added)))
 }
 
-/// Returns the slots that differ from what the consumer saw and were not applied. A slot that is
+/// Returns the slots that differ from the consumer's input and were not applied. A slot that is
 /// missing, or as empty as if it were hidden, is not a change.
 fn ignored(
     original: &Extensions,

@@ -100,7 +100,7 @@ pub fn from_json<'j>(json: &'j Json<'_>) -> Result<Value<'j>, GrainError> {
     into_value(json.reborrow())
 }
 
-/// As [`from_json`], for JSON that the caller gives up.
+/// As [`from_json`], for JSON that is consumed.
 pub(super) fn into_value(json: Json<'_>) -> Result<Value<'_>, GrainError> {
     Ok(match json {
         Json::Null => Value::Nil,

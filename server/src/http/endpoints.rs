@@ -77,7 +77,7 @@ pub(super) async fn answer(
     match (request.method(), path) {
         (&Method::GET, "/healthz") => {
             let version = server.lake.snapshot().await?.lake.grains.version();
-            // A stranger learns nothing of the lake, such as how often it changes.
+            // Without a token, nothing of the lake is shown, such as how often it changes.
             let is_known = server.options.tokens.is_none() && check_host(&request).is_ok();
             let health = match is_known {
                 true => json!({ "status": "ok", "lake_version": version }),

@@ -57,7 +57,7 @@ pub(crate) struct LimitedRows {
 }
 
 /// Computes rows, a few batches ahead of those that were taken. At `deadline` the query ends and
-/// its slot is free, also if nobody takes the rows. The channel stays open then, so that what was
+/// its slot is free, also if the rows aren't taken. The channel stays open then, so that what was
 /// sent doesn't look like all rows.
 async fn compute(
     rows: CountedRows,
@@ -179,13 +179,13 @@ impl LimitedRows {
         }
     }
 
-    /// Hands over all batches, or those that are taken until the deadline. The rows are counted
-    /// before the end of the answer is handed over.
+    /// Sends all batches, or those that are taken until the deadline. The rows are counted before
+    /// the end of the answer is sent.
     async fn hand_over(mut self, sender: mpsc::Sender<Result<Option<CountedBatch>>>) {
         loop {
             let next = tokio::select! {
                 next = self.next_counted() => next,
-                // Nobody waits for the rows any more.
+                // The receiver has been dropped.
                 () = sender.closed() => break,
             };
             let is_last = !matches!(next, Ok(Some(_)));

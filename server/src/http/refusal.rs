@@ -72,7 +72,7 @@ impl Refusal {
         response
     }
 
-    /// Returns the response to a browser, which asks its user for a token if there was none.
+    /// Returns the response to a browser: without a token, a challenge for one.
     pub(super) fn into_browser_response(self) -> Response<Body> {
         let mut response = self.into_response();
         if response.status() == StatusCode::UNAUTHORIZED {

@@ -1,7 +1,7 @@
 //! Tokens: who may query, what they see and what they may do.
 //!
 //! The file has a table per token with the SHA-256 of its text. A token is 256 random bits, so a
-//! plain hash suffices: there is nothing to guess.
+//! hash without salt and key stretching suffices.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};

@@ -1,6 +1,6 @@
-//! What statements request: rows, cursors, or something about the session, which clients send by
-//! themselves: transactions, settings. A session reads one version of the lake per query and has no
-//! settings, so the latter are accepted and change nothing.
+//! Classification of statements: those for rows, for cursors, and for the session, which drivers
+//! send by themselves (transactions, settings). A session reads one version of the lake per query
+//! and has no settings, so the latter are accepted and change nothing.
 
 use gristmill_queries::sql::DataFusionError;
 
@@ -15,7 +15,7 @@ use super::copy::{CopiedQuery, copied_query};
 use super::failure::error;
 use super::session::SERVER_VERSION;
 
-/// What a statement requests.
+/// A statement, by what it is answered with.
 #[derive(Debug, Clone)]
 pub(super) enum ClientStatement {
     /// Rows of the lake.
@@ -33,7 +33,7 @@ pub(super) enum ClientStatement {
     },
     /// The cursor with this name is dropped, or all of them.
     Close(Option<String>),
-    /// Something about the session.
+    /// A fixed answer about the session.
     Reply(Reply),
 }
 

@@ -16,7 +16,7 @@ use super::extract::ExchangeMessage;
 use super::item::ItemMapper;
 use crate::transcript::sighting_index::{LineLocation, Sighting, SightingIndex, SightingKind};
 
-/// A message as the first pass saw it.
+/// A message as the first pass read it.
 #[derive(Debug)]
 struct SpeculativeMessage {
     sighting: Sighting,

@@ -268,7 +268,7 @@ impl<'e> Edge<'e> {
 /// edge that it succeeds.
 type SuccessorKey<'e> = (i64, &'e str, &'e str, SharedLink<'e>);
 
-/// What two edges of one subject share: also the relation, also the target, or only the subject.
+/// The part that two edges share besides their subject: the relation, the target, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SharedLink<'e> {
     Relation(&'e str),

@@ -93,7 +93,7 @@ impl SegmentCache for SnapshotCache {
     }
 }
 
-/// Forgets the masks that `lake` and the clones of its handle have opened.
+/// Drops the masks that `lake` and the clones of its handle have opened.
 pub(super) async fn forget(lake: &Lake) {
     *lake.segment_cache::<SnapshotCache>().0.lock().await = None;
 }

@@ -93,7 +93,7 @@ fn check_replacement(
     Err(grant.refusal(Field::AuthorDid.name(), cause, NEW_GRANT))
 }
 
-/// Returns true if both are the same DID, fragments aside. An absent one is nobody's.
+/// Returns true if both are the same DID, fragments aside. An absent one equals none.
 fn is_same(left: &Option<String>, right: &Option<String>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => bare(left) == bare(right),

@@ -86,7 +86,7 @@ pub fn encode_json(grain: &Json<'_>, options: EncodeOptions) -> Result<EncodedGr
     encode_object(object.reborrow(), options)
 }
 
-/// As [`encode_json`], for an object that the caller gives up.
+/// As [`encode_json`], for an object that is consumed.
 ///
 /// # Errors
 /// As [`encode_json`].

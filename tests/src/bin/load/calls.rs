@@ -1,4 +1,4 @@
-//! What the clients ask.
+//! The calls that the clients make.
 
 use crate::Failure;
 use crate::clients::Clients;

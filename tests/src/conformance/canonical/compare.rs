@@ -96,7 +96,7 @@ impl<'m> Matcher<'m> {
     /// Succeeds unless `answer` differs from `target`.
     ///
     /// # Errors
-    /// Where, and what stands there.
+    /// The path and both values, if they differ.
     pub fn matches(&mut self, target: &Json, answer: &Json, path: &str) -> Result<(), String> {
         match (target, answer) {
             (Json::Object(wanted), Json::Object(found))
