@@ -90,7 +90,7 @@ const STEPS: &[DemoStep] = &[
     step(
         "SQL: what did each model cost?",
         "Costs come from recorded tokens and a price table of thousands of models, in exact \
-         decimals.\nTokens without a price are counted beside it; `--prices FILE` adds prices.",
+         decimals.\nTokens without a price are counted separately; `--prices FILE` adds prices.",
         &[
             "sql",
             "SELECT provider, model, sum(messages) AS messages, sum(cost_usd) AS cost_usd, \
@@ -224,7 +224,7 @@ const STEPS: &[DemoStep] = &[
     ),
     step(
         "Make a page of the certificate",
-        "What was asked, erased and kept, how the rest was searched,\nand how to check it without \
+        "What was requested, erased and kept, how the rest was searched,\nand how to check it without \
          this program.",
         &[
             "certificate",

@@ -133,10 +133,10 @@ fn a_message_of_unknown_role_is_kept_whole_with_a_warning() {
             panic!("{key}: {:?}", kept.content)
         };
         assert_eq!(whole.json, json(message));
-        let told: Vec<_> = read.warnings.iter().map(|warning| &warning.kind).collect();
+        let kinds: Vec<_> = read.warnings.iter().map(|warning| &warning.kind).collect();
         assert!(
-            matches!(told.as_slice(), [ReadWarningKind::UnknownRole(_)]),
-            "{key}: {told:?}"
+            matches!(kinds.as_slice(), [ReadWarningKind::UnknownRole(_)]),
+            "{key}: {kinds:?}"
         );
     }
 }
@@ -433,8 +433,8 @@ fn fractional_and_textual_timestamps_are_read() {
             assert_round_trip(key, "response", &body);
             let read =
                 read_response(adapter(key), &body, &mut Conversation::new(""), &context()).unwrap();
-            let told = read.response.created_at.map(|moment| moment.to_string());
-            assert_eq!(told.as_deref(), expected, "{key} {created}");
+            let created_at = read.response.created_at.map(|moment| moment.to_string());
+            assert_eq!(created_at.as_deref(), expected, "{key} {created}");
         }
     }
 }

@@ -195,7 +195,7 @@ mod tests {
             .into_iter()
             .map(|length| content[..length].to_vec().into())
             .collect();
-        let told: Vec<_> = sources
+        let kinds: Vec<_> = sources
             .iter()
             .zip(
                 [
@@ -209,10 +209,10 @@ mod tests {
             .map(Some)
             .chain([None])
             .collect();
-        for beside in [0..1, 0..2, 0..5, 2..4, 4..5, 5..5] {
-            let digests = SourceDigests::of_each(&told[beside.clone()], 2);
-            assert_eq!(digests.len(), beside.len());
-            for (found, source) in digests.iter().zip(&told[beside]) {
+        for range in [0..1, 0..2, 0..5, 2..4, 4..5, 5..5] {
+            let digests = SourceDigests::of_each(&kinds[range.clone()], 2);
+            assert_eq!(digests.len(), range.len());
+            for (found, source) in digests.iter().zip(&kinds[range]) {
                 assert_eq!(found.is_some(), source.is_some());
                 let Some(((found_kind, found), (bytes, kind))) = found.as_ref().zip(*source) else {
                     continue;

@@ -181,12 +181,13 @@ mod tests {
     #[test]
     fn columns_of_another_type_or_out_of_order_and_missing_ones_are_errors() {
         let number: ArrayRef = Arc::new(Int32Array::from(vec![1]));
-        let told = open(&RecordBatch::try_from_iter([("source_id", Arc::clone(&number))]).unwrap())
-            .err()
-            .unwrap();
+        let error =
+            open(&RecordBatch::try_from_iter([("source_id", Arc::clone(&number))]).unwrap())
+                .err()
+                .unwrap();
         assert!(
-            told.to_string().contains("`source_id` is Int32, not Utf8"),
-            "{told}"
+            error.to_string().contains("`source_id` is Int32, not Utf8"),
+            "{error}"
         );
         let text: ArrayRef = Arc::new(StringViewArray::from(vec!["a"]));
         // `subject` comes before `object`: a copy by position would swap them.

@@ -7,8 +7,8 @@
 //! | `current` | a grain that is not superseded, expired, contradicted or retracted |
 //!
 //! Lifecycle fields in a blob are not trusted: only events, the grains that a row supersedes, and
-//! disclosed copies beside their originals are folded. The rules that decide which event counts are
-//! those of [`gristmill_schemas::lifecycle`]; a property test compares the two.
+//! disclosed copies next to their originals are folded. The rules that decide which event counts
+//! are those of [`gristmill_schemas::lifecycle`]; a property test compares the two.
 
 use datafusion::common::Result;
 use datafusion::prelude::SessionConfig;
@@ -84,7 +84,7 @@ fn all(copies: Copies) -> EventSources<'static> {
 impl EventSources<'_> {
     /// Returns the events as a relation: `content_address`, `event`, `value`, `at`. A grain that
     /// supersedes another adds an event to the other, at the time at which the superseding grain
-    /// was created; a disclosed copy beside its original adds one to itself, at the time at which
+    /// was created; a disclosed copy next to its original adds one to itself, at the time at which
     /// it was created. A successor that isn't an address becomes NULL.
     fn events(&self) -> String {
         let EventSources {

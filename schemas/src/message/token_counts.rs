@@ -174,7 +174,7 @@ mod tests {
             ("all of it", [100, 100, 0, 5, 105], [0, 5, 100, 0], false),
             ("no total", [100, 80, 10, 5, 0], [10, 5, 80, 10], false),
             (
-                "beside the prompt, as the total tells",
+                "in addition to the prompt, by the total",
                 [100, 80, 0, 5, 185],
                 [100, 5, 80, 0],
                 false,
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             with_reasoning(15, 110, 741, 866),
             125,
-            "counted beside what was generated"
+            "counted in addition to what was generated"
         );
         assert_eq!(with_reasoning(125, 110, 741, 866), 125, "counted with it");
         assert_eq!(

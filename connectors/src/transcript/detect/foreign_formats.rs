@@ -34,15 +34,15 @@ macro_rules! formats {
 formats! {
     "OpenTelemetry data (OTLP JSON)", "`resourceSpans`, `resourceLogs` or `resourceMetrics`", is_otlp;
     "spans of OpenTelemetry, OpenInference or the Vercel AI SDK",
-        "`attributes` beside a span's name, id, kind or trace; `spans` with ids; `gen_ai.*`, \
+        "`attributes` next to a span's name, id, kind or trace; `spans` with ids; `gen_ai.*`, \
          `llm.*`, `openinference.*` as members", is_span;
-    "Langfuse traces or observations", "`traceId` or `trace_id` beside an observation's members; \
+    "Langfuse traces or observations", "`traceId` or `trace_id` next to an observation's members; \
                                         `observations`", is_langfuse;
     "LangSmith or LangChain runs", "`run_type` with `inputs` or `outputs`; `post` with \
                                     `dotted_order`; `lc` and `type`", is_langsmith;
     "OpenAI Agents SDK traces", "`object` = `trace` or `trace.span`", is_agents_sdk;
     "OpenAI Assistants messages or runs", "`object` = `thread.message`, `thread.run` …", is_assistants;
-    "a ChatGPT or DeepSeek export", "`mapping` of nodes, or `current_node`, beside a \
+    "a ChatGPT or DeepSeek export", "`mapping` of nodes, or `current_node`, next to a \
                                      conversation's members", is_chatgpt;
     "a Claude.ai export", "`chat_messages`", |json| list(json, "chat_messages");
     "a Grok export", "`conversations` of `conversation` and `responses`", is_grok_export;
@@ -53,17 +53,17 @@ formats! {
     "a Qwen Code log", "`sessionId` or `uuid`, and `message.parts` or `systemPayload`", is_qwen;
     "a Kimi CLI log", "`protocol_version` of a `metadata` line, `config.update`, roles \
                        `_checkpoint`, `_usage`, `_system_prompt`, wire events", is_kimi;
-    "an OpenCode log", "`sessionID` with `messageID`, `role`, `part` or `time`; `info` beside \
+    "an OpenCode log", "`sessionID` with `messageID`, `role`, `part` or `time`; `info` next to \
                         `messages` of `parts`", is_opencode;
     "a Factory Droid log", "`session_start`; messages with `session_id`, `role` and `text`; \
                             `completion` with `finalText`", is_droid;
-    "a Copilot CLI log", "`data` beside a dotted `type`, `id` and `parentId`", is_copilot_cli;
+    "a Copilot CLI log", "`data` next to a dotted `type`, `id` and `parentId`", is_copilot_cli;
     "a VS Code Copilot chat", "`requests` with `requestId`; `responderUsername`; `kind` and `v`", is_copilot_chat;
     "a Cline or Roo Code log", "`ts` with `say`, `ask` or `role`", is_cline;
     "a Continue session", "`sessionId` with `workspaceDirectory` or a `history` of messages", is_continue;
     "a Goose session", "`working_dir` with `conversation` or counts; messages with `created` and \
                         `userVisible`", is_goose;
-    "a Cursor log", "a `role` beside `message.content`; `tool_call` lines with `subtype`", is_cursor;
+    "a Cursor log", "a `role` next to `message.content`; `tool_call` lines with `subtype`", is_cursor;
     "an Amp thread", "`id` of a thread `T-…` with `messages`", is_amp;
     "a Pi or OpenClaw session", "`session` with `version` and `cwd`; `message` with `parentId`", is_pi;
     "an OpenHands trajectory", "`source` and `timestamp` with `action`, `observation` or an \
@@ -76,13 +76,13 @@ formats! {
     "a Hermes session", "`producer` = `hermes/…`", |json| text(json, "producer").is_some_and(|producer| producer.starts_with("hermes"));
     "an AutoGen session", "`agent_states`, `message_thread`, `llm_context`; records of `mode`, \
                            `messages` and `response`; messages with `source` and `type`", is_autogen;
-    "messages of the AI SDK or of Gemini without a request", "a `role` beside `parts`", |json| text(json, "role").is_some() && list(json, "parts");
-    "a dump of MemOS", "`payload.memory` beside `vector`; `memory` with `metadata.memory_type`", is_memos;
+    "messages of the AI SDK or of Gemini without a request", "a `role` next to `parts`", |json| text(json, "role").is_some() && list(json, "parts");
+    "a dump of MemOS", "`payload.memory` next to `vector`; `memory` with `metadata.memory_type`", is_memos;
     "an export of mcp-memory-service", "`export_metadata` and `memories`", |json| has_all(json, &["export_metadata", "memories"]);
     "a knowledge graph of MCP's memory server", "`entity` with `observations`, `relation` with \
                                                  `relationType`", is_memory_server;
     "a dump of Letta without memory blocks", "`agents` with `core_memory`, no `blocks`", is_letta_dump;
-    "a dump of Zep with episodes", "`episodes` beside `entities` or `facts`", |json| list(json, "episodes") && (list(json, "entities") || list(json, "facts"));
+    "a dump of Zep with episodes", "`episodes` next to `entities` or `facts`", |json| list(json, "episodes") && (list(json, "entities") || list(json, "facts"));
 }
 
 /// Returns the format of an object, or `None` if it matches no row of the table.

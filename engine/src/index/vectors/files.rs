@@ -2,7 +2,7 @@
 //!
 //! | kind | identifier of a vector |
 //! |---|---|
-//! | Parquet (`.parquet`), Arrow (`.arrow`, file or stream, buffers uncompressed) | the column `vector_id` (or `id`), beside a column `vector` (or `embedding`) of lists of numbers |
+//! | Parquet (`.parquet`), Arrow (`.arrow`, file or stream, buffers uncompressed) | the column `vector_id` (or `id`), next to a column `vector` (or `embedding`) of lists of numbers |
 //! | NumPy (`.npy`), two dimensions of f4, f2 or i1 in C order | the line in `<file>.ids`, else the row's number |
 //! | `.fvecs` | the line in `<file>.ids`, else the row's number |
 
@@ -90,9 +90,9 @@ fn read(path: &Path) -> Result<Rows, BoxError> {
 
 /// Returns the lines of `<file>.ids`, if there is such a file.
 fn read_ids(path: &Path) -> Result<Option<Vec<String>>, BoxError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".ids");
-    match std::fs::read_to_string(&beside) {
+    let mut ids = path.as_os_str().to_owned();
+    ids.push(".ids");
+    match std::fs::read_to_string(&ids) {
         Ok(text) => Ok(Some(text.lines().map(str::to_owned).collect())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
