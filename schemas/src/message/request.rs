@@ -65,23 +65,6 @@ impl Request<'_> {
             .collect();
         parts.join("\n\n")
     }
-
-    /// Returns [`Request::stable_system_text`] and the changing instructions, joined by a blank
-    /// line.
-    pub fn system_text(&self) -> String {
-        let mut text = self.stable_system_text();
-        if let Some(volatile) = self
-            .system_prompt_volatile
-            .as_deref()
-            .filter(|volatile| !volatile.is_empty())
-        {
-            if !text.is_empty() {
-                text.push_str("\n\n");
-            }
-            text.push_str(volatile);
-        }
-        text
-    }
 }
 
 /// A response of a model, independent of the provider.

@@ -195,11 +195,6 @@ impl Assembler {
         }
     }
 
-    /// Returns the number of blocks, which is the index of the next.
-    pub fn block_count(&self) -> usize {
-        self.blocks.len()
-    }
-
     /// Returns true after [`Assembler::complete`].
     pub fn is_complete(&self) -> bool {
         self.complete

@@ -19,7 +19,7 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt;
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
@@ -31,7 +31,6 @@ use super::adapter::Adapter;
 use super::anthropic;
 use super::body_codec::{WrittenBody, read_request, write_response};
 use super::conversation::{Conversation, ReadContext};
-use super::error::ErrorClass;
 use super::image::ASSUMED_IMAGE_TYPE;
 use super::message_writer::WriteOptions;
 use super::read_warning::{ReadWarning, ReadWarningKind};
@@ -171,40 +170,4 @@ fn render<'m>(
             ..WriteOptions::default()
         },
     )
-}
-
-/// Returns the status and body of an error for a client (§12).
-pub fn render_error(
-    class: ErrorClass,
-    message: &str,
-    anthropic_shape: bool,
-) -> (u16, Json<'static>) {
-    let (status, openai, anthropic) = status_and_types(class);
-    let kind = if anthropic_shape { anthropic } else { openai };
-    let error: Object = [
-        ("type", Json::from(kind)),
-        ("message", Json::from(message.to_owned())),
-    ]
-    .into_iter()
-    .collect();
-    let mut body = Object::new();
-    if anthropic_shape {
-        body.insert("type", "error");
-    }
-    body.insert("error", error);
-    (status, Json::Object(body))
-}
-
-/// Returns the HTTP status of an error class and its types in the OpenAI and Anthropic formats.
-fn status_and_types(class: ErrorClass) -> (u16, &'static str, &'static str) {
-    match class {
-        ErrorClass::Auth => (401, "authentication_error", "authentication_error"),
-        ErrorClass::RateLimit => (429, "rate_limit_error", "rate_limit_error"),
-        ErrorClass::ContextOverflow | ErrorClass::InvalidRequest => {
-            (400, "invalid_request_error", "invalid_request_error")
-        }
-        ErrorClass::Network => (502, "api_error", "api_error"),
-        ErrorClass::ServerError => (503, "api_error", "overloaded_error"),
-        ErrorClass::Cancelled | ErrorClass::Other => (500, "api_error", "api_error"),
-    }
 }
