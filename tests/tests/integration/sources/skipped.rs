@@ -4,7 +4,7 @@
 #[cfg(unix)]
 use std::process::Command;
 
-use gristmill_tests::grains::{belief, frames};
+use gristmill_tests::grains::{belief, frames, plain};
 use gristmill_tests::paths::{shared_or_skip, workspace};
 #[cfg(unix)]
 use gristmill_tests::sandbox::Sandbox;
@@ -105,4 +105,27 @@ fn entries_of_a_folder_that_are_not_read_are_listed_as_skipped() {
             row("in/pipe", "skipped", false),
         ])
     );
+}
+
+#[test]
+fn a_container_whose_copy_was_incomplete_ends_each_run_with_2_until_it_is_whole() {
+    let here = tempfile::tempdir().unwrap();
+    let whole = plain(&[belief(1), belief(2)]);
+    let file = here.path().join("a.mg");
+    std::fs::write(&file, &whole[..whole.len() - 10]).unwrap();
+    let ingest = || run(here.path(), &["ingest", "a.mg", "--quiet"]);
+    let value = |query: &str| run(here.path(), &["sql", query, "--format", "csv"]).1;
+    for _ in 0..2 {
+        let (code, _, err) = ingest();
+        assert_eq!(code, 2, "{err}");
+    }
+    assert_eq!(value("SELECT count(*) AS n FROM grains").trim(), "n\n0");
+    std::fs::write(&file, &whole).unwrap();
+    let (code, _, err) = ingest();
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(value("SELECT count(*) AS n FROM grains").trim(), "n\n2");
+    let rejects = value("SELECT ordinal FROM rejects");
+    assert_eq!(rejects.trim(), "ordinal\n-1");
+    let outcomes = value("SELECT DISTINCT outcome FROM sources ORDER BY outcome");
+    assert_eq!(outcomes.trim(), "outcome\ningested\nrejected");
 }
