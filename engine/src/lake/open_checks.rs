@@ -229,13 +229,14 @@ pub(crate) const REMEDY_OF_FILES: &str = "`gristmill repair` rebuilds it if the 
 
 /// The remedy for a data file of `grains` of which no row can be read: `repair` computes columns
 /// from blobs, and the blobs are in this file only.
-const LOST_SEGMENT: &str = "restore it from a backup of the lake (`cp BACKUP/grains/part-….parquet \
-                            LAKE/grains/`); without a backup, ingest the sources into a new lake; \
-                            `gristmill verify` lists all that is damaged";
+const LOST_SEGMENT: &str = "restore it from a backup of the lake (`cp \
+                            BACKUP/grains/part-….parquet LAKE/grains/`); without a backup, ingest \
+                            the sources into a new lake; `gristmill verify` lists all that is \
+                            damaged";
 
 /// The same for a table whose rows are in no other place.
-const LOST_ROWS: &str = "restore it from a backup of the lake; `gristmill verify` lists all that is \
-                         damaged";
+const LOST_ROWS: &str = "restore it from a backup of the lake; `gristmill verify` lists all that \
+                         is damaged";
 
 /// Returns the remedy for a data file of `table` that is missing, or whose rows can't be read.
 pub(crate) fn remedy_of_lost_file(table: &str) -> &'static str {

@@ -63,10 +63,10 @@ impl Lake {
         Ok(lake)
     }
 
-    /// Opens the lake at `uri` as [`Lake::open`] does, but also if nothing else is damaged than data
-    /// files of `grains` that are missing or have another size. Their damage is returned with the
-    /// handle. The logs and the rows of the other tables can be read; what reads rows of `grains`
-    /// must fail with the damage instead.
+    /// Opens the lake at `uri` as [`Lake::open`] does, but also if nothing else is damaged than
+    /// data files of `grains` that are missing or have another size. Their damage is returned with
+    /// the handle. The logs and the rows of the other tables can be read; what reads rows of
+    /// `grains` must fail with the damage instead.
     ///
     /// # Errors
     /// As [`Lake::open`].
