@@ -17,12 +17,12 @@ pub enum ClusterError {
     },
     /// A process would be reachable from other machines.
     #[error(
-        "{0} isn't a loopback address, and without a key the processes of a cluster trust everybody \
-         who reaches them; make a key with `gristmill cluster key FILE`, give it to all processes \
+        "{0} isn't a loopback address, and without a key the processes of a cluster accept every \
+         connection; make a key with `gristmill cluster key FILE`, give it to all processes \
          and clients with --cluster-key, or listen on 127.0.0.1"
     )]
     NotLoopback(SocketAddr),
-    /// A process would announce an address that means something else on each machine.
+    /// A process would publish an address that isn't the same on each machine.
     #[error("{0} can't be reached by others: listen on an address of this machine")]
     Unspecified(SocketAddr),
     /// A file isn't the key of a cluster.
@@ -33,8 +33,8 @@ pub enum ClusterError {
     Address(String),
     /// The scheduler doesn't answer.
     #[error(
-        "the scheduler at {address} doesn't answer ({cause}); it has forgotten its jobs if it \
-         was restarted: run the command again. All processes and clients need the same \
+        "the scheduler at {address} doesn't answer ({cause}); a restart drops its jobs: run the \
+         command again. All processes and clients need the same \
          --cluster-key, or none"
     )]
     Unreachable {

@@ -97,7 +97,7 @@ pub enum EngineError {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A thread pool can't be started.
-    #[error("can't start threads: {0}; `--threads` asks for fewer")]
+    #[error("can't start threads: {0}; `--threads` sets a lower number")]
     Threads(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A task on another thread panicked or was cancelled.
     #[error("can't finish {what}: {cause}")]

@@ -17,10 +17,10 @@ pub enum HoldCommand {
     List(ListHoldsArgs),
 }
 
-/// Who orders a change of a hold, and why; both are stored with the event.
+/// Authority and reason of a change of a hold; both are stored with the event.
 #[derive(Debug, Args)]
 pub struct HoldOrderArgs {
-    /// Who orders it, such as a court or a counsel
+    /// Person or office that orders it, such as a court or a counsel
     #[arg(long, value_name = "WHO")]
     pub authority: String,
     /// The reason

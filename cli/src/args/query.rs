@@ -48,8 +48,8 @@ pub struct ClusterArgs {
 #[cfg(feature = "cluster")]
 #[derive(Debug, Args)]
 pub struct ClusterKeyArgs {
-    /// Key of the cluster (see `cluster key`): connections are encrypted, and only who has it is
-    /// served [default: none; loopback addresses only]
+    /// Key of the cluster (see `cluster key`): connections are encrypted, and need the same key
+    /// [default: none; loopback addresses only]
     #[arg(long, env = "GRISTMILL_CLUSTER_KEY", value_name = "FILE")]
     pub cluster_key: Option<PathBuf>,
 }

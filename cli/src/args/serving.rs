@@ -61,7 +61,7 @@ pub struct ServeArgs {
     /// Number of queries that run at the same time
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub concurrent: usize,
-    /// Number of queries that wait; others are turned away
+    /// Number of queries that wait; others are refused
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub queued: usize,
     /// Record answers with more rows in the audit log

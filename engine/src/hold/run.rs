@@ -22,7 +22,7 @@ use crate::lake::Lake;
 pub struct HoldRequest {
     /// Its name and end.
     pub terms: HoldTerms,
-    /// Who orders it, such as a court or a counsel.
+    /// The person or office that orders it, such as a court or a counsel.
     pub authority: String,
     /// Why.
     pub reason: String,
@@ -35,7 +35,7 @@ pub struct HoldRequest {
 pub struct ReleaseRequest {
     /// The name of the hold.
     pub name: HoldName,
-    /// Who orders it.
+    /// The person or office that orders it.
     pub authority: String,
     /// Why.
     pub reason: String,
@@ -160,7 +160,7 @@ async fn covered_by(lake: &mut Lake, name: &HoldName) -> Result<Vec<ContentAddre
     }
 }
 
-/// Who orders that a hold is placed or lifted, and why.
+/// Authority and reason of a hold that is placed or lifted.
 struct Orders<'r> {
     name: &'r HoldName,
     authority: &'r str,

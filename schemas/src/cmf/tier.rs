@@ -160,10 +160,10 @@ pub struct TierViolation {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViolationReason {
     /// No capability allows a change of the slot.
-    #[error("nobody may change it")]
+    #[error("no capability permits a change")]
     Immutable,
     /// The consumer lacks the capability.
-    #[error("changing it takes `{0}`")]
+    #[error("a change requires `{0}`")]
     Lacks(Capability),
     /// A label was removed.
     #[error("labels were removed: {}", .0.join(", "))]

@@ -1,4 +1,4 @@
-//! Admission of queries: a number of them runs, a number waits, others are turned away.
+//! Admission of queries: a number of them runs, a number waits, others are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@
 //! | `endpoints` | What does each request answer? |
 //! | `in_process` | How are statements of the same process answered? |
 //! | `tokens` | Who may query, and what do they see? |
-//! | `admission` | Which query runs now, waits, or is turned away? |
+//! | `admission` | Which query runs now, waits, or is refused? |
 //! | `query_workers` | On which threads do queries run? |
 //! | `limited_rows` | When does a running query end, and what is recorded of it? |
 //! | `rows` | How are rows sent while the query runs? |
