@@ -1,4 +1,4 @@
-//! Listeners for the members of a cluster. Ballista's servers speak plain HTTP/2, so they listen on
+//! Listeners for the members of a cluster. Ballista's servers use plain HTTP/2, so they listen on
 //! loopback, and a listener with the key of the cluster forwards the connections of members.
 
 use std::io;

@@ -79,8 +79,10 @@
 //!
 //! # Adding a provider
 //!
-//! For an endpoint that speaks OpenAI's chat dialect, one line in the table `CHAT` of
-//! `registry/endpoints.rs` is enough.
+//! For an endpoint that uses OpenAI's chat dialect, one line in the table `CHAT` of
+//! `registry/endpoints.rs` is enough, and its hosts in [`provider_detection`]. If its responses
+//! have defaults of their own, it is a static there instead, and an entry of
+//! [`registry::adapters`]. For another dialect:
 //!
 //! 1. Create `wire/NAME/mod.rs` with `read.rs` (wire to canonical), `write.rs` (canonical to wire)
 //!    and `fold.rs` (stream to body). [`ollama`] is the smallest complete example; it has the
@@ -92,8 +94,8 @@
 //!    bodies that stand alone are to be recognised, extend [`registry::detect_request`] and
 //!    [`registry::detect_response`].
 //! 4. Add hosts, aliases, ends of URL paths and distinctive members to the tables of
-//!    [`provider_detection`], and new members of requests to `REQUEST_MEMBERS` of
-//!    [`standalone_body`].
+//!    [`provider_detection`], new members of requests to `REQUEST_MEMBERS` of [`standalone_body`],
+//!    and a model in the URL path to `model_from_path` of [`exchange`].
 //! 5. Add cases (`name`, `line`, `expect`) to a file in `tests/cases/wire/`; a new file also needs
 //!    a test in `transcript/tests.rs`. Add unusual bodies to `wire/tests.rs`: every adapter must
 //!    return them value for value. The residual should be small; [`round_trip::RoundTripSizes`]

@@ -1,7 +1,7 @@
 //! Detects the provider of an exchange: by the name in its line, by its URL, or by members that
 //! only one provider's bodies have.
 //!
-//! Many providers speak OpenAI's dialect, so the adapter that reads an exchange doesn't always
+//! Many providers use OpenAI's dialect, so the adapter that reads an exchange doesn't always
 //! identify the provider. This module has the tables of names, hosts, paths and members that do.
 
 use gristmill_schemas::json::Json;

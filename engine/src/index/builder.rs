@@ -1,4 +1,6 @@
 //! Builds the sidecars of a segment from its rows, while it is written or later.
+//!
+//! The steps to add a sidecar begin here; `docs/architecture.md` lists them under "Where to add".
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -47,7 +47,8 @@
 //!
 //! A batch is a fixed number of grains or bytes in the order of the input, so neither the rows of a
 //! segment nor their order depend on the number of threads. A process that is killed leaves the
-//! lake at its last commit, and the next run continues there.
+//! lake at its last commit, and the next run continues there: `docs/architecture.md` names the code
+//! under "Why a killed ingest can simply be run again".
 
 mod admission;
 pub(crate) mod admit;

@@ -6,6 +6,9 @@
 //! contradiction. Only the key of `content` depends on the type: `cnt` in actions, `content`
 //! elsewhere.
 //!
+//! The order of the rows has a meaning: [`Field::for_type`] finds the fields of a type as a range
+//! of them, and the columns of the lake have this order.
+//!
 //! Not in this module: required fields per type (`validate`) and nonstandard keys (`alias`).
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and the many endpoints that speak this dialect with small differences
+//! OpenAI Chat Completions, and the many endpoints that use this dialect with small differences
 //! ([`ChatDialect`]).
 //!
 //! System prompts are messages in the list; each tool result is a message; the arguments of a call

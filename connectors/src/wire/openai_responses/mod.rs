@@ -1,4 +1,4 @@
-//! OpenAI Responses, and the endpoints that speak this dialect.
+//! OpenAI Responses, and the endpoints that use this dialect.
 //!
 //! A conversation is a list of items, not of messages: thinking, a text and each call are separate
 //! items. A run of items of the model becomes one assistant message. Instructions are a member of

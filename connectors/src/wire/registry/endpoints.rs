@@ -1,4 +1,4 @@
-//! The tables of adapters. An endpoint that speaks a known dialect is one entry here.
+//! The tables of adapters. An endpoint that uses a known dialect is one entry here.
 
 use super::super::adapter::Adapter;
 use super::super::openai_chat::{ChatDialect, OpenAiChat, ReasoningPlacement};
@@ -70,7 +70,7 @@ pub(super) static UNKNOWN_RESPONSES: OpenAiResponses =
 pub(super) static UNKNOWN_CHAT: OpenAiChat =
     chat("unknown-compat/chat", REASONING_CONTENT, false, VLLM);
 
-/// Endpoints of other providers that speak OpenAI's Responses dialect.
+/// Endpoints of other providers that use OpenAI's Responses dialect.
 pub(super) static RESPONSES: [OpenAiResponses; 6] = [
     OpenAiResponses::new("azure/responses"),
     OpenAiResponses::new("bedrock/responses"),
@@ -106,7 +106,7 @@ const REASONING_CONTENT: ReasoningPlacement = ReasoningPlacement::Text("reasonin
 /// Thinking is in `reasoning`.
 const REASONING: ReasoningPlacement = ReasoningPlacement::Text("reasoning");
 
-/// Endpoints that speak OpenAI's chat dialect: key, placement of thinking, whether calls in
+/// Endpoints that use OpenAI's chat dialect: key, placement of thinking, whether calls in
 /// responses are numbered, and default members of responses.
 pub(super) static CHAT: [OpenAiChat; 25] = [
     chat("alibaba/chat", REASONING_CONTENT, true, ALIBABA),

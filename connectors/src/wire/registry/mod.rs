@@ -5,8 +5,8 @@
 //! | `endpoints` | which endpoints are supported, and how do they differ from their dialect? |
 //! | `detect` | which dialect does a standalone body have? |
 //!
-//! An endpoint that speaks a known dialect is one entry of a table in `endpoints`. A new dialect is
-//! a module and an entry; [`super`] lists the steps.
+//! An endpoint that uses a known dialect is one entry of a table in `endpoints`. A new dialect is a
+//! module and an entry; [`super`] lists the steps.
 
 mod detect;
 mod endpoints;
@@ -116,7 +116,7 @@ fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
         &anthropic::MESSAGES,
         &gemini::GENERATE,
         &bedrock_converse::CONVERSE,
-        // Before Ollama: requests of both look alike, and more servers speak OpenAI's dialect.
+        // Before Ollama: requests of both look alike, and more servers use OpenAI's dialect.
         &UNKNOWN_CHAT,
         &ollama::CHAT,
         &UNKNOWN_RESPONSES,
