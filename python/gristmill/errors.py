@@ -18,7 +18,7 @@ class GristmillError(Exception):
     code: str | None
     #: What happened, without the code.
     message: str
-    #: What to do about it, if the engine knows.
+    #: What to do about it; ``None`` if there is no advice.
     suggestion: str | None
 
     def __init__(

@@ -320,7 +320,7 @@ fields! {
 
     ToolName "tool_name" ACTION, TEXT, EQ_NE_IN, "", &[], payload(&["tool_name"]), "The tool.";
     ActionPhase "action_phase" ACTION, FieldKind::Choice(Code::E062), EQ, "", &["definition", "call", "result", "complete"], payload(&["action_phase"]), "Which \
-        part of a tool's use it is; complete unless said.";
+        part of a tool's use it is; complete unless stated.";
     IsError "is_error" ACTION, FieldKind::Boolean, EQ, "", &[], payload(&["is_error"]), "The tool \
         failed.";
     ToolCallId "tool_call_id" ACTION, TEXT, EQ, "", &[], payload(&["tool_call_id"]), "What joins \
