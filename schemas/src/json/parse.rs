@@ -50,16 +50,26 @@ impl<'a> Json<'a> {
     /// [`DEFAULT_DEPTH_LIMIT`].
     ///
     /// A repeated key keeps its first position and its last value, as in most parsers.
+    ///
+    /// # Errors
+    /// [`JsonError`] with the position, for text that isn't one JSON value in UTF-8 or is nested
+    /// too deeply.
     pub fn parse(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         Self::parse_with_depth(text, DEFAULT_DEPTH_LIMIT)
     }
 
     /// As [`Json::parse`], but a repeated key is an error: a grain is a map of unique keys (§4.1).
+    ///
+    /// # Errors
+    /// As [`Json::parse`]; and for a repeated key.
     pub fn parse_unique_keys(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         JsonParser::new().with_unique_keys().parse_bytes(text)
     }
 
     /// As [`Json::parse`], with the given limit on nesting.
+    ///
+    /// # Errors
+    /// As [`Json::parse`].
     pub fn parse_with_depth(text: &'a [u8], depth_limit: usize) -> Result<Json<'a>, JsonError> {
         JsonParser::new().with_depth(depth_limit).parse_bytes(text)
     }
@@ -123,6 +133,9 @@ impl<'a> JsonParser<'a> {
     }
 
     /// As [`Json::parse`].
+    ///
+    /// # Errors
+    /// As [`Json::parse`]; and for a repeated key with [`JsonParser::with_unique_keys`].
     pub fn parse_bytes(&mut self, text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         match simdutf8::compat::from_utf8(text) {
             Ok(text) => self.parse(text),
@@ -139,6 +152,9 @@ impl<'a> JsonParser<'a> {
     }
 
     /// As [`Json::parse`], for text that is known to be UTF-8.
+    ///
+    /// # Errors
+    /// As [`JsonParser::parse_bytes`].
     pub fn parse(&mut self, text: &'a str) -> Result<Json<'a>, JsonError> {
         self.members.clear();
         self.items.clear();

@@ -249,6 +249,9 @@ fn hash_of(token: &str) -> String {
 }
 
 /// Makes a token. Returns its text, which is stored nowhere, and its table for the file.
+///
+/// # Errors
+/// If the table can't be written as TOML.
 pub fn new_token(
     name: &str,
     confinement: &Confinement,

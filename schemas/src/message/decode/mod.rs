@@ -76,6 +76,9 @@ pub fn decode_message<'a>(
 }
 
 /// As [`decode_message`], with the given migrations.
+///
+/// # Errors
+/// As [`decode_message`].
 pub fn decode_message_with<'a>(
     json: &'a Json<'_>,
     mode: MessageDecodeMode,
