@@ -212,11 +212,7 @@ fn lines_are_at_most_100_columns_wide() {
 fn files_begin_with_a_header_and_say_why_they_are_long() {
     let mut broken = Vec::new();
     for file in crate_sources() {
-        let header: String = file
-            .text
-            .lines()
-            .take_while(|line| line.starts_with("//!"))
-            .collect();
+        let header = file.header();
         let lines = file.text.lines().count();
         if header.is_empty() {
             broken.push(format!("{}: no header", file.path.display()));
@@ -237,11 +233,7 @@ fn files_begin_with_a_header_and_say_why_they_are_long() {
 fn tables_of_modules_are_complete() {
     let mut broken = Vec::new();
     for file in crate_sources() {
-        let header: String = file
-            .text
-            .lines()
-            .take_while(|line| line.starts_with("//!"))
-            .collect();
+        let header = file.header();
         let has_table = ["| module | question |", "| module | contents |"]
             .iter()
             .any(|head| header.contains(head));

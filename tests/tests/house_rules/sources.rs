@@ -28,6 +28,14 @@ pub(super) struct SourceFile {
     pub(super) is_test: bool,
 }
 
+impl SourceFile {
+    /// Returns the documentation at the beginning of the file.
+    pub(super) fn header(&self) -> String {
+        let lines = self.text.lines();
+        lines.take_while(|line| line.starts_with("//!")).collect()
+    }
+}
+
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
