@@ -42,6 +42,14 @@ impl HeldObjects {
         held.push((Arc::downgrade(&object), bytes));
         Ok(())
     }
+
+    /// Returns the objects of a type that aren't dropped.
+    pub(super) fn all<T: Any + Send + Sync>(&self) -> Vec<Arc<T>> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter()
+            .filter_map(|(object, _)| object.upgrade()?.downcast::<T>().ok())
+            .collect()
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! | `connection` | How does a connection begin and end, and how much may it send and hold up? |
 //! | `session` | Who is the client, and which context does it query? |
 //! | `queries` | What do the messages of simple and extended queries answer? |
+//! | `replies` | What do statements about the session answer, such as BEGIN and DISCARD? |
 //! | `prepared` | Which parameters and columns has a prepared statement? |
 //! | `cursors` | What do DECLARE, FETCH and CLOSE answer? |
 //! | `copy` | How are rows sent to `COPY … TO STDOUT`? |
@@ -31,6 +32,7 @@ mod held_objects;
 mod parameters;
 mod prepared;
 mod queries;
+mod replies;
 mod rows;
 mod session;
 mod statements;

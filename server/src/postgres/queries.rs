@@ -6,22 +6,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use bytes::{BufMut, BytesMut};
 use datafusion::sql::parser::Statement;
-use futures::{Sink, SinkExt, stream};
+use futures::{Sink, SinkExt};
 use gristmill_queries::sql::{CountedRows, ParamValues, query_of};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{
     ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_partial_query_response,
     send_query_response, send_ready_for_query,
 };
-use pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse, Response, Tag};
+use pgwire::api::results::{FieldFormat, QueryResponse, Response, Tag};
 use pgwire::api::stmt::StoredStatement;
 use pgwire::api::store::{Entry, PortalStore};
-use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
+use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::{
     Bind, BindComplete, Execute, Parse, ParseComplete, Sync as SyncMessage,
 };
@@ -34,7 +32,7 @@ use super::parameters::value_of;
 use super::prepared::{Prepared, check_bind, with_formats};
 use super::rows::{RowWriter, RunningQuery};
 use super::session::Session;
-use super::statements::{ClientStatement, Reply, parsed};
+use super::statements::{ClientStatement, parsed};
 use super::types::{Column, columns};
 use crate::http::{AuditedQuery, LimitedRows};
 
@@ -163,46 +161,6 @@ where
 {
     let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
     Ok(client.feed(empty).await?)
-}
-
-/// Returns the one row of a setting.
-fn setting_row(name: &str, value: &str, format: FieldFormat) -> QueryResponse {
-    let info = FieldInfo::new(name.to_owned(), None, None, Type::TEXT, format);
-    let mut data = BytesMut::new();
-    data.put_i32(i32::try_from(value.len()).unwrap_or(0));
-    data.put_slice(value.as_bytes());
-    let row = stream::iter([Ok(DataRow::new(data, 1))]);
-    let mut response = QueryResponse::new(Arc::new(vec![info]), row);
-    response.set_command_tag("SHOW");
-    response
-}
-
-/// Returns the answer to a statement about the session.
-fn reply<C>(client: &mut C, reply: &Reply, format: FieldFormat) -> Response
-where
-    C: ClientInfo + ClientPortalStore,
-    C::PortalStore: PortalStore,
-{
-    let status = client.transaction_status();
-    match reply {
-        Reply::Begin => {
-            client.set_transaction_status(status.to_in_transaction_state());
-            Response::Execution(Tag::new("BEGIN"))
-        }
-        Reply::End(tag) => {
-            let has_failed = status == TransactionStatus::Error;
-            client.set_transaction_status(status.to_idle_state());
-            client.portal_store().clear_portals();
-            Response::Execution(Tag::new(if has_failed { "ROLLBACK" } else { tag }))
-        }
-        Reply::Done(tag) => Response::Execution(Tag::new(tag)),
-        Reply::Deallocate(name) => {
-            client.portal_store().rm_statement(name);
-            Response::Execution(Tag::new("DEALLOCATE"))
-        }
-        Reply::Setting { name, value } => Response::Query(setting_row(name, value, format)),
-        Reply::Empty => Response::EmptyQuery,
-    }
 }
 
 #[async_trait]
@@ -350,7 +308,7 @@ impl ExtendedQueryHandler for Handler {
                 true => FieldFormat::Text,
                 false => formats.format_for(0),
             };
-            return Ok(reply(client, classified, format));
+            return self.0.reply(client, classified, format);
         }
         check_transaction(client)?;
         match &prepared.classified {
@@ -416,7 +374,9 @@ impl Handler {
             ClientStatement::Close(name) => {
                 Response::Execution(session.close(client, name.as_deref())?)
             }
-            ClientStatement::Reply(classified) => reply(client, classified, FieldFormat::Text),
+            ClientStatement::Reply(classified) => {
+                session.reply(client, classified, FieldFormat::Text)?
+            }
         })
     }
 
@@ -488,7 +448,7 @@ impl Handler {
 
 /// Checks that the transaction has not failed: a client that ignores an error must not take later
 /// answers for those of a whole transaction.
-fn check_transaction(client: &impl ClientInfo) -> PgWireResult<()> {
+pub(super) fn check_transaction(client: &impl ClientInfo) -> PgWireResult<()> {
     match client.transaction_status() {
         TransactionStatus::Error => Err(error(
             "25P02",

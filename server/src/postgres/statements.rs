@@ -6,7 +6,7 @@ use gristmill_queries::sql::DataFusionError;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CloseCursor, Declare, FetchDirection, Ident, Set, Statement as SqlStatement,
+    CloseCursor, Declare, DiscardObject, FetchDirection, Ident, Set, Statement as SqlStatement,
 };
 use pgwire::error::PgWireResult;
 
@@ -57,6 +57,10 @@ pub(super) enum Reply {
     Done(&'static str),
     /// The prepared statement with this name is forgotten.
     Deallocate(String),
+    /// All prepared statements that have a name are forgotten.
+    DeallocateAll,
+    /// These and all portals are forgotten.
+    DiscardAll,
     /// The value of a setting.
     Setting {
         /// Its name.
@@ -114,8 +118,16 @@ pub(super) fn classified(statement: Statement) -> PgWireResult<ClientStatement> 
         SqlStatement::ReleaseSavepoint { .. } => Reply::Done("RELEASE"),
         SqlStatement::Set(set) => check_setting(set)?,
         SqlStatement::Reset(_) => Reply::Done("RESET"),
-        SqlStatement::Discard { .. } => Reply::Done("DISCARD ALL"),
-        SqlStatement::Deallocate { name, .. } => Reply::Deallocate(name.value.clone()),
+        SqlStatement::Discard { object_type } => match object_type {
+            DiscardObject::ALL => Reply::DiscardAll,
+            DiscardObject::PLANS => Reply::Done("DISCARD PLANS"),
+            DiscardObject::SEQUENCES => Reply::Done("DISCARD SEQUENCES"),
+            DiscardObject::TEMP => Reply::Done("DISCARD TEMP"),
+        },
+        SqlStatement::Deallocate { name, .. } => match name_of(name) {
+            all if name.quote_style.is_none() && all == "all" => Reply::DeallocateAll,
+            name => Reply::Deallocate(name),
+        },
         SqlStatement::LISTEN { .. } => Reply::Done("LISTEN"),
         SqlStatement::UNLISTEN { .. } => Reply::Done("UNLISTEN"),
         SqlStatement::Declare { stmts } => {
@@ -142,7 +154,7 @@ pub(super) fn classified(statement: Statement) -> PgWireResult<ClientStatement> 
     Ok(ClientStatement::Reply(reply))
 }
 
-/// Returns the name of a cursor: in lower case unless it is quoted.
+/// Returns the name of a cursor or prepared statement: in lower case unless it is quoted.
 fn name_of(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
@@ -285,8 +297,12 @@ mod tests {
                 Reply::Done("SET"),
             ),
             ("RESET ALL", Reply::Done("RESET")),
-            ("DISCARD ALL", Reply::Done("DISCARD ALL")),
-            ("DEALLOCATE ALL", Reply::Deallocate("ALL".into())),
+            ("DISCARD ALL", Reply::DiscardAll),
+            ("DISCARD TEMPORARY", Reply::Done("DISCARD TEMP")),
+            ("DEALLOCATE ALL", Reply::DeallocateAll),
+            ("DEALLOCATE PREPARE All", Reply::DeallocateAll),
+            ("DEALLOCATE \"ALL\"", Reply::Deallocate("ALL".into())),
+            ("DEALLOCATE PREPARE S_1", Reply::Deallocate("s_1".into())),
             ("UNLISTEN *", Reply::Done("UNLISTEN")),
         ] {
             assert_eq!(reply(text), Some(expected), "{text}");

@@ -12,9 +12,12 @@ mod values;
 use gristmill_tests::test_server::{Protocol, TestServer, limits};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Statement};
 
 use crate::namespaces;
-use session::{Sessions, texts, value};
+use session::{
+    Sessions, bind_message, execute_message, parse_message, startup, sync_message, texts, value,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_are_those_of_sql() {
@@ -235,6 +238,62 @@ async fn statements_about_the_session_change_nothing() {
         assert_eq!(rows.len(), expected);
     }
     transaction.commit().await.unwrap();
+    server.end().await;
+}
+
+/// Returns the SQLSTATE of a prepared statement that is executed; none if it has rows.
+async fn state_of(client: &Client, statement: &Statement) -> Option<String> {
+    let error = client.query(statement, &[]).await.err()?;
+    error.code().map(|state| state.code().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deallocate_and_discard_forget_prepared_statements_and_portals() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let client = server.connect().await;
+    for forget in ["DEALLOCATE ALL", "DISCARD ALL"] {
+        let statements = [
+            client.prepare("SELECT 1").await.unwrap(),
+            client.prepare("SELECT 2").await.unwrap(),
+        ];
+        assert_eq!(state_of(&client, &statements[0]).await, None);
+        client.batch_execute(forget).await.unwrap();
+        for statement in &statements {
+            let state = state_of(&client, statement).await;
+            assert_eq!(state.as_deref(), Some("26000"), "{forget}");
+        }
+    }
+    let kept = client.prepare("SELECT 1").await.unwrap();
+    for (text, state) in [
+        ("DEALLOCATE nobody", "26000"),
+        ("DEALLOCATE \"ALL\"", "26000"),
+        ("BEGIN; DISCARD ALL", "25001"),
+        ("DEALLOCATE ALL", "25P02"),
+    ] {
+        assert_eq!(texts(&client, text).await, Err(state.to_owned()), "{text}");
+    }
+    client
+        .batch_execute("ROLLBACK; DISCARD PLANS")
+        .await
+        .unwrap();
+    assert_eq!(state_of(&client, &kept).await, None);
+    // A portal is executed after a statement about the session, in one batch.
+    for (between, has_portal) in [("SET extra_float_digits = 3", true), ("DISCARD ALL", false)] {
+        let messages = [
+            startup(b"user\0a\0"),
+            parse_message("", "SELECT 1", &[]),
+            bind_message("p"),
+            parse_message("", between, &[]),
+            bind_message("q"),
+            execute_message("q"),
+            execute_message("p"),
+            sync_message(),
+        ];
+        let answer = server.raw(messages.concat()).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(!answer.contains("34000"), has_portal, "{between}: {answer}");
+    }
     server.end().await;
 }
 

@@ -107,6 +107,11 @@ pub(super) fn bind_message(portal: &str) -> Vec<u8> {
     message(b'B', &[portal.as_bytes(), &[0; 8]].concat())
 }
 
+/// Returns the message that requests all rows of a portal.
+pub(super) fn execute_message(portal: &str) -> Vec<u8> {
+    message(b'E', &[portal.as_bytes(), &[0; 5]].concat())
+}
+
 /// Returns the message that ends a batch.
 pub(super) fn sync_message() -> Vec<u8> {
     message(b'S', b"")
