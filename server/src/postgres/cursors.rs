@@ -18,7 +18,7 @@ use pgwire::messages::response::TransactionStatus;
 use super::failure::error;
 use super::prepared::{Prepared, with_formats};
 use super::session::Session;
-use super::statements::{ClientStatement, Declaration};
+use super::statements::Declaration;
 
 /// A portal that DECLARE has made.
 pub(super) type Cursor = Portal<Arc<Prepared>>;
@@ -75,9 +75,7 @@ impl Session {
         C::PortalStore: PortalStore,
     {
         let Declaration {
-            name,
-            query,
-            is_binary,
+            name, is_binary, ..
         } = declaration;
         if client.transaction_status() == TransactionStatus::Idle {
             let message = "a cursor exists in a transaction only: send BEGIN before DECLARE";
@@ -92,13 +90,8 @@ impl Session {
                 format!("there is a cursor `{name}` already"),
             ));
         }
-        let query = Prepared {
-            text: prepared.text.clone(),
-            classified: ClientStatement::Query(query.clone()),
-            parameters: prepared.parameters.clone(),
-            columns: prepared.columns.clone(),
-        };
-        let stored = StoredStatement::new(name.clone(), Arc::new(query), Vec::new());
+        let query = Arc::new(prepared.cursor());
+        let stored = StoredStatement::new(name.clone(), Arc::clone(&query), Vec::new());
         let mut cursor = Portal::new_cursor(name.clone(), Arc::new(stored));
         if let Some(bound) = bound {
             cursor.parameter_format = bound.parameter_format.clone();
@@ -108,7 +101,7 @@ impl Session {
             cursor.result_column_format = Format::UnifiedBinary;
         }
         let values = cursor.parameters.iter().flatten();
-        let bytes = values.map(|value| value.len()).sum::<usize>() + prepared.text.len();
+        let bytes = values.map(|value| value.len()).sum::<usize>() + query.bytes();
         let cursor = Arc::new(cursor);
         self.held.add(&cursor, bytes)?;
         self.cursors.add(&cursor);

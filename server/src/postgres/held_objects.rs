@@ -10,7 +10,7 @@ use super::failure::error;
 /// Number of prepared statements and portals of a session.
 const MAX_OBJECTS: usize = 1_000;
 
-/// Bytes of their names, texts and parameters.
+/// Bytes of their names, texts, parameters and columns. Syntax trees aren't held.
 const MAX_BYTES: usize = 32 << 20;
 
 /// The prepared statements and portals of a session, with their sizes.

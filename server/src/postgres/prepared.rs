@@ -20,14 +20,29 @@ use super::session::Session;
 use super::statements::{ClientStatement, Declaration, Reply, parsed};
 use super::types::{Column, columns};
 
-/// A prepared statement.
-#[derive(Debug)]
+/// A prepared statement. Its syntax tree, which may be a hundred times as large as its text, isn't
+/// held: the text is parsed again when the statement runs.
+#[derive(Debug, Clone)]
 pub(super) struct Prepared {
+    /// The text that contains the statement.
     pub(super) text: String,
-    pub(super) classified: ClientStatement,
+    /// Number of statements before it in the text.
+    position: usize,
+    usage: PreparedUse,
     pub(super) parameters: Vec<Type>,
     /// The columns of its rows, and for DECLARE those of the cursor.
     pub(super) columns: Vec<Column>,
+}
+
+/// What a prepared statement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PreparedUse {
+    /// It is executed.
+    Statement,
+    /// It is a DECLARE, whose execution returns no rows.
+    Declaration,
+    /// It is the cursor of a DECLARE, whose rows are those of its query.
+    Cursor,
 }
 
 impl Prepared {
@@ -35,22 +50,58 @@ impl Prepared {
     pub(super) fn empty() -> Prepared {
         Prepared {
             text: String::new(),
-            classified: ClientStatement::Reply(Reply::Empty),
+            position: 0,
+            usage: PreparedUse::Statement,
             parameters: Vec::new(),
             columns: Vec::new(),
         }
     }
+
+    /// Returns the cursor of a DECLARE.
+    pub(super) fn cursor(&self) -> Prepared {
+        Prepared {
+            usage: PreparedUse::Cursor,
+            ..self.clone()
+        }
+    }
+
+    /// Parses the statement; the query of a cursor.
+    ///
+    /// # Errors
+    /// Those of [`parsed`]. The text had none when it was prepared.
+    pub(super) fn statement(&self) -> PgWireResult<ClientStatement> {
+        let statement = parsed(&self.text)?.into_iter().nth(self.position);
+        Ok(match (statement, self.usage) {
+            (Some(ClientStatement::Declare(declaration)), PreparedUse::Cursor) => {
+                ClientStatement::Query(declaration.query)
+            }
+            (Some(statement), _) => statement,
+            (None, _) => ClientStatement::Reply(Reply::Empty),
+        })
+    }
+
+    /// Returns the bytes that it occupies.
+    pub(super) fn bytes(&self) -> usize {
+        let names = self.columns.iter().map(|column| column.name.len());
+        size_of::<Prepared>()
+            + self.text.len()
+            + size_of_val(self.parameters.as_slice())
+            + size_of_val(self.columns.as_slice())
+            + names.sum::<usize>()
+    }
 }
 
 impl Session {
-    /// Finds the parameters and columns of a statement.
+    /// Finds the parameters and columns of a statement, which has `position` statements before it
+    /// in the text.
     pub(super) async fn prepared(
         &self,
         text: &str,
-        classified: ClientStatement,
+        position: usize,
+        classified: &ClientStatement,
         declared: &[Option<Type>],
     ) -> PgWireResult<Prepared> {
-        let (parameters, columns) = match &classified {
+        let (parameters, columns) = match classified {
             ClientStatement::Query(query) | ClientStatement::Declare(Declaration { query, .. }) => {
                 self.described(query, declared).await?
             }
@@ -65,9 +116,14 @@ impl Session {
                 (Vec::new(), Vec::new())
             }
         };
+        let usage = match classified {
+            ClientStatement::Declare(_) => PreparedUse::Declaration,
+            _ => PreparedUse::Statement,
+        };
         Ok(Prepared {
             text: text.to_owned(),
-            classified,
+            position,
+            usage,
             parameters,
             columns,
         })
@@ -145,7 +201,7 @@ impl QueryParser for Session {
             (Some(classified), true) => classified,
             (Some(_), false) => return Err(error("42601", "expected exactly one statement")),
         };
-        let prepared = self.prepared(text, classified, declared).await?;
+        let prepared = self.prepared(text, 0, &classified, declared).await?;
         Ok(Some(Arc::new(prepared)))
     }
 
@@ -158,7 +214,7 @@ impl QueryParser for Session {
         prepared: &Arc<Prepared>,
         formats: Option<&Format>,
     ) -> PgWireResult<Vec<FieldInfo>> {
-        if let ClientStatement::Declare(_) = prepared.classified {
+        if prepared.usage == PreparedUse::Declaration {
             return Ok(Vec::new());
         }
         let formats = formats.unwrap_or(&Format::UnifiedText);
@@ -184,5 +240,55 @@ pub(super) fn check_bind(message: &Bind, prepared: &Prepared) -> PgWireResult<()
     {
         true => Ok(()),
         false => Err(error("08P01", "the numbers of formats and values differ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(position: usize) -> Prepared {
+        Prepared {
+            text: "BEGIN; DECLARE c CURSOR FOR SELECT 7; SELECT 8".to_owned(),
+            position,
+            ..Prepared::empty()
+        }
+    }
+
+    fn query(prepared: &Prepared) -> Option<String> {
+        match prepared.statement().unwrap() {
+            ClientStatement::Query(query) => Some(query.to_string()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_statement_is_parsed_again_from_the_text_that_contains_it() {
+        assert!(matches!(
+            at(0).statement().unwrap(),
+            ClientStatement::Reply(Reply::Begin)
+        ));
+        assert!(matches!(
+            at(1).statement().unwrap(),
+            ClientStatement::Declare(_)
+        ));
+        assert_eq!(query(&at(1).cursor()).as_deref(), Some("SELECT 7"));
+        assert_eq!(query(&at(2)).as_deref(), Some("SELECT 8"));
+        assert!(matches!(
+            Prepared::empty().statement().unwrap(),
+            ClientStatement::Reply(Reply::Empty)
+        ));
+    }
+
+    #[test]
+    fn columns_and_parameters_count_among_the_bytes() {
+        let wide = Prepared {
+            parameters: vec![Type::INT4; 1_000],
+            columns: vec![setting_column("0123456789"); 1_000],
+            ..Prepared::empty()
+        };
+        let added = wide.bytes() - Prepared::empty().bytes();
+        let expected = size_of::<Type>() + size_of::<Column>() + 10;
+        assert_eq!(added, 1_000 * expected);
     }
 }

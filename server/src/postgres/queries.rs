@@ -90,10 +90,20 @@ impl Session {
         portal: &Portal<Arc<Prepared>>,
         formats: &Format,
     ) -> PgWireResult<QueryResponse> {
+        match portal.statement.statement.statement()? {
+            ClientStatement::Query(query) => self.run_bound(&query, portal, formats).await,
+            _ => Err(no_query()),
+        }
+    }
+
+    /// Starts `statement`, the query of a portal, with the parameters of the portal.
+    async fn run_bound(
+        &self,
+        statement: &Statement,
+        portal: &Portal<Arc<Prepared>>,
+        formats: &Format,
+    ) -> PgWireResult<QueryResponse> {
         let prepared = &portal.statement.statement;
-        let ClientStatement::Query(statement) = &prepared.classified else {
-            return Err(error("42601", "the portal has no query"));
-        };
         let values = prepared
             .parameters
             .iter()
@@ -134,6 +144,10 @@ impl Session {
             deadline,
         ))
     }
+}
+
+fn no_query() -> PgWireError {
+    error("42601", "the portal has no query")
 }
 
 fn columns_changed() -> PgWireError {
@@ -177,8 +191,9 @@ impl SimpleQueryHandler for Handler {
         if statements.is_empty() {
             send_empty(client).await?;
         }
-        for classified in &statements {
-            match self.answer_simple(client, classified, &text).await? {
+        for (position, classified) in statements.iter().enumerate() {
+            let answer = self.answer_simple(client, classified, &text, position);
+            match answer.await? {
                 Response::Query(rows) => match classified {
                     ClientStatement::Copy(copied) => copied.send(client, rows).await?,
                     _ => send_query_response(client, rows, true).await?,
@@ -227,7 +242,8 @@ impl ExtendedQueryHandler for Handler {
         let stored = Arc::new(parsed.unwrap_or_else(|| {
             StoredStatement::new(name.to_owned(), Arc::new(Prepared::empty()), Vec::new())
         }));
-        self.0.held.add(&stored, name.len() + message.query.len())?;
+        let bytes = name.len() + stored.statement.bytes();
+        self.0.held.add(&stored, bytes)?;
         client.portal_store().put_statement(stored);
         let complete = PgWireBackendMessage::ParseComplete(ParseComplete::new());
         Ok(client.send(complete).await?)
@@ -248,7 +264,8 @@ impl ExtendedQueryHandler for Handler {
         check_bind(&message, &stored.statement)?;
         let portal = Arc::new(Portal::try_new(&message, stored)?);
         let parameters = message.parameters.iter().flatten();
-        let bytes = parameters.map(|value| value.len()).sum::<usize>() + portal.name.len();
+        let values = parameters.map(|value| value.len()).sum::<usize>();
+        let bytes = values + size_of_val(message.parameters.as_slice()) + portal.name.len();
         self.0.held.add(&portal, bytes)?;
         store.put_portal(portal);
         let complete = PgWireBackendMessage::BindComplete(BindComplete::new());
@@ -301,48 +318,64 @@ impl ExtendedQueryHandler for Handler {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let prepared = &portal.statement.statement;
-        let formats = &portal.result_column_format;
-        if let ClientStatement::Reply(classified) = &prepared.classified {
-            let format = match prepared.columns.is_empty() {
-                true => FieldFormat::Text,
-                false => formats.format_for(0),
-            };
-            return self.0.reply(client, classified, format);
-        }
-        check_transaction(client)?;
-        match &prepared.classified {
-            ClientStatement::Declare(declaration) => {
-                let tag = self
-                    .0
-                    .declare(client, declaration, prepared, Some(portal))?;
-                return Ok(Response::Execution(tag));
-            }
-            ClientStatement::Close(name) => {
-                let tag = self.0.close(client, name.as_deref())?;
-                return Ok(Response::Execution(tag));
-            }
-            ClientStatement::Fetch { cursor, count } => {
-                let cursor = self.0.cursors.get(cursor)?;
-                if !are_of_same_types(&prepared.columns, &cursor.statement.statement.columns) {
-                    return Err(columns_changed());
-                }
-                let rows = self.0.fetch(&cursor, *count, formats).await?;
-                return Ok(Response::Query(rows));
-            }
-            ClientStatement::Query(_) | ClientStatement::Copy(_) | ClientStatement::Reply(_) => {}
-        }
-        Ok(Response::Query(self.0.run_portal(portal, formats).await?))
+        let statement = portal.statement.statement.statement()?;
+        self.start(client, portal, &statement).await
     }
 }
 
 impl Handler {
-    /// Starts the answer to a statement of a simple message.
+    /// Starts `statement`, that of a portal.
+    async fn start<C>(
+        &self,
+        client: &mut C,
+        portal: &Portal<Arc<Prepared>>,
+        statement: &ClientStatement,
+    ) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Send + Sync,
+        C::PortalStore: PortalStore,
+    {
+        let session = &self.0;
+        let prepared = &portal.statement.statement;
+        let formats = &portal.result_column_format;
+        if let ClientStatement::Reply(classified) = statement {
+            let format = match prepared.columns.is_empty() {
+                true => FieldFormat::Text,
+                false => formats.format_for(0),
+            };
+            return session.reply(client, classified, format);
+        }
+        check_transaction(client)?;
+        Ok(match statement {
+            ClientStatement::Query(query) => {
+                Response::Query(session.run_bound(query, portal, formats).await?)
+            }
+            ClientStatement::Declare(declaration) => {
+                let tag = session.declare(client, declaration, prepared, Some(portal))?;
+                Response::Execution(tag)
+            }
+            ClientStatement::Close(name) => {
+                Response::Execution(session.close(client, name.as_deref())?)
+            }
+            ClientStatement::Fetch { cursor, count } => {
+                let cursor = session.cursors.get(cursor)?;
+                if !are_of_same_types(&prepared.columns, &cursor.statement.statement.columns) {
+                    return Err(columns_changed());
+                }
+                Response::Query(session.fetch(&cursor, *count, formats).await?)
+            }
+            ClientStatement::Copy(_) | ClientStatement::Reply(_) => return Err(no_query()),
+        })
+    }
+
+    /// Starts the answer to a statement of a simple message, which has `position` statements before
+    /// it in the text.
     async fn answer_simple<C>(
         &self,
         client: &mut C,
         classified: &ClientStatement,
         text: &str,
+        position: usize,
     ) -> PgWireResult<Response>
     where
         C: ClientInfo + ClientPortalStore + Send + Sync,
@@ -363,7 +396,7 @@ impl Handler {
                 Response::Query(session.run(query, text, none, &formats, None).await?)
             }
             ClientStatement::Declare(declaration) => {
-                let prepared = session.prepared(text, classified.clone(), &[]).await?;
+                let prepared = session.prepared(text, position, classified, &[]).await?;
                 Response::Execution(session.declare(client, declaration, &prepared, None)?)
             }
             ClientStatement::Fetch { cursor, count } => {
@@ -416,10 +449,11 @@ impl Handler {
             PortalExecutionState::Suspended(rows) => rows,
             PortalExecutionState::Initial => {
                 let prepared = &portal.statement.statement;
-                if let ClientStatement::Copy(copied) = &prepared.classified {
+                let statement = prepared.statement()?;
+                if let ClientStatement::Copy(copied) = &statement {
                     return self.copy(client, copied, &prepared.text).await;
                 }
-                match ExtendedQueryHandler::do_query(self, client, portal, max_rows).await? {
+                match self.start(client, portal, &statement).await? {
                     Response::Query(rows) => rows,
                     Response::Execution(tag) => return send_execution_response(client, tag).await,
                     Response::EmptyQuery => {

@@ -12,7 +12,8 @@ use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
 use super::session::{
-    Sessions, bind_message, parse_message, query_message, startup, sync_message, texts, value,
+    Sessions, bind_message, execute_message, parse_message, query_message, startup, sync_message,
+    texts, value,
 };
 use crate::namespaces;
 
@@ -263,15 +264,20 @@ async fn hostile_bytes_end_their_own_connection_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_types_and_texts_without_a_statement_count_among_what_a_session_holds() {
+async fn names_types_columns_and_texts_without_a_statement_count_among_what_a_session_holds() {
     let lake = namespaces::lake(false).await;
     let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
     let begun = || startup(b"user\0a\0");
     let name = |number: usize| format!("{number}{}", "n".repeat(1_000_000));
     let statements = (0..40).map(|number| parse_message(&name(number), "", &[]));
     let portals = (0..40).map(|number| bind_message(&name(number)));
+    // Their texts have 6 MB.
+    let columns: Vec<String> = (0..10_000).map(|number| format!("1 c{number}")).collect();
+    let wide = format!("SELECT {}", columns.join(","));
+    let wide = (0..70).map(|number| parse_message(&format!("s{number}"), &wide, &[]));
     for (messages, state) in [
         (statements.collect::<Vec<_>>().concat(), "53400"),
+        (wide.collect::<Vec<_>>().concat(), "53400"),
         (
             [
                 parse_message("", "SELECT 1", &[]),
@@ -290,12 +296,11 @@ async fn names_types_and_texts_without_a_statement_count_among_what_a_session_ho
         assert!(text.contains(state), "{state}: {text}");
     }
     // A text without a statement is answered as often as it is executed.
-    let execute = [&b"E\0\0\0\x09\0"[..], &[0; 4]].concat();
     let empty = [
         begun(),
         parse_message("", "-- nothing", &[]),
         bind_message(""),
-        execute.repeat(2),
+        execute_message("").repeat(2),
         sync_message(),
     ];
     let answer = server.raw(empty.concat()).await;
