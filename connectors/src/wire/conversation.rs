@@ -6,6 +6,8 @@ use gristmill_schemas::message::ids::{MessagePosition, PositionTracker, session_
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
+use super::tracked_calls::TrackedCalls;
+
 /// Returns the time at which a message at a position was first seen, or `None` if it wasn't.
 pub type FirstSeen<'c> = dyn Fn(&MessagePosition) -> Option<Timestamp> + 'c;
 
@@ -48,24 +50,11 @@ impl fmt::Debug for ReadContext<'_> {
 #[derive(Debug, Clone)]
 pub struct Conversation {
     pub(super) thread: PositionTracker,
-    pub(super) calls: Vec<TrackedCall>,
+    pub(super) calls: TrackedCalls,
     /// Maps the canonical ids of its calls to the providers' ids.
     pub ids: ToolIdMap,
     session: Option<String>,
     pub(super) last_time: Option<Timestamp>,
-}
-
-/// A tool call of the conversation.
-#[derive(Debug, Clone)]
-pub(super) struct TrackedCall {
-    /// The provider's id.
-    pub(super) wire_id: Option<String>,
-    /// The name of the tool.
-    pub(super) name: Option<String>,
-    /// The canonical id, once the message of the call was added.
-    pub(super) canonical: Option<String>,
-    /// True if a result followed.
-    pub(super) answered: bool,
 }
 
 impl Conversation {
@@ -74,7 +63,7 @@ impl Conversation {
     pub fn new(name: &str) -> Self {
         Conversation {
             thread: PositionTracker::new(name),
-            calls: Vec::new(),
+            calls: TrackedCalls::default(),
             ids: ToolIdMap::new(),
             session: None,
             last_time: None,
@@ -109,11 +98,7 @@ impl Conversation {
     /// Returns the tool name of the call with this canonical id, or `None` if the conversation has
     /// no such call or the call has no name.
     pub fn tool_name(&self, id: &str) -> Option<&str> {
-        let call = self
-            .calls
-            .iter()
-            .rfind(|call| call.canonical.as_deref() == Some(id))?;
-        call.name.as_deref()
+        self.calls.last_with_canonical(id)?.name.as_deref()
     }
 
     /// Returns the position of the last message.

@@ -15,9 +15,10 @@ use gristmill_schemas::message::{
 };
 
 use super::adapter::Adapter;
-use super::conversation::{Conversation, ReadContext, TrackedCall};
+use super::conversation::{Conversation, ReadContext};
 use super::provider_raw;
 use super::read_warning::{ReadWarning, ReadWarningKind};
+use super::tracked_calls::TrackedCall;
 use super::unit_path::UnitPath;
 
 /// Collects the messages or choices that an adapter reads from one body.
@@ -131,7 +132,7 @@ impl<'c, 'j> MessageReader<'c, 'j> {
         let found = self.find_call(wire_id, name);
         let tool_use_id = match found {
             Some(index) => {
-                self.conversation.calls[index].answered = true;
+                self.conversation.calls.answer(index);
                 Cow::Owned(index.to_string())
             }
             None => {
@@ -157,14 +158,13 @@ impl<'c, 'j> MessageReader<'c, 'j> {
         let canonical = wire_id
             .and_then(|wire_id| self.id_from_session(wire_id))
             .map(str::to_owned);
-        let calls = &mut self.conversation.calls;
-        calls.push(TrackedCall {
+        let number = self.conversation.calls.push(TrackedCall {
             wire_id: wire_id.map(str::to_owned),
             name: name.map(str::to_owned),
             canonical,
             answered: false,
         });
-        Cow::Owned((calls.len() - 1).to_string())
+        Cow::Owned(number.to_string())
     }
 
     /// Returns the canonical id that the session maps to `wire_id`, unless this conversation
@@ -172,24 +172,15 @@ impl<'c, 'j> MessageReader<'c, 'j> {
     /// number their calls from the start in each response.
     fn id_from_session(&self, wire_id: &str) -> Option<&str> {
         let known = self.conversation.ids.canonical_id(self.provider, wire_id)?;
-        let is_in_conversation = self
-            .conversation
-            .calls
-            .iter()
-            .rev()
-            .any(|call| call.canonical.as_deref() == Some(known));
-        (!is_in_conversation).then_some(known)
+        let in_conversation = self.conversation.calls.last_with_canonical(known);
+        in_conversation.is_none().then_some(known)
     }
 
-    fn find_call(&self, wire_id: Option<&str>, name: Option<&str>) -> Option<usize> {
-        let calls = &self.conversation.calls;
+    fn find_call(&mut self, wire_id: Option<&str>, name: Option<&str>) -> Option<usize> {
+        let calls = &mut self.conversation.calls;
         match wire_id {
-            Some(wire_id) => calls
-                .iter()
-                .rposition(|call| call.wire_id.as_deref() == Some(wire_id)),
-            None => calls.iter().position(|call| {
-                !call.answered && (name.is_none() || call.name.as_deref() == name)
-            }),
+            Some(wire_id) => calls.last_with_wire_id(wire_id),
+            None => calls.first_unanswered(name),
         }
     }
 
@@ -346,16 +337,13 @@ impl<'c, 'j> MessageReader<'c, 'j> {
         default_id: impl FnOnce() -> String,
     ) -> Option<Json<'static>> {
         let index: usize = id.parse().ok()?;
-        let call = self.conversation.calls.get_mut(index)?;
-        let canonical = call.canonical.get_or_insert_with(default_id);
-        if let Some(wire_id) = &call.wire_id {
-            self.conversation
-                .ids
-                .remember(self.provider, canonical, wire_id);
+        let conversation = &mut *self.conversation;
+        let (wire_id, canonical) = conversation.calls.identify(index, default_id)?;
+        if let Some(wire_id) = wire_id {
+            conversation.ids.remember(self.provider, canonical, wire_id);
         }
-        *id = Cow::Owned(canonical.clone());
-        let wire_id = call.wire_id.as_ref();
-        Some(wire_id.map_or(Json::Null, |wire_id| Json::from(wire_id.clone())))
+        *id = Cow::Owned(canonical.to_owned());
+        Some(wire_id.map_or(Json::Null, |wire_id| Json::from(wire_id.to_owned())))
     }
 
     /// Returns the time of the message at `position`, at least that of the message before: ids rise

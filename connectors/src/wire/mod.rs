@@ -20,6 +20,7 @@
 //! | [`body_codec`] | How is a whole body read and written without loss? |
 //! | [`message_reader`], [`message_writer`] | Which services do adapters share: ids, positions, warnings; units, dropped blocks? |
 //! | [`conversation`], [`read_warning`] | What is known of a conversation before a body, and what wasn't understood in one? |
+//! | `tracked_calls` | Which call of a conversation does a result belong to? |
 //! | [`residual`], [`unit_path`], [`provider_raw`] | How is a residual computed, where does it belong in a body, how is it stored? |
 //! | [`response_defaults`] | Which members does every response of an endpoint contain, so that residuals needn't? |
 //! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | One provider dialect each. |
@@ -130,5 +131,6 @@ pub mod round_trip;
 pub mod standalone_body;
 #[cfg(test)]
 mod tests;
+mod tracked_calls;
 pub mod unit_path;
 pub mod usage;

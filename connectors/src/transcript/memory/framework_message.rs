@@ -1,5 +1,7 @@
 //! Messages of agent frameworks: the form of OpenAI with the extensions of each framework.
 
+use std::collections::HashSet;
+
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::block::{
     ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock,
@@ -48,7 +50,7 @@ pub(super) fn parse_message(role: Role, json: &Json) -> FrameworkMessage {
 
 /// Appends the `tool_calls` that aren't in the content already.
 fn add_tool_calls(json: &Json, content: &mut Vec<ContentBlock<'static>>) {
-    let known: Vec<String> = content
+    let known: HashSet<String> = content
         .iter()
         .filter_map(|block| match block {
             ContentBlock::ToolUse(call) => Some(call.id.to_string()),
@@ -58,7 +60,7 @@ fn add_tool_calls(json: &Json, content: &mut Vec<ContentBlock<'static>>) {
     let calls = items(json, "tool_calls").iter().filter_map(tool_call);
     content.extend(
         calls
-            .filter(|call| !known.iter().any(|id| *id == call.id))
+            .filter(|call| !known.contains(&*call.id))
             .map(ContentBlock::ToolUse),
     );
 }

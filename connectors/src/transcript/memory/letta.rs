@@ -277,11 +277,7 @@ fn push_block(
     let mut fact = Fact::new(line.clone(), owner, &label, value.into_owned(), time);
     fact.add_context("letta", block, &BLOCK_REPRESENTED);
     fact.context.insert("letta:block_id", id);
-    let is_known = recorded.is_none()
-        && chains
-            .versions(&key)
-            .iter()
-            .any(|version| version.object == fact.object);
+    let is_known = recorded.is_none() && chains.has_object(&key, &fact.object);
     if !is_known {
         chains.push(key, fact);
     }

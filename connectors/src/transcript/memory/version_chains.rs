@@ -1,6 +1,6 @@
 //! Chains of versions of facts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::message::Timestamp;
@@ -22,6 +22,9 @@ struct FactVersions {
     versions: Vec<Fact>,
     /// The index of the version with the latest time, of equal ones the last.
     newest: usize,
+    /// The objects of the first `indexed` versions.
+    objects: HashSet<String>,
+    indexed: usize,
 }
 
 impl FactVersions {
@@ -31,6 +34,15 @@ impl FactVersions {
             self.newest = self.versions.len();
         }
         self.versions.push(version);
+    }
+
+    /// Returns true if a version has this object.
+    fn has_object(&mut self, object: &str) -> bool {
+        let added = self.versions.get(self.indexed..).unwrap_or_default();
+        let objects = added.iter().map(|version| version.object.clone());
+        self.objects.extend(objects);
+        self.indexed = self.versions.len();
+        self.objects.contains(object)
     }
 }
 
@@ -51,6 +63,13 @@ impl VersionChains {
             .get_mut(key)
             .map(|chain| chain.versions.as_mut_slice())
             .unwrap_or_default()
+    }
+
+    /// Returns true if `key` has a version with this object. The objects of its versions mustn't be
+    /// changed afterwards.
+    pub(super) fn has_object(&mut self, key: &str, object: &str) -> bool {
+        let chain = self.chains.get_mut(key);
+        chain.is_some_and(|chain| chain.has_object(object))
     }
 
     /// Returns the version of `key` with the latest time, which mustn't be changed.
@@ -82,6 +101,31 @@ impl VersionChains {
                     .emit(supersedes, ended_at, namespace, part)
                     .or(previous);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::line::Line;
+
+    #[test]
+    fn an_object_is_found_among_many_versions_in_constant_time() {
+        // By linear scans this takes minutes.
+        const COUNT: usize = 100_000;
+        let line = Line {
+            number: 1,
+            range: 0..0,
+        };
+        let mut chains = VersionChains::default();
+        assert!(!chains.has_object("key", "0"));
+        for n in 0..COUNT {
+            let (object, time) = (n.to_string(), Timestamp::from_micros(0));
+            assert!(!chains.has_object("key", &object));
+            let fact = Fact::new(line.clone(), "subject", "relation", object.clone(), time);
+            chains.push("key".to_owned(), fact);
+            assert!(chains.has_object("key", &object) && chains.has_object("key", "0"));
         }
     }
 }

@@ -38,6 +38,8 @@ struct MessageFold<'f> {
     message: Object<'f>,
     /// By index, and by number among the blocks with this index.
     blocks: BTreeMap<(u64, usize), ContentBlockFold<'f>>,
+    /// The number of start events of a message.
+    starts: usize,
     complete: bool,
     error: Option<Json<'f>>,
 }
@@ -48,8 +50,8 @@ struct ContentBlockFold<'f> {
     block: Object<'f>,
     /// The input of a call as JSON text; `None` before its first delta.
     input: Option<String>,
-    /// True if another start event with this index begins another block.
-    has_deltas: bool,
+    /// The number of start events of a message before the last delta; `None` before a delta.
+    delta_after: Option<usize>,
 }
 
 impl<'f> MessageFold<'f> {
@@ -79,9 +81,7 @@ impl<'f> MessageFold<'f> {
     /// Members of the first start event win; a second one can only add members, and its blocks
     /// replace those before it.
     fn start(&mut self, mut event: Object<'f>) {
-        for block in self.blocks.values_mut() {
-            block.has_deltas = false;
-        }
+        self.starts += 1;
         if let Some(Json::Object(message)) = event.remove("message") {
             for (key, value) in message {
                 if !self.message.contains_key(&key) {
@@ -102,7 +102,7 @@ impl<'f> MessageFold<'f> {
             return;
         };
         let number = match self.last_with_index(index) {
-            Some((number, known)) => number + usize::from(known.has_deltas),
+            Some((number, known)) => number + usize::from(known.delta_after == Some(self.starts)),
             None => 0,
         };
         let started = ContentBlockFold {
@@ -120,7 +120,9 @@ impl<'f> MessageFold<'f> {
         };
         let index = index.unwrap_or(0);
         let number = self.last_with_index(index).map_or(0, |(number, _)| number);
-        self.blocks.entry((index, number)).or_default().delta(delta);
+        let block = self.blocks.entry((index, number)).or_default();
+        block.delta_after = Some(self.starts);
+        block.delta(delta);
     }
 
     /// Returns the last block with an index, and its number among them.
@@ -182,7 +184,6 @@ impl<'f> MessageFold<'f> {
 
 impl<'f> ContentBlockFold<'f> {
     fn delta(&mut self, mut delta: Object<'f>) {
-        self.has_deltas = true;
         let kind = delta.remove("type");
         match kind.as_ref().and_then(Json::as_str) {
             Some("input_json_delta") => {
@@ -247,8 +248,9 @@ fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
 pub(super) struct AnthropicStreamDecoder {
     /// Maps the provider's block indices to those of the assembler.
     blocks: BTreeMap<u64, usize>,
-    /// The provider's indices of the blocks without an end, in the order of their starts.
-    open: Vec<u64>,
+    /// The blocks without an end: the index of the assembler, which is in the order of their starts,
+    /// and that of the provider.
+    open: BTreeMap<usize, u64>,
     usage: Object<'static>,
     stop_reason: Option<StopReason>,
     failed: bool,
@@ -302,10 +304,8 @@ impl StreamDecoder for AnthropicStreamDecoder {
         if assembler.is_complete() {
             return;
         }
-        for index in std::mem::take(&mut self.open) {
-            if let Some(at) = self.blocks.get(&index) {
-                assembler.end_block(*at);
-            }
+        for at in std::mem::take(&mut self.open).into_keys() {
+            assembler.end_block(at);
         }
         let reason = self
             .stop_reason
@@ -331,20 +331,17 @@ impl AnthropicStreamDecoder {
         let index = index.unwrap_or_else(next);
         if let Some(block) = data.get("content_block") {
             self.end_block(index, assembler);
-            self.blocks
-                .insert(index, begin_block(block, assembler, call_id));
-            self.open.push(index);
+            let at = begin_block(block, assembler, call_id);
+            self.blocks.insert(index, at);
+            self.open.insert(at, index);
         }
     }
 
     /// Ends the block at the provider's `index`, unless it has ended.
     fn end_block(&mut self, index: u64, assembler: &mut Assembler) {
-        let Some(position) = self.open.iter().position(|open| *open == index) else {
-            return;
-        };
-        self.open.remove(position);
-        if let Some(at) = self.blocks.get(&index) {
-            assembler.end_block(*at);
+        let last = self.blocks.get(&index).copied();
+        if let Some(at) = last.filter(|at| self.open.remove(at).is_some()) {
+            assembler.end_block(at);
         }
     }
 
@@ -361,7 +358,7 @@ impl AnthropicStreamDecoder {
     /// Returns the provider's index of an event; without one, that of the last open block.
     fn index(&self, data: &Json) -> Option<u64> {
         let index = data.get("index").and_then(Json::as_u64);
-        index.or_else(|| self.open.last().copied())
+        index.or_else(|| self.open.values().next_back().copied())
     }
 }
 

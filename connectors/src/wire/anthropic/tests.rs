@@ -79,6 +79,29 @@ fn blocks_of_one_index_are_separate_unless_the_message_starts_again() {
 }
 
 #[test]
+fn many_starts_of_messages_and_blocks_take_linear_time() {
+    // In quadratic time this takes minutes.
+    const COUNT: usize = 100_000;
+    let frame = |text: String| StreamFrame {
+        event: None,
+        data: Json::parse(text.as_bytes()).unwrap().into_owned(),
+    };
+    let events = (0..COUNT).flat_map(|n| {
+        [
+            format!(
+                r#"{{"type":"content_block_start","index":{n},"content_block":{{"type":"text","text":""}}}}"#
+            ),
+            format!(r#"{{"type":"message_start","message":{{"m{n}":{n}}}}}"#),
+        ]
+    });
+    let folded = MESSAGES.fold(events.map(frame).collect());
+    let message = folded.body.as_object().unwrap();
+    assert_eq!(message.len(), COUNT + 1);
+    let content = message.get("content").and_then(Json::as_array).unwrap();
+    assert_eq!(content.len(), COUNT);
+}
+
+#[test]
 fn every_delta_of_a_call_is_an_event_including_an_empty_first_one() {
     let events = [
         START,

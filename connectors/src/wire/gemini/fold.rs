@@ -327,6 +327,21 @@ mod tests {
     }
 
     #[test]
+    fn many_arguments_are_stored_in_linear_time() {
+        // In quadratic time this takes minutes.
+        const COUNT: usize = 200_000;
+        let argument = |n| format!(r#"{{"jsonPath":"$.a{n}","numberValue":{n}}}"#);
+        let arguments: Vec<String> = (0..COUNT).map(argument).collect();
+        let parts = folded(&[&format!(
+            r#"{{"functionCall":{{"name":"w","partialArgs":[{}]}}}}"#,
+            arguments.join(",")
+        )]);
+        let last = COUNT - 1;
+        assert!(parts.contains(&format!(r#""a{last}":{last}"#)));
+        assert!(!parts.contains("partialArgs"));
+    }
+
+    #[test]
     fn a_path_far_beyond_the_end_of_a_list_is_ignored() {
         let parts = folded(&[
             r#"{"functionCall":{"name":"w","partialArgs":[{"jsonPath":"$.a[99999999]","numberValue":1}]}}"#,

@@ -1,7 +1,5 @@
 //! The paths of partial arguments: a subset of JSONPath with member names and indices.
 
-use std::borrow::Cow;
-
 use gristmill_schemas::json::{Json, Object};
 
 /// The most null items that a path may add to a list beyond its end.
@@ -80,7 +78,7 @@ fn member_at<'v, 'f>(value: &'v mut Json<'f>, key: &str) -> Option<&'v mut Json<
     }
     let object = value.as_object_mut()?;
     if !object.contains_key(key) {
-        object.push_unique(Cow::Owned(key.to_owned()), Json::Null);
+        object.insert(key.to_owned(), Json::Null);
     }
     object.get_mut(key)
 }

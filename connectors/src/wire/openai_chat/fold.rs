@@ -1,5 +1,8 @@
 //! Folds streams to the finished completion.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -8,6 +11,7 @@ use gristmill_schemas::json::{Json, Object};
 use super::super::adapter::FoldedStream;
 use super::super::framing::StreamFrame;
 use super::super::json_access::merge_member;
+use super::call_positions::CallPositions;
 
 /// Members of chunks without content: padding that hides the lengths of chunks from observers.
 const PADDING: [&str; 2] = ["obfuscation", "p"];
@@ -42,6 +46,7 @@ struct ChoiceFold<'f> {
     members: Object<'f>,
     message: Object<'f>,
     calls: Vec<CallFold<'f>>,
+    positions: CallPositions,
 }
 
 struct CallFold<'f> {
@@ -179,7 +184,7 @@ impl<'f> ChoiceFold<'f> {
     /// Adds content parts. Consecutive parts of one type become one part; a string becomes the
     /// first part.
     fn content_parts(&mut self, parts: Vec<Json<'f>>) {
-        let known = match self.message.remove("content") {
+        let known = match self.message.get_mut("content").map(std::mem::take) {
             Some(Json::Array(known)) => known,
             Some(Json::String(text)) if !text.is_empty() => vec![text_part(text)],
             _ => Vec::new(),
@@ -198,26 +203,31 @@ impl<'f> ChoiceFold<'f> {
         self.message.insert("content", whole);
     }
 
-    /// Adds a delta of a call to the call that [`position_of_call`] finds. Some endpoints give all
-    /// calls the same index: then a delta with another name and id begins another call.
+    /// Adds a delta of a call to the call that [`CallPositions`] finds. Some endpoints give all calls
+    /// the same index: then a delta with another name and id begins another call.
     fn call(&mut self, call: Json<'f>) {
         let Json::Object(mut delta) = call else {
             return;
         };
         let index = delta.remove("index").and_then(|index| index.as_u64());
-        match self.position_of_call(index, &delta) {
-            Some(position) => self.calls[position].delta(delta),
-            None => self.calls.push(CallFold { index, call: delta }),
+        let id = id_of(&delta);
+        let id_at = |position: usize| self.calls.get(position).map_or("", CallFold::id);
+        match self.positions.find(index, id, name_of(&delta), id_at) {
+            Some(position) => {
+                let Some(known) = self.calls.get_mut(position) else {
+                    return;
+                };
+                let is_identified = !known.id().is_empty();
+                known.delta(delta);
+                if !is_identified {
+                    self.positions.set_id(position, known.id());
+                }
+            }
+            None => {
+                self.positions.push(index, id.unwrap_or_default());
+                self.calls.push(CallFold { index, call: delta });
+            }
         }
-    }
-
-    /// Returns the position of the call that a delta belongs to, or `None` if it begins a new one.
-    fn position_of_call(&self, index: Option<u64>, delta: &Object) -> Option<usize> {
-        let known = self.calls.iter().map(|fold| {
-            let id = id_of(&fold.call).unwrap_or_default();
-            (fold.index, id)
-        });
-        position_of_call(known, index, id_of(delta), name_of(delta))
     }
 
     /// Returns true if the choice has a finish reason.
@@ -278,6 +288,11 @@ impl<'f> ChoiceFold<'f> {
 }
 
 impl<'f> CallFold<'f> {
+    /// Returns the id of the call; empty if it has none yet.
+    fn id(&self) -> &str {
+        id_of(&self.call).unwrap_or_default()
+    }
+
     fn delta(&mut self, delta: Object<'f>) {
         for (key, value) in delta {
             match (&*key, self.call.get_mut(&key), value) {
@@ -347,37 +362,6 @@ fn append_to_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     }
 }
 
-/// Returns the position of the call that a delta with `index`, `id` and the tool `name` belongs to,
-/// or `None` if it begins a new one. `calls` are the indices and ids of the calls so far.
-///
-/// The call is that with the index; without an index, that with the id; without either, the last
-/// one, unless the delta has a name, which only the first delta of a call has.
-pub(super) fn position_of_call<'c>(
-    calls: impl DoubleEndedIterator<Item = (Option<u64>, &'c str)> + ExactSizeIterator + Clone,
-    index: Option<u64>,
-    id: Option<&str>,
-    name: &str,
-) -> Option<usize> {
-    let id = id.filter(|id| !id.is_empty());
-    match (index, id) {
-        (Some(index), _) => {
-            let last = calls.clone().rposition(|(known, _)| known == Some(index))?;
-            let (_, known) = calls.clone().nth(last)?;
-            (!begins_another(known, id, name)).then_some(last)
-        }
-        (None, Some(id)) => calls.clone().position(|(_, known)| known == id),
-        (None, None) if name.is_empty() => calls.len().checked_sub(1),
-        (None, None) => None,
-    }
-}
-
-/// Returns true if a delta with `id` and the tool `name` begins another call than the one with the
-/// id `known`, although both have the same index: both have ids that differ, and the delta has a
-/// name, which only the first delta of a call has.
-fn begins_another(known: &str, id: Option<&str>, name: &str) -> bool {
-    !known.is_empty() && id.is_some_and(|id| id != known) && !name.is_empty()
-}
-
 /// Returns the tool name of a call or of a delta of one.
 fn name_of<'c>(call: &'c Object) -> &'c str {
     let function = call.get("function").or_else(|| call.get("custom"));
@@ -410,79 +394,4 @@ fn is_same_detail(last: &Object, piece: &Object) -> bool {
     ["type", "index", "id"]
         .iter()
         .all(|key| last.get(key) == piece.get(key) || piece.get(key).is_none())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn calls(deltas: &[&str]) -> Vec<String> {
-        let chunk = |delta: &&str| {
-            format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{delta}]}}}}]}}"#)
-        };
-        let chunks: Vec<String> = deltas.iter().map(chunk).collect();
-        let frame = |chunk: &String| StreamFrame {
-            event: None,
-            data: Json::parse(chunk.as_bytes()).unwrap().into_owned(),
-        };
-        let folded = fold(chunks.iter().map(frame).collect(), false);
-        let message = folded.body.get("choices").unwrap().as_array().unwrap()[0]
-            .get("message")
-            .unwrap();
-        message
-            .get("tool_calls")
-            .and_then(Json::as_array)
-            .unwrap()
-            .iter()
-            .map(Json::to_string)
-            .collect()
-    }
-
-    #[test]
-    fn the_input_of_a_custom_tool_is_assembled_from_deltas() {
-        let pieces = [
-            r#"{"index":0,"id":"c","type":"custom","custom":{"name":"sh","input":"ec"}}"#,
-            r#"{"index":0,"custom":{"input":"ho 1"}}"#,
-        ];
-        assert_eq!(
-            calls(&pieces),
-            [r#"{"id":"c","type":"custom","custom":{"name":"sh","input":"echo 1"}}"#]
-        );
-    }
-
-    #[test]
-    fn calls_with_the_same_index_are_distinguished_by_their_ids() {
-        let pieces = [
-            r#"{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}"#,
-            r#"{"index":0,"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\""}}"#,
-            r#"{"index":0,"function":{"arguments":":1}"}}"#,
-            // Some endpoints generate a new id for each delta.
-            r#"{"index":0,"id":"z","function":{"arguments":" "}}"#,
-        ];
-        let expected = [
-            r#"{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}"#,
-            r#"{"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\":1} "}}"#,
-        ];
-        assert_eq!(calls(&pieces), expected);
-    }
-
-    #[test]
-    fn calls_without_an_index_are_distinguished_by_their_ids_or_names() {
-        let pieces = [
-            r#"{"id":"a","function":{"name":"f","arguments":""}}"#,
-            r#"{"id":"b","function":{"name":"g","arguments":""}}"#,
-            r#"{"id":"a","function":{"arguments":"1"}}"#,
-            r#"{"function":{"arguments":"2"}}"#,
-        ];
-        let expected = [
-            r#"{"id":"a","function":{"name":"f","arguments":"1"}}"#,
-            r#"{"id":"b","function":{"name":"g","arguments":"2"}}"#,
-        ];
-        assert_eq!(calls(&pieces), expected);
-        let unnamed = [
-            r#"{"function":{"name":"f","arguments":"{}"}}"#,
-            r#"{"function":{"name":"f","arguments":"[]"}}"#,
-        ];
-        assert_eq!(calls(&unnamed), unnamed);
-    }
 }

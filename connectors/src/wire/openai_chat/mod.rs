@@ -8,8 +8,10 @@
 //! |---|---|
 //! | `read`, `write`, `write_reasoning` | how do bodies become canonical messages, and back? |
 //! | `fold`, `stream_decoder` | how are streams folded and decoded? |
+//! | `call_positions` | which call of a stream does a delta belong to? |
 //! | `errors` | what do error bodies mean? |
 
+mod call_positions;
 pub(super) mod errors;
 mod fold;
 mod read;

@@ -7,7 +7,7 @@ use gristmill_schemas::message::stream::Assembler;
 use super::super::adapter::StreamDecoder;
 use super::super::json_access::{items, text_or_empty};
 use super::ReasoningPlacement;
-use super::fold::position_of_call;
+use super::call_positions::CallPositions;
 use super::read;
 
 /// Decodes the first choice of a stream.
@@ -18,6 +18,7 @@ pub(super) struct ChatStreamDecoder {
     text: Option<usize>,
     /// All calls, in the order of their blocks.
     calls: Vec<StreamedCall>,
+    positions: CallPositions,
     /// The blocks of the calls without an end, in order.
     open: Vec<usize>,
     stop_reason: Option<StopReason>,
@@ -28,8 +29,6 @@ pub(super) struct ChatStreamDecoder {
 /// A call of a stream.
 #[derive(Debug)]
 struct StreamedCall {
-    /// The provider's index, if it has one.
-    index: Option<u64>,
     /// The provider's id; empty if it has none.
     id: String,
     /// The index of its block.
@@ -43,6 +42,7 @@ impl ChatStreamDecoder {
             thinking: None,
             text: None,
             calls: Vec::new(),
+            positions: CallPositions::default(),
             open: Vec::new(),
             stop_reason: None,
             usage: TokenUsage::default(),
@@ -86,12 +86,7 @@ impl ChatStreamDecoder {
         let id = call.get("id").and_then(Json::as_str);
         let name = text_or_empty(function, "name");
         let at = match self.known_call(index, id, name) {
-            Some(known) => {
-                if known.id.is_empty() {
-                    known.id = id.unwrap_or_default().to_owned();
-                }
-                known.at
-            }
+            Some(known) => known,
             None => {
                 let at = assembler.start_tool(call_id(id), name);
                 self.add_call(index, id, at);
@@ -108,20 +103,22 @@ impl ChatStreamDecoder {
     /// Adds the call of the block `at`.
     fn add_call(&mut self, index: Option<u64>, id: Option<&str>, at: usize) {
         let id = id.unwrap_or_default().to_owned();
-        self.calls.push(StreamedCall { index, id, at });
+        self.positions.push(index, &id);
+        self.calls.push(StreamedCall { id, at });
         self.open.push(at);
     }
 
-    /// Returns the call that a delta belongs to, or `None` if it begins a new call.
-    fn known_call(
-        &mut self,
-        index: Option<u64>,
-        id: Option<&str>,
-        name: &str,
-    ) -> Option<&mut StreamedCall> {
-        let known = self.calls.iter().map(|call| (call.index, call.id.as_str()));
-        let position = position_of_call(known, index, id, name)?;
-        self.calls.get_mut(position)
+    /// Returns the block of the call that a delta belongs to, or `None` if it begins a new call. A
+    /// call without an id gets that of the delta.
+    fn known_call(&mut self, index: Option<u64>, id: Option<&str>, name: &str) -> Option<usize> {
+        let id_at = |position: usize| self.calls.get(position).map_or("", |call| &*call.id);
+        let position = self.positions.find(index, id, name, id_at)?;
+        let known = self.calls.get_mut(position)?;
+        if known.id.is_empty() {
+            known.id = id.unwrap_or_default().to_owned();
+            self.positions.set_id(position, &known.id);
+        }
+        Some(known.at)
     }
 
     /// Ends the open calls in the order of their blocks; called at the finish reason.
