@@ -6,7 +6,7 @@
 //! within the sets. A filter on the score, the snippet or the matched fields is known only for
 //! found rows: the search runs with increasing limits.
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::AsArray;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -17,7 +17,9 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::PhysicalExpr;
 use gristmill_engine::index::fulltext::SearchTerms;
 
-use super::search_results::{GrainSource, RowSets, ScoredRow, own_columns, search_schema};
+use super::search_results::{
+    GrainSource, RowSets, ScoredRow, SearchRows, own_columns, search_schema,
+};
 
 /// Factor by which the search limit grows when too few rows pass.
 const WIDENING_FACTOR: usize = 8;
@@ -83,10 +85,9 @@ pub(super) async fn top_matching(
         let (terms, found) = search.top(depth, None).await?;
         let is_all = found.len() == before;
         before = found.len();
-        let (found, rows) = source
-            .ordered_rows(state, &found, &terms, Some(&columns))
-            .await?;
-        let mut passed = matching(found, &rows, &*condition)?;
+        let rows = source.rows(state, &found, &terms, Some(&columns)).await?;
+        let mut passed = matching(&rows, &*condition)?;
+        drop(rows);
         passed.truncate(limit);
         if is_all || passed.len() == limit {
             return Ok((terms, passed));
@@ -96,9 +97,7 @@ pub(super) async fn top_matching(
             let (terms, found) = search.top(depth, Some(within)).await?;
             // Among rows of equal score the order is that of addresses, as without a filter.
             let no_columns = Some(&Vec::new());
-            let (mut best, _) = source
-                .ordered_rows(state, &found, &terms, no_columns)
-                .await?;
+            let mut best = source.rows(state, &found, &terms, no_columns).await?.found;
             best.truncate(limit);
             return Ok((terms, best));
         }
@@ -117,17 +116,15 @@ fn columns_of(condition: &Expr, schema: &SchemaRef) -> Vec<usize> {
     columns
 }
 
-/// Returns those of `found` whose row in `rows` satisfies `condition`.
-fn matching(
-    found: Vec<ScoredRow>,
-    rows: &RecordBatch,
-    condition: &dyn PhysicalExpr,
-) -> Result<Vec<ScoredRow>> {
-    let verdicts = condition.evaluate(rows)?.into_array(rows.num_rows())?;
+/// Returns where the rows are that satisfy `condition`.
+fn matching(rows: &SearchRows, condition: &dyn PhysicalExpr) -> Result<Vec<ScoredRow>> {
+    let batch = &rows.batch;
+    let verdicts = condition.evaluate(batch)?.into_array(batch.num_rows())?;
     let verdicts = verdicts.as_boolean().iter();
-    let passed = found
-        .into_iter()
+    let passed = rows
+        .found
+        .iter()
         .zip(verdicts)
         .filter(|(_, verdict)| *verdict == Some(true));
-    Ok(passed.map(|(found, _)| found).collect())
+    Ok(passed.map(|(found, _)| *found).collect())
 }

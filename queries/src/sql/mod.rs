@@ -31,6 +31,7 @@
 //! | `search` | `search(text, k)` and the standard response to a search |
 //! | `search_filter` | Which conditions can a search have without SQL? |
 //! | `search_results` | How are the rows of search results read? |
+//! | `search_scan` | How long does the memory of search results count? |
 //! | `filtered_search` | How are the `k` best rows found that also pass a WHERE clause? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `hybrid` | How are matches by words and by meaning combined? |
@@ -126,6 +127,7 @@ mod script;
 mod search;
 mod search_filter;
 mod search_results;
+mod search_scan;
 mod select_grains;
 mod selectivity;
 mod session_limits;

@@ -15,7 +15,6 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::TableType;
-use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -309,13 +308,8 @@ impl TableProvider for SearchTable {
         if hits.is_empty() {
             (terms, hits) = top(WordsOfHit::Enough).await?;
         }
-        let batch = self.source.rows(state, &hits, &terms, projection).await?;
-        let schema = batch.schema();
-        Ok(MemorySourceConfig::try_new_exec(
-            &[vec![batch]],
-            schema,
-            None,
-        )?)
+        let rows = self.source.rows(state, &hits, &terms, projection).await?;
+        rows.into_scan()
     }
 }
 

@@ -12,7 +12,9 @@ use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err, internal_datafusion_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
 use gristmill_engine::index::fulltext::{Highlight, SearchTerms, TextHit, highlight};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::text::with_grain;
@@ -20,6 +22,7 @@ use gristmill_schemas::columns::{SystemColumn, grains_schema};
 use roaring::RoaringBitmap;
 
 use super::lake_table::LakeTable;
+use super::search_scan::SearchScanExec;
 
 /// The lake and its `grains` table, which searches read.
 #[derive(Clone)]
@@ -77,34 +80,47 @@ impl From<&TextHit> for ScoredRow {
     }
 }
 
+/// Rows that a search found.
+pub(super) struct SearchRows {
+    /// Where they are, in the order of the rows.
+    pub(super) found: Vec<ScoredRow>,
+    pub(super) batch: RecordBatch,
+    /// The memory of the batch.
+    pub(super) memory: MemoryReservation,
+}
+
+impl SearchRows {
+    /// Returns a plan that returns the rows.
+    ///
+    /// # Errors
+    /// As [`SearchScanExec::new`].
+    pub(super) fn into_scan(self) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(SearchScanExec::new(self.batch, self.memory)?))
+    }
+}
+
 impl GrainSource {
     /// Returns the rows of `found` with the columns of [`search_schema`] that `projection` selects,
     /// best first; rows of equal score are ordered by address.
+    ///
+    /// # Errors
+    /// `ResourcesExhausted` if the rows don't fit in the memory of the session; errors of reading
+    /// them.
     pub(super) async fn rows(
         &self,
         state: &dyn Session,
         found: &[ScoredRow],
         terms: &SearchTerms,
         projection: Option<&Vec<usize>>,
-    ) -> Result<RecordBatch> {
-        Ok(self.ordered_rows(state, found, terms, projection).await?.1)
-    }
-
-    /// Like [`GrainSource::rows`]; also returns `found` in the order of the rows.
-    pub(super) async fn ordered_rows(
-        &self,
-        state: &dyn Session,
-        found: &[ScoredRow],
-        terms: &SearchTerms,
-        projection: Option<&Vec<usize>>,
-    ) -> Result<(Vec<ScoredRow>, RecordBatch)> {
+    ) -> Result<SearchRows> {
+        let memory = MemoryConsumer::new("SearchRows").register(&state.runtime_env().memory_pool);
         let schema = search_schema();
         let wanted: Vec<usize> = projection
             .cloned()
             .unwrap_or_else(|| (0..schema.fields().len()).collect());
         let shows = wanted.contains(&SNIPPET) || wanted.contains(&MATCHED_FIELDS);
         let (found, grains) = self
-            .read(state, found, &grain_columns(&wanted, shows))
+            .read(state, found, &grain_columns(&wanted, shows), &memory)
             .await?;
         let scores = Float64Array::from_iter_values(found.iter().map(|found| found.score));
         let shown = match shows {
@@ -123,9 +139,15 @@ impl GrainSource {
             internal_datafusion_err!("a column of `grains` is missing in the batch")
         })?;
         let rows = RecordBatchOptions::new().with_row_count(Some(grains.num_rows()));
-        let rows =
-            RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?;
-        Ok((found, rows))
+        let schema = Arc::new(schema.project(&wanted)?);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &rows)?;
+        drop((grains, shown));
+        memory.try_resize(batch.get_array_memory_size())?;
+        Ok(SearchRows {
+            found,
+            batch,
+            memory,
+        })
     }
 
     /// Returns the rows that satisfy `condition`, which reads `columns` of [`search_schema`], all
@@ -151,24 +173,31 @@ impl GrainSource {
         Ok(Arc::new(sets))
     }
 
-    /// Returns `found`, best first, and the columns `needed` of `grains` in the same order.
+    /// Returns `found`, best first, and the columns `needed` of `grains` in the same order, whose
+    /// memory is reserved in `memory`.
     async fn read(
         &self,
         state: &dyn Session,
         found: &[ScoredRow],
         needed: &[usize],
+        memory: &MemoryReservation,
     ) -> Result<(Vec<ScoredRow>, RecordBatch)> {
         let (mut ordered, mut batches) = (Vec::new(), Vec::new());
         for (segment, rows) in by_segment(found) {
             let places: Vec<u32> = rows.keys().copied().collect();
-            batches.extend(self.grains.rows_at(state, segment, &places, needed).await?);
+            let read = self.grains.rows_at(state, segment, &places, needed).await?;
+            memory.try_grow(memory_of(&read))?;
+            batches.extend(read);
             ordered.extend(rows.into_iter().map(|(row, score)| ScoredRow {
                 segment,
                 row,
                 score,
             }));
         }
+        // Rows and their copy are in memory at once.
+        memory.try_grow(memory_of(&batches))?;
         let grains = concat_batches(&Arc::new(grains_schema().project(needed)?), &batches)?;
+        drop(batches);
         if grains.num_rows() != ordered.len() {
             return exec_err!(
                 "an index refers to rows that its segment doesn't have; `gristmill reindex --all` \
@@ -180,9 +209,17 @@ impl GrainSource {
             .iter()
             .filter_map(|at| ordered.get(*at as usize).copied())
             .collect();
+        memory.try_resize(grains.get_array_memory_size().saturating_mul(2))?;
         let grains = take_record_batch(&grains, &UInt32Array::from(order))?;
+        memory.try_resize(grains.get_array_memory_size())?;
         Ok((ordered, grains))
     }
+}
+
+/// Returns the memory of batches in bytes.
+fn memory_of(batches: &[RecordBatch]) -> usize {
+    let bytes = batches.iter().map(RecordBatch::get_array_memory_size);
+    bytes.fold(0, usize::saturating_add)
 }
 
 /// Groups rows by segment; a row that was found several times is kept once.

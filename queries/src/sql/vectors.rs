@@ -11,7 +11,6 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::TableType;
-use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
@@ -185,13 +184,8 @@ impl TableProvider for VectorTable {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (terms, found) = top_matching(&self.source, state, filters, self.limit, self).await?;
-        let batch = self.source.rows(state, &found, &terms, projection).await?;
-        let schema = batch.schema();
-        Ok(MemorySourceConfig::try_new_exec(
-            &[vec![batch]],
-            schema,
-            None,
-        )?)
+        let rows = self.source.rows(state, &found, &terms, projection).await?;
+        rows.into_scan()
     }
 }
 

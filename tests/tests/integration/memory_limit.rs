@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use arrow::array::AsArray;
+use datafusion::error::DataFusionError;
 use gristmill_engine::lake::Lake;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
 use gristmill_queries::packs::{NAMES, Scan, ScanOptions, Since, shipped};
 use gristmill_queries::sql::{SessionContext, SqlOptions, lake_context};
-use gristmill_tests::lake::patient_session;
+use gristmill_tests::lake::{TestLake, patient_session};
 use gristmill_tests::sandbox::Sandbox;
 
 /// The least limit of the command line, and one that nothing here exceeds.
@@ -107,6 +108,37 @@ async fn every_view_gives_the_same_rows_in_little_memory() {
                 "{view} in {memory} bytes"
             );
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_results_of_a_search_count_until_their_plan_is_dropped() {
+    let filler = "x".repeat(100_000);
+    let event = |n: usize| {
+        format!(r#"{{"type": "event", "content": "needle {filler}", "created_at": {n}}}"#)
+    };
+    let grains: Vec<String> = (1..=200).map(event).collect();
+    let grains: Vec<&str> = grains.iter().map(String::as_str).collect();
+    let lake = TestLake::of(&grains).await;
+    let context = lake_context(&lake.lake, &options(8 << 20)).await.unwrap();
+    let runtime = context.runtime_env();
+    let plan = async |query: &str| {
+        let frame = context.sql(query).await.unwrap();
+        frame.create_physical_plan().await
+    };
+    let few = plan("SELECT content FROM search('needle', 10)").await;
+    let few = few.unwrap();
+    let reserved = runtime.memory_pool.reserved();
+    assert!((1_000_000..4_000_000).contains(&reserved), "{reserved}");
+    drop(few);
+    assert_eq!(runtime.memory_pool.reserved(), 0);
+    // 20 MB of texts.
+    for condition in ["", " WHERE content LIKE 'needle%'"] {
+        let query = format!("SELECT content FROM search('needle', 10000){condition}");
+        let refused = plan(&query).await.unwrap_err();
+        let is_exhausted = matches!(refused.find_root(), DataFusionError::ResourcesExhausted(_));
+        assert!(is_exhausted, "{condition}: {refused}");
+        assert_eq!(runtime.memory_pool.reserved(), 0);
     }
 }
 
