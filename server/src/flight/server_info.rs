@@ -9,7 +9,7 @@ use arrow_flight::error::Result;
 use arrow_flight::sql::metadata::{
     SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,
 };
-use arrow_flight::sql::{Nullable, Searchable, SqlInfo, XdbcDataType};
+use arrow_flight::sql::{Nullable, Searchable, SqlInfo, XdbcDataType, XdbcDatetimeSubcode};
 
 use crate::http::MAX_BODY;
 
@@ -89,7 +89,8 @@ pub(super) fn types() -> Result<XdbcTypeInfoData> {
         types.append(XdbcTypeInfo {
             type_name: name.to_owned(),
             data_type: kind,
-            sql_data_type: kind,
+            sql_data_type: datetime_subcode(kind).map_or(kind, |_| XdbcDataType::XdbcDatetime),
+            datetime_subcode: datetime_subcode(kind),
             column_size: Some(size),
             literal_prefix: quote.map(str::to_owned),
             literal_suffix: quote.map(|_| "'".to_owned()),
@@ -100,6 +101,18 @@ pub(super) fn types() -> Result<XdbcTypeInfoData> {
         });
     }
     types.build()
+}
+
+/// Returns the code that distinguishes the types of dates and times, which all have the same
+/// `sql_data_type`; `None` for other types.
+fn datetime_subcode(kind: XdbcDataType) -> Option<XdbcDatetimeSubcode> {
+    match kind {
+        // Another name of the code of a date.
+        XdbcDataType::XdbcDate => Some(XdbcDatetimeSubcode::XdbcSubcodeYear),
+        XdbcDataType::XdbcTime => Some(XdbcDatetimeSubcode::XdbcSubcodeTime),
+        XdbcDataType::XdbcTimestamp => Some(XdbcDatetimeSubcode::XdbcSubcodeTimestamp),
+        _ => None,
+    }
 }
 
 /// Returns the columns of an answer about primary keys. There are none: tables have no constraints.
@@ -138,4 +151,32 @@ fn key_schema(columns: &[(&str, DataType, bool)]) -> SchemaRef {
         .iter()
         .map(|(name, kind, is_nullable)| Field::new(*name, kind.clone(), *is_nullable));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int32Type;
+
+    use super::*;
+
+    #[test]
+    fn types_of_dates_and_times_have_the_general_type_and_a_code() {
+        let all = types().unwrap();
+        for (kind, sql_data_type, code) in [
+            (XdbcDataType::XdbcDate, 9, Some(1)),
+            (XdbcDataType::XdbcTime, 9, Some(2)),
+            (XdbcDataType::XdbcTimestamp, 9, Some(3)),
+            (XdbcDataType::XdbcBigint, -5, None),
+        ] {
+            let row = all.record_batch(kind as i32).unwrap();
+            let column = |name: &str| {
+                let column = row.column_by_name(name).unwrap();
+                column.as_primitive::<Int32Type>().iter().next().unwrap()
+            };
+            assert_eq!(column("data_type"), Some(kind as i32));
+            assert_eq!(column("sql_data_type"), Some(sql_data_type), "{kind:?}");
+            assert_eq!(column("datetime_subcode"), code, "{kind:?}");
+        }
+    }
 }
