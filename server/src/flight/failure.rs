@@ -6,6 +6,22 @@ use tonic::{Code, Status};
 
 use crate::http::Refusal;
 
+/// Largest message of a status in bytes, without the remedy. It is sent as a header, in which most
+/// bytes may become three, and clients accept 8 KiB of headers or more. Beyond that they report
+/// the size instead of the error.
+const MAX_MESSAGE_BYTES: usize = 1_800;
+
+/// Returns a message that isn't too long for a header.
+fn bounded(message: &str) -> String {
+    match message.len() <= MAX_MESSAGE_BYTES {
+        true => message.to_owned(),
+        false => format!(
+            "{}…",
+            &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)]
+        ),
+    }
+}
+
 /// Returns a refusal of the server as a status.
 pub(super) fn refused(refusal: &Refusal) -> Status {
     let code = match refusal.status {
@@ -18,9 +34,9 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         StatusCode::UNPROCESSABLE_ENTITY | StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
         _ => Code::InvalidArgument,
     };
-    let message = refusal.text("message").trim_end_matches('.');
+    let message = bounded(refusal.text("message").trim_end_matches('.'));
     let message = match refusal.text("suggestion") {
-        "" => message.to_owned(),
+        "" => message,
         suggestion => format!("{message}. {suggestion}"),
     };
     Status::new(code, message)
@@ -28,5 +44,34 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
 
 /// Returns an error about what a client has sent.
 pub(super) fn invalid(error: &ArrowError) -> Status {
-    Status::invalid_argument(error.to_string())
+    Status::invalid_argument(bounded(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_fits_into_the_headers_of_every_client() {
+        let long = format!("can't cast '{}' to an integer", "é ".repeat(50_000));
+        let refusal = Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "QUERY",
+            &*long,
+            "Change the query.",
+        );
+        let status = refused(&refusal);
+        assert!(status.message().len() < 2_000, "{}", status.message().len());
+        assert!(status.message().starts_with("can't cast 'é é"));
+        assert!(status.message().ends_with("…. Change the query."));
+        let status = invalid(&ArrowError::ParseError(long));
+        assert!(status.message().len() < 2_000, "{}", status.message().len());
+        let short = Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "QUERY",
+            "no column a.",
+            "Name another.",
+        );
+        assert_eq!(refused(&short).message(), "no column a. Name another.");
+    }
 }
