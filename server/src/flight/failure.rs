@@ -30,8 +30,10 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
         StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
         StatusCode::INTERNAL_SERVER_ERROR => Code::Internal,
-        // A limit of rows or memory, or a quota.
+        // A limit of rows or memory, or a quota of appends.
         StatusCode::UNPROCESSABLE_ENTITY | StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
+        // Another writer was faster.
+        StatusCode::CONFLICT => Code::Aborted,
         _ => Code::InvalidArgument,
     };
     let message = bounded(refusal.text("message").trim_end_matches('.'));

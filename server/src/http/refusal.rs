@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
+use gristmill_engine::error::EngineError;
 use gristmill_queries::exec::ExecutionError;
 use gristmill_queries::pages::PageError;
 use gristmill_queries::sql::{DataFusionError, HiddenCause, is_memory_of_others, user_message};
@@ -164,6 +165,7 @@ impl From<PageError> for Refusal {
 impl From<ExecutionError> for Refusal {
     fn from(error: ExecutionError) -> Refusal {
         let status = match &error {
+            ExecutionError::Engine(EngineError::Conflict(_)) => StatusCode::CONFLICT,
             ExecutionError::Store(_) | ExecutionError::Engine(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -171,9 +173,10 @@ impl From<ExecutionError> for Refusal {
                 by_policy: true, ..
             } => StatusCode::FORBIDDEN,
             _ => match error.code() {
+                "CAL-E030" => StatusCode::UNPROCESSABLE_ENTITY,
                 "CAL-E031" | "CAL-E075" => StatusCode::GATEWAY_TIMEOUT,
-                "CAL-E044" | "CAL-E045" => StatusCode::FORBIDDEN,
                 "CAL-E043" | "CAL-E052" => StatusCode::TOO_MANY_REQUESTS,
+                "CAL-E044" | "CAL-E045" => StatusCode::FORBIDDEN,
                 _ => StatusCode::BAD_REQUEST,
             },
         };
@@ -198,4 +201,25 @@ fn unreadable_lake() -> Refusal {
         "the lake can't be read",
         "The operator finds the cause in the server's log.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_queries::cal::{CalError, Code};
+
+    use super::*;
+
+    #[test]
+    fn errors_of_cal_have_the_status_of_their_kind() {
+        let status = |error: ExecutionError| Refusal::from(error).status;
+        let of_code = |code| status(CalError::new(code, "no").into());
+        assert_eq!(of_code(Code::E003), StatusCode::BAD_REQUEST);
+        assert_eq!(of_code(Code::E030), StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(of_code(Code::E031), StatusCode::GATEWAY_TIMEOUT);
+        assert_eq!(of_code(Code::E043), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(of_code(Code::E044), StatusCode::FORBIDDEN);
+        assert_eq!(of_code(Code::E052), StatusCode::TOO_MANY_REQUESTS);
+        let conflict = EngineError::Conflict("grains".to_owned());
+        assert_eq!(status(conflict.into()), StatusCode::CONFLICT);
+    }
 }
