@@ -75,7 +75,7 @@ pub(super) async fn answer(
 ) -> Result<Response<Body>> {
     let path = name_of(request.uri().path());
     match (request.method(), path) {
-        (&Method::GET, "/healthz") => {
+        (&Method::GET | &Method::HEAD, "/healthz") => {
             let version = server.lake.snapshot().await?.lake.grains.version();
             // Without a token, nothing of the lake is shown, such as how often it changes.
             let is_known = server.options.tokens.is_none() && check_host(&request).is_ok();
@@ -85,13 +85,13 @@ pub(super) async fn answer(
             };
             Ok(json_response(StatusCode::OK, &health))
         }
-        (&Method::GET, "/metrics") => {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
             authority(&server, &request, Scope::Govern)?;
             let text = server.figures().await?;
             let kind = "text/plain; version=0.0.4; charset=utf-8";
             Ok(text_response(StatusCode::OK, kind, text))
         }
-        (&Method::GET, "/") => {
+        (&Method::GET | &Method::HEAD, "/") => {
             let authority = authority_of_browser(&server, &request);
             match authority {
                 Ok(authority) => report_page(&server, &authority).await,
@@ -117,13 +117,26 @@ pub(super) async fn answer(
             "there is nothing here",
             "POST /sql, /cal or /search; GET /, /healthz or /metrics.",
         )),
-        _ => Err(Refusal::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "METHOD",
-            "wrong method",
-            "POST /sql, /cal and /search; GET the others.",
-        )),
+        (_, path) => Ok(wrong_method(path)),
     }
+}
+
+/// Returns the response to a request for `path` with a method that it doesn't have.
+fn wrong_method(path: &str) -> Response<Body> {
+    let allowed = match path {
+        "/cal" | "/search" | "/sql" => "POST",
+        _ => "GET, HEAD",
+    };
+    let refusal = Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "METHOD",
+        "wrong method",
+        "POST /sql, /cal and /search; GET the others.",
+    );
+    let mut response = refusal.into_response();
+    let allowed = header::HeaderValue::from_static(allowed);
+    response.headers_mut().insert(header::ALLOW, allowed);
+    response
 }
 
 /// Returns the authority of a request, which must include `scope`.
@@ -175,8 +188,9 @@ fn check_host(request: &Request<Incoming>) -> Result<()> {
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T> {
     let kind = request.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let kind = kind.split(';').next().unwrap_or("").trim();
     // Browsers send a preflight request before a page may send this kind to another origin.
-    if kind.split(';').next().map(str::trim) != Some("application/json") {
+    if !kind.eq_ignore_ascii_case("application/json") {
         return Err(Refusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "CONTENT_TYPE",

@@ -161,6 +161,14 @@ async fn sql_cal_searches_and_pages_are_answered() {
     assert!(health.body.contains("\"lake_version\""), "{}", health.body);
     let page = server.request("GET", "/", "", "").await;
     assert!(page.body.contains("<dt>belief</dt>"), "{}", page.body);
+    for path in ["/", "/healthz", "/metrics"] {
+        let head = server.request("HEAD", path, "", "").await;
+        assert_eq!((head.status, &*head.body), (200, ""), "{path}");
+    }
+    let kind = "Content-Type: Application/JSON; charset=utf-8\r\n";
+    let body = "{\"statement\":\"RECALL beliefs | COUNT\"}";
+    let counted = server.request("POST", "/cal", kind, body).await;
+    assert_eq!(counted.status, 200, "{}", counted.body);
     let figures = server.request("GET", "/metrics", "", "").await;
     let line = "gristmill_requests_total{endpoint=\"/sql\",status=\"200\"} 2";
     assert!(figures.body.contains(line), "{}", figures.body);
@@ -200,6 +208,13 @@ async fn requests_that_cannot_be_answered_have_status_code_and_remedy() {
         form.status, 415,
         "a page in a browser can send this without asking"
     );
+    for (method, path, allowed) in [("GET", "/sql", "POST"), ("DELETE", "/", "GET, HEAD")] {
+        let answer = server.request(method, path, "", "").await;
+        let head = answer.head.to_ascii_lowercase();
+        assert_eq!(answer.status, 405, "{method} {path}");
+        let expected = format!("\r\nallow: {}", allowed.to_ascii_lowercase());
+        assert!(head.contains(&expected), "{method} {path}: {head}");
+    }
     let rebound = "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     assert_eq!(server.raw(rebound.to_owned()).await.status, 403);
     let health = server.raw(rebound.replace("/ HTTP", "/healthz HTTP")).await;
