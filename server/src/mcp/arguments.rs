@@ -88,12 +88,12 @@ impl SearchArguments {
 }
 
 /// Arguments of `recall`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecallArguments {
-    /// A whole CAL statement, instead of the other arguments. `describe` with the topic `grammar`
-    /// shows the language.
+    /// A whole CAL statement, without any other argument. `describe` with the topic `grammar` shows
+    /// the language.
     cal: Option<String>,
     /// Only grains of this type, e.g. `belief` or `event`.
     #[serde(rename = "type")]
@@ -125,6 +125,11 @@ pub(super) struct RecallArguments {
 impl RecallArguments {
     pub(super) fn into_call(mut self) -> Result<ToolCall> {
         if let Some(statement) = self.cal.take() {
+            // Left out, a condition would silently widen the answer.
+            if self != RecallArguments::default() {
+                let error = CalError::new(Code::E060, "`cal` is a whole statement.");
+                return Err(error.suggest("Write the other arguments into it, or leave it out."));
+            }
             return Ok(ToolCall {
                 statement,
                 shape: AnswerShape::Grains,
@@ -149,7 +154,9 @@ impl RecallArguments {
                 Some(_) => Vec::new(),
                 None => vec![limit(self.limit)],
             },
-            recent: self.recent,
+            recent: self
+                .recent
+                .map(|recent| self.limit.map_or(recent, |limit| limit.min(recent))),
             ..Recall::default()
         };
         ToolCall::of(Statement::Recall(Box::new(recall)), AnswerShape::Grains)
@@ -427,6 +434,10 @@ mod tests {
             statement.unwrap(),
             "RECALL events WHERE session_id = \"s-1\" RECENT 5"
         );
+        let statement = recall(json!({ "recent": 5, "limit": 3 }));
+        assert_eq!(statement.unwrap(), "RECALL RECENT 3");
+        let statement = recall(json!({ "cal": "RECALL goals", "mine": false }));
+        assert_eq!(statement.unwrap(), "RECALL goals");
     }
 
     #[test]
@@ -436,6 +447,11 @@ mod tests {
             (json!({ "where": { "nonsense": 1 } }), "CAL-E004"),
             (json!({ "where": { "object": null } }), "CAL-E120"),
             (json!({ "limit": 100_000 }), "CAL-E010"),
+            (json!({ "cal": "RECALL", "mine": true }), "CAL-E060"),
+            (
+                json!({ "cal": "RECALL", "where": { "object": "tea" } }),
+                "CAL-E060",
+            ),
         ] {
             let error = recall(arguments.clone()).unwrap_err();
             assert_eq!(error.code().as_str(), code, "{arguments}");
