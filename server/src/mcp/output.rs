@@ -90,7 +90,11 @@ fn simplify(whole: &mut JsonValue) {
     }
 }
 
-/// Returns a result as one object: address, score below 1, and the grain's fields.
+/// Members of a result that aren't fields of its grain.
+const OF_RESULT: [&str; 4] = ["address", "fields", "score", "superseded_by"];
+
+/// Returns a result as one object: address, score below 1, and the grain's fields. Fields with the
+/// name of one of these are in `fields`: a grain can't pass for another one.
 fn compact(mut result: JsonValue) -> JsonValue {
     let mut object = Map::new();
     if let Some(address) = result.get("content_address").and_then(JsonValue::as_str) {
@@ -102,11 +106,14 @@ fn compact(mut result: JsonValue) -> JsonValue {
         object.insert("score".to_owned(), ((score * 1e3).round() / 1e3).into());
     }
     if let Some(JsonValue::Object(grain)) = result.get_mut("grain").map(JsonValue::take) {
-        object.extend(
-            grain
-                .into_iter()
-                .map(|(key, value)| (key, shortened(value))),
-        );
+        let grain = grain.into_iter();
+        let grain = grain.map(|(key, value)| (key, shortened(value)));
+        let (confusable, others): (Map<String, JsonValue>, Map<_, _>) =
+            grain.partition(|(key, _)| OF_RESULT.contains(&&**key));
+        object.extend(others);
+        if !confusable.is_empty() {
+            object.insert("fields".to_owned(), JsonValue::Object(confusable));
+        }
     }
     if let Some(successor) = result.get("superseded_by").filter(|value| !value.is_null()) {
         object.insert("superseded_by".to_owned(), successor.clone());
@@ -159,6 +166,21 @@ mod tests {
         assert_eq!(
             compact(result),
             json!({ "address": "sha256:ab", "score": 0.123, "type": "belief", "subject": "ada" })
+        );
+    }
+
+    #[test]
+    fn a_field_cannot_pass_for_the_address_of_its_grain() {
+        let result = json!({
+            "grain": { "type": "fact", "address": "12 High Street", "superseded_by": "ef" },
+            "score": 1.0, "content_address": "ab", "superseded_by": "cd",
+        });
+        assert_eq!(
+            compact(result),
+            json!({
+                "address": "sha256:ab", "type": "fact", "superseded_by": "cd",
+                "fields": { "address": "12 High Street", "superseded_by": "ef" },
+            })
         );
     }
 
