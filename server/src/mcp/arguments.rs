@@ -9,6 +9,7 @@ use gristmill_queries::cal::ast::{
 };
 use gristmill_queries::cal::grain_type::NameForm;
 use gristmill_queries::cal::json::value_from_json;
+use gristmill_queries::cal::limits::MAX_BUDGET_TOKENS;
 use gristmill_queries::cal::span::Span;
 use gristmill_queries::cal::vocabulary::{BudgetUnit, DescribeTarget, Format};
 use gristmill_queries::cal::{CalError, Code, GrainType, KnownField, Result, Statement, TypeName};
@@ -197,7 +198,9 @@ pub(super) struct AssembleArguments {
 }
 
 impl AssembleArguments {
-    pub(super) fn into_call(self) -> Result<ToolCall> {
+    /// Returns the statement. Its budget is `max_tokens` at most.
+    pub(super) fn into_call(self, max_tokens: usize) -> Result<ToolCall> {
+        let budget = self.budget.unwrap_or(DEFAULT_BUDGET);
         let name = self.format.as_deref().unwrap_or(Format::Markdown.name());
         let format = Format::from_name(name).ok_or_else(|| {
             let names = Format::NAMES.join(", ");
@@ -221,7 +224,11 @@ impl AssembleArguments {
             name: Some("memory".to_owned()),
             sources: about.chain([topic]).map(source).collect(),
             budget: Some(Budget {
-                amount: self.budget.unwrap_or(DEFAULT_BUDGET),
+                amount: match budget <= MAX_BUDGET_TOKENS {
+                    true => budget.min(u32::try_from(max_tokens).unwrap_or(u32::MAX)),
+                    // The check of the statement refuses it.
+                    false => budget,
+                },
                 unit: BudgetUnit::Tokens,
             }),
             format: Some(FormatSpec::Format(format)),
@@ -456,6 +463,26 @@ mod tests {
             let error = recall(arguments.clone()).unwrap_err();
             assert_eq!(error.code().as_str(), code, "{arguments}");
         }
+    }
+
+    #[test]
+    fn a_context_is_no_larger_than_an_answer() {
+        let assemble = |budget: JsonValue, max_tokens| {
+            let arguments = json!({ "topic": "tea", "budget": budget });
+            call(arguments, |arguments: AssembleArguments| {
+                arguments.into_call(max_tokens)
+            })
+        };
+        for (budget, max_tokens, expected) in [
+            (json!(3_000), 4_000, "BUDGET 3000 tokens"),
+            (json!(9_000), 4_000, "BUDGET 4000 tokens"),
+            (json!(null), 500, "BUDGET 500 tokens"),
+        ] {
+            let statement = assemble(budget, max_tokens).unwrap();
+            assert!(statement.contains(expected), "{statement}");
+        }
+        let refused = assemble(json!(20_000), 4_000).unwrap_err();
+        assert_eq!(refused.code().as_str(), "CAL-E033");
     }
 
     #[test]

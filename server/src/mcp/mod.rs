@@ -257,7 +257,7 @@ impl ServerHandler for McpSession {
         let call = match &*request.name {
             SEARCH => parsed::<SearchArguments>(arguments)?.into_call(),
             RECALL => parsed::<RecallArguments>(arguments)?.into_call(),
-            ASSEMBLE => parsed::<AssembleArguments>(arguments)?.into_call(),
+            ASSEMBLE => parsed::<AssembleArguments>(arguments)?.into_call(self.max_tokens),
             DESCRIBE => parsed::<DescribeArguments>(arguments)?.into_call(),
             REMEMBER if self.options.allow_writes => {
                 parsed::<RememberArguments>(arguments)?.into_call()
