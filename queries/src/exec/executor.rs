@@ -110,7 +110,7 @@ impl Executor {
     }
 
     /// Returns an error as the session may see it.
-    pub(super) fn disclosed(&self, error: ExecutionError) -> ExecutionError {
+    pub fn disclosed(&self, error: ExecutionError) -> ExecutionError {
         match self.session.hides_causes {
             true => error.without_cause(),
             false => error,

@@ -146,11 +146,8 @@ impl McpSession {
             true => self.lake.latest_snapshot().await,
             false => self.lake.snapshot().await,
         };
-        match snapshot {
-            Ok(snapshot) => executor.set_context(snapshot.context.clone()),
-            Err(SnapshotError::Lake(error)) => return Err(error.into()),
-            Err(SnapshotError::Context(error)) => return Err(error.into()),
-        }
+        let snapshot = snapshot.map_err(|error| executor.disclosed(execution_error(error)))?;
+        executor.set_context(snapshot.context.clone());
         executor.session_mut().now_ms = current_millis();
         executor
             .run_text(
@@ -292,6 +289,13 @@ fn parsed<T: DeserializeOwned>(arguments: serde_json::Value) -> Result<T, ErrorD
     })
 }
 
+fn execution_error(error: SnapshotError) -> ExecutionError {
+    match error {
+        SnapshotError::Lake(error) => error.into(),
+        SnapshotError::Context(error) => error.into(),
+    }
+}
+
 /// Returns an error as the answer of a tool: the error object of CAL.
 fn refusal(error: &ExecutionError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(error.to_json().to_string())])
@@ -302,4 +306,56 @@ fn checked(statement: Statement) -> Result<String, CalError> {
     let text = statement.to_string();
     gristmill_queries::cal::parse(&text, Options::default())?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gristmill_engine::lake::Lake;
+    use gristmill_queries::sql::{HiddenCause, SqlOptions};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns a session that looks for the newest version at each call.
+    async fn session(place: &Path, namespace: Option<&str>) -> McpSession {
+        let lake = Lake::open_or_create(&place.display().to_string()).await;
+        let lake = NewestLake::new(lake.unwrap(), SqlOptions::default()).await;
+        let options = McpOptions {
+            namespace: namespace.map(str::to_owned),
+            allow_writes: true,
+            ..McpOptions::default()
+        };
+        McpSession::start(lake.unwrap(), options).await.unwrap()
+    }
+
+    /// Calls `recall` without conditions; returns whether it failed, and its text.
+    async fn recalled(session: &McpSession) -> (bool, String) {
+        let call = parsed::<RecallArguments>(json!({})).unwrap().into_call();
+        let answer = session.call(call.unwrap()).await;
+        let answer = serde_json::to_value(&answer).unwrap();
+        let text = answer["content"][0]["text"].as_str().unwrap();
+        (answer["isError"] == true, text.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_lake_that_cannot_be_read_discloses_no_cause_to_a_confined_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake");
+        let confined = session(&place, Some("home")).await;
+        let (failed, text) = recalled(&confined).await;
+        assert!(!failed, "{text}");
+        let whole = session(&place, None).await;
+        let log = place.join("grains").join("_delta_log");
+        let commits = std::fs::read_dir(&log).unwrap().flatten();
+        let names = commits.filter_map(|file| file.file_name().into_string().ok());
+        let versions = names.filter_map(|name| name.strip_suffix(".json")?.parse::<u64>().ok());
+        let next = log.join(format!("{:020}.json", versions.max().unwrap() + 1));
+        std::fs::write(next, "no commit").unwrap();
+        let (failed, text) = recalled(&confined).await;
+        assert!(failed && text.contains(&HiddenCause.to_string()), "{text}");
+        let (failed, text) = recalled(&whole).await;
+        assert!(failed && !text.contains(&HiddenCause.to_string()), "{text}");
+    }
 }
