@@ -13,7 +13,11 @@
 pub(crate) mod arguments;
 mod output;
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use gristmill_queries::cal::{Bindings, CalError, Options, Statement};
 use gristmill_queries::exec::{
@@ -131,13 +135,16 @@ impl McpSession {
 
     /// Runs a tool call. Errors are answers too: the model reads code, message and suggestion.
     async fn call(&self, call: ToolCall) -> CallToolResult {
-        match self.run(&call).await {
-            Ok(response) => {
-                let text = output::answer(&response, call.shape, self.max_tokens);
-                CallToolResult::success(vec![ContentBlock::text(text)])
+        let answered = async {
+            match self.run(&call).await {
+                Ok(response) => {
+                    let text = output::answer(&response, call.shape, self.max_tokens);
+                    CallToolResult::success(vec![ContentBlock::text(text)])
+                }
+                Err(error) => refusal(&error),
             }
-            Err(error) => refusal(&error),
-        }
+        };
+        caught(answered).await.unwrap_or_else(unanswered)
     }
 
     async fn run(&self, call: &ToolCall) -> Result<Response, ExecutionError> {
@@ -296,6 +303,27 @@ fn execution_error(error: SnapshotError) -> ExecutionError {
     }
 }
 
+/// Returns the result of `work`, or `None` if it panics: a call that ends so would have no answer,
+/// for which its client would wait.
+async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
+}
+
+/// Returns the answer of a call that has panicked.
+fn unanswered() -> CallToolResult {
+    let error = serde_json::json!({
+        "code": "INTERNAL",
+        "message": "the call ended without a result",
+        "suggestion": "The log of the server has the reason; please report it.",
+    });
+    CallToolResult::error(vec![ContentBlock::text(error.to_string())])
+}
+
 /// Returns an error as the answer of a tool: the error object of CAL.
 fn refusal(error: &ExecutionError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(error.to_json().to_string())])
@@ -337,6 +365,13 @@ mod tests {
         let answer = serde_json::to_value(&answer).unwrap();
         let text = answer["content"][0]["text"].as_str().unwrap();
         (answer["isError"] == true, text.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_call_that_panics_has_an_answer() {
+        assert_eq!(caught(async { 3 }).await, Some(3));
+        let panicking = async { [1][std::hint::black_box(1)] };
+        assert_eq!(caught(panicking).await, None);
     }
 
     #[tokio::test]
