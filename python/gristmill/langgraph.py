@@ -38,7 +38,7 @@ _SEPARATOR = ":"
 
 _COLUMNS = "content_address, namespace, subject, object, valid_from, created_at"
 
-#: Most items that a search compares with a filter.
+#: Items of a page that a search compares with a filter, and most items that a query finds.
 _CANDIDATES = 10_000
 
 #: Most words of a search, and most bytes of them.
@@ -94,7 +94,7 @@ class GristmillStore(BaseStore):
     def _run(self, op: Op) -> Result:
         if isinstance(op, GetOp):
             found = self._find(op.namespace, op.key)
-            return None if found is None else _item(found)
+            return _item(found[0]) if found else None
         if isinstance(op, PutOp):
             self._put(op)
             return None
@@ -104,30 +104,32 @@ class GristmillStore(BaseStore):
             return self._namespaces(op)
         raise UsageError(f"the store has no operation {type(op).__name__}")
 
-    def _find(self, namespace: tuple[str, ...], key: str) -> dict[str, Any] | None:
-        rows = self._lake.sql(
+    def _find(self, namespace: tuple[str, ...], key: str) -> list[dict[str, Any]]:
+        """Returns the item, newest first: two processes can have put it at the same time."""
+        return self._lake.sql(
             f"SELECT {_COLUMNS} FROM current WHERE relation = $relation AND subject = $key "
-            "AND namespace = $namespace ORDER BY created_at DESC, content_address LIMIT 1",
+            "AND namespace = $namespace ORDER BY created_at DESC, content_address",
             relation=RELATION,
             key=key,
             namespace=_joined(namespace),
         ).to_dicts()
-        return rows[0] if rows else None
 
     def _put(self, op: PutOp) -> None:
         if op.ttl is not None:
             raise UsageError("items of this store don't expire: leave out `ttl`")
         found = self._find(op.namespace, op.key)
+        # Only the newest is superseded: what was put at the same time would be the item again.
+        kept = found[:1] if op.value is not None else []
+        for row in found[len(kept) :]:
+            self._apply({"op": "retract", "address": row["content_address"]})
         if op.value is None:
-            if found is not None:
-                self._apply({"op": "retract", "address": found["content_address"]})
             return
         now = time.time_ns() // 1_000_000
         made = now
-        if found is not None:
-            made = _milliseconds(found["valid_from"])
+        for row in kept:
+            made = _milliseconds(row["valid_from"])
             # Equal values at one instant would be one grain.
-            now = max(now, _milliseconds(found["created_at"]) + 1)
+            now = max(now, _milliseconds(row["created_at"]) + 1)
         grain: dict[str, Any] = {
             "type": "belief",
             "subject": op.key,
@@ -140,10 +142,10 @@ class GristmillStore(BaseStore):
         }
         if self._user_position is not None and self._user_position < len(op.namespace):
             grain["user_id"] = op.namespace[self._user_position]
-        if found is None:
+        if not kept:
             self._apply({"op": "put", "grain": grain})
-        else:
-            address = found["content_address"]
+        for row in kept:
+            address = row["content_address"]
             self._apply({"op": "supersede", "address": address, "grain": grain})
 
     def _apply(self, operation: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import gristmill as gm
 
 pytest.importorskip("langgraph.store.base")
 
-from gristmill.langgraph import GristmillStore  # noqa: E402
+from gristmill.langgraph import RELATION, GristmillStore  # noqa: E402
 
 ADA = ("memories", "ada")
 
@@ -36,6 +36,28 @@ def test_items_are_put_changed_and_deleted(store: GristmillStore, lake: gm.Lake)
     store.delete(ADA, "drink")
     versions = "SELECT 1 FROM beliefs WHERE subject = 'drink'"
     assert len(lake.sql(versions)) == 3, "the history stays"
+
+
+def test_an_item_that_two_processes_put_is_changed_and_deleted_as_one(
+    store: GristmillStore, lake: gm.Lake
+) -> None:
+    def put_twice(key: str) -> None:
+        for created_at in (1767225600000, 1767225601000):
+            grain = {
+                "type": "belief", "subject": key, "relation": RELATION, "confidence": 1.0,
+                "object": f'{{"n": {created_at}}}', "namespace": "memories:ada",
+                "valid_from": created_at, "created_at": created_at,
+            }  # fmt: skip
+            assert lake.apply([{"op": "put", "grain": grain}])[0]["ok"]
+
+    put_twice("deleted")
+    found = store.get(ADA, "deleted")
+    assert found is not None and found.value == {"n": 1767225601000}
+    store.delete(ADA, "deleted")
+    assert store.get(ADA, "deleted") is None
+    put_twice("changed")
+    store.put(ADA, "changed", {"n": 3})
+    assert [item.value for item in store.search(ADA)] == [{"n": 3}]
 
 
 def test_searches_filter_rank_and_page(store: GristmillStore) -> None:
