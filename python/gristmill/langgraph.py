@@ -164,16 +164,25 @@ class GristmillStore(BaseStore):
         source = f"search('{' OR '.join(words)}', {_CANDIDATES})" if words else "grains"
         score = "score" if words else "CAST(NULL AS DOUBLE) AS score"
         order = "score DESC, content_address" if words else "created_at DESC, content_address"
-        limit = f"LIMIT {op.limit} OFFSET {op.offset}" if not op.filter else f"LIMIT {_CANDIDATES}"
-        rows = self._lake.sql(
-            f"SELECT {_COLUMNS}, {score} FROM {source} WHERE {condition} "
-            f"AND content_address IN ({current}) ORDER BY {order} {limit}",
-            parameters,
-        ).to_dicts()
-        items = [_search_item(row) for row in rows]
+
+        def found(limit: int, offset: int) -> list[SearchItem]:
+            rows = self._lake.sql(
+                f"SELECT {_COLUMNS}, {score} FROM {source} WHERE {condition} AND content_address "
+                f"IN ({current}) ORDER BY {order} LIMIT {limit} OFFSET {offset}",
+                parameters,
+            ).to_dicts()
+            return [_search_item(row) for row in rows]
+
         if not op.filter:
-            return items
-        kept = [item for item in items if _passes(item.value, op.filter)]
+            return found(op.limit, op.offset)
+        kept: list[SearchItem] = []
+        at = 0
+        while len(kept) < op.offset + op.limit:
+            page = found(_CANDIDATES, at)
+            kept += [item for item in page if _passes(item.value, op.filter)]
+            if len(page) < _CANDIDATES:
+                break
+            at += _CANDIDATES
         return kept[op.offset : op.offset + op.limit]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:

@@ -79,6 +79,18 @@ def test_searches_filter_rank_and_page(store: GristmillStore) -> None:
     assert all(item.value.get("n") != 3 for item in store.search(("memories",), query="tea"))
 
 
+def test_a_filter_reads_further_pages_until_enough_items_pass(
+    store: GristmillStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gristmill.langgraph._CANDIDATES", 2)
+    for number in range(5):
+        store.put(("memories", f"u-{number}"), "note", {"n": number, "old": number < 2})
+    found = store.search(("memories",), filter={"old": True})
+    assert [item.value["n"] for item in found] == [1, 0]
+    found = store.search(("memories",), filter={"old": True}, limit=1, offset=1)
+    assert [item.value["n"] for item in found] == [0]
+
+
 def test_a_query_may_be_a_whole_message(store: GristmillStore) -> None:
     store.put(ADA, "note", {"text": "green tea"})
     long = "tea " + " ".join(f"word{number}" for number in range(500)) + " " + "x" * 10_000
