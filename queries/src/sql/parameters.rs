@@ -90,13 +90,38 @@ fn scalar(value: &JsonValue) -> Result<ScalarValue> {
         JsonValue::Null => ScalarValue::Null,
         JsonValue::Bool(flag) => ScalarValue::from(*flag),
         JsonValue::String(text) => ScalarValue::from(text.as_str()),
-        JsonValue::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) => ScalarValue::from(whole),
-            (None, Some(float)) => ScalarValue::from(float),
-            (None, None) => return plan_err!("the number {number} is too long"),
-        },
+        JsonValue::Number(number) => {
+            if let Some(whole) = number.as_i64() {
+                ScalarValue::from(whole)
+            } else if let Some(whole) = number.as_u64() {
+                // As a float, it would be equal to its neighbours.
+                ScalarValue::from(whole)
+            } else if let Some(float) = number.as_f64() {
+                ScalarValue::from(float)
+            } else {
+                return plan_err!("the number {number} is too long");
+            }
+        }
         JsonValue::Array(_) | JsonValue::Object(_) => {
             return plan_err!("a parameter is a text, a number, a boolean or null");
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_value() {
+        for (value, expected) in [
+            (json!(-7), ScalarValue::Int64(Some(-7))),
+            (json!(u64::MAX), ScalarValue::UInt64(Some(u64::MAX))),
+            (json!(0.5), ScalarValue::Float64(Some(0.5))),
+        ] {
+            assert_eq!(scalar(&value).unwrap(), expected, "{value}");
+        }
+    }
 }
