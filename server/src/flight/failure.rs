@@ -44,6 +44,22 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
     Status::new(code, message)
 }
 
+/// Returns the status of HTTP that the figures of the server have for an error.
+pub(super) fn counted_as(status: &Status) -> u16 {
+    let status = match status.code() {
+        Code::Ok => StatusCode::OK,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::Aborted => StatusCode::CONFLICT,
+        Code::ResourceExhausted => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    status.as_u16()
+}
+
 /// Returns an error about what a client has sent.
 pub(super) fn invalid(error: &ArrowError) -> Status {
     Status::invalid_argument(bounded(&error.to_string()))
@@ -52,6 +68,15 @@ pub(super) fn invalid(error: &ArrowError) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_counted_as_those_of_http() {
+        for status in [400, 401, 403, 409, 422, 500, 503, 504] {
+            let refusal =
+                Refusal::new(StatusCode::from_u16(status).unwrap(), "CODE", "no", "Wait.");
+            assert_eq!(counted_as(&refused(&refusal)), status);
+        }
+    }
 
     #[test]
     fn a_message_fits_into_the_headers_of_every_client() {

@@ -15,7 +15,7 @@ use gristmill_queries::cal::Bindings;
 use gristmill_queries::sql::{CountedRows, DataFusionError, SessionContext, plan_query};
 use tonic::Status;
 
-use super::failure::refused;
+use super::failure::{counted_as, refused};
 use super::handle::{Handle, Statement};
 use super::parameters::Parameters;
 use crate::http::{
@@ -135,7 +135,7 @@ pub(super) async fn run(
         Statement::Cal(text) => cal_rows(server, authority, text).await,
         Statement::Sql(text) => sql_rows(server, authority, handle, text).await,
     };
-    let status = rows.as_ref().map_or(400, |_| 200);
+    let status = rows.as_ref().map_or_else(counted_as, |_| 200);
     server.count_request("flight", status, started.elapsed());
     rows
 }
