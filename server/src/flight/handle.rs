@@ -9,6 +9,7 @@ use tonic::Status;
 
 use super::bound_row;
 use super::failure::invalid;
+use crate::http::MAX_BODY;
 
 /// First word of statements in CAL.
 const CAL: &str = "CAL ";
@@ -56,12 +57,18 @@ impl Handle {
     /// Returns the same statement with parameters.
     ///
     /// # Errors
-    /// Those of the encoding.
+    /// Those of the encoding, and a handle that is too long for a client to send it back.
     pub(super) fn bound(self, parameters: &RecordBatch) -> Result<Handle, ArrowError> {
         let mut writer = StreamWriter::try_new(Vec::new(), parameters.schema_ref())?;
         writer.write(parameters)?;
         let parameters = Bytes::from(writer.into_inner()?);
-        Ok(Handle { parameters, ..self })
+        let bound = Handle { parameters, ..self };
+        match bound.encoded_len() <= MAX_BODY {
+            true => Ok(bound),
+            false => Err(ArrowError::InvalidArgumentError(format!(
+                "the statement and its parameters have more than {MAX_BODY} bytes"
+            ))),
+        }
     }
 
     /// Returns the row of parameters, if some are bound.
@@ -88,7 +95,23 @@ impl Handle {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, StringArray};
+
     use super::*;
+
+    #[test]
+    fn a_handle_that_cannot_be_sent_back_is_refused() {
+        let bound = |length: usize| {
+            let value: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(length)]));
+            let row = RecordBatch::try_from_iter([("1", value)]).unwrap();
+            Handle::new("SELECT $1".repeat(100)).bound(&row)
+        };
+        assert!(bound(MAX_BODY / 2).is_ok());
+        let refused = bound(MAX_BODY).unwrap_err().to_string();
+        assert!(refused.contains("1048576 bytes"), "{refused}");
+    }
 
     #[test]
     fn the_first_word_determines_the_language() {
