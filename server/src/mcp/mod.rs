@@ -165,39 +165,45 @@ impl McpSession {
             .await
     }
 
+    /// Returns the tools with what a client may assume of them: without hints it takes each for one
+    /// that overwrites.
     fn tools(&self) -> Vec<Tool> {
-        let reads = || ToolAnnotations::new().read_only(true).open_world(false);
-        let mut tools = vec![
-            Tool::new(SEARCH, SEARCH_ABOUT, schema_for_type::<SearchArguments>()),
-            Tool::new(RECALL, RECALL_ABOUT, schema_for_type::<RecallArguments>()),
-            Tool::new(
-                ASSEMBLE,
-                ASSEMBLE_ABOUT,
-                schema_for_type::<AssembleArguments>(),
-            ),
-            Tool::new(
-                DESCRIBE,
-                DESCRIBE_ABOUT,
-                schema_for_type::<DescribeArguments>(),
-            ),
-        ];
-        if !self.options.allow_writes {
-            tools = tools
-                .into_iter()
-                .map(|tool| tool.with_annotations(reads()))
-                .collect();
-            return tools;
-        }
+        let reads = ToolAnnotations::new().read_only(true).open_world(false);
         let appends = ToolAnnotations::new()
             .read_only(false)
             .destructive(false)
             .open_world(false);
-        let remember = Tool::new(
-            REMEMBER,
-            REMEMBER_ABOUT,
-            schema_for_type::<RememberArguments>(),
-        );
-        tools.push(remember.with_annotations(appends));
+        // A whole statement may append.
+        let recalls = match self.options.allow_writes {
+            true => appends.clone(),
+            false => reads.clone(),
+        };
+        let mut tools = vec![
+            Tool::new(SEARCH, SEARCH_ABOUT, schema_for_type::<SearchArguments>())
+                .with_annotations(reads.clone()),
+            Tool::new(RECALL, RECALL_ABOUT, schema_for_type::<RecallArguments>())
+                .with_annotations(recalls),
+            Tool::new(
+                ASSEMBLE,
+                ASSEMBLE_ABOUT,
+                schema_for_type::<AssembleArguments>(),
+            )
+            .with_annotations(reads.clone()),
+            Tool::new(
+                DESCRIBE,
+                DESCRIBE_ABOUT,
+                schema_for_type::<DescribeArguments>(),
+            )
+            .with_annotations(reads),
+        ];
+        if self.options.allow_writes {
+            let remember = Tool::new(
+                REMEMBER,
+                REMEMBER_ABOUT,
+                schema_for_type::<RememberArguments>(),
+            );
+            tools.push(remember.with_annotations(appends));
+        }
         tools
     }
 
@@ -372,6 +378,31 @@ mod tests {
         assert_eq!(caught(async { 3 }).await, Some(3));
         let panicking = async { [1][std::hint::black_box(1)] };
         assert_eq!(caught(panicking).await, None);
+    }
+
+    #[tokio::test]
+    async fn no_tool_of_a_session_that_writes_is_taken_for_one_that_overwrites() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = session(&folder.path().join("lake"), None).await;
+        let tools = serde_json::to_value(session.tools()).unwrap();
+        let hints = tools.as_array().unwrap().iter().map(|tool| {
+            let hints = &tool["annotations"];
+            (
+                tool["name"].as_str().unwrap(),
+                hints["readOnlyHint"] == true,
+                hints["destructiveHint"] == false,
+            )
+        });
+        assert_eq!(
+            hints.collect::<Vec<_>>(),
+            [
+                ("search", true, false),
+                ("recall", false, true),
+                ("assemble", true, false),
+                ("describe", true, false),
+                ("remember", false, true),
+            ]
+        );
     }
 
     #[tokio::test]
