@@ -21,7 +21,8 @@ def encode(grain: Mapping[str, Any], options: Mapping[str, Any] | None = None) -
 
     Raises :class:`gristmill.GrainError` with the code of the specification.
     """
-    return _native.encode(json.dumps(grain), None if options is None else json.dumps(options))
+    given = None if options is None else json.dumps(dict(options))
+    return _native.encode(json.dumps(dict(grain)), given)
 
 
 def decode(blob: bytes, *, lenient: bool = False) -> dict[str, Any]:

@@ -162,9 +162,13 @@ class Lake:
         """
         if named and not (parameters is None or isinstance(parameters, Mapping)):
             raise UsageError("give the parameters in order or by name, not both")
-        given: Any = {**parameters, **named} if isinstance(parameters, Mapping) else parameters
-        if given is None:
-            given = named
+        given: Any = named
+        if isinstance(parameters, Mapping):
+            given = {**parameters, **named}
+        elif isinstance(parameters, Sequence) and not isinstance(parameters, str):
+            given = list(parameters)
+        elif parameters is not None:
+            raise UsageError("parameters are a mapping or a sequence")
         return Result(self._native.sql(query, json.dumps(given)))
 
     def cal(
@@ -276,7 +280,7 @@ class Lake:
 
     def apply(self, operations: Iterable[Mapping[str, Any]]) -> list[Report]:
         """Applies operations of ``gristmill apply``; returns the outcome of each."""
-        lines = "\n".join(json.dumps(operation) for operation in operations)
+        lines = "\n".join(json.dumps(dict(operation)) for operation in operations)
         return [Report(outcome) for outcome in json.loads(self._native.apply(lines))]
 
     def verify(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -22,6 +23,16 @@ def test_a_query_with_parameters_returns_rows(lake: gm.Lake) -> None:
     assert lake.sql(query, who="ada", least=0.6).to_dicts() == [{"object": "tea"}]
     assert lake.sql(query, {"who": "bob"}, least=0.6).to_dicts() == []
     assert lake.sql("SELECT $1 AS a, $2 AS b", [1, "x"]).to_dicts() == [{"a": 1, "b": "x"}]
+
+
+def test_mappings_and_sequences_of_other_types_are_taken(lake: gm.Lake) -> None:
+    grain = MappingProxyType({**GRAINS[0], "object": "milk", "created_at": 1767225604000})
+    operation = MappingProxyType({"op": "put", "blob_hex": gm.encode(grain).hex()})
+    assert lake.apply([operation])[0]["ok"]
+    query = "SELECT $1 AS a, $2 AS b"
+    assert lake.sql(query, range(1, 3)).to_dicts() == [{"a": 1, "b": 2}]
+    with pytest.raises(gm.UsageError, match="sequence"):
+        lake.sql(query, "xy")
 
 
 def test_parameters_in_order_and_by_name_are_not_mixed(lake: gm.Lake) -> None:
