@@ -266,9 +266,11 @@ impl AddressCatalog {
         Ok(files.iter().any(|file| file.name == segment.file.name))
     }
 
-    /// Returns true if refused bytes were erased.
+    /// Returns true if refused bytes were erased. Entries of a document are refused without bytes,
+    /// so that no bytes say nothing about which of them was erased.
     pub(crate) fn is_erased_part(&self, bytes: &[u8]) -> bool {
-        !self.erased.is_empty() && self.erased.contains(&ContentAddress::of(blob_of(bytes)))
+        let is_known = !bytes.is_empty() && !self.erased.is_empty();
+        is_known && self.erased.contains(&ContentAddress::of(blob_of(bytes)))
     }
 
     /// Returns true if the lake contains refused bytes as a grain.

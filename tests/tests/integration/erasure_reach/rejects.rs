@@ -66,6 +66,27 @@ async fn rejected_bytes_that_name_the_person_are_found_in_every_encoding() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_erased_reject_without_bytes_does_not_hide_those_of_other_sources() {
+    let mut lake = TestLake::new().await;
+    let options = IngestOptions {
+        kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)),
+        ..IngestOptions::default()
+    };
+    // Rejects of the entries of a document have no bytes.
+    let own: &[u8] = br#"[{"foo": 1}]"#;
+    let report = lake.try_ingest(&[("alice-77.json", own)], &options).await;
+    assert_eq!(report.unwrap().rejected, 1);
+    let outcome = erased(&mut lake, &alice()).await;
+    assert_eq!(outcome.scope.rejects, 1);
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "0");
+    let other: &[u8] = br#"[{"foo": 2}]"#;
+    let report = lake.try_ingest(&[("other.json", other)], &options).await;
+    assert_eq!(report.unwrap().rejected, 1);
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_denied_claim_is_erased_with_its_grain() {
     let mut lake = TestLake::new().await;
     let locked = grain(&belief(
