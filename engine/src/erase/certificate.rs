@@ -19,6 +19,7 @@ use super::journal::keyed_digest;
 use super::merkle::{inclusion, leaf_hash, root, root_from};
 use crate::error::{EngineError, Result};
 use crate::keys::{Keyring, Secret};
+use crate::lake::Lake;
 
 /// Name and version of the certificate's format.
 pub const FORMAT: &str = "gristmill-erasure-certificate/1";
@@ -53,6 +54,10 @@ pub struct Certificate {
     pub format: String,
     /// Identifier of the erasure.
     pub id: String,
+    /// The id of the lake's table `audit`, which no other lake has. `None` in certificates of
+    /// earlier versions of the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lake: Option<String>,
     /// Who requested it, and on which legal ground.
     pub request: RequestOrigin,
     /// Keyed pseudonyms of the people in the request; if there are too many, only their number and
@@ -247,6 +252,12 @@ impl Certificate {
     pub fn found_nobody(&self) -> bool {
         let erased = self.scope.grains + self.scope.rejects + self.scope.events;
         self.selector.people > 0 && erased == 0 && self.exceptions.is_empty()
+    }
+
+    /// Returns whether it is of `lake`, or doesn't state of which lake it is.
+    pub(crate) fn is_of(&self, lake: &Lake) -> bool {
+        let own = self.lake.as_ref();
+        own.is_none_or(|own| *own == lake.audit.id())
     }
 
     /// Signs the certificate. `now` is in microseconds since 1970.

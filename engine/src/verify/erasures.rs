@@ -118,7 +118,7 @@ impl RecordedErasure {
         let files = self.sound_files(lake, check).await?;
         if let Some(certificate) = files.get("cose") {
             let leaves = files.get("leaves").map(|leaves| &**leaves);
-            self.check_certificate(certificate, leaves, check);
+            self.check_certificate(lake, certificate, leaves, check);
         }
         if let Some((bytes, tombstones)) = files.get("tombstones").zip(tombstones) {
             self.check_tombstones(bytes, tombstones, check);
@@ -129,6 +129,7 @@ impl RecordedErasure {
     /// Verifies `certificate`, with the digests of what was erased if their file is sound.
     fn check_certificate(
         &self,
+        lake: &Lake,
         certificate: &[u8],
         leaves: Option<&[u8]>,
         check: &mut TablesCheck<'_>,
@@ -138,6 +139,11 @@ impl RecordedErasure {
         let wrong = |problem: &&String| !problem.starts_with(SELF_REPORTED);
         if let Some(cause) = verified.problems.iter().find(wrong) {
             check.found(self.problem(if leaves.is_some() { "leaves" } else { "cose" }, cause));
+        }
+        let found = verified.certificate;
+        if found.is_some_and(|found| found.id != self.id || !found.is_of(lake)) {
+            let cause = "it is the certificate of another erasure, or of another lake";
+            check.found(self.problem("cose", cause));
         }
     }
 

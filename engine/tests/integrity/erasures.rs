@@ -1,8 +1,11 @@
-//! What an erasure finds in grains that aren't in canonical form.
+//! What an erasure finds in grains that aren't in canonical form, and whose certificates count.
 
+use gristmill_engine::FileDigest;
 use gristmill_engine::erase::{SubjectRequest, erase, plan};
+use gristmill_engine::verify::Problem;
 use gristmill_schemas::grain::{DecodeMode, EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
+use serde_json::json;
 
 use crate::erasure_workers::options;
 use crate::lab::Lab;
@@ -70,4 +73,35 @@ async fn the_sessions_of_a_person_are_followed_in_any_composition_of_their_ids()
     let request = SubjectRequest::of_person(["ada-4711-k9"]);
     let (found, survey) = plan(&mut lab.lake().await, &request, 2).await.unwrap();
     assert_eq!((found.selected.grains, survey.segments.len()), (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_certificate_of_another_lake_is_reported() {
+    let (lab, other) = (Lab::new(0, 0, false).await, Lab::new(0, 0, false).await);
+    let blob = blob_of(&belief(r#","user_id":"ada-4711-k9""#));
+    for lab in [&lab, &other] {
+        lab.ingest("a.frames", std::slice::from_ref(&blob)).await;
+    }
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let erased = erase(&mut other.lake().await, &request, &options(&other)).await;
+    let id = erased.unwrap().id;
+    // As somebody does who can write to the lake, with an entry that the audit log accepts.
+    std::fs::create_dir_all(lab.path("erasures")).unwrap();
+    let mut details = json!({ "id": id });
+    for (ending, key) in [
+        ("cose", "certificate_blake3"),
+        ("leaves", "leaves_blake3"),
+        ("tombstones", "tombstones_blake3"),
+    ] {
+        let name = format!("erasures/{id}.{ending}");
+        let bytes = std::fs::read(other.path(&name)).unwrap();
+        details[key] = FileDigest::of(&bytes).to_string().into();
+        std::fs::write(lab.path(&name), bytes).unwrap();
+    }
+    lab.lake().await.record("erase", details).await.unwrap();
+    let is_foreign = |problem: &Problem| problem.message.contains("of another lake");
+    let report = lab.verify().await;
+    assert!(report.problems.iter().any(is_foreign), "{report:#?}");
+    let own = other.verify().await;
+    assert_eq!(own.bad, 0, "{own:#?}");
 }

@@ -32,6 +32,10 @@ impl<'a> KeyPositions<'a> {
     }
 
     /// Returns the position of `key`. If it has none, sets it to `next` and returns `None`.
+    #[expect(
+        clippy::ptr_arg,
+        reason = "a borrowed key is cloned without a copy of its text"
+    )]
     pub(super) fn get_or_insert(&mut self, key: &Cow<'a, str>, next: usize) -> Option<usize> {
         let known = self.get(key);
         if known.is_none() {

@@ -92,6 +92,7 @@ impl Run<'_> {
         Ok(Certificate {
             format: FORMAT.to_owned(),
             id: journal.id.clone(),
+            lake: Some(self.lake.audit.id()).filter(|id| !id.is_empty()),
             request: self.options.origin.clone(),
             selector: self.pseudonyms()?,
             began_at: date_time(journal.started),

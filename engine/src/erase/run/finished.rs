@@ -40,7 +40,7 @@ impl FinishedErasure {
         let check = verify(&signed, None, None, &[]);
         let is_sound = match entry {
             Some(details) => details["certificate_blake3"] == FileDigest::of(&signed).to_string(),
-            None => is_of(&check, &journal.id),
+            None => is_of(&check, &journal.id, lake),
         };
         match (check.certificate, check.signer) {
             (Some(certificate), Some(signer)) if is_sound => {
@@ -85,10 +85,10 @@ impl FinishedErasure {
     }
 }
 
-/// Returns whether `check` is that of an intact certificate of the erasure `id`, whether its proofs
-/// hold or not.
-fn is_of(check: &CertificateCheck, id: &str) -> bool {
-    let of_erasure = |certificate: &Certificate| certificate.id == id;
+/// Returns whether `check` is that of an intact certificate of the erasure `id` of `lake`, whether
+/// its proofs hold or not.
+fn is_of(check: &CertificateCheck, id: &str, lake: &Lake) -> bool {
+    let of_erasure = |certificate: &Certificate| certificate.id == id && certificate.is_of(lake);
     check.certificate.as_ref().is_some_and(of_erasure)
         && check
             .problems

@@ -30,7 +30,9 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
         std::slice::from_ref(&proof),
     );
     assert!(found.valid, "{:?}", found.problems);
-    let text = serde_json::to_string(&found.certificate.unwrap()).unwrap();
+    let certificate = found.certificate.unwrap();
+    assert_eq!(certificate.lake, Some(lake.audit.id()));
+    let text = serde_json::to_string(&certificate).unwrap();
     for marker in ["moy", "Marguerite", "Oyelaran"] {
         assert!(!text.contains(marker), "no personal data: {marker}");
     }
