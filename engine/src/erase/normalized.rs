@@ -117,8 +117,9 @@ fn is_unseen(letter: char) -> bool {
     let code = u32::from(letter);
     let is_single = matches!(code, 0xad | 0x34f | 0x61c | 0xfeff);
     let is_format = matches!(code, 0x200b..=0x200f | 0x202a..=0x202e);
-    let is_isolate = matches!(code, 0x2060..=0x2064 | 0x2066..=0x2069);
-    is_single || is_format || is_isolate || matches!(code, 0xfe00..=0xfe0f)
+    let is_selector = matches!(code, 0x180b..=0x180f | 0xfe00..=0xfe0f);
+    let is_tag = (0xe0000..0xe1000).contains(&code);
+    is_single || is_format || is_selector || is_tag || (0x2060..0x2070).contains(&code)
 }
 
 #[cfg(test)]

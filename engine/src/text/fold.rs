@@ -127,12 +127,14 @@ fn push(letter: char, out: &mut String) {
 }
 
 /// Returns whether `letter` is invisible: soft hyphen, joiners, direction marks, byte-order mark,
-/// variation selectors.
+/// variation selectors, tags.
 pub(super) fn is_invisible(letter: char) -> bool {
     let is_single = matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{feff}');
     let is_format = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
-    let is_isolate = matches!(letter, '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{2069}');
-    is_single || is_format || is_isolate || matches!(letter, '\u{fe00}'..='\u{fe0f}')
+    let is_isolate = matches!(letter, '\u{2060}'..='\u{206f}');
+    let is_selector = matches!(letter, '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}');
+    let is_tag = matches!(letter, '\u{e0000}'..='\u{e0fff}');
+    is_single || is_format || is_isolate || is_selector || is_tag
 }
 
 /// Maximal number of nested escapes: JSON in a string of JSON.
@@ -232,6 +234,7 @@ mod tests {
             ("O\u{2019}Brien", "o'brien"),
             ("u\u{2011}4711", "U-4711"),
             ("Ali\u{61c}ce", "alice"),
+            ("Ali\u{e0063}c\u{206b}e\u{180e}\u{e0100}", "alice"),
         ] {
             assert_eq!(fold(left), fold(right), "{left}");
         }

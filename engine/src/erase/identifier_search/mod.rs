@@ -347,6 +347,8 @@ mod tests {
             3 => text.replace('d', "d\u{ad}"),
             4 => text.replace('e', "e\u{301}"),
             5 => text.replace(' ', "\u{a0}"),
+            6 => text.replace('d', "d\u{e0064}"),
+            7 => text.replace('o', "\u{206b}o\u{180e}"),
             _ => text.to_owned(),
         }
     }
