@@ -51,6 +51,10 @@ pub(crate) struct Journal {
     pub(super) rows_before: BTreeMap<String, u64>,
     /// What is to be erased, by address in hex.
     pub(super) items: BTreeMap<String, JournalEntry>,
+    /// Numbers of rejects to be erased, by the SHA-256 of their bytes in hex: several may have the
+    /// same bytes, or none, or those of a grain.
+    #[serde(default)]
+    pub(super) rejects: BTreeMap<String, u64>,
     /// Number of lifecycle events that were removed or blanked.
     pub(super) events: u64,
     /// Bytes of rewritten segments.

@@ -173,6 +173,9 @@ impl Run<'_> {
                 None => scope.rejects += 1,
             }
         }
+        // Journals of earlier versions have no numbers.
+        let noted: u64 = self.journal.rejects.values().sum();
+        scope.rejects = scope.rejects.max(noted);
         Ok(scope)
     }
 

@@ -312,6 +312,7 @@ fn new_journal(lake: &Lake) -> Result<Journal> {
         before: table_versions(lake),
         rows_before: table_rows(lake)?,
         items: BTreeMap::new(),
+        rejects: BTreeMap::new(),
         events: 0,
         bytes_rewritten: 0,
         bytes_copied: 0,

@@ -137,6 +137,7 @@ impl Run<'_> {
             };
             self.journal.items.insert(found.address.to_string(), entry);
         }
+        let mut rejects: BTreeMap<String, u64> = BTreeMap::new();
         for found in survey.selected_rejects() {
             let entry = JournalEntry {
                 type_byte: None,
@@ -144,7 +145,13 @@ impl Run<'_> {
                 by_key: false,
             };
             let address = found.address.to_string();
+            *rejects.entry(address.clone()).or_default() += 1;
             self.journal.items.entry(address).or_insert(entry);
+        }
+        for (address, count) in rejects {
+            // A run that resumes finds those again that weren't removed.
+            let noted = self.journal.rejects.entry(address).or_default();
+            *noted = count.max(*noted);
         }
         let people = survey.selected().map(|found| found.person);
         let people: HashSet<u32> = people

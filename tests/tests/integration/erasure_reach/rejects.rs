@@ -73,11 +73,11 @@ async fn an_erased_reject_without_bytes_does_not_hide_those_of_other_sources() {
         ..IngestOptions::default()
     };
     // Rejects of the entries of a document have no bytes.
-    let own: &[u8] = br#"[{"foo": 1}]"#;
+    let own: &[u8] = br#"[{"foo": 1}, {"foo": 3}]"#;
     let report = lake.try_ingest(&[("alice-77.json", own)], &options).await;
-    assert_eq!(report.unwrap().rejected, 1);
+    assert_eq!(report.unwrap().rejected, 2);
     let outcome = erased(&mut lake, &alice()).await;
-    assert_eq!(outcome.scope.rejects, 1);
+    assert_eq!(outcome.scope.rejects, 2);
     lake.lake.refresh().await.unwrap();
     assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "0");
     let other: &[u8] = br#"[{"foo": 2}]"#;
