@@ -2,7 +2,8 @@
 
 /// Returns whether the bytes before `start..end` are the length of a text of exactly that length,
 /// which makes it a whole value without regard to word boundaries. Parquet writes the length in
-/// four bytes, MessagePack and CBOR in the header of a string.
+/// four bytes, in its footers and page indexes (Thrift) in one, MessagePack and CBOR in the header
+/// of a string.
 pub(super) fn has_length_prefix(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = bytes.get(..start).unwrap_or_default();
     let length = end - start;
@@ -17,6 +18,8 @@ pub(super) fn has_length_prefix(bytes: &[u8], start: usize, end: usize) -> bool 
             true
         }
         [.., 0x78 | 0xd9, one] if usize::from(*one) == length => true,
+        // Smaller bytes look like no letter, larger lengths have two bytes.
+        [.., one] if length >= 48 && one.is_ascii() && usize::from(*one) == length => true,
         [.., head] if short(*head, 0xa0, 31) => true,
         [before @ .., head] => short(*head, 0x60, 23) && may_end_cbor_item(before),
         [] => false,

@@ -397,6 +397,16 @@ mod tests {
     }
 
     #[test]
+    fn a_value_in_a_footer_is_found_after_a_length_that_looks_like_a_digit() {
+        let did = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK";
+        assert_eq!(did.len(), usize::from(b'8'));
+        let request = request(&[did]);
+        let statistics = |length: u8| [&[0x18, length][..], did.as_bytes(), &[0x18]].concat();
+        assert_eq!(search(&request).count(&statistics(b'8')), 1);
+        assert_eq!(search(&request).count(&statistics(b'9')), 0);
+    }
+
+    #[test]
     fn selection_and_byte_search_ignore_a_disabled_class() {
         for (class, identifier, text) in [
             (Variation::NameOrder, "Ada Okafor", "Okafor, Ada"),
