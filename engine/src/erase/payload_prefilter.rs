@@ -63,7 +63,10 @@ impl PayloadPrefilter {
         // Folding also removes trailing blanks that aren't ASCII.
         let pattern = |text: &String| longest(text).trim_end().to_ascii_lowercase().into_bytes();
         let mut patterns: Vec<Vec<u8>> = terms.texts.iter().map(pattern).collect();
-        patterns.extend(terms.integers.iter().map(|number| bytes_of(*number)));
+        let integers = || terms.integers.iter().copied();
+        patterns.extend(integers().map(bytes_of));
+        patterns.extend(integers().map(bytes_as_double));
+        patterns.extend(integers().filter_map(bytes_as_single));
         let suits = patterns
             .iter()
             .all(|pattern| pattern.len() >= MIN_PATTERN_BYTES);
@@ -138,6 +141,17 @@ impl PayloadPrefilter {
                 count >= MIN_DIGITS && self.number_tails.contains(&tail)
             })
     }
+}
+
+/// Returns the bytes of a double that is `number`, in MessagePack and CBOR after lower-casing.
+fn bytes_as_double(number: u64) -> Vec<u8> {
+    (number as f64).to_be_bytes().to_ascii_lowercase()
+}
+
+/// As [`bytes_as_double`], in single precision; `None` if that doesn't represent `number`.
+fn bytes_as_single(number: u64) -> Option<Vec<u8>> {
+    let single = number as f32;
+    (single as u64 == number).then(|| single.to_be_bytes().to_ascii_lowercase())
 }
 
 /// Returns the bytes of an integer in MessagePack and CBOR after lower-casing: the last four if

@@ -29,6 +29,13 @@ impl DigitGroups<'_> {
     }
 }
 
+/// Returns the integer that `number` is. `None` if it has a fraction, or is so large that a double
+/// doesn't represent every integer.
+pub(crate) fn integer_of(number: f64) -> Option<i64> {
+    const LIMIT: f64 = 9_007_199_254_740_992.0;
+    (number.fract() == 0.0 && number.abs() < LIMIT).then_some(number as i64)
+}
+
 /// Returns the last [`MIN_DIGITS`] of `digits` as a number.
 pub(crate) fn tail_of(digits: &[u8]) -> u32 {
     let last = digits

@@ -76,6 +76,30 @@ async fn the_sessions_of_a_person_are_followed_in_any_composition_of_their_ids()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn numbers_of_a_person_are_found_as_integers_and_as_doubles() {
+    let lab = Lab::new(0, 0, false).await;
+    let grains = [
+        r#","context":{"phone":491605551003}"#,
+        r#","context":{"phone":491605551003.0}"#,
+        r#","context":{"id":47110815}"#,
+        r#","context":{"id":47110815.0}"#,
+        r#","context":{"id":47110815.5,"phone":491605551004.0}"#,
+    ];
+    let blobs = grains.map(|more| blob_of(&belief(more)));
+    lab.ingest("numbers.frames", &blobs).await;
+    // The prefilter passes over payloads for a telephone number, and not for an id.
+    for (identifiers, expected) in [
+        (&["+49 160 5551003"][..], 2),
+        (&["47110815"], 2),
+        (&["+49 160 5551003", "47110815"], 4),
+    ] {
+        let request = SubjectRequest::of_person(identifiers.iter().copied());
+        let (found, _) = plan(&mut lab.lake().await, &request, 2).await.unwrap();
+        assert_eq!(found.selected.grains, expected, "{identifiers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_certificate_of_another_lake_is_reported() {
     let (lab, other) = (Lab::new(0, 0, false).await, Lab::new(0, 0, false).await);
     let blob = blob_of(&belief(r#","user_id":"ada-4711-k9""#));

@@ -10,6 +10,7 @@ use crate::erase::reason::Reason;
 use crate::erase::variations::{Variation, Variations};
 use crate::policy::{Policy, PolicyMode};
 use crate::text::confusables::LetterEquivalence;
+use crate::text::numbers::integer_of;
 
 /// Bytes at the end of one block and at the beginning of the next that are matched together.
 const BOUNDARY_BYTES: usize = 96;
@@ -77,6 +78,11 @@ impl IdentifierMatcher {
             }
             RawValue::BigInt(number) if self.checks_integers() => {
                 self.match_text(role, &number.to_string(), hits)
+            }
+            RawValue::Float(number) => {
+                if let Some(integer) = integer_of(*number) {
+                    self.match_value(role, &RawValue::Int(integer), hits);
+                }
             }
             _ => {}
         }

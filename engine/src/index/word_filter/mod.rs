@@ -27,8 +27,9 @@
 //!
 //! Keys of null entries are added like others: grains that aren't canonical may have such entries.
 //!
-//! A filter of another version (`GMWORD03` lacked keys of null entries, and kept some invisible
-//! characters) isn't used: its segment is read, and `reindex` rebuilds the filter.
+//! A filter of another version (`GMWORD03` lacked keys of null entries and integers that are stored
+//! as doubles, and kept some invisible characters) isn't used: its segment is read, and `reindex`
+//! rebuilds the filter.
 //!
 //! Sealed segments have no filter, because it would reveal words.
 //!

@@ -14,7 +14,7 @@ use crate::policy::Policy;
 use crate::text::confusables::LetterEquivalence;
 use crate::text::encodings::{LONG_WORD, each_decoded, has_marks};
 use crate::text::fold::{Folding, is_blank, is_unsegmented, unescaped};
-use crate::text::numbers::{MIN_DIGITS, each_number};
+use crate::text::numbers::{MIN_DIGITS, each_number, integer_of};
 
 /// Maximal number of addresses that are searched for in one run of hex digits. A longer run
 /// disables the filter.
@@ -257,7 +257,12 @@ impl WordSet {
             }),
             RawValue::Int(number) => self.add_word(hash_of_number(number.unsigned_abs())),
             RawValue::BigInt(number) => self.add_word(hash_of_number(*number)),
-            RawValue::Nil | RawValue::Bool(_) | RawValue::Float(_) => {}
+            RawValue::Float(number) => {
+                if let Some(integer) = integer_of(*number) {
+                    self.add_word(hash_of_number(integer.unsigned_abs()));
+                }
+            }
+            RawValue::Nil | RawValue::Bool(_) => {}
         }
     }
 
