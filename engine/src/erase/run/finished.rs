@@ -26,18 +26,24 @@ pub(super) struct FinishedErasure {
 
 impl FinishedErasure {
     /// Returns the erasure of `journal` if it has a certificate, which is recorded in the audit log
-    /// unless it was.
+    /// unless it was. One that isn't recorded must be signed by `signer`: its name, the id of the
+    /// erasure, is known to everyone who can read the lake.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if its certificate isn't the one in the audit log; errors of the
     /// store.
-    pub(super) async fn of(lake: &mut Lake, journal: &Journal) -> Result<Option<FinishedErasure>> {
+    pub(super) async fn of(
+        lake: &mut Lake,
+        journal: &Journal,
+        signer: &str,
+    ) -> Result<Option<FinishedErasure>> {
         let entries = lake.recorded("erase").await?;
         let own = |details: &&serde_json::Value| details["id"] == journal.id.as_str();
         let entry = entries.iter().find(own);
         let path = certificate_path(&journal.id);
         let signed = lake.location().read_small(&path).await?.unwrap_or_default();
-        let check = verify(&signed, None, None, &[]);
+        let expected = entry.is_none().then_some(signer);
+        let check = verify(&signed, expected, None, &[]);
         let is_sound = match entry {
             Some(details) => details["certificate_blake3"] == FileDigest::of(&signed).to_string(),
             None => is_of(&check, &journal.id, lake),
@@ -94,4 +100,178 @@ fn is_of(check: &CertificateCheck, id: &str, lake: &Lake) -> bool {
             .problems
             .iter()
             .all(|problem| problem.starts_with(SELF_REPORTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use gristmill_connectors::source::discover;
+    use gristmill_schemas::address::ContentAddress;
+    use gristmill_schemas::columns::{LifecycleEvent, StateRow};
+    use gristmill_schemas::container::write_frame;
+    use gristmill_schemas::grain::{EncodeOptions, encode_json};
+    use gristmill_schemas::json::Json;
+    use object_store::{ObjectStoreExt, PutPayload};
+
+    use super::super::certify::certificate_path;
+    use super::super::planning::surveyed;
+    use super::super::{ErasureOptions, Run, erase, new_journal, thread_pool};
+    use crate::erase::certificate::{PSEUDONYMS, RequestOrigin, verify};
+    use crate::erase::crypto_shred::{self, ShredPlan};
+    use crate::erase::journal::{JournalFile, keyed_hash};
+    use crate::erase::reason::Exemption;
+    use crate::erase::request::SubjectRequest;
+    use crate::ingest::{IngestOptions, IngestProgress, ingest};
+    use crate::keys::{FileKeys, Keyring};
+    use crate::lake::{Change, Lake};
+
+    const USER: &str = "ada-4711-k9";
+
+    fn keyring(folder: &Path) -> Keyring {
+        Keyring::open_or_create(&folder.join("keyring.json"), "for tests").unwrap()
+    }
+
+    fn options(folder: &Path, destroy_keys: bool) -> ErasureOptions {
+        let mut keyring = keyring(folder);
+        keyring.generate("erasure").unwrap();
+        ErasureOptions {
+            origin: RequestOrigin::default(),
+            keyring,
+            signing_key: "erasure".to_owned(),
+            exclusive: true,
+            destroy_keys,
+            purge_versions: false,
+            threads: 1,
+        }
+    }
+
+    /// Returns a lake in `folder` with one grain of the user, and the grain's address.
+    async fn lake_of(folder: &Path, is_sealed: bool) -> (Lake, ContentAddress) {
+        let place = folder.join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&place).await.unwrap();
+        if is_sealed {
+            let keys = FileKeys::next_to(keyring(folder)).unwrap();
+            lake.enable_encryption(Box::new(keys)).await.unwrap();
+        }
+        let json = format!(
+            r#"{{"type":"event","role":"user","content":"hello","user_id":"{USER}",
+                "created_at":1767225600000}}"#
+        );
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+        let mut frames = Vec::new();
+        write_frame(&blob, &mut frames).unwrap();
+        let path = folder.join("a.frames");
+        std::fs::write(&path, frames).unwrap();
+        let sources = discover(&[path.display().to_string()]).await.unwrap();
+        let progress = Arc::new(IngestProgress::default());
+        let ingested = ingest(&mut lake, sources, &IngestOptions::default(), progress).await;
+        ingested.unwrap();
+        (lake, ContentAddress::of(&blob))
+    }
+
+    /// Begins an erasure as a process does that is killed after it has written the journal.
+    /// Returns the id of the erasure.
+    async fn interrupt(
+        lake: &mut Lake,
+        request: &SubjectRequest,
+        options: &ErasureOptions,
+    ) -> String {
+        let (_, survey) = surveyed(lake, request, 1, None).await.unwrap();
+        let shred_plan = match options.destroy_keys {
+            true => crypto_shred::plan(lake, &survey).await.unwrap(),
+            false => ShredPlan::default(),
+        };
+        let key = options.keyring.derive(PSEUDONYMS).unwrap();
+        let digest = keyed_hash(&key, request.canonical().unwrap().as_bytes());
+        let (journal_file, _) = JournalFile::open(lake, &digest, &key).await.unwrap();
+        let journal = new_journal(lake).unwrap();
+        let mut run = Run {
+            lake,
+            request,
+            options,
+            key,
+            digest,
+            journal,
+            journal_file,
+            pool: thread_pool(1).unwrap(),
+            scanned: HashMap::new(),
+            workers: None,
+        };
+        run.journal.note_keys(&shred_plan);
+        run.note_selected(&survey, &shred_plan);
+        run.store_journal().await.unwrap();
+        run.journal.id.clone()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_certificate_that_somebody_else_signed_finishes_no_erasure() {
+        let [own, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let request = SubjectRequest::of_person([USER]);
+        let foreign = options(other.path(), false);
+        let (mut lake, _) = lake_of(other.path(), false).await;
+        let erased = erase(&mut lake, &request, &foreign).await.unwrap();
+        let path = erased.certificate.as_str().into();
+        let signed = lake.location().read(&path).await.unwrap();
+        let mut forged = verify(&signed, None, None, &[]).certificate.unwrap();
+
+        let options = options(own.path(), false);
+        let (mut lake, _) = lake_of(own.path(), false).await;
+        let id = interrupt(&mut lake, &request, &options).await;
+        (forged.id, forged.lake) = (id.clone(), None);
+        let key = foreign.keyring.signing_key("erasure").unwrap();
+        let path = certificate_path(&id);
+        let put = PutPayload::from(forged.sign(&key, 0).unwrap());
+        lake.location().store().put(&path, put).await.unwrap();
+        let report = erase(&mut lake, &request, &options).await.unwrap();
+        assert_eq!((report.id, report.scope.grains), (id, 1));
+        let signed = lake.location().read(&path).await.unwrap();
+        let check = verify(&signed, Some(&report.signer), None, &[]);
+        assert!(check.valid, "{:?}", check.problems);
+    }
+
+    async fn hold(lake: &mut Lake, address: &ContentAddress) {
+        let held = StateRow {
+            content_address: address.to_string(),
+            event: LifecycleEvent::Held,
+            value: Some("case-1".to_owned()),
+            at: 1,
+            actor: Some("court".to_owned()),
+            reason: Some("order".to_owned()),
+            source_id: None,
+        };
+        let file = lake.write_events(&[held]).await.unwrap();
+        let change = Change::of_new_rows(file);
+        lake.state.commit(change, "test", 0).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_hold_that_is_placed_after_an_interruption_binds_the_next_run() {
+        for is_sealed in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut options = options(folder.path(), is_sealed);
+            let (mut lake, address) = lake_of(folder.path(), is_sealed).await;
+            let request = SubjectRequest::of_person([USER]);
+            interrupt(&mut lake, &request, &options).await;
+            hold(&mut lake, &address).await;
+            if is_sealed {
+                let refused = erase(&mut lake, &request, &options).await;
+                let refused = refused.unwrap_err().to_string();
+                assert!(refused.contains("hold: 1"), "{refused}");
+            }
+            options.destroy_keys = false;
+            let report = erase(&mut lake, &request, &options).await.unwrap();
+            assert!(report.resumed && report.proven, "{:?}", report.proofs);
+            assert_eq!(report.scope.grains, 0);
+            let (_, survey) = surveyed(&mut lake, &request, 1, None).await.unwrap();
+            let [kept] = survey.grains.as_slice() else {
+                panic!("sealed: {is_sealed}, {:?}", survey.grains)
+            };
+            assert_eq!(kept.address, address);
+            assert!(matches!(kept.exemption, Some(Exemption::Hold { .. })));
+        }
+    }
 }

@@ -41,6 +41,7 @@ use std::time::Instant;
 
 use chrono::Utc;
 use gristmill_connectors::storage::RemovedVersions;
+use gristmill_schemas::sign::did_from_key;
 use serde::Serialize;
 
 use self::certify::certificate_path;
@@ -181,7 +182,8 @@ async fn erase_revealed(
 ) -> Result<ErasureReport> {
     let started = Instant::now();
     // Checked first: an erasure that can't be certified must not begin.
-    options.keyring.signing_key(&options.signing_key)?;
+    let signing_key = options.keyring.signing_key(&options.signing_key)?;
+    let signer = did_from_key(&signing_key.verifying_key());
     if options.purge_versions && lake.location().object_versions()?.is_none() {
         return Err(EngineError::Request(NO_VERSIONS.to_owned()));
     }
@@ -194,7 +196,7 @@ async fn erase_revealed(
     }
     let (journal_file, mut left) = JournalFile::open(lake, &digest, &key).await?;
     if let Some(journal) = &left
-        && let Some(finished) = FinishedErasure::of(lake, journal).await?
+        && let Some(finished) = FinishedErasure::of(lake, journal, &signer).await?
     {
         journal_file.remove(lake, &journal.id, &key).await?;
         if finished.is_proven() && survey.selects_nothing() {
