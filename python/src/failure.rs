@@ -1,7 +1,7 @@
 //! Errors of the engine as exceptions of `gristmill.errors`, with the code of the specification.
 
 use gristmill_connectors::ConnectorError;
-use gristmill_engine::error::EngineError;
+use gristmill_engine::error::{EngineError, is_of_damaged_file};
 use gristmill_queries::exec::ExecutionError;
 use gristmill_queries::packs::PackError;
 use gristmill_queries::sql::{DataFusionError, user_message};
@@ -59,11 +59,15 @@ impl PythonError {
 
 impl From<EngineError> for PythonError {
     fn from(error: EngineError) -> PythonError {
-        let class = match &error {
+        PythonError::from(&error)
+    }
+}
+
+impl From<&EngineError> for PythonError {
+    fn from(error: &EngineError) -> PythonError {
+        let class = match error {
             EngineError::NoLake(_) => "NoLakeError",
-            EngineError::Damaged { .. }
-            | EngineError::TableLost { .. }
-            | EngineError::NotAbsent(_) => DATA,
+            EngineError::NotAbsent(_) => DATA,
             EngineError::Policy(_) => "PolicyError",
             EngineError::Conflict(_) => "ConflictError",
             EngineError::Refused { error, .. } => {
@@ -72,6 +76,7 @@ impl From<EngineError> for PythonError {
                     ..PythonError::new(DATA, error.to_string())
                 };
             }
+            damage if damage.is_damage() => DATA,
             _ => USAGE,
         };
         PythonError::new(class, error.to_string())
@@ -95,7 +100,17 @@ impl From<GrainError> for PythonError {
 
 impl From<DataFusionError> for PythonError {
     fn from(error: DataFusionError) -> PythonError {
-        PythonError::new("QueryError", user_message(&error))
+        let root = error.find_root();
+        if let DataFusionError::External(cause) = root
+            && let Some(cause) = cause.downcast_ref::<EngineError>()
+        {
+            return PythonError::from(cause);
+        }
+        let class = match is_of_damaged_file(root) {
+            true => DATA,
+            false => "QueryError",
+        };
+        PythonError::new(class, user_message(root))
     }
 }
 
@@ -111,6 +126,11 @@ impl From<PackError> for PythonError {
 
 impl From<ExecutionError> for PythonError {
     fn from(error: ExecutionError) -> PythonError {
+        let error = match error {
+            ExecutionError::Engine(error) => return error.into(),
+            ExecutionError::Store(error) => return error.into(),
+            other => other,
+        };
         let class = match &error {
             ExecutionError::Refused {
                 by_policy: true, ..

@@ -297,6 +297,15 @@ def test_refused_input_and_missing_lakes_have_their_exceptions(tmp_path: Path) -
         lake.ingest(tmp_path / "x", kind="nonsense")
 
 
+def test_a_query_over_a_damaged_file_raises_a_data_error(lake: gm.Lake, tmp_path: Path) -> None:
+    (segment,) = (tmp_path / "lake" / "grains").rglob("part-*.parquet")
+    content = segment.read_bytes()
+    middle = len(content) // 2
+    segment.write_bytes(content[:4] + b"\xff" * (middle - 4) + content[middle:])
+    with pytest.raises(gm.DataError):
+        gm.Lake.open(tmp_path / "lake").sql("SELECT * FROM grains").to_dicts()
+
+
 def test_a_lake_follows_other_writers_on_refresh(lake: gm.Lake, tmp_path: Path) -> None:
     other = gm.Lake.open(tmp_path / "lake")
     grain = {"type": "event", "role": "user", "content": "new", "created_at": 1767225605000}
