@@ -1,7 +1,6 @@
 //! The capabilities of the server and its types, in the form that drivers request.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -22,11 +21,14 @@ const NULLS_HIGH: i32 = 0;
 /// There are no transactions; of `SqlSupportedTransaction`.
 const NO_TRANSACTIONS: i32 = 0;
 
-/// Returns what the server can do. `time` is the time limit of a query.
+/// Handles of prepared statements don't expire: they contain the statement.
+const NO_TIMEOUT: i32 = 0;
+
+/// Returns what the server can do.
 ///
 /// # Errors
 /// Those of the encoding.
-pub(super) fn sql_info(time: Duration) -> Result<SqlInfoData> {
+pub(super) fn sql_info() -> Result<SqlInfoData> {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "gristmill");
     info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
@@ -48,10 +50,9 @@ pub(super) fn sql_info(time: Duration) -> Result<SqlInfoData> {
     ] {
         info.append(name, value);
     }
-    let limit = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
     for (name, value) in [
         (SqlInfo::FlightSqlServerTransaction, NO_TRANSACTIONS),
-        (SqlInfo::FlightSqlServerStatementTimeout, limit),
+        (SqlInfo::FlightSqlServerStatementTimeout, NO_TIMEOUT),
         (SqlInfo::SqlIdentifierCase, LOWER_CASE),
         (SqlInfo::SqlNullOrdering, NULLS_HIGH),
     ] {
@@ -159,6 +160,14 @@ mod tests {
     use arrow::datatypes::Int32Type;
 
     use super::*;
+
+    #[test]
+    fn handles_of_prepared_statements_do_not_expire() {
+        let timeout = SqlInfo::FlightSqlServerStatementTimeout as u32;
+        let row = sql_info().unwrap().record_batch([timeout]).unwrap();
+        let value = row.column(1).as_union().value(0);
+        assert_eq!(value.as_primitive::<Int32Type>().value(0), 0);
+    }
 
     #[test]
     fn types_of_dates_and_times_have_the_general_type_and_a_code() {

@@ -92,11 +92,12 @@ impl FlightSql {
         self.authority(request)?;
         Ok(Response::new(sent_batch(rows?)))
     }
+}
 
-    fn info_rows(&self, command: CommandGetSqlInfo) -> Result<RecordBatch, FlightError> {
-        let info = server_info::sql_info(self.0.options.limits.time)?;
-        command.into_builder(&info).build()
-    }
+/// Answers the command of what the server can do.
+fn info_rows(command: CommandGetSqlInfo) -> Result<RecordBatch, FlightError> {
+    let info = server_info::sql_info()?;
+    command.into_builder(&info).build()
 }
 
 /// Returns where to get the rows of `ticket`: from this server.
@@ -338,7 +339,7 @@ impl FlightSqlService for FlightSql {
         query: CommandGetSqlInfo,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let rows = self.info_rows(query.clone());
+        let rows = info_rows(query.clone());
         self.command_info(&query, request, rows)
     }
 
@@ -347,7 +348,7 @@ impl FlightSqlService for FlightSql {
         query: CommandGetSqlInfo,
         request: Request<Ticket>,
     ) -> Answer<FlightStream> {
-        let rows = self.info_rows(query);
+        let rows = info_rows(query);
         self.command_rows(&request, rows)
     }
 
