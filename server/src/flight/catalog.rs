@@ -10,6 +10,7 @@ use datafusion::common::DataFusionError;
 use datafusion::datasource::TableType;
 use gristmill_queries::sql::SessionContext;
 
+use super::server_info::check_names;
 use super::statements::sent_schema;
 
 /// Schema with the tables that describe the session itself.
@@ -105,7 +106,11 @@ pub(super) fn schema_rows(
 }
 
 /// Answers the command of the tables.
+///
+/// # Errors
+/// Too many kinds of tables, and those of the encoding.
 pub(super) fn table_rows(command: CommandGetTables, tables: &[FoundTable]) -> Result<RecordBatch> {
+    check_names(command.table_types.len())?;
     let mut rows = command.into_builder();
     for table in tables {
         let FoundTable {
@@ -127,4 +132,19 @@ pub(super) fn table_type_rows(command: CommandGetTableTypes) -> Result<RecordBat
         rows.append(kind_of(kind));
     }
     rows.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_with_too_many_kinds_of_tables_is_refused() {
+        let command = |number: usize| CommandGetTables {
+            table_types: vec!["VIEW".to_owned(); number],
+            ..CommandGetTables::default()
+        };
+        assert!(table_rows(command(2), &[]).is_ok());
+        assert!(table_rows(command(100_000), &[]).is_err());
+    }
 }

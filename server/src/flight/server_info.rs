@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow_flight::error::Result;
+use arrow_flight::error::{FlightError, Result};
 use arrow_flight::sql::metadata::{
     SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,
 };
-use arrow_flight::sql::{Nullable, Searchable, SqlInfo, XdbcDataType, XdbcDatetimeSubcode};
+use arrow_flight::sql::{
+    CommandGetSqlInfo, Nullable, Searchable, SqlInfo, XdbcDataType, XdbcDatetimeSubcode,
+};
+use tonic::Status;
 
 use crate::http::MAX_BODY;
 
@@ -24,11 +27,30 @@ const NO_TRANSACTIONS: i32 = 0;
 /// Handles of prepared statements don't expire: they contain the statement.
 const NO_TIMEOUT: i32 = 0;
 
-/// Returns what the server can do.
+/// Answers the command of what the server can do.
 ///
 /// # Errors
-/// Those of the encoding.
-pub(super) fn sql_info() -> Result<SqlInfoData> {
+/// Too many names, and those of the encoding.
+pub(super) fn info_rows(command: CommandGetSqlInfo) -> Result<RecordBatch> {
+    check_names(command.info.len())?;
+    command.into_builder(&sql_info()?).build()
+}
+
+/// Largest number of names in a command about the catalog: each is compared with every row.
+const MAX_NAMES: usize = 1_000;
+
+/// Refuses a command with more names than the server has.
+pub(super) fn check_names(number: usize) -> Result<()> {
+    match number <= MAX_NAMES {
+        true => Ok(()),
+        false => Err(FlightError::from(Status::invalid_argument(format!(
+            "the command has {number} names, more than {MAX_NAMES}"
+        )))),
+    }
+}
+
+/// Returns what the server can do.
+fn sql_info() -> Result<SqlInfoData> {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "gristmill");
     info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
@@ -167,6 +189,16 @@ mod tests {
         let row = sql_info().unwrap().record_batch([timeout]).unwrap();
         let value = row.column(1).as_union().value(0);
         assert_eq!(value.as_primitive::<Int32Type>().value(0), 0);
+    }
+
+    #[test]
+    fn a_command_with_too_many_names_is_refused() {
+        let command = |number: usize| CommandGetSqlInfo {
+            info: vec![SqlInfo::FlightSqlServerName as u32; number],
+        };
+        assert_eq!(info_rows(command(MAX_NAMES)).unwrap().num_rows(), 1);
+        let refused = info_rows(command(MAX_NAMES + 1)).unwrap_err().to_string();
+        assert!(refused.contains("more than 1000"), "{refused}");
     }
 
     #[test]

@@ -94,12 +94,6 @@ impl FlightSql {
     }
 }
 
-/// Answers the command of what the server can do.
-fn info_rows(command: CommandGetSqlInfo) -> Result<RecordBatch, FlightError> {
-    let info = server_info::sql_info()?;
-    command.into_builder(&info).build()
-}
-
 /// Returns where to get the rows of `ticket`: from this server.
 fn info(
     ticket: &impl ProstMessageExt,
@@ -339,7 +333,7 @@ impl FlightSqlService for FlightSql {
         query: CommandGetSqlInfo,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let rows = info_rows(query.clone());
+        let rows = server_info::info_rows(query.clone());
         self.command_info(&query, request, rows)
     }
 
@@ -348,7 +342,7 @@ impl FlightSqlService for FlightSql {
         query: CommandGetSqlInfo,
         request: Request<Ticket>,
     ) -> Answer<FlightStream> {
-        let rows = info_rows(query);
+        let rows = server_info::info_rows(query);
         self.command_rows(&request, rows)
     }
 
