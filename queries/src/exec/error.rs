@@ -6,7 +6,7 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::json::{Json, Object};
 
 use crate::cal::{CalError, Code};
-use crate::sql::{exhausted_message, without_cause};
+use crate::sql::{exhausted_message, is_memory_of_others, without_cause};
 
 /// A failed query.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,8 @@ pub enum ExecutionError {
 impl From<DataFusionError> for ExecutionError {
     fn from(error: DataFusionError) -> Self {
         match error.find_root() {
+            // The statement isn't too large: it may succeed later.
+            _ if is_memory_of_others(&error) => ExecutionError::Store(error),
             DataFusionError::ResourcesExhausted(why) => CalError::new(
                 Code::E030,
                 format!("{}.", exhausted_message("The query", why)),

@@ -164,6 +164,10 @@ impl From<PageError> for Refusal {
 
 impl From<ExecutionError> for Refusal {
     fn from(error: ExecutionError) -> Refusal {
+        let error = match error {
+            ExecutionError::Store(cause) if is_memory_of_others(&cause) => return cause.into(),
+            other => other,
+        };
         let status = match &error {
             ExecutionError::Engine(EngineError::Conflict(_)) => StatusCode::CONFLICT,
             ExecutionError::Store(_) | ExecutionError::Engine(_) => {
@@ -219,6 +223,10 @@ mod tests {
         assert_eq!(of_code(Code::E043), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(of_code(Code::E044), StatusCode::FORBIDDEN);
         assert_eq!(of_code(Code::E052), StatusCode::TOO_MANY_REQUESTS);
+        let others = "other queries use the memory: a sort needs another 1 bytes";
+        let others = || DataFusionError::ResourcesExhausted(others.to_owned());
+        assert!(is_memory_of_others(&others()));
+        assert_eq!(status(others().into()), StatusCode::SERVICE_UNAVAILABLE);
         let conflict = EngineError::Conflict("grains".to_owned());
         assert_eq!(status(conflict.into()), StatusCode::CONFLICT);
     }
