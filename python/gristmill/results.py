@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _html
+from .errors import UsageError
 
 if TYPE_CHECKING:
     import pandas
@@ -59,8 +60,13 @@ class Result:
         """Returns the first ``limit`` rows, or all, as dictionaries of JSON types.
 
         Needs no other package. Timestamps are texts and binary values hexadecimal; a value that is
-        NULL is left out.
+        NULL is left out. Columns must have different names.
         """
+        names = self.columns
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            listed = ", ".join(repeated)
+            raise UsageError(f"several columns are named {listed}; give them names with AS")
         rows: list[dict[str, Any]] = json.loads(self._native.json(limit))
         return rows
 

@@ -35,6 +35,14 @@ def test_mappings_and_sequences_of_other_types_are_taken(lake: gm.Lake) -> None:
         lake.sql(query, "xy")
 
 
+def test_columns_of_one_name_are_refused_instead_of_left_out(lake: gm.Lake) -> None:
+    both = "FROM beliefs a CROSS JOIN beliefs b WHERE a.subject < b.subject"
+    with pytest.raises(gm.UsageError, match="subject; give"):
+        lake.sql(f"SELECT a.subject, b.subject {both}").to_dicts()
+    rows = lake.sql(f"SELECT a.subject AS one, b.subject AS other {both}").to_dicts()
+    assert rows == [{"one": "ada", "other": "bob"}]
+
+
 def test_parameters_in_order_and_by_name_are_not_mixed(lake: gm.Lake) -> None:
     with pytest.raises(gm.UsageError, match="not both"):
         lake.sql("SELECT $1 AS a", [1], least=0.6)
