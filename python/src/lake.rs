@@ -1,4 +1,4 @@
-//! A lake for Python. Every method waits for the engine without the interpreter's lock.
+//! A lake for Python. What reads or writes it waits without the interpreter's lock.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
