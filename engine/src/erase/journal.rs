@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::crypto_shred::ShredPlan;
+use super::request::SubjectRequest;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::keys::{Secret, seal, unseal};
@@ -115,6 +116,16 @@ impl Journal {
     pub(super) fn rewritten(&self) -> Vec<ContentAddress> {
         let items = self.items.iter().filter(|(_, item)| !item.by_key);
         items.filter_map(|(text, _)| text.parse().ok()).collect()
+    }
+
+    /// Returns `request` with the addresses of what is removed by rewriting, if keys are destroyed:
+    /// without these, what was selected by its session, or as derived, can't be found any more.
+    pub(super) fn widened(&self, request: &SubjectRequest) -> Option<SubjectRequest> {
+        let widen = || SubjectRequest {
+            addresses: [request.addresses.clone(), self.rewritten()].concat(),
+            ..request.clone()
+        };
+        (!self.keys.is_empty()).then(widen)
     }
 
     /// Loads the journal of the request with the keyed hash `digest`, if there is one.

@@ -121,7 +121,7 @@ mod tests {
     use super::super::{ErasureOptions, Run, erase, new_journal, thread_pool};
     use crate::erase::certificate::{PSEUDONYMS, RequestOrigin, verify};
     use crate::erase::crypto_shred::{self, ShredPlan};
-    use crate::erase::journal::{JournalFile, keyed_hash};
+    use crate::erase::journal::{Journal, JournalFile, keyed_hash};
     use crate::erase::reason::Exemption;
     use crate::erase::request::SubjectRequest;
     use crate::ingest::{IngestOptions, IngestProgress, ingest};
@@ -148,38 +148,46 @@ mod tests {
         }
     }
 
-    /// Returns a lake in `folder` with one grain of the user, and the grain's address.
-    async fn lake_of(folder: &Path, is_sealed: bool) -> (Lake, ContentAddress) {
+    /// The members of a grain of the user, and of one that belongs to the user by its session.
+    const OWN: &str = r#""user_id":"ada-4711-k9","session_id":"s-1","content":"hello""#;
+    const OF_SESSION: &str = r#""session_id":"s-1","content":"well""#;
+
+    /// Returns a lake in `folder` with events of these members, and their addresses.
+    async fn lake_of(
+        folder: &Path,
+        is_sealed: bool,
+        events: &[&str],
+    ) -> (Lake, Vec<ContentAddress>) {
         let place = folder.join("lake").display().to_string();
         let mut lake = Lake::open_or_create(&place).await.unwrap();
         if is_sealed {
             let keys = FileKeys::next_to(keyring(folder)).unwrap();
             lake.enable_encryption(Box::new(keys)).await.unwrap();
         }
-        let json = format!(
-            r#"{{"type":"event","role":"user","content":"hello","user_id":"{USER}",
-                "created_at":1767225600000}}"#
-        );
-        let json = Json::parse(json.as_bytes()).unwrap();
-        let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
-        let mut frames = Vec::new();
-        write_frame(&blob, &mut frames).unwrap();
+        let (mut frames, mut addresses) = (Vec::new(), Vec::new());
+        for members in events {
+            let json =
+                format!(r#"{{"type":"event","role":"user","created_at":1767225600000,{members}}}"#);
+            let json = Json::parse(json.as_bytes()).unwrap();
+            let grain = encode_json(&json, EncodeOptions::default()).unwrap();
+            write_frame(&grain.blob, &mut frames).unwrap();
+            addresses.push(grain.address);
+        }
         let path = folder.join("a.frames");
         std::fs::write(&path, frames).unwrap();
         let sources = discover(&[path.display().to_string()]).await.unwrap();
         let progress = Arc::new(IngestProgress::default());
         let ingested = ingest(&mut lake, sources, &IngestOptions::default(), progress).await;
         ingested.unwrap();
-        (lake, ContentAddress::of(&blob))
+        (lake, addresses)
     }
 
     /// Begins an erasure as a process does that is killed after it has written the journal.
-    /// Returns the id of the erasure.
     async fn interrupt(
         lake: &mut Lake,
         request: &SubjectRequest,
         options: &ErasureOptions,
-    ) -> String {
+    ) -> Journal {
         let (_, survey) = surveyed(lake, request, 1, None).await.unwrap();
         let shred_plan = match options.destroy_keys {
             true => crypto_shred::plan(lake, &survey).await.unwrap(),
@@ -204,7 +212,7 @@ mod tests {
         run.journal.note_keys(&shred_plan);
         run.note_selected(&survey, &shred_plan);
         run.store_journal().await.unwrap();
-        run.journal.id.clone()
+        run.journal
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -212,15 +220,15 @@ mod tests {
         let [own, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let request = SubjectRequest::of_person([USER]);
         let foreign = options(other.path(), false);
-        let (mut lake, _) = lake_of(other.path(), false).await;
+        let (mut lake, _) = lake_of(other.path(), false, &[OWN]).await;
         let erased = erase(&mut lake, &request, &foreign).await.unwrap();
         let path = erased.certificate.as_str().into();
         let signed = lake.location().read(&path).await.unwrap();
         let mut forged = verify(&signed, None, None, &[]).certificate.unwrap();
 
         let options = options(own.path(), false);
-        let (mut lake, _) = lake_of(own.path(), false).await;
-        let id = interrupt(&mut lake, &request, &options).await;
+        let (mut lake, _) = lake_of(own.path(), false, &[OWN]).await;
+        let id = interrupt(&mut lake, &request, &options).await.id;
         (forged.id, forged.lake) = (id.clone(), None);
         let key = foreign.keyring.signing_key("erasure").unwrap();
         let path = certificate_path(&id);
@@ -253,10 +261,10 @@ mod tests {
         for is_sealed in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let mut options = options(folder.path(), is_sealed);
-            let (mut lake, address) = lake_of(folder.path(), is_sealed).await;
+            let (mut lake, addresses) = lake_of(folder.path(), is_sealed, &[OWN]).await;
             let request = SubjectRequest::of_person([USER]);
             interrupt(&mut lake, &request, &options).await;
-            hold(&mut lake, &address).await;
+            hold(&mut lake, &addresses[0]).await;
             if is_sealed {
                 let refused = erase(&mut lake, &request, &options).await;
                 let refused = refused.unwrap_err().to_string();
@@ -270,8 +278,26 @@ mod tests {
             let [kept] = survey.grains.as_slice() else {
                 panic!("sealed: {is_sealed}, {:?}", survey.grains)
             };
-            assert_eq!(kept.address, address);
+            assert_eq!(kept.address, addresses[0]);
             assert!(matches!(kept.exemption, Some(Exemption::Hold { .. })));
         }
+    }
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_only_a_session_selects_is_erased_though_its_key_was_destroyed_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path(), true);
+        let (mut lake, _) = lake_of(folder.path(), true, &[OWN, OF_SESSION]).await;
+        let request = SubjectRequest::of_person([USER]);
+        let journal = interrupt(&mut lake, &request, &options).await;
+        assert_eq!((journal.items.len(), journal.keys.len()), (2, 1));
+        // The process is killed before it rewrites the segment.
+        let addresses = journal.addresses();
+        let added = lake.add_tombstones(&addresses, &journal.id, 0).await;
+        assert_eq!(added.unwrap(), 2);
+        crypto_shred::destroy(&lake, &journal.keys).unwrap();
+        let report = erase(&mut lake, &request, &options).await.unwrap();
+        assert!(report.resumed && report.proven, "{:?}", report.proofs);
+        assert_eq!(report.scope.grains, 2);
+        assert_eq!(report.proofs.lookup.checked, 1);
     }
 }

@@ -46,7 +46,7 @@ use serde::Serialize;
 
 use self::certify::certificate_path;
 use self::finished::FinishedErasure;
-use self::planning::{SEARCHED, surveyed};
+use self::planning::{SEARCHED, surveyed_to_erase};
 pub use self::planning::{plan, plan_by, plan_disclosure};
 use super::certificate::{ErasureScope, PSEUDONYMS, Proofs, RequestOrigin};
 use super::journal::{Journal, JournalFile, keyed_hash, new_id};
@@ -190,10 +190,7 @@ async fn erase_revealed(
     let key = options.keyring.derive(PSEUDONYMS)?;
     check_origin_is_anonymous(&options.origin, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
-    let (mut plan, mut survey) = surveyed(lake, request, options.threads, workers).await?;
-    if survey.apply_new_holds(lake).await? {
-        plan = ErasurePlan::of(&survey, request.people.len());
-    }
+    let (mut plan, mut survey) = surveyed_to_erase(lake, request, options.threads, workers).await?;
     let (journal_file, mut left) = JournalFile::open(lake, &digest, &key).await?;
     if let Some(journal) = &left
         && let Some(finished) = FinishedErasure::of(lake, journal, &signer).await?
@@ -204,6 +201,9 @@ async fn erase_revealed(
         }
         // What was added since, or couldn't be removed, is an erasure of its own.
         left = None;
+    }
+    if let Some(widened) = left.as_ref().and_then(|journal| journal.widened(request)) {
+        (plan, survey) = surveyed_to_erase(lake, &widened, options.threads, workers).await?;
     }
     // A finished erasure that is run again finds the consent records that stay as evidence.
     let is_repeated =
@@ -419,7 +419,9 @@ impl Run<'_> {
             scanned: std::mem::take(&mut self.scanned),
             workers: self.workers.map(|workers| workers.survey),
         };
-        let survey = Survey::with_references(self.lake, self.request, &erased, scan, now);
+        let widened = self.journal.widened(self.request);
+        let request = widened.as_ref().unwrap_or(self.request);
+        let survey = Survey::with_references(self.lake, request, &erased, scan, now);
         let mut survey = survey.await?;
         survey.apply_new_holds(self.lake).await?;
         Ok(survey)

@@ -67,6 +67,20 @@ pub async fn plan_disclosure(
     surveyed(lake, request, threads, None).await
 }
 
+/// Surveys `lake` as [`surveyed`] does, and respects the holds that were placed meanwhile.
+pub(super) async fn surveyed_to_erase(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    threads: usize,
+    workers: Option<ErasureWorkers<'_>>,
+) -> Result<(ErasurePlan, Survey)> {
+    let (mut plan, mut survey) = surveyed(lake, request, threads, workers).await?;
+    if survey.apply_new_holds(lake).await? {
+        plan = ErasurePlan::of(&survey, request.people.len());
+    }
+    Ok((plan, survey))
+}
+
 /// Surveys `lake`; segments are scanned by `workers`, if there are any.
 pub(super) async fn surveyed(
     lake: &mut Lake,
