@@ -3,7 +3,10 @@
 //!
 //! The checks are where the counted items are parsed.
 
-/// Bytes of a query in text form; more is E001.
+/// Bytes of a query in text form, as it was sent; more is E001. The canonical text of such a query
+/// may be longer: it has a bar before each stage, spaces around operators, a second backslash for
+/// each single one, and strings in NFC. Of a query in JSON form, which has no other text, the
+/// canonical text is counted.
 pub const MAX_QUERY_BYTES: usize = 8192;
 /// Bytes of a query in JSON form; more is E001. The JSON form of a query of [`MAX_QUERY_BYTES`] is
 /// far smaller.

@@ -1,7 +1,8 @@
 //! The canonical text of a query, and its hash (digest of CAL 1.0, sections 3 and 11).
 //!
 //! Each query has one canonical spelling: clauses in the order of the grammar, keywords in upper
-//! case, single spaces, no comments, a bar before every stage. Parsing it yields the same tree.
+//! case, single spaces, no comments, a bar before every stage. Parsing it yields the same tree,
+//! unless it is longer than a query may be ([`MAX_QUERY_BYTES`](super::limits::MAX_QUERY_BYTES)).
 
 mod recall;
 

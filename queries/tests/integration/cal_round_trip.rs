@@ -2,8 +2,8 @@
 
 use crate::trees;
 use gristmill_queries::cal::{
-    Bindings, Code, Options, Warning, bind, from_json, from_json_bytes, parse, print, query_hash,
-    to_json,
+    Bindings, CalError, Code, Options, Parsed, Warning, bind, from_json, from_json_bytes, parse,
+    print, query_hash, to_json,
 };
 use proptest::prelude::*;
 
@@ -64,4 +64,29 @@ fn spellings_of_one_query_have_the_same_hash() {
         hash("RECALL"),
         "sha256:48528ae80ef20693fa0989bf47123f474fa19f5e7ee5bb58df8db3915f11d237"
     );
+}
+
+#[test]
+fn a_text_of_the_greatest_length_is_read_though_its_canonical_text_is_longer() {
+    let text = |filler: usize| {
+        let filler = "x".repeat(filler);
+        format!(r#"RECALL ABOUT "\a{filler}" WHERE confidence>=0.8 LIMIT 5"#)
+    };
+    let longest = text(8192 - text(0).len());
+    let parsed = parse(&longest, Options::default()).unwrap();
+    let canonical = print(&parsed.query);
+    assert_eq!((longest.len(), canonical.len()), (8192, 8192 + 5));
+    let code = |read: Result<Parsed, CalError>| read.unwrap_err().code();
+    assert_eq!(code(parse(&canonical, Options::default())), Code::E001);
+    let json = to_json(&parsed.query);
+    assert_eq!(code(from_json(&json, Options::default())), Code::E001);
+    let shorter = text(8192 - text(0).len() - 5);
+    let parsed = parse(&shorter, Options::default()).unwrap();
+    assert_eq!(print(&parsed.query).len(), 8192);
+    for read in [
+        parse(&print(&parsed.query), Options::default()),
+        from_json(&to_json(&parsed.query), Options::default()),
+    ] {
+        assert_eq!(read.unwrap().query, parsed.query);
+    }
 }
