@@ -100,17 +100,17 @@ pub fn extract_units<'a>(
 ) -> (Json<'a>, Vec<Json<'a>>) {
     let escaped = escape(&mut body);
     let mut units = vec![Json::Null; paths.len()];
-    // From the last to the first: extracting a run of items shifts the items after it.
+    // Values and members leave all items where they are.
     for (number, path) in paths.iter().enumerate().rev() {
         let unit = path
             .as_ref()
             .and_then(|path| extract(&mut body, path, number));
-        if let Some(unit) = unit {
-            units[number] = if escaped {
-                insert_units(unit, &mut [])
-            } else {
-                unit
-            };
+        units[number] = unit.unwrap_or_default();
+    }
+    extract_runs(&mut body, paths, &mut units);
+    if escaped {
+        for unit in &mut units {
+            *unit = insert_units(std::mem::take(unit), &mut []);
         }
     }
     (body, units)
@@ -159,15 +159,13 @@ fn unescape(mut text: Cow<str>) -> Cow<str> {
     text
 }
 
-/// Replaces the unit at `path` with a placeholder of `number`, and returns the unit.
+/// Replaces the unit at `path` with a placeholder of `number`, and returns the unit; `None` for a
+/// run of items.
 fn extract<'a>(body: &mut Json<'a>, path: &UnitPath, number: usize) -> Option<Json<'a>> {
     match (&path.span, path.resolve(body)?) {
         (UnitSpan::Value, value) => {
             let placeholder = Json::from(placeholder(VALUE_KIND, number));
             Some(std::mem::replace(value, placeholder))
-        }
-        (UnitSpan::Items { start, length }, Json::Array(items)) => {
-            extract_items(items, *start, *length, number)
         }
         (UnitSpan::Members(keys), Json::Object(object)) => {
             Some(extract_members(object, keys, number))
@@ -176,19 +174,43 @@ fn extract<'a>(body: &mut Json<'a>, path: &UnitPath, number: usize) -> Option<Js
     }
 }
 
-fn extract_items<'a>(
-    items: &mut Vec<Json<'a>>,
-    start: usize,
-    length: usize,
-    number: usize,
-) -> Option<Json<'a>> {
-    let end = start
-        .checked_add(length)
-        .filter(|end| *end <= items.len())?;
-    let placeholder = Json::from(placeholder(ITEMS_KIND, number));
-    Some(Json::Array(
-        items.splice(start..end, [placeholder]).collect(),
-    ))
+/// Replaces the runs of items at `paths` with placeholders, in one pass over each list, and moves
+/// them to `units`. Runs of a list are in ascending order; others stay where they are.
+fn extract_runs<'a>(body: &mut Json<'a>, paths: &[Option<UnitPath>], units: &mut [Json<'a>]) {
+    let numbered = paths.iter().enumerate();
+    let runs = numbered.filter_map(|(number, path)| {
+        let path = path.as_ref()?;
+        match path.span {
+            UnitSpan::Items { start, length } => Some((path, number, start, length)),
+            _ => None,
+        }
+    });
+    let runs: Vec<_> = runs.collect();
+    // From the last to the first: extracting runs shifts the items after them.
+    for of_list in runs
+        .chunk_by(|left, right| left.0.steps == right.0.steps)
+        .rev()
+    {
+        let list = of_list.first().and_then(|(path, ..)| path.resolve(body));
+        let Some(Json::Array(items)) = list else {
+            continue;
+        };
+        let count = items.len();
+        let mut rest = std::mem::take(items).into_iter();
+        let mut passed = 0;
+        for &(_, number, start, length) in of_list {
+            let end = start.checked_add(length);
+            let end = end.filter(|end| start >= passed && *end <= count);
+            let (Some(end), Some(unit)) = (end, units.get_mut(number)) else {
+                continue;
+            };
+            items.extend(rest.by_ref().take(start - passed));
+            *unit = Json::Array(rest.by_ref().take(length).collect());
+            items.push(Json::from(placeholder(ITEMS_KIND, number)));
+            passed = end;
+        }
+        items.extend(rest);
+    }
 }
 
 fn extract_members<'a>(object: &mut Object<'a>, keys: &[&'static str], number: usize) -> Json<'a> {
@@ -297,6 +319,23 @@ mod tests {
                 .map(<[_]>::len),
             Some(3)
         );
+        assert_eq!(insert_units(envelope, &mut units), body);
+    }
+
+    #[test]
+    fn many_runs_of_items_are_extracted_in_linear_time() {
+        // In quadratic time this takes minutes.
+        const RUNS: usize = 200_000;
+        let items = (0..3 * RUNS as u64).map(Json::from).collect::<Vec<_>>();
+        let body = Json::Object([("input", items)].into_iter().collect());
+        let paths: Vec<_> = (0..RUNS)
+            .map(|run| Some(UnitPath::items("input", 3 * run, 2 * (run % 2))))
+            .collect();
+        let (envelope, mut units) = extract_units(body.clone(), &paths);
+        let input = envelope.get("input").and_then(Json::as_array).unwrap();
+        assert_eq!(input.len(), 3 * RUNS);
+        assert_eq!(units[1].to_string(), "[3,4]");
+        assert_eq!(units[2].to_string(), "[]");
         assert_eq!(insert_units(envelope, &mut units), body);
     }
 
