@@ -1,6 +1,6 @@
 //! One connection: requests wait for their responses, and both become a conversation.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use gristmill_schemas::cmf::extensions::McpExtension;
 use gristmill_schemas::error::GrainError;
@@ -33,6 +33,14 @@ struct PendingRequest {
     kind: RequestKind,
     /// The metadata of the requested tool, resource or prompt.
     metadata: Option<McpExtension>,
+}
+
+impl PendingRequest {
+    /// Returns its id, and whether it is for sampling.
+    fn key(&self) -> (String, bool) {
+        let is_sampling = matches!(self.kind, RequestKind::Sampling);
+        (self.id.clone(), is_sampling)
+    }
 }
 
 /// What a request is for.
@@ -81,6 +89,48 @@ impl RequestKind {
     }
 }
 
+/// The requests without a response, at most [`PENDING_LIMIT`].
+#[derive(Debug, Default)]
+struct PendingRequests {
+    /// By their number in the order of the requests.
+    requests: BTreeMap<u64, PendingRequest>,
+    /// The numbers of the requests with an id that are for sampling, and of those that aren't.
+    by_id: HashMap<(String, bool), VecDeque<u64>>,
+    next: u64,
+}
+
+impl PendingRequests {
+    /// Adds a request; drops the oldest one if there are too many.
+    fn push(&mut self, request: PendingRequest) {
+        if self.requests.len() >= PENDING_LIMIT
+            && let Some((_, oldest)) = self.requests.pop_first()
+        {
+            self.take_number(oldest.key());
+        }
+        let with_id = self.by_id.entry(request.key()).or_default();
+        with_id.push_back(self.next);
+        self.requests.insert(self.next, request);
+        self.next += 1;
+    }
+
+    /// Takes the oldest request with this id: one for sampling if `is_sampling`, else another one;
+    /// without such a request, the oldest of the other kind.
+    fn take(&mut self, id: String, is_sampling: bool) -> Option<PendingRequest> {
+        let number = self.take_number((id.clone(), is_sampling));
+        let number = number.or_else(|| self.take_number((id, !is_sampling)))?;
+        self.requests.remove(&number)
+    }
+
+    fn take_number(&mut self, key: (String, bool)) -> Option<u64> {
+        let with_id = self.by_id.get_mut(&key)?;
+        let number = with_id.pop_front();
+        if with_id.is_empty() {
+            self.by_id.remove(&key);
+        }
+        number
+    }
+}
+
 /// The state of a connection.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
@@ -88,7 +138,7 @@ pub(super) struct ConnectionState {
     /// The time of the last message.
     pub(super) time: Timestamp,
     pub(super) listings: Listings,
-    pending: VecDeque<PendingRequest>,
+    pending: PendingRequests,
     /// The number of requests so far.
     pub(super) requests: u64,
 }
@@ -101,7 +151,7 @@ impl ConnectionState {
             conversation: ConversationBuilder::new(name),
             time,
             listings: Listings::default(),
-            pending: VecDeque::new(),
+            pending: PendingRequests::default(),
             requests: 0,
         }
     }
@@ -114,22 +164,7 @@ impl ConnectionState {
                 .iter()
                 .all(|key| result.get(key).is_some())
         });
-        let id = id.to_string();
-        let find = |pending: &VecDeque<PendingRequest>, only_matching: bool| {
-            pending.iter().position(|request| {
-                let is_sampling = matches!(request.kind, RequestKind::Sampling);
-                request.id == id && (!only_matching || is_sampling == is_sampling_result)
-            })
-        };
-        let index = find(&self.pending, true).or_else(|| find(&self.pending, false))?;
-        self.pending.remove(index)
-    }
-
-    fn push_pending(&mut self, request: PendingRequest) {
-        if self.pending.len() >= PENDING_LIMIT {
-            self.pending.pop_front();
-        }
-        self.pending.push_back(request);
+        self.pending.take(id.to_string(), is_sampling_result)
     }
 }
 
@@ -178,7 +213,7 @@ impl Connection<'_> {
             }
         };
         if let Some(id) = id {
-            self.state.push_pending(PendingRequest {
+            self.state.pending.push(PendingRequest {
                 id: id.to_string(),
                 kind,
                 metadata,
@@ -294,5 +329,58 @@ impl Connection<'_> {
             }
             Err(error) => self.part.faults.push(self.line.grain_fault(&error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: usize, kind: RequestKind) -> PendingRequest {
+        PendingRequest {
+            id: id.to_string(),
+            kind,
+            metadata: None,
+        }
+    }
+
+    #[test]
+    fn responses_are_matched_in_constant_time_and_the_oldest_requests_are_dropped() {
+        // By linear scans of the pending requests this takes minutes.
+        const RESPONSES: usize = 1_000_000;
+        let mut pending = PendingRequests::default();
+        for id in 0..PENDING_LIMIT + 1 {
+            pending.push(request(id, RequestKind::ListTools));
+        }
+        for _ in 0..RESPONSES {
+            assert!(pending.take("0".to_owned(), true).is_none());
+        }
+        for id in 1..PENDING_LIMIT + 1 {
+            assert_eq!(
+                pending.take(id.to_string(), false).unwrap().id,
+                id.to_string()
+            );
+        }
+        assert!(pending.requests.is_empty() && pending.by_id.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_request_of_the_kind_of_a_response_is_preferred() {
+        let mut pending = PendingRequests::default();
+        for kind in [
+            RequestKind::ListTools,
+            RequestKind::Sampling,
+            RequestKind::ListPrompts,
+        ] {
+            pending.push(request(7, kind));
+        }
+        let mut take = |is_sampling| {
+            let taken = pending.take("7".to_owned(), is_sampling);
+            taken.map(|request| request.kind.method().to_owned())
+        };
+        assert_eq!(take(true).as_deref(), Some("sampling/createMessage"));
+        assert_eq!(take(true).as_deref(), Some("tools/list"));
+        assert_eq!(take(false).as_deref(), Some("prompts/list"));
+        assert_eq!(take(false), None);
     }
 }
