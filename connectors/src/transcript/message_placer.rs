@@ -116,3 +116,38 @@ fn new_thread(message: &Message) -> PositionTracker {
         PositionTracker::new(&message.session_id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::message::block::ToolUseBlock;
+    use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn messages_of_a_long_session_are_placed_in_constant_time() {
+        // If the calls before each message are copied, this takes minutes.
+        const MESSAGES: usize = 50_000;
+        let mut placer = MessagePlacer::default();
+        let line = Line {
+            number: 1,
+            range: 0..0,
+        };
+        let mut before = None;
+        for number in 0..MESSAGES {
+            let call = ContentBlock::ToolUse(ToolUseBlock {
+                id: number.to_string().into(),
+                name: "tool".into(),
+                input: Default::default(),
+            });
+            let time = Timestamp::from_seconds(0);
+            let message = Message::new("", "session", Role::Assistant, vec![call], time);
+            let parent = number.checked_sub(1).map(|parent| parent.to_string());
+            let keys = (Some(number.to_string()), parent.as_deref());
+            let placed = placer.place_by_key(message, keys, line.clone());
+            assert_eq!(placed.parent, before);
+            before = Some(placed.position);
+        }
+        assert_eq!(before.map(|last| last.depth()), Some(MESSAGES as u32));
+    }
+}

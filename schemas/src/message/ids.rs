@@ -13,13 +13,13 @@
 //! and contents of all messages up to this one. Requests resend the whole conversation: the same
 //! prefix gives the same positions, and an edited or regenerated turn starts a branch.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use blake3::Hasher;
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use ulid::Ulid;
 
+use super::call_digests::CallDigests;
 use super::{ContentBlock, Role, Timestamp};
 use crate::json::{Json, Object, hash_text};
 
@@ -97,11 +97,12 @@ pub fn is_tool_use_id(id: &str) -> bool {
         .is_some_and(|ulid| Ulid::from_string(ulid).is_ok())
 }
 
-/// Computes the positions of the messages of a conversation in order.
+/// Computes the positions of the messages of a conversation in order. A copy, from which another
+/// branch goes on, takes constant time.
 #[derive(Debug, Clone)]
 pub struct PositionTracker {
     position: MessagePosition,
-    calls: HashMap<String, [u8; 32]>,
+    calls: CallDigests,
 }
 
 impl PositionTracker {
@@ -109,7 +110,7 @@ impl PositionTracker {
     pub fn new(name: &str) -> Self {
         PositionTracker {
             position: MessagePosition::start(name),
-            calls: HashMap::new(),
+            calls: CallDigests::default(),
         }
     }
 
@@ -150,7 +151,7 @@ impl PositionTracker {
             }
             ContentBlock::ToolUse(call) => {
                 let digest = call_digest(&call.name, &call.input);
-                self.calls.insert(call.id.to_string(), digest);
+                self.calls.insert(&call.id, digest);
                 hasher.update(&digest);
             }
             ContentBlock::ToolResult(result) => {

@@ -13,6 +13,7 @@
 //! | [`decode`], [`encode`] | what is its JSON form? |
 //! | [`validate`], [`session`] | which rules does it violate? |
 //! | [`ids`], [`tool_ids`] | which ids does it get, and which ids do providers use for its tool calls? |
+//! | `call_digests` | which calls did each message of a conversation know? |
 //! | [`model_id`] | which provider and model does an id name? |
 //! | [`tool`], [`tool_schema`], [`tool_input`] | is a tool definition valid, and does the input of a call match it? |
 //! | [`token_counts`] | how many tokens are input, cached, written to a cache, and output? |
@@ -27,6 +28,7 @@
 //! `into_owned` detaches them.
 
 pub mod block;
+mod call_digests;
 pub mod capability;
 pub mod decode;
 pub mod encode;
