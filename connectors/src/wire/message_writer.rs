@@ -299,10 +299,12 @@ impl WriteUnit {
 /// read from its wire where that is stored, else by [`Adapter::group_units`].
 pub(super) fn units(adapter: &dyn Adapter, messages: &[Message]) -> Vec<WriteUnit> {
     let kept = kept_units(adapter.key(), messages);
-    let mut free: Vec<usize> = (0..messages.len()).collect();
-    for run in kept.iter().rev() {
-        free.drain(run.clone());
+    let (mut free, mut next): (Vec<usize>, usize) = (Vec::new(), 0);
+    for run in &kept {
+        free.extend(next..run.start);
+        next = run.end;
     }
+    free.extend(next..messages.len());
     let mut units = grouped_units(adapter, messages, &free);
     units.extend(kept.into_iter().map(|run| WriteUnit {
         messages: run.collect(),

@@ -1,9 +1,10 @@
 //! Tests of streams and of the requests that are sent.
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::Timestamp;
+use gristmill_schemas::message::block::{Origin, UnknownBlock};
 use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
+use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::super::adapter::{Adapter, SendHints};
 use super::super::body_codec::{decode_stream, read_request, write_request};
@@ -99,6 +100,40 @@ fn many_starts_of_messages_and_blocks_take_linear_time() {
     assert_eq!(message.len(), COUNT + 1);
     let content = message.get("content").and_then(Json::as_array).unwrap();
     assert_eq!(content.len(), COUNT);
+}
+
+#[test]
+fn dropped_blocks_of_many_messages_are_collected_in_linear_time() {
+    // In quadratic time this takes minutes.
+    const COUNT: usize = 50_000;
+    let items = (0..COUNT).map(|n| format!(r#"{{"role":"user","content":"{n}","odd":1}}"#));
+    let items = items.collect::<Vec<_>>().join(",");
+    let body = format!(r#"{{"model":"m","max_tokens":1,"messages":[{items}]}}"#);
+    let body = Json::parse(body.as_bytes()).unwrap();
+    let context = ReadContext::at(Timestamp::from_micros(0));
+    let mut conversation = Conversation::new("test");
+    let read = read_request(&MESSAGES, &body, &mut conversation, &context).unwrap();
+    let mut request = read.request;
+    for n in 0..COUNT {
+        let block = ContentBlock::Unknown(UnknownBlock {
+            origin: Origin::Wire("other/adapter".into()),
+            json: Json::from(n as u64),
+        });
+        let time = Timestamp::from_micros(0);
+        let message = Message::new(format!("m-{n}"), "s", Role::User, vec![block], time);
+        request.messages.push(message);
+    }
+    let ids = &mut ToolIdMap::new();
+    let written = write_request(&MESSAGES, &request, ids, WriteOptions::default());
+    let drops = written.drops.iter();
+    let of_blocks = drops.filter(|drop| drop.block_type != "provider_raw");
+    assert_eq!(of_blocks.count(), COUNT);
+    let messages = written.json.get("messages").and_then(Json::as_array);
+    let restored = messages
+        .unwrap()
+        .iter()
+        .filter(|it| it.get("odd").is_some());
+    assert_eq!(restored.count(), COUNT);
 }
 
 #[test]

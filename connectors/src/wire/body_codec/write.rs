@@ -1,5 +1,7 @@
 //! Writing: the adapter writes a projection, and stored residuals are applied to it.
 
+use std::collections::HashSet;
+
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::Message;
 use gristmill_schemas::message::request::{Request, Response};
@@ -66,29 +68,45 @@ fn apply_residuals<'m>(
     mut writer: MessageWriter,
 ) -> WrittenBody<'m> {
     let key = adapter.key();
+    let written = std::mem::take(&mut writer.drops);
+    let mut restored: HashSet<&str> = HashSet::new();
     let (envelope, units) = extract_units(projection.body, &projection.unit_paths);
     let units = units
         .into_iter()
         .zip(owners)
         .map(|(projection, owners)| match owners.first() {
-            Some(first) => apply_unit_residual(projection, first, owners, key, &mut writer),
+            Some(first) => match unit_with_residual(projection, first, key) {
+                (json, ResidualOutcome::None) => json,
+                (json, ResidualOutcome::Restored) => {
+                    restored.extend(owners.iter().map(|owner| &*owner.id));
+                    json
+                }
+                (json, ResidualOutcome::Failed(error)) => {
+                    writer.drop_typed(first, "provider_raw", drop_reason(error));
+                    json
+                }
+            },
             None => projection,
         });
     let mut units: Vec<Json> = units.collect();
+    // A residual restores the blocks that the adapter dropped.
+    let written = written.into_iter();
+    let mut drops: Vec<_> = written
+        .filter(|drop| !restored.contains(&*drop.message_id))
+        .collect();
+    drops.append(&mut writer.drops);
     let residual = provider_raw::adapter_part(envelope_raw, key);
     let envelope = match provider_raw::apply_residual(envelope, residual) {
         Ok(restored) => restored,
         Err((projection, error)) => {
             let first = owners.iter().flatten().next();
-            writer
-                .drops
-                .push(dropped_envelope(first.copied(), key, error));
+            drops.push(dropped_envelope(first.copied(), key, error));
             projection
         }
     };
     WrittenBody {
         json: insert_units(envelope, &mut units),
-        drops: writer.drops,
+        drops,
     }
 }
 
@@ -108,30 +126,29 @@ fn dropped_envelope(
     }
 }
 
-/// Applies the residual of a unit. The residual restores the blocks that the adapter dropped, so
-/// they are no longer reported.
-fn apply_unit_residual<'m>(
+/// What became of the residual of a unit.
+enum ResidualOutcome {
+    /// The unit has none.
+    None,
+    /// It was applied.
+    Restored,
+    /// It can't be applied.
+    Failed(ResidualError),
+}
+
+/// Applies the residual of a unit, which its first message has.
+fn unit_with_residual<'m>(
     projection: Json<'m>,
     first: &'m Message<'m>,
-    owners: &[&Message],
     key: &'static str,
-    writer: &mut MessageWriter,
-) -> Json<'m> {
+) -> (Json<'m>, ResidualOutcome) {
     let part = provider_raw::message_part(first, key).filter(|part| part.contains_key("p"));
     if part.is_none() {
-        return projection;
+        return (projection, ResidualOutcome::None);
     }
     match provider_raw::apply_residual(projection, part) {
-        Ok(restored) => {
-            writer
-                .drops
-                .retain(|drop| owners.iter().all(|owner| drop.message_id != owner.id));
-            restored
-        }
-        Err((projection, error)) => {
-            writer.drop_typed(first, "provider_raw", drop_reason(error));
-            projection
-        }
+        Ok(restored) => (restored, ResidualOutcome::Restored),
+        Err((projection, error)) => (projection, ResidualOutcome::Failed(error)),
     }
 }
 
