@@ -209,8 +209,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream, or are
-    /// base64 that can't be decoded, together with the members that identify the exchange.
+    /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream, or
+    /// are base64 that can't be decoded, together with the members that identify the exchange.
     pub fn raw_text_bodies<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
         let kept = [
             "id",

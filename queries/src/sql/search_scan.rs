@@ -1,5 +1,5 @@
-//! Scans of search results. A search runs when its query is planned; its rows count in the memory of
-//! the query until the plan is dropped.
+//! Scans of search results. A search runs when its query is planned; its rows count in the memory
+//! of the query until the plan is dropped.
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,7 +13,7 @@
 //! | [`decode`], [`encode`] | what is its JSON form? |
 //! | [`validate`], [`session`] | which rules does it violate? |
 //! | [`ids`], [`tool_ids`] | which ids does it get, and which ids do providers use for its tool calls? |
-//! | `call_digests` | which calls did each message of a conversation know? |
+//! | `call_digests` | which calls precede each message of a conversation? |
 //! | [`model_id`] | which provider and model does an id name? |
 //! | [`tool`], [`tool_schema`], [`tool_input`] | is a tool definition valid, and does the input of a call match it? |
 //! | [`token_counts`] | how many tokens are input, cached, written to a cache, and output? |

@@ -248,8 +248,8 @@ fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
 pub(super) struct AnthropicStreamDecoder {
     /// Maps the provider's block indices to those of the assembler.
     blocks: BTreeMap<u64, usize>,
-    /// The blocks without an end: the index of the assembler, which is in the order of their starts,
-    /// and that of the provider.
+    /// The blocks without an end: the index of the assembler, which is in the order of their
+    /// starts, and that of the provider.
     open: BTreeMap<usize, u64>,
     usage: Object<'static>,
     stop_reason: Option<StopReason>,

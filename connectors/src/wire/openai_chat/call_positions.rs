@@ -34,8 +34,9 @@ impl CallPositions {
     /// Returns the position of the call that a delta with `index`, `id` and the tool `name` belongs
     /// to, or `None` if it begins a new one. `id_at` returns the id of the call at a position.
     ///
-    /// The call is the last one with the index; without an index, the first one with the id; without
-    /// either, the last one, unless the delta has a name, which only the first delta of a call has.
+    /// The call is the last one with the index; without an index, the first one with the id;
+    /// without either, the last one, unless the delta has a name, which only the first delta of a
+    /// call has.
     pub(super) fn find<'c>(
         &self,
         index: Option<u64>,

@@ -203,8 +203,8 @@ impl<'f> ChoiceFold<'f> {
         self.message.insert("content", whole);
     }
 
-    /// Adds a delta of a call to the call that [`CallPositions`] finds. Some endpoints give all calls
-    /// the same index: then a delta with another name and id begins another call.
+    /// Adds a delta of a call to the call that [`CallPositions`] finds. Some endpoints give all
+    /// calls the same index: then a delta with another name and id begins another call.
     fn call(&mut self, call: Json<'f>) {
         let Json::Object(mut delta) = call else {
             return;

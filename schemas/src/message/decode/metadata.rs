@@ -196,8 +196,8 @@ pub(super) fn restore_wire_blocks(message: &mut Message) {
     insert_blocks(&mut message.content, misplaced);
 }
 
-/// Inserts `inserted` into `blocks`, each at its position in the result, in linear time. Those whose
-/// position is taken follow the block that has it, and those beyond the end are appended.
+/// Inserts `inserted` into `blocks`, each at its position in the result, in linear time. Those
+/// whose position is taken follow the block that has it, and those beyond the end are appended.
 fn insert_blocks<'m>(
     blocks: &mut Vec<ContentBlock<'m>>,
     mut inserted: Vec<(usize, ContentBlock<'m>)>,
