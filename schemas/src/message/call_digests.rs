@@ -107,12 +107,12 @@ mod tests {
             copies.push(digests.clone());
             digests.insert(&number.to_string(), digest(number));
         }
-        for number in 0..CALLS {
+        for (number, copy) in copies.iter().enumerate() {
             let id = number.to_string();
             assert_eq!(digests.get(&id), Some(&digest(number)));
-            assert_eq!(copies[number].get(&id), None);
+            assert_eq!(copy.get(&id), None);
             let before = number.checked_sub(1);
-            let found = before.and_then(|before| copies[number].get(&before.to_string()));
+            let found = before.and_then(|before| copy.get(&before.to_string()));
             assert_eq!(found.copied(), before.map(digest));
         }
         let mut other = copies.swap_remove(CALLS / 2);

@@ -155,7 +155,7 @@ impl PositionTracker {
                 hasher.update(&digest);
             }
             ContentBlock::ToolResult(result) => {
-                hasher.update(self.calls.get(&*result.tool_use_id).unwrap_or(&[0; 32]));
+                hasher.update(self.calls.get(&result.tool_use_id).unwrap_or(&[0; 32]));
                 hasher.update(&[u8::from(result.is_error)]);
                 let blocks = result
                     .content
