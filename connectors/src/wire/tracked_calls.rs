@@ -114,21 +114,20 @@ impl TrackedCalls {
         while is_answered(*unanswered_from) {
             *unanswered_from += 1;
         }
-        let Some(name) = name else {
-            return (*unanswered_from < calls.len()).then_some(*unanswered_from);
-        };
-        let Some(index) = index else {
-            let is_wanted = |at: &usize| {
+        match (name, index) {
+            (None, _) => (*unanswered_from < calls.len()).then_some(*unanswered_from),
+            (Some(name), None) => (*unanswered_from..calls.len()).find(|at| {
                 let call = calls.get(*at).filter(|call| !call.answered);
                 call.is_some_and(|call| call.name.as_deref() == Some(name))
-            };
-            return (*unanswered_from..calls.len()).find(is_wanted);
-        };
-        let of_tool = index.unanswered_by_name.get_mut(name)?;
-        while of_tool.front().is_some_and(|at| is_answered(*at)) {
-            of_tool.pop_front();
+            }),
+            (Some(name), Some(index)) => {
+                let of_tool = index.unanswered_by_name.get_mut(name)?;
+                while of_tool.front().is_some_and(|at| is_answered(*at)) {
+                    of_tool.pop_front();
+                }
+                of_tool.front().copied()
+            }
         }
-        of_tool.front().copied()
     }
 
     /// Marks the call `at` as one with a result.

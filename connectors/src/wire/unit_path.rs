@@ -174,8 +174,10 @@ fn extract<'a>(body: &mut Json<'a>, path: &UnitPath, number: usize) -> Option<Js
     }
 }
 
-/// Replaces the runs of items at `paths` with placeholders, in one pass over each list, and moves
-/// them to `units`. Runs of a list are in ascending order; others stay where they are.
+/// A run of items: its path, the number of its unit, its first item and its length.
+type ItemRun<'p> = (&'p UnitPath, usize, usize, usize);
+
+/// Replaces the runs of items at `paths` with placeholders, and moves them to `units`.
 fn extract_runs<'a>(body: &mut Json<'a>, paths: &[Option<UnitPath>], units: &mut [Json<'a>]) {
     let numbered = paths.iter().enumerate();
     let runs = numbered.filter_map(|(number, path)| {
@@ -185,32 +187,38 @@ fn extract_runs<'a>(body: &mut Json<'a>, paths: &[Option<UnitPath>], units: &mut
             _ => None,
         }
     });
-    let runs: Vec<_> = runs.collect();
+    let runs: Vec<ItemRun> = runs.collect();
+    let of_lists = runs.chunk_by(|left, right| left.0.steps == right.0.steps);
     // From the last to the first: extracting runs shifts the items after them.
-    for of_list in runs
-        .chunk_by(|left, right| left.0.steps == right.0.steps)
-        .rev()
-    {
+    for of_list in of_lists.rev() {
         let list = of_list.first().and_then(|(path, ..)| path.resolve(body));
-        let Some(Json::Array(items)) = list else {
+        if let Some(Json::Array(items)) = list {
+            extract_runs_of_list(items, of_list, units);
+        }
+    }
+}
+
+/// Extracts runs of one list, in one pass. They are in ascending order; others stay where they are.
+fn extract_runs_of_list<'a>(
+    items: &mut Vec<Json<'a>>,
+    runs: &[ItemRun<'_>],
+    units: &mut [Json<'a>],
+) {
+    let count = items.len();
+    let mut rest = std::mem::take(items).into_iter();
+    let mut passed = 0;
+    for &(_, number, start, length) in runs {
+        let end = start.checked_add(length);
+        let end = end.filter(|end| start >= passed && *end <= count);
+        let (Some(end), Some(unit)) = (end, units.get_mut(number)) else {
             continue;
         };
-        let count = items.len();
-        let mut rest = std::mem::take(items).into_iter();
-        let mut passed = 0;
-        for &(_, number, start, length) in of_list {
-            let end = start.checked_add(length);
-            let end = end.filter(|end| start >= passed && *end <= count);
-            let (Some(end), Some(unit)) = (end, units.get_mut(number)) else {
-                continue;
-            };
-            items.extend(rest.by_ref().take(start - passed));
-            *unit = Json::Array(rest.by_ref().take(length).collect());
-            items.push(Json::from(placeholder(ITEMS_KIND, number)));
-            passed = end;
-        }
-        items.extend(rest);
+        items.extend(rest.by_ref().take(start - passed));
+        *unit = Json::Array(rest.by_ref().take(length).collect());
+        items.push(Json::from(placeholder(ITEMS_KIND, number)));
+        passed = end;
     }
+    items.extend(rest);
 }
 
 fn extract_members<'a>(object: &mut Object<'a>, keys: &[&'static str], number: usize) -> Json<'a> {

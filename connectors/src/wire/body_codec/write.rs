@@ -68,32 +68,26 @@ fn apply_residuals<'m>(
     mut writer: MessageWriter,
 ) -> WrittenBody<'m> {
     let key = adapter.key();
-    let written = std::mem::take(&mut writer.drops);
-    let mut restored: HashSet<&str> = HashSet::new();
+    let mut drops = std::mem::take(&mut writer.drops);
     let (envelope, units) = extract_units(projection.body, &projection.unit_paths);
-    let units = units
-        .into_iter()
-        .zip(owners)
-        .map(|(projection, owners)| match owners.first() {
-            Some(first) => match unit_with_residual(projection, first, key) {
-                (json, ResidualOutcome::None) => json,
-                (json, ResidualOutcome::Restored) => {
-                    restored.extend(owners.iter().map(|owner| &*owner.id));
-                    json
-                }
-                (json, ResidualOutcome::Failed(error)) => {
-                    writer.drop_typed(first, "provider_raw", drop_reason(error));
-                    json
-                }
-            },
-            None => projection,
-        });
+    let mut restored: HashSet<&str> = HashSet::new();
+    let units = units.into_iter().zip(owners).map(|(projection, owners)| {
+        let Some(first) = owners.first() else {
+            return projection;
+        };
+        let (json, outcome) = unit_with_residual(projection, first, key);
+        match outcome {
+            ResidualOutcome::None => {}
+            ResidualOutcome::Restored => restored.extend(owners.iter().map(|owner| &*owner.id)),
+            ResidualOutcome::Failed(error) => {
+                writer.drop_typed(first, "provider_raw", drop_reason(error));
+            }
+        }
+        json
+    });
     let mut units: Vec<Json> = units.collect();
     // A residual restores the blocks that the adapter dropped.
-    let written = written.into_iter();
-    let mut drops: Vec<_> = written
-        .filter(|drop| !restored.contains(&*drop.message_id))
-        .collect();
+    drops.retain(|drop| !restored.contains(&*drop.message_id));
     drops.append(&mut writer.drops);
     let residual = provider_raw::adapter_part(envelope_raw, key);
     let envelope = match provider_raw::apply_residual(envelope, residual) {
