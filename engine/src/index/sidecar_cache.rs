@@ -160,9 +160,9 @@ impl SidecarCache {
     }
 
     /// Returns the fast columns of each of `segments`. Returns `None` if some have no usable
-    /// address index or aren't on this machine, if all together exceed `FAST_COLUMNS_BYTES_LIMIT`, or
-    /// if some have rarely been requested: a process with few queries reads the pages of the rows
-    /// instead.
+    /// address index or aren't on this machine, if all together exceed `FAST_COLUMNS_BYTES_LIMIT`,
+    /// or if some have rarely been requested: a process with few queries reads the pages of the
+    /// rows instead.
     pub async fn fast_columns(
         &self,
         location: &LakeLocation,

@@ -19,8 +19,8 @@
 //! time erases and others wait; in an object store, the last of several runs of one request takes
 //! over from the others (see `journal`).
 //!
-//! Holds that are placed during a survey are read after it. Once the tombstones are written, no hold
-//! can be placed on what is erased.
+//! Holds that are placed during a survey are read after it. Once the tombstones are written, no
+//! hold can be placed on what is erased.
 //!
 //! Surveys and the byte search only read, and can be done by workers (`worker_jobs`). What writes
 //! is done by this process alone: a worker that counts as lost may still run, and would publish a
