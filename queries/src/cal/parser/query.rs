@@ -173,6 +173,7 @@ impl Parser<'_> {
         self.version()?;
         let lets = self.lets(0)?;
         let body = self.set_body()?;
+        while self.accept(Symbol::Semicolon)? {}
         self.operands -= 1;
         self.require(Symbol::CloseParen)?;
         Ok(SetOperand { lets, body })

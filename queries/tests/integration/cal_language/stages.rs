@@ -225,6 +225,8 @@ fn set_operations_combine_up_to_five_recalls() {
         ("(RECALL | COUNT) UNION (RECALL)", "E021"),
         ("(RECALL | FIRST) UNION (RECALL LIMIT 5)", "ok"),
         ("(CAL/1 RECALL) UNION (RECALL)", "ok"),
+        ("(RECALL;) UNION ((RECALL; ;) EXCEPT (RECALL););", "ok"),
+        ("(RECALL; RECALL) UNION (RECALL)", "E002"),
         ("EXPLAIN (RECALL) UNION (RECALL)", "ok"),
     ]);
 }
