@@ -18,10 +18,27 @@ pub(super) fn compare_float(column: Expr, comparison: Comparison, literal: &Numb
         let negative = literal.as_str().starts_with('-');
         return constant_if_present(column, holds_out_of_range(comparison, negative));
     }
+    if literal.shortest() == "0" {
+        return compare_with_zero(column, comparison);
+    }
     let exact =
         Number::parse(&format!("{nearest:?}")).or_else(|| Number::parse(&format!("{nearest}")));
     let order = exact.map_or(Ordering::Equal, |exact| exact.compare(literal));
     compare_with_neighbour(column, comparison, order, lit(nearest))
+}
+
+/// Returns the comparison of a double column with zero. The two zeros of doubles are equal, but
+/// Arrow orders the negative one before the other.
+fn compare_with_zero(column: Expr, comparison: Comparison) -> Expr {
+    let (negative, positive) = (lit(-0.0_f64), lit(0.0_f64));
+    match comparison {
+        Comparison::Equal => column.clone().eq(negative).or(column.eq(positive)),
+        Comparison::NotEqual => column.clone().not_eq(negative).and(column.not_eq(positive)),
+        Comparison::AtLeast => column.gt_eq(negative),
+        Comparison::AtMost => column.lt_eq(positive),
+        Comparison::Greater => column.gt(positive),
+        Comparison::Less => column.lt(negative),
+    }
 }
 
 /// Returns the comparison of an integer column with `literal`.
@@ -164,6 +181,20 @@ mod tests {
         assert!(!evaluate(compare_float(lit(1.0), AtLeast, &huge)));
         assert!(evaluate(compare_float(lit(1.0), Greater, &low)));
         assert!(evaluate(compare_float(lit(1.0), NotEqual, &low)));
+    }
+
+    #[test]
+    fn the_two_zeros_are_one_number() {
+        for literal in ["0", "0.0", "-0", "-0.0"].map(number) {
+            for value in [0.0, -0.0, 0.5, -0.5] {
+                let exact = number(&format!("{value:?}"));
+                for comparison in COMPARISONS {
+                    let expected = holds(exact.compare(&literal), comparison);
+                    let actual = evaluate(compare_float(lit(value), comparison, &literal));
+                    assert_eq!(actual, expected, "{value:?} {comparison:?} {literal:?}");
+                }
+            }
+        }
     }
 
     #[test]
