@@ -1,8 +1,13 @@
 //! HISTORY: the versions of a grain by supersession, or of a (subject, relation) pair by time.
+//!
+//! A version comes after those that superseded it, whatever their creation times: two writes may
+//! have the same millisecond, and clocks differ. Where supersession gives no order, the newest
+//! creation time is first, then the smallest address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use datafusion::logical_expr::{Expr, col, lit};
+use datafusion::prelude::DataFrame;
 use gristmill_schemas::json::{Json, Object};
 
 use super::columns::{ADDRESS, SCORE, instant, is_one_of};
@@ -78,8 +83,15 @@ impl QueryRun<'_, '_> {
 
     async fn versions(&self, target: &Target) -> Result<Answer> {
         let start = self.reader.resolve(target).await?;
-        let versions: Vec<String> = self.chain(start).await?.versions.into_iter().collect();
-        self.newest_first(is_one_of(ADDRESS, &versions)).await
+        let chain = self.chain(start).await?;
+        let matched = self.reader.visible().await?;
+        let matched = matched.filter(is_one_of(ADDRESS, &chain.versions))?;
+        let scored = self.reader.scored_addresses(by_time(matched)?).await?;
+        let total = scored.len() as u64;
+        let mut newest = after_successors(scored, |scored| scored.0.as_str(), &chain.links);
+        newest.truncate(MAX_HISTORY_VERSIONS);
+        let hits = self.reader.hits(newest, None, &[]).await?;
+        Ok(versions_answer(&hits, total))
     }
 
     /// Loads the versions linked with `start` by supersession, in both directions. The newest
@@ -174,19 +186,7 @@ impl QueryRun<'_, '_> {
     /// total counts all of them.
     async fn newest_first(&self, filter: Expr) -> Result<Answer> {
         let matched = self.reader.visible().await?.filter(filter)?;
-        let order = vec![
-            col("created_at").sort(false, false),
-            col(ADDRESS).sort(true, false),
-        ];
-        let page = matched
-            .clone()
-            .select(vec![
-                col(ADDRESS),
-                lit(1.0_f64).alias(SCORE),
-                col("created_at"),
-            ])?
-            .sort(order)?
-            .limit(0, Some(MAX_HISTORY_VERSIONS))?;
+        let page = by_time(matched.clone())?.limit(0, Some(MAX_HISTORY_VERSIONS))?;
         let scored = self.reader.scored_addresses(page).await?;
         let total = match scored.len() {
             MAX_HISTORY_VERSIONS => {
@@ -196,11 +196,12 @@ impl QueryRun<'_, '_> {
             fewer => fewer as u64,
         };
         let hits = self.reader.hits(scored, None, &[]).await?;
-        Ok(Answer {
-            results: hits.iter().map(version).collect(),
+        let link = |hit: &Hit| Some((hit.address().to_owned(), hit.superseded_by.clone()?));
+        let links = hits.iter().filter_map(link).collect();
+        Ok(versions_answer(
+            &after_successors(hits, Hit::address, &links),
             total,
-            ..Answer::default()
-        })
+        ))
     }
 
     async fn difference(&self, target: &Target, other: &Target) -> Result<Answer> {
@@ -224,6 +225,70 @@ impl QueryRun<'_, '_> {
             changes: Some(changes),
             ..Answer::default()
         })
+    }
+}
+
+/// Returns the addresses of `grains` with a score, the newest first, then by address.
+fn by_time(grains: DataFrame) -> Result<DataFrame> {
+    let columns = vec![col(ADDRESS), lit(1.0_f64).alias(SCORE), col("created_at")];
+    let order = vec![
+        col("created_at").sort(false, false),
+        col(ADDRESS).sort(true, false),
+    ];
+    Ok(grains.select(columns)?.sort(order)?)
+}
+
+/// Returns `versions` in their order, except that each one comes after those that superseded it.
+/// `links` are pairs of the old and the new version. Where a circle of links permits no version to
+/// be next, the first one is.
+fn after_successors<T>(
+    versions: Vec<T>,
+    address_of: impl Fn(&T) -> &str,
+    links: &BTreeSet<(String, String)>,
+) -> Vec<T> {
+    let mut predecessors: Vec<Vec<usize>> = vec![Vec::new(); versions.len()];
+    // The number of successors that aren't placed yet.
+    let mut waiting = vec![0_usize; versions.len()];
+    {
+        let places: HashMap<&str, usize> = versions
+            .iter()
+            .enumerate()
+            .map(|(at, version)| (address_of(version), at))
+            .collect();
+        let place = |address: &String| places.get(address.as_str()).copied();
+        for (old, new) in links {
+            if let Some((old, new)) = place(old).zip(place(new)).filter(|(old, new)| old != new) {
+                predecessors[new].push(old);
+                waiting[old] += 1;
+            }
+        }
+    }
+    let mut left: BTreeSet<usize> = (0..versions.len()).collect();
+    let mut ready: BTreeSet<usize> = left
+        .iter()
+        .copied()
+        .filter(|at| waiting[*at] == 0)
+        .collect();
+    let mut slots: Vec<Option<T>> = versions.into_iter().map(Some).collect();
+    let mut ordered = Vec::with_capacity(slots.len());
+    while let Some(next) = ready.pop_first().or_else(|| left.first().copied()) {
+        left.remove(&next);
+        ordered.extend(slots[next].take());
+        for &old in &predecessors[next] {
+            waiting[old] -= 1;
+            if waiting[old] == 0 && left.contains(&old) {
+                ready.insert(old);
+            }
+        }
+    }
+    ordered
+}
+
+fn versions_answer(hits: &[Hit], total: u64) -> Answer {
+    Answer {
+        results: hits.iter().map(version).collect(),
+        total,
+        ..Answer::default()
     }
 }
 
@@ -300,6 +365,31 @@ mod tests {
         assert!(chain.is_complete());
         chain.add(link("1", "new"));
         assert!(!chain.is_complete());
+    }
+
+    #[test]
+    fn versions_follow_their_successors_and_keep_their_order_otherwise() {
+        let ordered = |versions: &[&str], links: &[(&str, &str)]| {
+            let links = links.iter().map(|(old, new)| link(old, new)).collect();
+            let versions = versions.iter().map(|version| (*version).to_owned());
+            let versions: Vec<String> = versions.collect();
+            after_successors(versions, String::as_str, &links).join(" ")
+        };
+        assert_eq!(ordered(&["a", "b", "c"], &[]), "a b c");
+        assert_eq!(
+            ordered(&["a", "b", "c"], &[("a", "b"), ("b", "c")]),
+            "c b a"
+        );
+        // Both branches precede the version that they superseded.
+        assert_eq!(
+            ordered(&["b", "a", "c"], &[("a", "b"), ("a", "c")]),
+            "b c a"
+        );
+        // Versions that aren't listed, and circles, give no order.
+        assert_eq!(ordered(&["a", "b"], &[("a", "x"), ("a", "a")]), "a b");
+        let circle = [("a", "b"), ("b", "a"), ("c", "a")];
+        assert_eq!(ordered(&["c", "b", "a"], &circle), "c b a");
+        assert_eq!(ordered(&["d", "b", "a", "c"], &circle), "d b a c");
     }
 
     #[test]

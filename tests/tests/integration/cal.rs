@@ -112,6 +112,27 @@ async fn history_shows_the_newest_versions_of_a_chain_of_any_length_with_all_bra
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn history_follows_supersession_where_times_give_no_order_or_another() {
+    let written = |object: &str| belief(object, "");
+    let late = written("v1").replace("1767225600000", "1767225700000");
+    let versions = [written("v0"), late, written("v2"), written("v3")];
+    let more = ["v4", "v5", "v6", "v7"].map(written);
+    let versions: Vec<&str> = versions.iter().chain(&more).map(String::as_str).collect();
+    let mut lake = TestLake::of(&versions).await;
+    let later = versions[1..].iter().copied();
+    let links: Vec<(&str, &str)> = versions.iter().copied().zip(later).collect();
+    supersede_grains(&mut lake, &links).await;
+    let newest = ["v7", "v6", "v5", "v4", "v3", "v2", "v1", "v0"];
+    for statement in [
+        format!("HISTORY sha256:{}", grain(versions[2]).address),
+        r#"HISTORY WHERE subject = "s" AND relation = "r""#.to_owned(),
+    ] {
+        let response = answered(&lake, None, &statement).await.unwrap();
+        assert_eq!(objects(&response), newest, "{statement}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn options_of_a_context_reach_its_sources() {
     let (old, new) = (belief("tea", ""), belief("coffee", ""));
     let mut lake = TestLake::of(&[&old, &new]).await;

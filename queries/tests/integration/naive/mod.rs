@@ -226,9 +226,27 @@ impl Session<'_> {
         });
         Ok(Answer {
             total: grains.len(),
-            grains,
+            grains: self.after_successors(grains),
             ..Answer::default()
         })
+    }
+
+    /// Returns the versions in their order, except that each one comes after the one that
+    /// superseded it.
+    fn after_successors(&self, mut left: Vec<usize>) -> Vec<usize> {
+        let mut placed = Vec::new();
+        while !left.is_empty() {
+            let waits = |at: usize| {
+                let successor = self.grains[at].superseded_by.as_deref();
+                let is_successor =
+                    |other: usize| successor == Some(self.grains[other].view.address.as_str());
+                left.iter()
+                    .any(|other| *other != at && is_successor(*other))
+            };
+            let next = left.iter().position(|at| !waits(*at)).unwrap_or(0);
+            placed.push(left.remove(next));
+        }
+        placed
     }
 
     fn set_operation(&self, operation: &SetOperation, scope: &Scope) -> Result<Scored> {
