@@ -109,8 +109,11 @@ fn source_inputs<'s>(
     let sources = statement.sources.iter().zip(results);
     let inputs = sources.map(|(source, result)| {
         let hits = result.as_ref().map_or(&[][..], |grains| &grains.hits);
+        let recalled = result.as_ref().ok();
         SourceInput {
-            failed: result.is_err(),
+            failed: recalled.is_none(),
+            // The PROJECT of a bound source is in the RECALL of its LET.
+            projection: recalled.and_then(|grains| grains.desugared.projection()),
             ..SourceInput::of(source, hits)
         }
     });

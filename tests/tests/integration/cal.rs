@@ -181,6 +181,23 @@ async fn options_of_a_context_reach_its_sources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_bound_source_is_rendered_by_its_own_projection() {
+    let lake = TestLake::of(&[&belief("tea", "")]).await;
+    for statement in [
+        "ASSEMBLE c FROM a: (RECALL beliefs | PROJECT content(object), attr(relation))",
+        "LET $a = RECALL beliefs | PROJECT content(object), attr(relation); ASSEMBLE c FROM a: $a",
+    ] {
+        let response = answered(&lake, None, statement).await.unwrap();
+        let context = response.get("formatted_context").unwrap();
+        assert_eq!(
+            context.get("text").and_then(Json::as_str),
+            Some("<context>\n\n  <belief relation=\"r\">tea</belief>\n\n</context>"),
+            "{statement}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn options_without_effect_and_failed_sources_have_their_own_warnings() {
     let lake = TestLake::of(&[&belief("tea", "")]).await;
     let run = async |statement: &str| answered(&lake, None, statement).await.unwrap();
