@@ -15,7 +15,7 @@ use super::row_group::{OpenSegment, open_segment};
 use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::segment_check::{SegmentCheck, SegmentSettings};
 use super::tables::{TablesCheck, check_segment_file, problem};
-use super::{VerifyOptions, erasures, unique_addresses};
+use super::{VerifyOptions, erasures, sizes, unique_addresses};
 use crate::error::{EngineError, Result};
 use crate::index::{
     LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
@@ -239,16 +239,25 @@ impl<'l> LakeCheck<'l> {
         self.tally.add(self.jobs + number as u64 + 1, report.into());
     }
 
-    /// Checks the segments of `ranges` until the budget or the time is used up. Returns where the
-    /// next check begins, or `None` after a whole round.
+    /// Checks the segments of `ranges` until the budget or the time is used up, and the sizes of the
+    /// others. Returns where the next check begins, or `None` after a whole round.
     async fn run(&mut self, ranges: Vec<SegmentRange>) -> Result<Option<VerifyCursor>> {
-        let mut stopped_at = None;
-        for range in ranges {
-            stopped_at = self.check_range(&range).await?;
+        let (mut stopped_at, mut opened) = (None, 0);
+        for range in &ranges {
+            if self.is_over() {
+                stopped_at = Some(range.cursor(range.from));
+                break;
+            }
+            opened += 1;
+            stopped_at = self.check_range(range).await?;
             if stopped_at.is_some() {
                 break;
             }
         }
+        let unopened = ranges.get(opened..).unwrap_or_default();
+        let sizes = sizes::check(self.lake.location(), unopened, self.options.problems).await?;
+        self.jobs += 1;
+        self.tally.add(self.jobs, sizes);
         while let Some((number, findings)) = self.running.join_next().await? {
             self.tally.add(number, findings);
         }
@@ -259,16 +268,6 @@ impl<'l> LakeCheck<'l> {
     /// Checks the row groups of one segment. Returns where it stopped, if it did.
     async fn check_range(&mut self, range: &SegmentRange) -> Result<Option<VerifyCursor>> {
         let segment = &range.segment;
-        let at = |row_group| {
-            Some(VerifyCursor {
-                segment: segment.id.as_str().to_owned(),
-                row_group,
-                address_part: 0,
-            })
-        };
-        if self.is_over() {
-            return Ok(at(range.from));
-        }
         self.tally.report().files += u64::from(range.until == usize::MAX);
         let reader = match self.open(range).await? {
             Ok(reader) => reader,
@@ -291,7 +290,7 @@ impl<'l> LakeCheck<'l> {
         };
         for row_group in range.from..range.until.min(opened.reader.row_groups()) {
             if self.is_over() {
-                return Ok(at(row_group));
+                return Ok(Some(range.cursor(row_group)));
             }
             if self.scope.has(&segment.id, row_group) {
                 self.start_row_group(opened.clone(), row_group).await?;

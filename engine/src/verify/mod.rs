@@ -6,6 +6,7 @@
 //! | `lake` | are the grains of the lake, or of a part of it, unchanged? |
 //! | `row_group` | does every row of a row group equal the projection of its blob? |
 //! | `compare` | which cells differ from recomputed ones? |
+//! | `sizes` | do the data files that aren't read have the sizes in the log? |
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
 //! | `unique_addresses` | is every grain in one row only? |
@@ -31,6 +32,7 @@ mod row_counts;
 pub(crate) mod row_group;
 mod scope;
 mod segment_check;
+mod sizes;
 mod tables;
 mod unique_addresses;
 

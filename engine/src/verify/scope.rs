@@ -107,6 +107,17 @@ pub(super) struct SegmentRange {
     pub(super) until: usize,
 }
 
+impl SegmentRange {
+    /// Returns the position of a row group of the segment.
+    pub(super) fn cursor(&self, row_group: usize) -> VerifyCursor {
+        VerifyCursor {
+            segment: self.segment.id.as_str().to_owned(),
+            row_group,
+            address_part: 0,
+        }
+    }
+}
+
 impl VerifyCursor {
     fn path() -> Path {
         Path::from(format!("{SIDECARS}/verify-cursor.json"))

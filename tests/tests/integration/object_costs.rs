@@ -14,7 +14,7 @@ use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::ingest::{IngestOptions, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
-use gristmill_engine::verify::{VerifyOptions, VerifyScope, verify_lake};
+use gristmill_engine::verify::{Subset, VerifyOptions, VerifyScope, verify_lake};
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{Executor, Session};
 use gristmill_queries::sql::{
@@ -23,6 +23,8 @@ use gristmill_queries::sql::{
 use gristmill_schemas::address::ContentAddress;
 use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::hooked_store::{Bucket, BucketClient};
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
 
 /// Grains of each segment.
 const GRAINS: usize = 50;
@@ -222,4 +224,47 @@ async fn a_recall_by_subject_makes_few_requests_whatever_the_number_of_segments(
     }
     COMPACT.check(&compact_all(&bucket).await, segments + 4);
     recall(&bucket, "subject 99").await;
+}
+
+/// Checks one row group from where the last check ended. Returns the number of requests, and the
+/// files with problems.
+async fn check_one_row_group(bucket: &Bucket) -> (u64, Vec<String>) {
+    let client = bucket.client();
+    let lake = Lake::open_at(client.lake()).await.unwrap();
+    let scope = VerifyScope {
+        subset: Some(Subset::Bytes(1)),
+        max_duration: None,
+    };
+    let options = VerifyOptions::default();
+    let report = verify_lake(&lake, scope, &options, Arc::default())
+        .await
+        .unwrap();
+    assert_eq!(report.coverage.unwrap().row_groups, 1);
+    let requests = shown(&client, "verify of a row group").total();
+    let problems = report.problems.into_iter();
+    (requests, problems.map(|problem| problem.source).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_of_any_part_finds_a_truncated_object_of_another_part() {
+    let bucket = bucket_of(5).await;
+    let (requests, problems) = check_one_row_group(&bucket).await;
+    assert_eq!(problems, [""; 0]);
+    let lake = Lake::open_at(bucket.client().lake()).await.unwrap();
+    let last = lake.segments().unwrap().pop().unwrap().file.name;
+    let (store, path) = (
+        lake.location().store(),
+        Path::from(format!("grains/{last}")),
+    );
+    let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+    let half = bytes.slice(..bytes.len() / 2);
+    store.put(&path, half.into()).await.unwrap();
+    let (again, problems) = check_one_row_group(&bucket).await;
+    assert_eq!(problems, [format!("grains/{last}")]);
+    assert!(again <= requests + 2, "{again} requests, {requests} before");
+    store.delete(&path).await.unwrap();
+    assert_eq!(
+        check_one_row_group(&bucket).await.1,
+        [format!("grains/{last}")]
+    );
 }
