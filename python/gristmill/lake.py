@@ -42,7 +42,8 @@ class Lake:
 
     :param location: Folder or URI.
     :param create: Creates a lake if there is none.
-    :param keyring: Keyring file of an encrypted lake.
+    :param keyring: Keyring file of an encrypted lake. A lake that is created is encrypted with it;
+        a lake without encryption is refused.
     :param passphrase: Of the keyring; by default the variable ``GRISTMILL_PASSPHRASE``.
     :param operator: Name for the audit log; by default the user of the process.
     :param memory: Approximate limit in bytes; by default one gibibyte.

@@ -33,6 +33,9 @@ from .lake import Lake
 #: Relation of the beliefs that are items: subject is the key, object the value as JSON.
 RELATION = "langgraph:item"
 
+#: Tag of items that were put with ``index=False``: a search with a query doesn't find them.
+UNINDEXED = "langgraph:unindexed"
+
 #: Separates the parts of a namespace.
 _SEPARATOR = ":"
 
@@ -62,7 +65,9 @@ class GristmillStore(BaseStore):
     of the memory. A changed item supersedes its old version, a deleted one is retracted; both stay
     in the history. Give ``user_position``, so that an erasure finds a person's items.
 
-    A search with a query ranks by words. Items don't expire: ``ttl`` is refused.
+    A search with a query ranks by the words of whole items, except those that were put with
+    ``index=False``. Lists of fields for ``index`` are refused. Items don't expire: ``ttl`` is
+    refused.
 
     >>> import gristmill as gm
     >>> from gristmill.langgraph import GristmillStore
@@ -117,6 +122,8 @@ class GristmillStore(BaseStore):
     def _put(self, op: PutOp) -> None:
         if op.ttl is not None:
             raise UsageError("items of this store don't expire: leave out `ttl`")
+        if op.index is not None and op.index is not False:
+            raise UsageError("a search of this store reads whole items: leave out `index`")
         found = self._find(op.namespace, op.key)
         # Only the newest is superseded: what was put at the same time would be the item again.
         kept = found[:1] if op.value is not None else []
@@ -140,6 +147,8 @@ class GristmillStore(BaseStore):
             "valid_from": made,
             "created_at": now,
         }
+        if op.index is False:
+            grain["structural_tags"] = [UNINDEXED]
         if self._user_position is not None and self._user_position < len(op.namespace):
             grain["user_id"] = op.namespace[self._user_position]
         if not kept:
@@ -159,8 +168,11 @@ class GristmillStore(BaseStore):
         if prefix:
             condition += " AND (namespace = $prefix OR starts_with(namespace, $below))"
         parameters = {"relation": RELATION, "prefix": prefix, "below": prefix + _SEPARATOR}
-        current = f"SELECT content_address FROM current WHERE {condition}"
         words = _words(op.query or "")
+        if words:
+            tagged = f"array_has(structural_tags, '{UNINDEXED}')"
+            condition += f" AND NOT coalesce({tagged}, false)"
+        current = f"SELECT content_address FROM current WHERE {condition}"
         source = f"search('{' OR '.join(words)}', {_CANDIDATES})" if words else "grains"
         score = "score" if words else "CAST(NULL AS DOUBLE) AS score"
         order = "score DESC, content_address" if words else "created_at DESC, content_address"

@@ -11,7 +11,7 @@ use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::verify::{VerifyOptions, VerifyScope, verify_lake};
 use gristmill_queries::cal::{Bindings, Options};
-use gristmill_queries::exec::{Executor, LakeWriter, Session};
+use gristmill_queries::exec::{Executor, LakeWriter, Session, WriteQuotas};
 use gristmill_queries::packs::report::{ReportFormat, ReportWriter};
 use gristmill_queries::packs::{self, NAMES, Scan, ScanOptions, Since};
 use gristmill_queries::sql::{
@@ -38,6 +38,8 @@ pub struct NativeLake {
     /// wait for them.
     turn: Mutex<()>,
     options: SqlOptions,
+    /// Those of all statements over this handle, which are one session.
+    write_quotas: WriteQuotas,
 }
 
 #[derive(Clone)]
@@ -368,7 +370,9 @@ impl NativeLake {
         let work = async |lake: &mut Lake| {
             let OpenLake { context, .. } = self.current();
             let writer = Arc::new(LakeWriter::new(lake.clone()));
-            let executor = Executor::new(context, session).with_writer(writer);
+            let executor = Executor::new(context, session)
+                .with_writer(writer)
+                .with_quotas(self.write_quotas.clone());
             let response = executor
                 .run_text(statement, &bindings, Options::default())
                 .await?;
@@ -391,18 +395,35 @@ impl NativeLake {
     }
 }
 
+/// What is wrong with a keyring for a lake without encryption.
+const NOT_ENCRYPTED: &str = "isn't encrypted, so what is added would be stored in the clear: leave \
+                             out `keyring`, or encrypt the lake with `gristmill keys encrypt`";
+
+/// Opens the lake, or creates it: encrypted, if there is a keyring.
 async fn opened(arguments: LakeLocationArguments) -> Result<NativeLake> {
-    let lake = match arguments.create {
-        true => Lake::open_or_create(&arguments.location).await?,
-        false => Lake::open(&arguments.location).await?,
+    let location = &arguments.location;
+    // Before the lake: with a wrong passphrase none is created.
+    let passphrase = arguments.passphrase.as_deref();
+    let keyring = arguments.keyring.as_deref();
+    let keyring = keyring.map(|path| open_keyring(path, passphrase));
+    let keys = keyring.transpose()?.map(FileKeys::next_to).transpose()?;
+    let (lake, is_new) = match (arguments.create, &keys) {
+        (false, _) => (Lake::open(location).await?, false),
+        (true, None) => (Lake::open_or_create(location).await?, false),
+        (true, Some(_)) => match Lake::open_if_exists(location).await? {
+            Some(lake) => (lake, false),
+            None => (Lake::open_or_create(location).await?, true),
+        },
     };
     let mut lake = match &arguments.operator {
         Some(name) => lake.with_operator(name),
         None => lake,
     };
-    if let (true, Some(path)) = (lake.is_encrypted(), &arguments.keyring) {
-        let keyring = open_keyring(path, arguments.passphrase.as_deref())?;
-        lake.unlock(Box::new(FileKeys::next_to(keyring)?))?;
+    match keys {
+        None => {}
+        Some(keys) if is_new => lake.enable_encryption(Box::new(keys)).await?,
+        Some(keys) if lake.is_encrypted() => lake.unlock(Box::new(keys))?,
+        Some(_) => return Err(PythonError::usage(format!("`{location}` {NOT_ENCRYPTED}"))),
     }
     let named = arguments.embedder.as_deref().unwrap_or("static");
     let embedder = embedder(named).map_err(|error| PythonError::usage(error.to_string()))?;
@@ -420,6 +441,7 @@ async fn opened(arguments: LakeLocationArguments) -> Result<NativeLake> {
         current: RwLock::new(OpenLake::of(lake, &options).await?),
         turn: Mutex::new(()),
         options,
+        write_quotas: WriteQuotas::default(),
     })
 }
 

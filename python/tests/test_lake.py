@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,39 @@ def test_writes_need_permission_and_are_read_back(lake: gm.Lake) -> None:
     assert len(lake.sql("SELECT 1 FROM beliefs WHERE relation = 'mg:knows'")) == 1
 
 
+def test_writes_of_one_lake_share_their_quotas(lake: gm.Lake) -> None:
+    add = 'ADD belief SET subject = $who SET relation = "mg:knows" SET object = "eve" REASON "r"'
+    for number in range(20):
+        lake.cal(add, who=f"u-{number}", allow_writes=True)
+    with pytest.raises(gm.QueryError) as caught:
+        lake.cal(add, who="u-20", allow_writes=True)
+    assert caught.value.code == "CAL-E052"
+
+
+def _keyring(path: Path, passphrase: str) -> Path:
+    words = ["-m", "gristmill", "keys", "generate", "--keyring", str(path)]
+    environment = {**os.environ, "GRISTMILL_PASSPHRASE": passphrase}
+    subprocess.run([sys.executable, *words], env=environment, check=True)
+    return path
+
+
+def test_a_new_lake_with_a_keyring_is_encrypted(lake: gm.Lake, tmp_path: Path) -> None:
+    keyring = _keyring(tmp_path / "keyring.json", "correct horse")
+    keys: dict[str, Any] = {"keyring": keyring, "passphrase": "correct horse"}
+    with pytest.raises(gm.GristmillError):
+        gm.Lake(tmp_path / "sealed", keyring=keyring, passphrase="wrong")
+    assert not (tmp_path / "sealed").exists()
+    sealed = gm.Lake(tmp_path / "sealed", **keys)
+    assert (tmp_path / "sealed" / "encryption.json").exists()
+    sealed.ingest(tmp_path / "grains.jsonl")
+    with pytest.raises(gm.GristmillError):
+        gm.Lake(tmp_path / "sealed").sql("SELECT object FROM beliefs").to_dicts()
+    again = gm.Lake(tmp_path / "sealed", **keys)
+    assert len(again.sql("SELECT 1 FROM grains")) == len(GRAINS)
+    with pytest.raises(gm.UsageError, match="isn't encrypted"):
+        gm.Lake(tmp_path / "lake", **keys)
+
+
 def test_search_ranks_by_words(lake: gm.Lake) -> None:
     found = lake.search("tea").to_dicts()
     assert {row["type"] for row in found} == {"belief", "event"}
@@ -140,10 +174,7 @@ def test_a_scan_has_findings_and_files(lake: gm.Lake, tmp_path: Path) -> None:
 
 
 def test_an_erasure_is_planned_carried_out_and_verified(lake: gm.Lake, tmp_path: Path) -> None:
-    keyring = tmp_path / "keyring.json"
-    environment = {"GRISTMILL_PASSPHRASE": "correct horse"}
-    words = ["-m", "gristmill", "keys", "generate", "--keyring", str(keyring)]
-    subprocess.run([sys.executable, *words], env={**os.environ, **environment}, check=True)
+    keyring = _keyring(tmp_path / "keyring.json", "correct horse")
     plan = lake.erase(user="u-1")
     assert plan.table["selected"]["grains"] == 2
     assert len(lake.sql("SELECT 1 FROM grains")) == 3, "a plan changes nothing"

@@ -128,3 +128,18 @@ def test_what_the_store_cannot_keep_is_refused(store: GristmillStore, tmp_path: 
     with pytest.raises(gm.UsageError, match="operator"):
         store.put(ADA, "k", {"v": 1})
         store.search(ADA, filter={"v": {"$near": 1}})
+    with pytest.raises(gm.UsageError, match="index"):
+        store.put(ADA, "k", {"v": 1}, index=["v"])
+
+
+def test_an_item_without_index_is_found_by_its_key_and_not_by_words(
+    store: GristmillStore,
+) -> None:
+    store.put(ADA, "shown", {"text": "green tea"})
+    store.put(ADA, "hidden", {"text": "green tea, secretly"}, index=False)
+    assert [item.key for item in store.search(ADA, query="tea")] == ["shown"]
+    assert {item.key for item in store.search(ADA)} == {"shown", "hidden"}
+    hidden = store.get(ADA, "hidden")
+    assert hidden is not None and hidden.value == {"text": "green tea, secretly"}
+    store.put(ADA, "hidden", {"text": "green tea, openly"})
+    assert {item.key for item in store.search(ADA, query="tea")} == {"shown", "hidden"}
