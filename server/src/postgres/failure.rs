@@ -1,6 +1,7 @@
 //! Errors as PostgreSQL's clients get them: SQLSTATE, message and hint.
 
 use gristmill_queries::sql::{DataFusionError, StatementError};
+use hyper::StatusCode;
 use pgwire::error::{ErrorInfo, PgWireError, SEVERITY_ERROR, SEVERITY_FATAL};
 
 use crate::http::Refusal;
@@ -43,6 +44,7 @@ pub(super) fn refused(refusal: &Refusal) -> PgWireError {
         "ROW_LIMIT" | "BYTE_LIMIT" => "54000",
         "TIME_LIMIT" => "57014",
         "LAKE" => "58030",
+        "INTERNAL" => "XX000",
         _ => "42000",
     };
     with_hint(state, refusal)
@@ -57,6 +59,29 @@ pub(super) fn query_error(error: DataFusionError) -> PgWireError {
         None => refused(&refusal),
     }
 }
+
+/// Returns the status of HTTP that the figures of the server have for an error.
+pub(super) fn counted_as(error: &PgWireError) -> u16 {
+    let state = match error {
+        PgWireError::UserError(info) => &*info.code,
+        // Nobody waits for the answer, which is no failure of the server.
+        PgWireError::QueryCanceled => return CANCELLED,
+        _ => "",
+    };
+    let status = match state {
+        "28000" | "28P01" => StatusCode::UNAUTHORIZED,
+        "42501" => StatusCode::FORBIDDEN,
+        "53200" | "54000" => StatusCode::UNPROCESSABLE_ENTITY,
+        "53300" | "57P01" => StatusCode::SERVICE_UNAVAILABLE,
+        "57014" => StatusCode::GATEWAY_TIMEOUT,
+        "58030" | "XX000" => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    status.as_u16()
+}
+
+/// The status of queries that their client has cancelled, by the convention of proxies.
+const CANCELLED: u16 = 499;
 
 fn with_hint(state: &str, refusal: &Refusal) -> PgWireError {
     let mut info = info(SEVERITY_ERROR, state, refusal.text("message"));
@@ -85,6 +110,23 @@ fn state_of(root: &DataFusionError) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_counted_as_those_of_http() {
+        for (code, status) in [
+            ("QUERY", 400),
+            ("MEMORY_LIMIT", 422),
+            ("ROW_LIMIT", 422),
+            ("LAKE", 500),
+            ("INTERNAL", 500),
+            ("BUSY", 503),
+            ("TIME_LIMIT", 504),
+        ] {
+            let refusal = Refusal::new(StatusCode::BAD_REQUEST, code, "no", "Wait.");
+            assert_eq!(counted_as(&refused(&refusal)), status, "{code}");
+        }
+        assert_eq!(counted_as(&PgWireError::QueryCanceled), 499);
+    }
 
     #[test]
     fn no_value_in_a_message_ends_its_field() {

@@ -27,7 +27,7 @@ use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
 
 use super::copy::CopiedQuery;
-use super::failure::{error, query_error};
+use super::failure::{counted_as, error, query_error};
 use super::parameters::value_of;
 use super::prepared::{Prepared, check_bind, with_formats};
 use super::rows::{RowWriter, RunningQuery};
@@ -62,7 +62,7 @@ impl Session {
             rows = self.rows(statement, text, parameters) => rows,
             Ok(()) = &mut cancelled => Err(PgWireError::QueryCanceled),
         };
-        let status = if result.is_ok() { 200 } else { 400 };
+        let status = result.as_ref().map_or_else(counted_as, |_| 200);
         self.server()
             .count_request("postgres", status, started.elapsed());
         let rows = result?;

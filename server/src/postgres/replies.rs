@@ -22,8 +22,9 @@ impl Session {
     /// Returns the answer to a statement about the session.
     ///
     /// # Errors
-    /// DEALLOCATE of a name that no prepared statement has (SQLSTATE 26000), DISCARD ALL in a
-    /// transaction (25001), and both in a failed one (25P02).
+    /// In a failed transaction all but its end, and a return to a savepoint (SQLSTATE 25P02);
+    /// DEALLOCATE of a name that no prepared statement has (26000), DISCARD ALL in a transaction
+    /// (25001).
     pub(super) fn reply<C>(
         &self,
         client: &mut C,
@@ -34,6 +35,9 @@ impl Session {
         C: ClientInfo + ClientPortalStore,
         C::PortalStore: PortalStore,
     {
+        if !matches!(reply, Reply::End(_) | Reply::ToSavepoint | Reply::Empty) {
+            check_transaction(client)?;
+        }
         let status = client.transaction_status();
         Ok(match reply {
             Reply::Begin => {
@@ -46,9 +50,14 @@ impl Session {
                 client.portal_store().clear_portals();
                 Response::Execution(Tag::new(if has_failed { "ROLLBACK" } else { tag }))
             }
+            Reply::ToSavepoint => {
+                if status == TransactionStatus::Error {
+                    client.set_transaction_status(TransactionStatus::Transaction);
+                }
+                Response::Execution(Tag::new("ROLLBACK"))
+            }
             Reply::Done(tag) => Response::Execution(Tag::new(tag)),
             Reply::Deallocate(name) => {
-                check_transaction(client)?;
                 let store = client.portal_store();
                 if store.get_statement(name).is_none() {
                     let message = format!("there is no prepared statement `{name}`");
@@ -58,12 +67,10 @@ impl Session {
                 Response::Execution(Tag::new("DEALLOCATE"))
             }
             Reply::DeallocateAll => {
-                check_transaction(client)?;
                 self.forget_statements(client.portal_store());
                 Response::Execution(Tag::new("DEALLOCATE ALL"))
             }
             Reply::DiscardAll => {
-                check_transaction(client)?;
                 if status != TransactionStatus::Idle {
                     let message = "DISCARD ALL can't run in a transaction";
                     return Err(error("25001", message));

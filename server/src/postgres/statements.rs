@@ -53,6 +53,8 @@ pub(super) enum Reply {
     Begin,
     /// A transaction ends; the tag of the command.
     End(&'static str),
+    /// A transaction goes on after a savepoint, also if it has failed since.
+    ToSavepoint,
     /// Nothing changes; the tag of the command.
     Done(&'static str),
     /// The prepared statement with this name is forgotten.
@@ -113,7 +115,7 @@ pub(super) fn classified(statement: Statement) -> PgWireResult<ClientStatement> 
         SqlStatement::Rollback {
             savepoint: None, ..
         } => Reply::End("ROLLBACK"),
-        SqlStatement::Rollback { .. } => Reply::Done("ROLLBACK"),
+        SqlStatement::Rollback { .. } => Reply::ToSavepoint,
         SqlStatement::Savepoint { .. } => Reply::Done("SAVEPOINT"),
         SqlStatement::ReleaseSavepoint { .. } => Reply::Done("RELEASE"),
         SqlStatement::Set(set) => check_setting(set)?,
@@ -288,6 +290,7 @@ mod tests {
             ("END", Reply::End("COMMIT")),
             ("ROLLBACK", Reply::End("ROLLBACK")),
             ("SAVEPOINT a", Reply::Done("SAVEPOINT")),
+            ("ROLLBACK TO SAVEPOINT a", Reply::ToSavepoint),
             ("RELEASE SAVEPOINT a", Reply::Done("RELEASE")),
             ("SET extra_float_digits = 3", Reply::Done("SET")),
             ("SET client_encoding TO 'UTF8'", Reply::Done("SET")),

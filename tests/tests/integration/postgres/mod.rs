@@ -241,6 +241,41 @@ async fn statements_about_the_session_change_nothing() {
     server.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_transaction_takes_only_its_end_or_a_savepoint() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
+    let client = server.connect().await;
+    client.batch_execute("BEGIN; SAVEPOINT a").await.unwrap();
+    assert!(texts(&client, "SELECT nothing").await.is_err());
+    for text in [
+        "SET extra_float_digits = 3",
+        "BEGIN",
+        "SHOW TimeZone",
+        "SAVEPOINT b",
+        "RELEASE SAVEPOINT a",
+        "RESET ALL",
+        "LISTEN a",
+        "DISCARD PLANS",
+    ] {
+        assert_eq!(
+            texts(&client, text).await,
+            Err("25P02".to_owned()),
+            "{text}"
+        );
+    }
+    assert_eq!(texts(&client, "").await, Ok(Vec::new()));
+    client
+        .batch_execute("ROLLBACK TO SAVEPOINT a")
+        .await
+        .unwrap();
+    assert_eq!(value(&client, "SELECT 1").await, "1");
+    assert!(texts(&client, "SELECT nothing").await.is_err());
+    client.batch_execute("COMMIT; BEGIN; COMMIT").await.unwrap();
+    assert_eq!(value(&client, "SELECT 1").await, "1");
+    server.end().await;
+}
+
 /// Returns the SQLSTATE of a prepared statement that is executed; none if it has rows.
 async fn state_of(client: &Client, statement: &Statement) -> Option<String> {
     let error = client.query(statement, &[]).await.err()?;
