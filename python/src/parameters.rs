@@ -10,15 +10,12 @@ use crate::failure::{PythonError, Result};
 
 /// Converts a JSON list or object to the values of placeholders.
 pub fn sql_parameters(text: &str) -> Result<ParamValues> {
-    let parsed = serde_json::from_str(text);
-    let parsed = parsed.map_err(|error| PythonError::json("parameters", &error))?;
-    Ok(parameters_from_json(&parsed)?)
+    Ok(parameters_from_json(&json_of(text)?)?)
 }
 
 /// Converts a JSON object to the parameters of a CAL statement.
 pub fn cal_parameters(text: &str) -> Result<Bindings> {
-    let parsed = Json::parse(text.as_bytes());
-    let parsed = parsed.map_err(|error| PythonError::usage(format!("parameters: {error}")))?;
+    let parsed = json_of(text)?;
     let mut bindings = Bindings::new();
     for (name, value) in parsed
         .as_object()
@@ -29,4 +26,9 @@ pub fn cal_parameters(text: &str) -> Result<Bindings> {
         bound.map_err(ExecutionError::from)?;
     }
     Ok(bindings)
+}
+
+fn json_of(text: &str) -> Result<Json<'_>> {
+    let parsed = Json::parse(text.as_bytes());
+    parsed.map_err(|error| PythonError::usage(format!("parameters: {error}")))
 }

@@ -26,6 +26,14 @@ def test_a_query_with_parameters_returns_rows(lake: gm.Lake) -> None:
     assert lake.sql("SELECT $1 AS a, $2 AS b", [1, "x"]).to_dicts() == [{"a": 1, "b": "x"}]
 
 
+def test_whole_numbers_keep_their_value_or_are_refused(lake: gm.Lake) -> None:
+    most = 2**64 - 1
+    assert lake.sql("SELECT $1 AS a", [most]).to_dicts() == [{"a": most}]
+    for number in (2**64, -(2**63) - 1, 10**100):
+        with pytest.raises(gm.QueryError, match="more than 64 bits"):
+            lake.sql("SELECT $1 AS a", [number])
+
+
 def test_mappings_and_sequences_of_other_types_are_taken(lake: gm.Lake) -> None:
     grain = MappingProxyType({**GRAINS[0], "object": "milk", "created_at": 1767225604000})
     operation = MappingProxyType({"op": "put", "blob_hex": gm.encode(grain).hex()})

@@ -7,23 +7,26 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
-use serde_json::Value as JsonValue;
+use gristmill_schemas::json::{Json, Number};
+
+/// Longest whole number that an error shows, in characters.
+const SHOWN_DIGITS: usize = 60;
 
 /// Converts a list to the values of `$1`, `$2` …, an object to those of `$name`, and null to none.
 ///
 /// # Errors
-/// [`datafusion::error::DataFusionError::Plan`] for other values, and for lists and objects among
-/// the values.
-pub fn parameters_from_json(parameters: &JsonValue) -> Result<ParamValues> {
+/// [`datafusion::error::DataFusionError::Plan`] for other values; among the values for lists,
+/// objects, whole numbers of more than 64 bits, and numbers beyond the range of doubles.
+pub fn parameters_from_json(parameters: &Json) -> Result<ParamValues> {
     Ok(match parameters {
-        JsonValue::Null => ParamValues::List(Vec::new()),
-        JsonValue::Array(items) => {
+        Json::Null => ParamValues::List(Vec::new()),
+        Json::Array(items) => {
             ParamValues::from(items.iter().map(scalar).collect::<Result<Vec<_>>>()?)
         }
-        JsonValue::Object(members) => {
+        Json::Object(members) => {
             let values = members
                 .iter()
-                .map(|(name, value)| Ok((name.clone(), scalar(value)?)));
+                .map(|(name, value)| Ok((name.to_owned(), scalar(value)?)));
             ParamValues::from(values.collect::<Result<Vec<(String, ScalarValue)>>>()?)
         }
         _ => return plan_err!("parameters are a list or an object"),
@@ -85,43 +88,70 @@ fn expected_list(expression: &Expr, schema: &DFSchema) -> Option<(String, DataTy
     }
 }
 
-fn scalar(value: &JsonValue) -> Result<ScalarValue> {
+fn scalar(value: &Json) -> Result<ScalarValue> {
     Ok(match value {
-        JsonValue::Null => ScalarValue::Null,
-        JsonValue::Bool(flag) => ScalarValue::from(*flag),
-        JsonValue::String(text) => ScalarValue::from(text.as_str()),
-        JsonValue::Number(number) => {
-            if let Some(whole) = number.as_i64() {
-                ScalarValue::from(whole)
-            } else if let Some(whole) = number.as_u64() {
-                // As a float, it would be equal to its neighbours.
-                ScalarValue::from(whole)
-            } else if let Some(float) = number.as_f64() {
-                ScalarValue::from(float)
-            } else {
-                return plan_err!("the number {number} is too long");
-            }
-        }
-        JsonValue::Array(_) | JsonValue::Object(_) => {
+        Json::Null => ScalarValue::Null,
+        Json::Bool(flag) => ScalarValue::from(*flag),
+        Json::String(text) => ScalarValue::from(&**text),
+        Json::Number(number) => numeric(number)?,
+        Json::Array(_) | Json::Object(_) => {
             return plan_err!("a parameter is a text, a number, a boolean or null");
         }
     })
 }
 
+/// Converts a number. As a float, a whole number of more than 53 bits would be equal to its
+/// neighbours.
+fn numeric(number: &Number) -> Result<ScalarValue> {
+    if let Some(whole) = number.as_i64() {
+        return Ok(ScalarValue::from(whole));
+    }
+    if let Some(whole) = number.as_u64() {
+        return Ok(ScalarValue::from(whole));
+    }
+    let shown: String = number.as_str().chars().take(SHOWN_DIGITS).collect();
+    if number.is_integer() {
+        return plan_err!(
+            "the whole number {shown} of a parameter has more than 64 bits; pass it as a text, and \
+             cast that to DECIMAL(38, 0) in the query"
+        );
+    }
+    match number.as_f64() {
+        float if float.is_finite() => Ok(ScalarValue::from(float)),
+        _ => plan_err!("the number {shown} of a parameter is beyond the range of doubles"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    fn converted(text: &str) -> Result<ScalarValue> {
+        scalar(&Json::parse(text.as_bytes()).unwrap())
+    }
 
     #[test]
     fn numbers_keep_their_value() {
-        for (value, expected) in [
-            (json!(-7), ScalarValue::Int64(Some(-7))),
-            (json!(u64::MAX), ScalarValue::UInt64(Some(u64::MAX))),
-            (json!(0.5), ScalarValue::Float64(Some(0.5))),
+        for (text, expected) in [
+            ("-7", ScalarValue::Int64(Some(-7))),
+            ("18446744073709551615", ScalarValue::UInt64(Some(u64::MAX))),
+            ("0.5", ScalarValue::Float64(Some(0.5))),
+            ("1e19", ScalarValue::Float64(Some(1e19))),
         ] {
-            assert_eq!(scalar(&value).unwrap(), expected, "{value}");
+            assert_eq!(converted(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_would_lose_their_value_are_refused() {
+        for (text, expected) in [
+            ("18446744073709551616", "more than 64 bits"),
+            ("-9223372036854775809", "more than 64 bits"),
+            ("1e400", "beyond the range of doubles"),
+        ] {
+            let error = converted(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+            assert!(error.contains(text), "{text}: {error}");
         }
     }
 }

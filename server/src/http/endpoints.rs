@@ -16,7 +16,8 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value as JsonValue, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::Server;
@@ -43,8 +44,8 @@ const ARROW: &str = "application/vnd.apache.arrow.stream";
 #[serde(deny_unknown_fields)]
 struct SqlRequest {
     query: String,
-    #[serde(default)]
-    parameters: JsonValue,
+    /// Their numbers are read as they are written.
+    parameters: Option<Box<RawValue>>,
 }
 
 /// Body of `POST /cal`.
@@ -52,8 +53,8 @@ struct SqlRequest {
 #[serde(deny_unknown_fields)]
 struct CalRequest {
     statement: String,
-    #[serde(default)]
-    parameters: serde_json::Map<String, JsonValue>,
+    /// Their numbers are read as they are written.
+    parameters: Option<Box<RawValue>>,
 }
 
 /// Time beyond that of a query in which work with a limit of its own, such as an executor of CAL,
@@ -102,7 +103,7 @@ pub(super) async fn answer(
         (&Method::POST, "/cal") => {
             let authority = authority(&server, &request, Scope::Read)?;
             let asked: CalRequest = body(request).await?;
-            let bindings = bindings(asked.parameters)?;
+            let bindings = bindings(&json_of(asked.parameters.as_deref())?)?;
             cal(&server, &authority, &asked.statement, &bindings).await
         }
         (&Method::POST, "/search") => {
@@ -241,7 +242,7 @@ async fn sql(server: Arc<Server>, request: Request<Incoming>) -> Result<Response
         _ => (RowFormat::JsonLines, "application/x-ndjson"),
     };
     let asked: SqlRequest = body(request).await?;
-    let parameters = parameters_from_json(&asked.parameters)?;
+    let parameters = parameters_from_json(&json_of(asked.parameters.as_deref())?)?;
     let deadline = server.admission.deadline();
     let rows = started(&server, &authority, &asked.query, parameters, deadline).await?;
     let rows = timeout_at(deadline, RowBody::start(rows, format))
@@ -359,13 +360,22 @@ async fn executor(
     })
 }
 
-fn bindings(parameters: serde_json::Map<String, JsonValue>) -> Result<Bindings> {
+/// Parses parameters; there are none without a value.
+fn json_of(parameters: Option<&RawValue>) -> Result<Json<'_>> {
+    let text = parameters.map_or("null", RawValue::get);
+    Json::parse(text.as_bytes())
+        .map_err(|error| Refusal::bad_request(format!("the parameters: {error}")))
+}
+
+fn bindings(parameters: &Json<'_>) -> Result<Bindings> {
     let mut bindings = Bindings::new();
-    for (name, value) in parameters {
-        let text = value.to_string();
-        // `text` is JSON; what can't be parsed again is null.
-        let json = Json::parse(text.as_bytes()).unwrap_or(Json::Null);
-        let bound = value_from_json(&json).and_then(|value| bindings.insert(&name, value));
+    let members = match parameters {
+        Json::Object(members) => members,
+        Json::Null => return Ok(bindings),
+        _ => return Err(Refusal::bad_request("the parameters aren't an object")),
+    };
+    for (name, value) in members.iter() {
+        let bound = value_from_json(value).and_then(|value| bindings.insert(name, value));
         bound.map_err(ExecutionError::from)?;
     }
     Ok(bindings)

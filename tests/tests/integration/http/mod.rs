@@ -201,6 +201,11 @@ async fn requests_that_cannot_be_answered_have_status_code_and_remedy() {
             "{path} {body}"
         );
     }
+    let kind = "Content-Type: application/json\r\n";
+    let body = "{\"query\":\"SELECT $1 AS a\",\"parameters\":[18446744073709551616]}";
+    let answer = server.request("POST", "/sql", kind, body).await;
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert!(answer.body.contains("more than 64 bits"), "{}", answer.body);
     let form = server
         .request("POST", "/sql", "", "{\"query\":\"SELECT 1\"}")
         .await;
