@@ -1,12 +1,14 @@
 //! Restoring tombstones that the table `erased` has lost, from the copies next to the certificates.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::report::{RepairReport, Repaired, Unrepaired};
 use crate::erase::{tombstones_from_bytes, tombstones_path};
 use crate::error::{EngineError, Result};
+use crate::file_digest::FileDigest;
 use crate::keys::Tombstone;
 use crate::lake::{DataFile, ERASED, ERASURES, FROM_BACKUP, Lake};
+use crate::verify::tombstone_digests;
 
 /// Restores tombstones that are in a copy but in no sound data file of `erased`. Damaged data files
 /// are removed from the table in the same commit if exactly as many tombstones as they contained
@@ -57,18 +59,31 @@ pub(super) async fn repair(
 }
 
 /// Returns the tombstones of copies that aren't among the `sound` ones, by their erasures, and adds
-/// them to `sound`.
+/// them to `sound`. A copy that differs from its digest in the audit log is listed.
 async fn lost(
     lake: &Lake,
     sound: &mut HashSet<Tombstone>,
     report: &mut RepairReport,
 ) -> Result<Vec<(String, Vec<Tombstone>)>> {
     let mut lost = Vec::new();
+    let digests = match lake.audit_entries().await {
+        Ok(entries) => tombstone_digests(&entries),
+        Err(error) if error.is_environment() => return Err(error),
+        // A damaged log is listed with its own file, and states no digest.
+        Err(_) => HashMap::new(),
+    };
     for id in erasures(lake).await? {
         let path = tombstones_path(&id);
         let Some(bytes) = lake.location().read_small(&path).await? else {
             continue;
         };
+        let known = digests.get(&id).map(Vec::as_slice).unwrap_or_default();
+        if !known.is_empty() && !known.contains(&FileDigest::of(&bytes)) {
+            let cause = "its bytes don't have the digest in the audit log".to_owned();
+            let path = path.to_string();
+            report.unrepaired(Unrepaired::file(ERASED, path, cause, FROM_BACKUP));
+            continue;
+        }
         match tombstones_from_bytes(&bytes, &path) {
             Ok(mut copied) => {
                 copied.retain(|tombstone| sound.insert(*tombstone));

@@ -1,7 +1,7 @@
 //! Verifying erasures: the audit log's chain, certificates with their files, and the tombstones in
 //! `erased`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use gristmill_schemas::columns::AuditRow;
@@ -83,6 +83,16 @@ async fn check_audit_log(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<Vec
         check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
     }
     Ok(entries)
+}
+
+/// Returns the digests of the copies of tombstones that the audit log has, by their erasures.
+pub(crate) fn tombstone_digests(entries: &[AuditRow]) -> HashMap<String, Vec<FileDigest>> {
+    let mut digests: HashMap<String, Vec<FileDigest>> = HashMap::new();
+    for erasure in entries.iter().filter_map(RecordedErasure::of) {
+        let digest = erasure.digests.get("tombstones").copied();
+        digests.entry(erasure.id).or_default().extend(digest);
+    }
+    digests
 }
 
 /// An erasure with an entry in the audit log.

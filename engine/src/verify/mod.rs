@@ -42,6 +42,7 @@ use gristmill_connectors::source::SourceKind;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, DeviceProfile};
 use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
+pub(crate) use erasures::tombstone_digests;
 pub use files::verify_sources;
 pub use lake::{verify_lake, verify_lake_by, verify_unopened};
 pub use report::{Coverage, Problem, TableCoverage, VerifyReport};

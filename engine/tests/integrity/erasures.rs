@@ -129,3 +129,32 @@ async fn the_certificate_of_another_lake_is_reported() {
     let own = other.verify().await;
     assert_eq!(own.bad, 0, "{own:#?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_restores_nothing_from_a_copy_of_tombstones_that_the_audit_log_does_not_have() {
+    let lab = Lab::new(0, 0, false).await;
+    let blob = blob_of(&belief(r#","user_id":"ada-4711-k9""#));
+    lab.ingest("a.frames", &[blob]).await;
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+    let copy = lab.path(&format!("erasures/{}.tombstones", erased.unwrap().id));
+    let written = std::fs::read(&copy).unwrap();
+    // One more tombstone, under a checksum that fits.
+    let mut forged = written[..written.len() - 32].to_vec();
+    forged.extend([7; 64]);
+    let count = (forged.len() as u64 - 16) / 64;
+    forged[8..16].copy_from_slice(&count.to_le_bytes());
+    let digest = blake3::hash(&forged);
+    forged.extend(digest.as_bytes());
+    std::fs::write(&copy, forged).unwrap();
+    let report = lab.repair(false).await;
+    assert!(
+        report.repairs.iter().all(|repair| repair.table != "erased"),
+        "{report:#?}"
+    );
+    let listed = report.problems.iter();
+    let named = listed.filter(|problem| problem.reason.contains("digest in the audit log"));
+    assert_eq!(named.count(), 1, "{report:#?}");
+    std::fs::write(&copy, written).unwrap();
+    assert_eq!(lab.verify().await.bad, 0);
+}
