@@ -79,7 +79,8 @@ pub struct Certificate {
     pub scope: ErasureScope,
     /// Number of items that were found and stay, by exemption.
     pub exceptions: BTreeMap<String, u64>,
-    /// Number of encrypted or undecodable grains, which couldn't be searched.
+    /// Number of encrypted or undecodable grains, and of rejects that are compressed or encrypted
+    /// and can't be opened: they couldn't be searched.
     pub unsearchable: u64,
     /// Versions of the tables before and after.
     pub snapshots: BTreeMap<String, TableVersions>,

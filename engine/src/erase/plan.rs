@@ -34,7 +34,8 @@ pub struct ErasurePlan {
     /// Identifiers that are too short or common to be searched for in text. Values that equal them
     /// are reported.
     pub too_short_for_text: Vec<String>,
-    /// Number of encrypted or undecodable grains, which can't be attributed to a person.
+    /// Number of encrypted or undecodable grains, which can't be attributed to a person, and of
+    /// rejects with bytes that are compressed or encrypted and can't be opened.
     pub unsearchable: u64,
     /// Number of grains that were read.
     pub grains_read: u64,

@@ -3,15 +3,18 @@
 //! Bytes that decode are matched like a grain. In bytes that don't decode, an identifier anywhere
 //! in them, in the message or in the name of the source selects the reject; so does a payload that
 //! can be read as values, whatever its header states. The claim of a manifest about an erased grain
-//! is erased with the grain.
+//! is erased with the grain. Bytes that are compressed or encrypted and can't be opened are counted:
+//! an identifier in them isn't found.
 
 use std::collections::HashSet;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, DecodeMode, Encoding, Grain, HEADER_LENGTH, Payload, RawValue,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, Encoding, Grain, GrainHeader, HEADER_LENGTH, Payload,
+    RawValue,
 };
+use memchr::memmem;
 
 use super::matcher::{Hits, IdentifierMatcher, NO_PERSON};
 use super::reason::{Exemption, ExemptionRules, Reason};
@@ -21,6 +24,17 @@ use crate::lake::{MANIFEST, blob_of, text_at, texts};
 
 /// The columns that [`RejectScanner::scan_batch`] reads.
 pub(super) const COLUMNS: [&str; 4] = ["bytes", "message", "source", "field"];
+
+/// The magic numbers of frames of zstd and lz4.
+const COMPRESSED_FRAMES: [[u8; 4]; 2] = [[0x28, 0xb5, 0x2f, 0xfd], [0x04, 0x22, 0x4d, 0x18]];
+
+/// Findings in some rejects.
+#[derive(Default)]
+pub(super) struct RejectFindings {
+    pub(super) found: Vec<FoundReject>,
+    /// Number of rejects with bytes that are compressed or encrypted and can't be opened.
+    pub(super) unsearchable: u64,
+}
 
 /// Scans rejects for a request.
 pub(super) struct RejectScanner<'a> {
@@ -33,21 +47,17 @@ pub(super) struct RejectScanner<'a> {
 }
 
 impl RejectScanner<'_> {
-    /// Returns the matching rows of a batch of `rejects` that begins at row `first` of `file`.
-    pub(super) fn scan_batch(
-        &self,
-        file: &str,
-        first: u32,
-        batch: &RecordBatch,
-    ) -> Vec<FoundReject> {
+    /// Returns the matching rows of a batch of `rejects` that begins at row `first` of `file`, and
+    /// counts those that can't be searched.
+    pub(super) fn scan_batch(&self, file: &str, first: u32, batch: &RecordBatch) -> RejectFindings {
+        let mut out = RejectFindings::default();
         let Some(bytes) = batch
             .column_by_name("bytes")
             .and_then(|column| column.as_binary_opt::<i32>())
         else {
-            return Vec::new();
+            return out;
         };
         let mut hits = Hits::default();
-        let mut out = Vec::new();
         for row in 0..batch.num_rows() {
             hits.clear();
             let refused = if bytes.is_valid(row) {
@@ -55,12 +65,13 @@ impl RejectScanner<'_> {
             } else {
                 &[]
             };
-            let exemption = self.match_row(batch, row, refused, &mut hits);
+            let (exemption, is_opaque) = self.match_row(batch, row, refused, &mut hits);
+            out.unsearchable += u64::from(is_opaque);
             let Some((person, _)) = hits.people.first() else {
                 continue;
             };
             let reasons = hits.reasons();
-            out.push(FoundReject {
+            out.found.push(FoundReject {
                 file: file.to_owned(),
                 row: first + row as u32,
                 person: *person,
@@ -75,15 +86,16 @@ impl RejectScanner<'_> {
         out
     }
 
-    /// Matches one row, whose bytes are `refused`. Returns the exemption of the grain in it.
+    /// Matches one row, whose bytes are `refused`. Returns the exemption of the grain in it, and
+    /// true if the bytes can't be searched.
     fn match_row(
         &self,
         batch: &RecordBatch,
         row: usize,
         refused: &[u8],
         hits: &mut Hits,
-    ) -> Option<Exemption> {
-        let exemption = self.match_bytes(refused, hits);
+    ) -> (Option<Exemption>, bool) {
+        let verdict = self.match_bytes(refused, hits);
         for column in ["message", "source"] {
             let text = text_at(texts(batch, column), row).unwrap_or_default();
             self.matcher
@@ -92,11 +104,12 @@ impl RejectScanner<'_> {
         if text_at(texts(batch, "field"), row) == Some(MANIFEST) {
             self.match_claim(refused, hits);
         }
-        exemption
+        verdict
     }
 
-    /// Matches the delivered bytes of a reject. Returns the exemption of the grain, if it decodes.
-    fn match_bytes(&self, bytes: &[u8], hits: &mut Hits) -> Option<Exemption> {
+    /// Matches the delivered bytes of a reject. Returns the exemption of the grain, if it decodes,
+    /// and true if the bytes can't be searched.
+    fn match_bytes(&self, bytes: &[u8], hits: &mut Hits) -> (Option<Exemption>, bool) {
         let blob = blob_of(bytes);
         let address = ContentAddress::of(blob);
         self.matcher.match_address(&address, hits);
@@ -106,13 +119,13 @@ impl RejectScanner<'_> {
             .and_then(|payload| Grain::decode(payload, DecodeMode::Lenient).ok());
         let Some(grain) = grain else {
             self.match_undecodable(bytes, payload.as_ref(), hits);
-            return None;
+            return (None, is_opaque(bytes, payload.as_ref()));
         };
         self.matcher.match_grain(&grain, hits);
         if blob.len() < bytes.len() {
             self.matcher.match_bytes(bytes, Reason::Mention, hits);
         }
-        self.rules.exemption_of(&grain, &address)
+        (self.rules.exemption_of(&grain, &address), false)
     }
 
     /// Matches delivered bytes that aren't a grain. A compressed `payload` is matched as it is
@@ -149,4 +162,16 @@ impl RejectScanner<'_> {
             }
         }
     }
+}
+
+/// Returns true if delivered bytes, of which `payload` could be opened, are encrypted or contain
+/// what is compressed and can't be opened, whatever a damaged header states.
+fn is_opaque(bytes: &[u8], payload: Option<&Payload<'_>>) -> bool {
+    if let Some(payload) = payload {
+        return payload.plaintext().is_none();
+    }
+    let flags = GrainHeader::read(blob_of(bytes)).map(|header| header.flags);
+    let is_stated = flags.is_ok_and(|flags| flags.compressed());
+    let contains = |magic: &[u8; 4]| memmem::find(bytes, magic).is_some();
+    is_stated || COMPRESSED_FRAMES.iter().any(contains)
 }

@@ -158,3 +158,24 @@ async fn repair_restores_nothing_from_a_copy_of_tombstones_that_the_audit_log_do
     std::fs::write(&copy, written).unwrap();
     assert_eq!(lab.verify().await.bad, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_records_that_are_compressed_and_cannot_be_opened_are_counted_as_unsearchable() {
+    let lab = Lab::new(0, 0, false).await;
+    let json = belief(r#","user_id":"ada-4711-k9""#);
+    let compressed = EncodeOptions {
+        compressed: true,
+        ..EncodeOptions::default()
+    };
+    let json = Json::parse(json.as_bytes()).unwrap();
+    let mut cut = encode_json(&json, compressed).unwrap().blob;
+    cut.truncate(cut.len() - 5);
+    // With a flipped bit in the header, it isn't a compressed grain of the specification any more.
+    let mut flipped = cut.clone();
+    flipped[0] ^= 0x40;
+    let plain = b"no grain at all, and nothing is compressed".to_vec();
+    lab.ingest("refused.frames", &[cut, flipped, plain]).await;
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let (found, survey) = plan(&mut lab.lake().await, &request, 2).await.unwrap();
+    assert_eq!((found.unsearchable, survey.unsearchable), (2, 2));
+}

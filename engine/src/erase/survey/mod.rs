@@ -111,7 +111,8 @@ pub struct Survey {
     pub segments_read: u64,
     /// Number of segments that weren't read, because their word filters exclude a match.
     pub segments_skipped: u64,
-    /// Number of encrypted or undecodable grains, which can't be attributed to a person.
+    /// Number of encrypted or undecodable grains, which can't be attributed to a person, and of
+    /// rejects with bytes that are compressed or encrypted and can't be opened.
     pub unsearchable: u64,
     /// Identifiers that are too short or common to be searched for in text, as they were given.
     pub non_distinctive: Vec<String>,

@@ -171,8 +171,8 @@ impl SurveyRun<'_> {
         Ok(added)
     }
 
-    /// Scans the rejects of the lake.
-    pub(super) async fn scan_rejects(&self) -> Result<Vec<FoundReject>> {
+    /// Scans the rejects of the lake, and counts those that can't be searched.
+    pub(super) async fn scan_rejects(&mut self) -> Result<Vec<FoundReject>> {
         let mut out = Vec::new();
         let selected = self.survey.selected().map(|found| found.address);
         let erased: Arc<HashSet<_>> =
@@ -199,7 +199,10 @@ impl SurveyRun<'_> {
                     Ok(scanner.scan_batch(&data.name, first, batch))
                 })
             };
-            out.extend(self.on_cores(scan).await?.into_iter().flatten());
+            for findings in self.on_cores(scan).await? {
+                self.survey.unsearchable += findings.unsearchable;
+                out.extend(findings.found);
+            }
         }
         Ok(out)
     }
