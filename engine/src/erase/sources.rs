@@ -64,7 +64,8 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &IdentifierMatcher) -> Resul
     ))
 }
 
-/// Returns the rows that name people of `matcher`, with the BLAKE3 of their sources.
+/// Returns the rows that name people of `matcher`, with the BLAKE3 of their sources, without those
+/// that the lake skips.
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`].
@@ -77,7 +78,9 @@ pub(super) async fn rows_naming(
     let Some(sources) = &lake.sources else {
         return Ok(out);
     };
-    for file in sources.files()? {
+    let mut files = sources.files()?;
+    files.retain(|file| !lake.skips(&file.name));
+    for file in files {
         let open = LakeFile::open(lake, &sources.path_of(&file.name)).await?;
         for batch in open.stored_rows(None)? {
             let batch = open.decrypt(&batch.file("can't read", "sources")?, None)?;

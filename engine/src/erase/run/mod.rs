@@ -184,6 +184,8 @@ async fn erase_revealed(
     // Checked first: an erasure that can't be certified must not begin.
     let signing_key = options.keyring.signing_key(&options.signing_key)?;
     let signer = did_from_key(&signing_key.verifying_key());
+    // So must one of a locked lake, whose sealed files would be left out.
+    lake.keys_to_write()?;
     if options.purge_versions && lake.location().object_versions()?.is_none() {
         return Err(EngineError::Request(NO_VERSIONS.to_owned()));
     }

@@ -171,13 +171,16 @@ impl SurveyRun<'_> {
         Ok(added)
     }
 
-    /// Scans the rejects of the lake, and counts those that can't be searched.
+    /// Scans the rejects of the lake except those that it skips, and counts those that can't be
+    /// searched.
     pub(super) async fn scan_rejects(&mut self) -> Result<Vec<FoundReject>> {
         let mut out = Vec::new();
         let selected = self.survey.selected().map(|found| found.address);
         let erased: Arc<HashSet<_>> =
             Arc::new(selected.chain(self.references.iter().copied()).collect());
-        for data in self.lake.rejects.files()? {
+        let mut files = self.lake.rejects.files()?;
+        files.retain(|file| !self.lake.skips(&file.name));
+        for data in files {
             let file = LakeFile::open(self.lake, &self.lake.rejects.path_of(&data.name)).await?;
             let (erased, matcher) = (Arc::clone(&erased), Arc::clone(&self.matcher));
             let (now, approvals) = (self.now, self.request.approvals.clone());

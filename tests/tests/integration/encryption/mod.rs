@@ -396,6 +396,19 @@ fn plain_segments_of_a_lake_encrypted_later_stay_readable_and_can_be_sealed() {
     let open = open.env_remove("GRISTMILL_PASSPHRASE").output().unwrap();
     let rows: Value = serde_json::from_slice(&open.stdout).unwrap();
     assert_eq!(rows[0]["n"].as_u64(), Some(180));
+    let words = [
+        "report-subject",
+        "--user",
+        "quokka-user-1",
+        "--leave-out-sealed",
+    ];
+    let more = ["--out", "plain.jsonl", "--format", "json"];
+    let mut open = sandbox.command("lake", &[words, more].concat());
+    let open = open.env_remove("GRISTMILL_PASSPHRASE").output().unwrap();
+    let errors = String::from_utf8_lossy(&open.stderr);
+    assert_eq!(open.status.code(), Some(0), "{errors}");
+    let disclosed: Value = serde_json::from_slice(&open.stdout).unwrap();
+    assert_eq!(disclosed["selected"]["grains"].as_u64(), Some(45));
     let report = sandbox.run("lake", 0, &["keys", "encrypt", "--exclusive"]);
     assert_eq!(
         (report["rewritten"].as_u64(), report["rows"].as_u64()),
