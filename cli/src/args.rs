@@ -120,7 +120,8 @@ pub struct CommonArgs {
     pub profile: Option<String>,
     #[command(flatten)]
     pub keys: governance::KeyringArgs,
-    /// The options of all commands that the command line has, by their ids, for `config show`.
+    /// The options that the command line has, by their ids, for `config show`; those of a command
+    /// after its name, such as `scan format`.
     #[arg(skip)]
     pub given: BTreeMap<String, String>,
 }

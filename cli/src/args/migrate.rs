@@ -12,12 +12,9 @@ use super::ResultArgs;
 pub struct MigrateArgs {
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The new lake: a folder that doesn't exist, or the lake of a migration that was interrupted
-    #[arg(
-        value_name = "LAKE",
-        required_unless_present = "dry_run",
-        conflicts_with = "dry_run"
-    )]
+    /// The new lake: a folder that doesn't exist, or the lake of a migration that was interrupted;
+    /// none with --dry-run
+    #[arg(value_name = "LAKE", conflicts_with = "dry_run")]
     pub target: Option<String>,
     /// File of old and new addresses to write, as JSON Lines; the work file is next to it
     #[arg(long, value_name = "FILE", required = true)]

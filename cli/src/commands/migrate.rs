@@ -21,6 +21,12 @@ pub async fn run(
     arguments: MigrateArgs,
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
+    // A configuration file may set `dry-run`, which the definition of the arguments doesn't see.
+    if arguments.target.is_none() && !arguments.dry_run {
+        return Err(Failure::usage(
+            "name the new lake: `gristmill migrate LAKE --map FILE`; --dry-run needs none",
+        ));
+    }
     let lake = context.open_lake().await?;
     let options = options_of(context, &arguments)?;
     let mut target = match &arguments.target {

@@ -387,7 +387,15 @@ fn example_printer(
     context: &CommandContext,
     arguments: &ScanArgs,
 ) -> Result<Option<Printer>, Failure> {
-    let format = match (arguments.format, context.results.format) {
+    // A file's format is that of reports or results, which examples may not have.
+    let is_given = |option: &str| context.common.given.contains_key(option);
+    let own = arguments.format.filter(|format| {
+        !matches!(format, ScanFormat::Sarif | ScanFormat::Html) || is_given("scan format")
+    });
+    let general = context.results.format.filter(|format| {
+        !matches!(format, OutputFormat::Csv | OutputFormat::Arrow) || is_given("format")
+    });
+    let format = match (own, general) {
         (Some(format), _) => format,
         (None, None) => ScanFormat::Table,
         (None, general) => default_format(general, None)?,

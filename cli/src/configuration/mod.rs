@@ -30,7 +30,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Arguments;
 use crate::exit::Failure;
-use options::{with_flag_values, with_settings, without_requirements};
+use options::{joined, with_flag_values, with_settings, without_requirements};
 use settings::Settings;
 
 /// Reason why the command line can't be used.
@@ -127,16 +127,24 @@ fn key_of(option: &str) -> &str {
     key.split([' ', '=', '[']).next().unwrap_or_default()
 }
 
-/// Returns the values of the options of all commands that are on the command line, by their ids.
+/// Returns the values of the options that are on the command line, by their ids; those of a command
+/// have its names before it, such as `scan format`.
 fn given_values(matches: &ArgMatches) -> BTreeMap<String, String> {
-    let ids = matches.ids().map(clap::Id::as_str);
-    let value = |id: &str| {
-        let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
-        let values = matches.get_raw(id).filter(|_| is_given)?;
-        let values = values.map(|value| value.to_string_lossy().into_owned());
-        Some((id.to_owned(), values.collect::<Vec<_>>().join(", ")))
-    };
-    ids.filter_map(value).collect()
+    let mut values = BTreeMap::new();
+    let (mut level, mut path) = (matches, String::new());
+    loop {
+        for id in level.ids().map(clap::Id::as_str) {
+            let is_given = level.value_source(id) == Some(ValueSource::CommandLine);
+            if let Some(given) = level.get_raw(id).filter(|_| is_given) {
+                let given = given.map(|value| value.to_string_lossy().into_owned());
+                values.insert(joined(&path, id), given.collect::<Vec<_>>().join(", "));
+            }
+        }
+        let Some((name, inner)) = level.subcommand() else {
+            return values;
+        };
+        (level, path) = (inner, joined(&path, name));
+    }
 }
 
 /// Checks the values of all `settings`, also those of other commands.

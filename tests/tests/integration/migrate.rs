@@ -323,3 +323,27 @@ fn an_encrypted_lake_is_refused_with_a_remedy() {
     );
     assert!(!sandbox.path("x.map").exists() && !sandbox.path("x.map.work").exists());
 }
+
+#[test]
+fn a_configuration_file_may_set_the_dry_run_which_needs_no_new_lake() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, "one.mgs", &[grain(&fact("belief", 1, &[])).blob]);
+    sandbox.run("lake", 0, &["ingest", "one.mgs"]);
+    let words = ["migrate", "--map", "x.map", "--encoding", "cbor"];
+    let output = sandbox.output("lake", &words);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("name the new lake"), "{errors}");
+    fs::write(
+        sandbox.path("gristmill.toml"),
+        "[migrate]\ndry-run = true\n",
+    )
+    .unwrap();
+    let output = sandbox.output("lake", &words);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{errors}");
+    assert!(sandbox.path("x.map").exists());
+    // A new lake on the command line overrides the file.
+    migrate(&sandbox, "lake", "new", "x.map", &words[3..]);
+    assert!(sandbox.path("new").exists());
+}

@@ -239,6 +239,13 @@ fn results_of_examples_are_json_where_it_is_requested() {
         let output = folder.run(&words);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     }
+    // Formats of a file that examples don't have are those of scans and other results.
+    for configured in ["[scan]\nformat = \"html\"\n", "format = \"csv\"\n"] {
+        std::fs::write(folder.path("gristmill.toml"), configured).unwrap();
+        assert_eq!(folder.text(&test), text, "{configured}");
+        let output = folder.run(&[&test[..], &["--format", "sarif"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{configured}");
+    }
 }
 
 #[test]
