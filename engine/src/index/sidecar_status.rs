@@ -11,7 +11,7 @@ use super::hexastore::Hexastore;
 use super::lifecycle_mask::{EventSource, LIFECYCLE_FILE, LifecycleMask};
 use super::vectors::{VectorIndex, files_of};
 use super::word_filter::{DamagedFilter, WordFilter};
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
 use crate::lake::{Lake, Segment};
 use crate::segment::{AddressIndex, BindingError, Sidecar, SidecarBinding};
 
@@ -105,8 +105,13 @@ pub(crate) async fn states_of(
     segment: &Segment,
     vectors: &[String],
 ) -> Result<Vec<CheckedSidecar>> {
-    // No sidecar of an unreadable segment is usable.
-    let binding = segment.binding(lake.location()).await.ok();
+    let binding = match segment.binding(lake.location()).await {
+        // A sidecar can't be bound to both a file and a log that states another footer.
+        Err(EngineError::Damaged { .. }) => None,
+        // The sidecars of a lost data file are sound when it comes back from a backup.
+        Err(_) => segment.logged_binding(lake.location()).await.ok(),
+        Ok(binding) => Some(binding),
+    };
     let mut found = vec![state::<AddressIndex>(lake, segment, binding, "addresses").await?];
     if !lake.is_encrypted() {
         found.push(mask_state(lake, segment, binding).await?);

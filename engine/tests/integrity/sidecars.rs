@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gristmill_engine::index::{IndexKinds, SidecarCondition, reindex, sidecar_states};
+use gristmill_engine::index::{
+    IndexKinds, SidecarCondition, SidecarState, reindex, sidecar_states,
+};
 use gristmill_engine::lake::{Change, DataFile, Lake, open_sidecar};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_schemas::address::ContentAddress;
@@ -261,4 +263,21 @@ async fn what_the_log_states_of_segments_is_compared_by_verify() {
         conditions(&lab, "addresses").await,
         [SidecarCondition::Fresh; 2]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sidecars_of_a_lost_segment_are_those_of_the_log() {
+    let lab = Lab::new(2, 60, false).await;
+    let before = sidecar_states(&lab.lake().await).await.unwrap();
+    let is_fresh = |state: &SidecarState| state.condition == SidecarCondition::Fresh;
+    assert!(before.iter().any(is_fresh), "{before:#?}");
+    let lost = lab.segments().await.remove(0);
+    let bytes = std::fs::read(&lost).unwrap();
+    std::fs::write(&lost, &bytes[..bytes.len() / 2]).unwrap();
+    let uri = lab.path("").display().to_string();
+    for _ in ["truncated", "deleted"] {
+        let lake = Lake::open_unchecked(&uri).await.unwrap();
+        assert_eq!(sidecar_states(&lake).await.unwrap(), before);
+        std::fs::remove_file(&lost).ok();
+    }
 }
