@@ -69,6 +69,38 @@ fn a_night_with_refused_input_runs_to_its_end_and_names_the_query_and_the_lake()
 }
 
 #[test]
+fn commands_over_an_encrypted_lake_name_its_keyring_and_not_its_passphrase() {
+    let sandbox = inbox();
+    let keyring = sandbox.path("keyring.json").display().to_string();
+    let settings = [
+        ("GRISTMILL_KEYRING", keyring.as_str()),
+        ("GRISTMILL_PASSPHRASE", "correct horse"),
+    ];
+    let words = ["--lake", "lake", "ingest", "inbox", "--encrypt"];
+    let mut ingest = Command::new(binary::path());
+    let ended = ingest
+        .current_dir(sandbox.folder())
+        .args(words)
+        .envs(settings);
+    assert!(ended.output().unwrap().status.success());
+    fs::write(
+        sandbox.path("inbox/b.jsonl"),
+        "{\"grain\":{\"type\":\"event\"}}\n",
+    )
+    .unwrap();
+    let (code, out, err) = night(&sandbox, &settings);
+    assert_eq!(code, Some(2), "{out}{err}");
+    for part in [
+        "sudo --preserve-env=GRISTMILL_PASSPHRASE -u ",
+        &format!(" --lake lake --keyring {keyring} sql "),
+        "export GRISTMILL_PASSPHRASE first",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(!err.contains("correct horse"), "{err}");
+}
+
+#[test]
 fn a_night_over_a_damaged_lake_ends_before_compact_and_gc_with_one_remedy() {
     let sandbox = inbox();
     let (code, out, err) = night(&sandbox, &[]);
