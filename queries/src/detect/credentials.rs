@@ -96,12 +96,57 @@ fn web_token(text: &[u8], at: usize) -> Match {
         .then(|| (PersonalDataKind::Credential, start..start + token.len()))
 }
 
-/// `-----BEGIN … PRIVATE KEY-----` of any type.
+/// `-----BEGIN … PRIVATE KEY-----` of any type, and the key itself to its last line; of a key that
+/// is cut off, what is there of it. Each byte is read once, because a key ends before the next
+/// dashes of this form.
 fn private_key(text: &[u8], at: usize) -> Match {
+    let body = end_of_label(text, at)?;
+    let rest = text.get(body..)?;
+    let is_over = |(place, byte): (usize, &u8)| {
+        let dashes = *byte == b'-' && rest.get(place..).is_some_and(|it| it.starts_with(DASHES));
+        dashes || !is_pem(*byte)
+    };
+    let length = rest.iter().enumerate().position(is_over);
+    let last = body + length.unwrap_or(rest.len());
+    let ends = text
+        .get(last..)
+        .is_some_and(|rest| rest.starts_with(b"-----END "));
+    let end = match end_of_label(text, last).filter(|_| ends) {
+        Some(end) => end,
+        // Without the last line, prose may follow, but no header.
+        None => {
+            let count = rest
+                .iter()
+                .take_while(|byte| is_base64_text(**byte))
+                .count();
+            let key = rest.get(..count).unwrap_or_default();
+            body + key.trim_ascii_end().len()
+        }
+    };
+    Some((PersonalDataKind::Credential, at..end))
+}
+
+/// Dashes around the labels of a key.
+const DASHES: &[u8] = b"-----";
+
+/// Returns the end of a line such as `-----BEGIN EC PRIVATE KEY-----` that starts at `at`.
+fn end_of_label(text: &[u8], at: usize) -> Option<usize> {
     const END: &[u8] = b"PRIVATE KEY-----";
     let line = text.get(at..text.len().min(at + 48))?;
     let found = line.windows(END.len()).position(|window| window == END)?;
-    Some((PersonalDataKind::Credential, at..at + found + END.len()))
+    Some(at + found + END.len())
+}
+
+/// Returns true for the characters of a key and of the headers before it, such as `DEK-Info`.
+fn is_pem(byte: u8) -> bool {
+    is_base64_text(byte) || matches!(byte, b':' | b',' | b'-')
+}
+
+/// Returns true for the characters of base64 on several lines, also within a string of JSON.
+fn is_base64_text(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || byte.is_ascii_whitespace()
+        || matches!(byte, b'+' | b'/' | b'=' | b'\\')
 }
 
 /// Returns true if a byte that fulfils `matches` precedes `at`.

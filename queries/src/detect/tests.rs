@@ -320,7 +320,7 @@ fn credentials_by_their_beginnings() {
     finds(
         "-----BEGIN RSA PRIVATE KEY-----\nMII",
         PersonalDataKind::Credential,
-        "-----BEGIN RSA PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\nMII",
     );
     finds(
         "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJlLW9mLWl0",
@@ -334,6 +334,35 @@ fn credentials_by_their_beginnings() {
         "-----BEGIN PUBLIC KEY-----",
     ] {
         leaves(text);
+    }
+}
+
+#[test]
+fn a_private_key_is_masked_to_its_last_line() {
+    for (text, masked) in [
+        (
+            "key:\n-----BEGIN PRIVATE KEY-----\nMIIE+v/Q==\n-----END PRIVATE KEY-----\nThanks",
+            "key:\n[credential]\nThanks",
+        ),
+        (
+            r#"{"k":"-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\n"}"#,
+            r#"{"k":"[credential]\n"}"#,
+        ),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0F\n\n\
+             ab3c\n-----END RSA PRIVATE KEY----- -----BEGIN PRIVATE KEY-----\nMII",
+            "[credential] [credential]",
+        ),
+        (
+            "-----BEGIN PRIVATE KEY-----\nMIIE\nab3c ... ada@example.com",
+            "[credential] ... [email]",
+        ),
+        (
+            "-----BEGIN PRIVATE KEY-----, -----BEGIN PUBLIC KEY-----",
+            "[credential], -----BEGIN PUBLIC KEY-----",
+        ),
+    ] {
+        assert_eq!(mask(text), masked, "{text:?}");
     }
 }
 
@@ -366,6 +395,8 @@ fn hostile_text_takes_linear_time() {
         "AKIA",
         "(1)",
         "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----a-----END ",
     ] {
         let began = std::time::Instant::now();
         kinds(&unit.repeat(200_000 / unit.len()));
