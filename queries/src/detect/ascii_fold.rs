@@ -1,6 +1,7 @@
-//! Folds text to ASCII: full-width letters and signs, decimal digits of any script, and the many
-//! spaces and dashes. Zero-width characters are removed; all others keep their bytes, which
-//! detectors treat neither as digits nor as letters or signs.
+//! Folds text to ASCII: full-width letters and signs, decimal digits of any script, the many spaces
+//! and dashes, and other punctuation and symbols, which end a word. Zero-width characters are
+//! removed, and so are those that set the direction of text, with which telephones surround the
+//! numbers that they copy. All others keep their bytes, which detectors treat as parts of words.
 
 use std::ops::Range;
 
@@ -69,7 +70,8 @@ fn fold(character: char) -> Folding {
     match code {
         0..0x80 => Folding::To(code as u8),
         0xFF01..=0xFF5E => Folding::To((code - 0xFEE0) as u8),
-        0x200B..=0x200D | 0x2060 | 0xFEFF | 0x00AD => Folding::Gone,
+        0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x2069 => Folding::Gone,
+        0x061C | 0xFE0E | 0xFE0F | 0xFEFF | 0x00AD => Folding::Gone,
         0x00A0 | 0x2000..=0x200A | 0x202F | 0x205F | 0x3000 => Folding::To(b' '),
         0x2010..=0x2015 | 0x2212 | 0xFE58 | 0xFE63 => Folding::To(b'-'),
         _ => match ZEROS
@@ -77,7 +79,20 @@ fn fold(character: char) -> Folding {
             .find(|zero| (**zero..**zero + 10).contains(&code))
         {
             Some(zero) => Folding::To(b'0' + (code - zero) as u8),
+            None if is_symbol(character) => Folding::To(SYMBOL),
             None => Folding::Kept,
         },
     }
+}
+
+/// What symbols are folded to: no part of a word, and no separator within a number or an address.
+const SYMBOL: u8 = b'"';
+
+/// Returns true for quotation marks, ellipses, bullets, arrows, emoji and other symbols.
+fn is_symbol(character: char) -> bool {
+    let is_of_block = matches!(
+        character as u32,
+        0x00AB | 0x00B7 | 0x00BB | 0x2000..=0x2BFF | 0x3000..=0x303F | 0x1F000..=0x1FAFF
+    );
+    is_of_block && !character.is_alphanumeric()
 }

@@ -86,6 +86,19 @@ fn phone_numbers_as_people_write_them() {
     ] {
         finds(&format!("ring {text} today"), PersonalDataKind::Phone, text);
     }
+    for (before, after) in [
+        ("\u{202a}", "\u{202c}"),
+        ("\u{2066}", "\u{2069}"),
+        ("\u{200e}", "\u{200e}"),
+        ("„", "“"),
+        ("☎\u{fe0f}", "…"),
+        ("📞", "。"),
+    ] {
+        for number in ["+49 30 901820", "415-555-2671"] {
+            let masked = mask(&format!("{before}{number}{after}")).into_owned();
+            assert!(!masked.contains(char::is_numeric), "{before:?}: {masked}");
+        }
+    }
     finds("Tel. 030 901820", PersonalDataKind::Phone, "030 901820");
     finds("phone: 9018200", PersonalDataKind::Phone, "9018200");
     finds("+٤٩ ٣٠ ٩٠١٨٢٠", PersonalDataKind::Phone, "+٤٩ ٣٠ ٩٠١٨٢٠");
