@@ -94,7 +94,8 @@ fn template_value(json: Json) -> Value {
         Json::Object(members) => Value::from_pairs(
             members
                 .into_iter()
-                .map(|(name, value)| (name, template_value(value))),
+                // Names can be data, such as the types of grain in a certificate.
+                .map(|(name, value)| (escape_control(&name).into_owned(), template_value(value))),
         ),
     }
 }
@@ -218,6 +219,14 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("&lt;script&gt;"), "{page}");
+    }
+
+    #[test]
+    fn control_characters_in_names_are_visible() {
+        let counts = serde_json::json!({"counts": {"\u{202e}fact\u{1b}[2J": 1}});
+        let template = "{% for name, count in counts | items %}{{ name }} {{ count }}{% endfor %}";
+        let page = render_page(template, &counts).unwrap();
+        assert_eq!(page, "\\u{202e}fact\\x1b[2J 1");
     }
 
     #[test]
