@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Parser;
+use gristmill_queries::render::shell_quoted;
 use serde::Serialize;
 
 use super::{CommandContext, run_boxed};
@@ -301,7 +302,8 @@ pub async fn run(context: &CommandContext, arguments: DemoArgs) -> Result<Comman
         seconds: 0.0,
     };
     if printer.is_for_people() {
-        let line = format!("$ export GRISTMILL_LAKE='{}'\n", place.lake.display());
+        let lake = shell_quoted(&place.lake.display().to_string());
+        let line = format!("$ export GRISTMILL_LAKE={lake}\n");
         write_stdout(|out| out.write_all(line.as_bytes()))?;
     }
     for step in STEPS {
@@ -430,23 +432,38 @@ fn conclude(
     for (path, what) in pages {
         writeln!(out, "  {path}  ({what})")?;
     }
-    let lake = &summary.lake;
+    let lake = shell_quoted(&summary.lake);
     writeln!(out, "\nTry next:")?;
     writeln!(out, "  gristmill --lake {lake} sql")?;
     writeln!(out, "  gristmill --lake {lake} search {SEARCH_NEXT}")?;
     writeln!(out, "  gristmill --lake {lake} erase --user theo --plan")
 }
 
-/// Returns the arguments as a user would type them.
+/// Returns the arguments as a user would type them: in quotation marks where a shell reads what is
+/// between them as it is.
 fn shown(words: &[String]) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-./:=,@+".contains(letter);
     let quote = |word: &String| {
-        if word.contains('"') {
-            format!("'{word}'")
-        } else if word.contains([' ', '*', '\'', '$', '(']) {
-            format!("\"{word}\"")
-        } else {
+        if !word.is_empty() && word.chars().all(is_plain) {
             word.clone()
+        } else if word.contains(['"', '$', '`', '\\', '!']) {
+            shell_quoted(word)
+        } else {
+            format!("\"{word}\"")
         }
     };
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_the_printed_arguments_as_they_are() {
+        let words = ["--lake", "it's $(id)", "RECALL \"a\"", "x = 'a' AND y > 1"];
+        let line = shown(&words.map(str::to_owned));
+        let expected = r#"--lake 'it'\''s $(id)' 'RECALL "a"' "x = 'a' AND y > 1""#;
+        assert_eq!(line, expected);
+    }
 }

@@ -8,6 +8,7 @@ use gristmill_engine::erase::{
     ErasureOptions, ErasurePlan, ErasureReport, RequestOrigin, SubjectRequest, plan,
 };
 use gristmill_engine::lake::Lake;
+use gristmill_queries::render::shell_quoted;
 
 use super::CommandContext;
 use super::keys::keyring;
@@ -159,7 +160,8 @@ fn explain_proof(context: &CommandContext, copy: Option<&Path>, erased: &Erasure
     };
     note(PROOF_FIGURES);
     note(format_args!(
-        "a page of the certificate for an auditor: `gristmill certificate show {file} --html PAGE`"
+        "a page of the certificate for an auditor: `gristmill certificate show {} --html PAGE`",
+        shell_quoted(&file)
     ));
 }
 

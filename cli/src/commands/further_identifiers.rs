@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use gristmill_engine::erase::Disclosed;
 use gristmill_queries::detect::{self, PersonalDataKind};
+use gristmill_queries::render::shell_quoted;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -126,12 +127,6 @@ impl FurtherIdentifiers {
         options.extend(option("did", &self.did));
         (!options.is_empty()).then(|| options.join(" "))
     }
-}
-
-/// Returns `value` as one word of a shell: what a grain contains must not run as a command when the
-/// options are pasted.
-fn shell_quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\'', r"'\''"))
 }
 
 /// Returns the digits of a telephone number; otherwise the text in lower case.

@@ -21,7 +21,7 @@ use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::render::escape_control;
+use crate::render::{escape_control, shell_quoted};
 
 /// A template that is rendered several times.
 pub(crate) struct Pages(Environment<'static>);
@@ -39,6 +39,7 @@ impl Pages {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.add_filter("grouped", grouped);
+        environment.add_filter("shell", shell_quoted);
         environment.add_filter("marked", |text: &str| {
             Value::from_safe_string(backticks_as_code(text))
         });

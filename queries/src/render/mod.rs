@@ -14,6 +14,7 @@
 //! | [`budget`] | How is a budget shared, and what does a grain cost? |
 //! | [`stream_events`] | Which events does a streamed assembly emit? |
 //! | [`escape`] | How are control characters made visible? |
+//! | [`shell_quote`] | How are values quoted in suggested shell commands? |
 //!
 //! Rendering is a pure function of the grains, the options and the time: equal input gives equal
 //! bytes. Addresses, namespaces and full timestamps never appear in rendered text.
@@ -27,6 +28,7 @@ pub mod escape;
 pub mod field_value;
 pub mod grain;
 pub mod projection;
+pub mod shell_quote;
 pub mod stream_events;
 pub mod text_format;
 pub mod toon;
@@ -38,6 +40,7 @@ pub use document::{AssemblyHeading, GrainEntry, render_assembly, render_formats,
 pub use escape::escape_control;
 pub use grain::{GrainView, RenderGrain};
 pub use projection::{Attribute, ProjectedGrain, project};
+pub use shell_quote::shell_quoted;
 pub use text_format::humanize;
 
 use crate::cal::ast::WithOption;

@@ -60,6 +60,26 @@ fn hostile_text_is_escaped_on_pages_and_personal_data_is_masked() {
     assert!(page.contains("in.frames"), "the source is named");
 }
 
+#[test]
+fn the_command_of_a_finding_takes_the_name_of_the_lake_as_it_is() {
+    let here = tempfile::tempdir().unwrap();
+    let event = grain(
+        r#"{"type": "event", "role": "user", "user_id": "u-1", "content": "ada@example.com",
+            "created_at": 1735689600000}"#,
+    );
+    std::fs::write(here.path().join("in.frames"), frames(&[event.blob])).unwrap();
+    let lake = ["--lake", "it's $(id)"];
+    let ingested = gristmill(here.path(), &[&lake[..], &["ingest", "in.frames"]].concat());
+    assert!(ingested.status.success(), "{ingested:?}");
+    gristmill(
+        here.path(),
+        &[&lake[..], &["scan", "--output", "scan.html"]].concat(),
+    );
+    let page = page(here.path(), "scan.html");
+    let command = r"it&#x27;\&#x27;&#x27;s $(id)&#x27; sql --records";
+    assert!(page.contains(command), "{page}");
+}
+
 /// Measures a page inside a frame: overflow, the lowest contrast of a text with its background, how
 /// many parts can't be reached by keyboard (scrollable ones without a tab stop, and tab stops out
 /// of the order of the page), how many headings of tables are broken within a word, and how many

@@ -1,5 +1,6 @@
 //! The HTML report: everything inline, no scripts, all text escaped by the template engine.
 
+use gristmill_schemas::address::ContentAddress;
 use serde::Serialize;
 
 use super::super::error::{PackError, Result};
@@ -107,6 +108,8 @@ struct PassedRule {
 #[derive(Serialize)]
 struct FindingSample {
     address: Option<String>,
+    /// Whether the address is one of a grain: a rule of one's own can return any text.
+    is_grain: bool,
     context: Option<FindingContext>,
     message: String,
     evidence: Vec<(String, String)>,
@@ -190,7 +193,9 @@ impl PackSection {
         let context = |address: &String| contexts.get(address).cloned();
         let sample = |finding: &Finding| {
             let context = finding.address.as_ref().and_then(context);
+            let address = finding.address.as_deref();
             FindingSample {
+                is_grain: address.is_some_and(|it| it.parse::<ContentAddress>().is_ok()),
                 evidence: further_evidence(finding, context.is_some()),
                 context,
                 address: finding.address.clone(),

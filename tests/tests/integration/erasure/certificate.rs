@@ -103,3 +103,42 @@ fn remains_that_an_erasure_reports_are_no_damage_to_verify() {
         &["erase", "--user", "stays-4711-k9", "--execute"],
     );
 }
+
+#[test]
+fn commands_about_a_certificate_take_its_name_as_it_is() {
+    let sandbox = Sandbox::new();
+    let grain =
+        r#"{"grain":{"type":"event","content":"hello","user_id":"gone-4711-k9","created_at":1}}"#;
+    std::fs::write(sandbox.path("grains.jsonl"), grain).unwrap();
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+    sandbox.run("lake", 0, &["ingest", "grains.jsonl"]);
+    let file = "it's $(id).cose";
+    let erase = [
+        "erase",
+        "--user",
+        "gone-4711-k9",
+        "--execute",
+        "--exclusive",
+    ];
+    let options = ["--certificate", file, "--format", "table"];
+    let erased = sandbox.output("lake", &[&erase[..], &options].concat());
+    assert!(erased.status.success(), "{erased:?}");
+    let word = r"'it'\''s $(id).cose'";
+    let notes = String::from_utf8_lossy(&erased.stderr);
+    let command = format!("`gristmill certificate show {word} --html PAGE`");
+    assert!(notes.contains(&command), "{notes}");
+    sandbox.run(
+        "lake",
+        0,
+        &["certificate", "show", file, "--html", "page.html"],
+    );
+    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
+    let word = word.replace('\'', "&#x27;");
+    for command in [
+        format!("sha256sum {word}\n"),
+        format!("certificate verify {word} --signer"),
+        format!("check_certificate.py {word} --signer"),
+    ] {
+        assert!(page.contains(&command), "{command}: {page}");
+    }
+}
