@@ -1,5 +1,6 @@
 //! Human-readable form of results: one member per line; lists of similar records, and records that
-//! contain similar records, are tables.
+//! contain similar records, are tables. Further lines of a text are indented, so that none of them
+//! looks like a member or an item of its own.
 
 use serde_json::{Map, Number, Value};
 
@@ -21,7 +22,7 @@ pub fn human_readable(value: &Value) -> String {
 
 fn write_members(value: &Value, indent: usize, out: &mut String) {
     let Value::Object(members) = value else {
-        out.push_str(&format!("{:indent$}{}\n", "", plain(value)));
+        out.push_str(&format!("{:indent$}{}\n", "", indented(value, indent + 2)));
         return;
     };
     let widths = members.keys().map(|key| key.chars().count());
@@ -46,9 +47,17 @@ fn write_members(value: &Value, indent: usize, out: &mut String) {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
                 write_items(items, indent, out);
             }
-            scalar => out.push_str(&format!("{:indent$}{name:width$}  {}\n", "", plain(scalar))),
+            scalar => {
+                let text = indented(scalar, indent + width + 2);
+                out.push_str(&format!("{:indent$}{name:width$}  {text}\n", ""));
+            }
         }
     }
+}
+
+/// Returns a single value as text, with its further lines indented by `indent`.
+fn indented(value: &Value, indent: usize) -> String {
+    plain(value).replace('\n', &format!("\n{:indent$}", ""))
 }
 
 /// Writes the first items of a list, and how many were left out.
@@ -112,7 +121,7 @@ fn table_of(records: &[(Option<&str>, &Value)]) -> Option<Vec<String>> {
         .collect();
     if is_named {
         let names = records.iter().map(|(name, _)| name.unwrap_or_default());
-        columns.insert(0, TableColumn::of_names(names.map(str::to_owned).collect()));
+        columns.insert(0, TableColumn::of_names(names.map(on_one_line).collect()));
     }
     let lines: Vec<String> = (0..=records.len())
         .map(|line| {
@@ -124,12 +133,15 @@ fn table_of(records: &[(Option<&str>, &Value)]) -> Option<Vec<String>> {
     (width <= Some(MAX_TABLE_WIDTH)).then_some(lines)
 }
 
-/// Returns true if no value is a structure.
+/// Returns true if each value fits a cell: it is no structure, and no text of several lines or with
+/// tabs, which would look like further rows or columns.
 fn is_flat(record: &Map<String, Value>) -> bool {
-    !record.is_empty()
-        && record
-            .values()
-            .all(|value| !(value.is_array() || value.is_object()))
+    let fits = |value: &Value| match value {
+        Value::Array(_) | Value::Object(_) => false,
+        Value::String(text) => !text.contains(['\n', '\t']),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    };
+    !record.is_empty() && record.values().all(fits)
 }
 
 /// A column of a table of records.
@@ -184,9 +196,14 @@ impl TableColumn {
 /// unchanged.
 fn label_of(key: &str) -> String {
     match key.chars().any(char::is_uppercase) {
-        true => key.to_owned(),
-        false => key.replace('_', " "),
+        true => on_one_line(key),
+        false => on_one_line(&key.replace('_', " ")),
     }
+}
+
+/// Returns a name with its line feeds and tabs visible.
+fn on_one_line(name: &str) -> String {
+    name.replace('\n', "\\n").replace('\t', "\\t")
 }
 
 fn plain(value: &Value) -> String {
@@ -252,6 +269,21 @@ mod tests {
         assert!(text.contains("  c  1\n\n  b  y\n  c  2\n"), "{text}");
         let text = human_readable(&json!({"a": [{"b": [1]}, {"b": [2]}]}));
         assert!(text.contains("  b\n    1\n"), "{text}");
+    }
+
+    #[test]
+    fn no_line_of_a_text_looks_like_a_member_an_item_or_a_row() {
+        let text = human_readable(&json!({
+            "reference": "x\nvalid  true",
+            "names": ["a\nb"],
+            "kept": {"c\nd": 1},
+            "rows": [{"e": "f\ng"}, {"e": "h\ti"}],
+        }));
+        assert_eq!(
+            text,
+            "reference  x\n           valid  true\nnames\n  a\n    b\nkept\n  c\\nd  1\n\
+             rows\n  e  f\n     g\n\n  e  h\ti\n"
+        );
     }
 
     #[test]
