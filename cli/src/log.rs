@@ -33,8 +33,8 @@ pub fn start_log(common: &CommonArgs) {
             // Fields can contain untrusted text and are escaped; the colour codes of the level are
             // our own.
             let fields = debug_fn(|out, field, value| match field.name() {
-                "message" => write!(out, "{}", escape_control(&format!("{value:?}"))),
-                name => write!(out, "{name}={}", escape_control(&format!("{value:?}"))),
+                "message" => write!(out, "{}", on_one_line(&format!("{value:?}"))),
+                name => write!(out, "{name}={}", on_one_line(&format!("{value:?}"))),
             });
             log.with_ansi(uses_colour())
                 .without_time()
@@ -46,6 +46,12 @@ pub fn start_log(common: &CommonArgs) {
     drop(started);
 }
 
+/// Returns a text with control characters and line feeds escaped, for a line that is one event or
+/// one item, whatever the name of a file or the text of an error contains.
+pub fn on_one_line(text: &str) -> String {
+    escape_control(text).replace('\n', "\\n")
+}
+
 fn uses_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -55,4 +61,15 @@ fn uses_colour() -> bool {
 pub fn note(line: impl std::fmt::Display) {
     let line = format!("{line}\n");
     let _lost = io::stderr().write_all(escape_control(&line).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line() {
+        let text = on_one_line("can't read `a\n WARN b\u{1b}[2J`");
+        assert_eq!(text, "can't read `a\\n WARN b\\x1b[2J`");
+    }
 }

@@ -14,7 +14,7 @@ use gristmill_schemas::grain::DecodeMode;
 use super::{CommandContext, changes};
 use crate::args::ingest::{IndexArg, IngestArgs, OnErrorArg};
 use crate::exit::{CommandOutcome, Failure};
-use crate::log::note;
+use crate::log::{note, on_one_line};
 
 /// Ingests the sources; the outcome is `Problems` if anything was refused, or is beyond the
 /// requested device profile.
@@ -120,7 +120,8 @@ fn print_skipped(report: &IngestReport, dry_run: bool) {
         report.skipped
     ));
     for skipped in &report.first_skipped {
-        note(format_args!("  {}: {}", skipped.source, skipped.reason));
+        let line = format!("{}: {}", skipped.source, skipped.reason);
+        note(format_args!("  {}", on_one_line(&line)));
     }
     if report.skipped as usize > report.first_skipped.len() {
         match dry_run {

@@ -129,3 +129,16 @@ fn a_container_whose_copy_was_incomplete_ends_each_run_with_2_until_it_is_whole(
     let outcomes = value("SELECT DISTINCT outcome FROM sources ORDER BY outcome");
     assert_eq!(outcomes.trim(), "outcome\ningested\nrejected");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_skipped_file_is_one_line_whatever_its_name_is() {
+    let here = tempfile::tempdir().unwrap();
+    let inbox = here.path().join("inbox");
+    std::fs::create_dir(&inbox).unwrap();
+    std::fs::write(inbox.join("a\n  b: fine.txt"), "not a transcript").unwrap();
+    let (code, _, err) = run(here.path(), &["ingest", "inbox"]);
+    assert_eq!(code, 2, "{err}");
+    let is_whole = |line: &str| line.contains("a\\n  b: fine.txt: ");
+    assert!(err.lines().any(is_whole), "{err}");
+}
