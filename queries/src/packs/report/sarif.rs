@@ -41,7 +41,7 @@ pub(super) fn result(rule: &Rule, finding: &Finding) -> Value {
         "ruleId": rule.id,
         "ruleIndex": finding.rule,
         "level": rule.severity.name(),
-        "message": { "text": record.message },
+        "message": { "text": plain_text(&record.message) },
         "partialFingerprints": { "gristmill/v1": fingerprint(rule, finding) },
         "properties": { "norm": rule.norm, "evidence": record.evidence },
     });
@@ -53,6 +53,20 @@ pub(super) fn result(rule: &Rule, finding: &Finding) -> Value {
         members.insert("locations".to_owned(), json!([location]));
     }
     result
+}
+
+/// Returns `text` as a message of SARIF, in which brackets are links and braces are placeholders
+/// (SARIF 2.1.0, 3.11.5 and 3.11.6): what a grain contains is neither.
+fn plain_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '[' | ']' | '\\' => out.extend(['\\', letter]),
+            '{' | '}' => out.extend([letter, letter]),
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// Returns the fingerprint of a finding, which is the same in every scan.
@@ -96,11 +110,11 @@ fn descriptor(pack: &Pack, rule: &Rule) -> Value {
     };
     json!({
         "id": rule.id,
-        "shortDescription": { "text": rule.title },
+        "shortDescription": { "text": plain_text(&rule.title) },
         "fullDescription": {
-            "text": format!("{}, {}: {}", pack.regulation, rule.norm, rule.title),
+            "text": plain_text(&format!("{}, {}: {}", pack.regulation, rule.norm, rule.title)),
         },
-        "help": { "text": help },
+        "help": { "text": plain_text(help) },
         "defaultConfiguration": { "level": rule.severity.name() },
         "properties": {
             "pack": pack.id,
@@ -121,11 +135,28 @@ fn invocation(summary: &ScanSummary) -> Value {
         Some(json!({
             "level": "error",
             "associatedRule": { "id": id },
-            "message": { "text": text },
+            "message": { "text": plain_text(&text) },
         }))
     });
     json!({
         "executionSuccessful": summary.failures == 0,
         "toolExecutionNotifications": failed.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_grain_is_no_link_and_no_placeholder() {
+        for (text, expected) in [
+            ("a card number in content", "a card number in content"),
+            ("[here](https://x.example)", r"\[here\](https://x.example)"),
+            (r"\[here](1)", r"\\\[here\](1)"),
+            ("a {0} b", "a {{0}} b"),
+        ] {
+            assert_eq!(plain_text(text), expected);
+        }
+    }
 }
