@@ -260,7 +260,8 @@ fn cell_text(cell: &ArrayFormatter<'_>, row: usize) -> String {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     };
-    escape_control(&text).into_owned()
+    // A terminal moves to its next tab stop, which may be in another column.
+    escape_control(&text).replace('\t', "    ")
 }
 
 #[cfg(test)]
@@ -372,6 +373,19 @@ mod tests {
             },
         );
         assert_eq!(text, "── 1 ──\nname     x\n         y\nn        1\n1 row\n");
+    }
+
+    #[test]
+    fn a_tab_moves_no_cell_to_another_column() {
+        let rows = batch(&[("a", texts(&[Some("x\ty")])), ("b", texts(&[Some("z")]))]);
+        for records in [false, true] {
+            let layout = TableLayout {
+                records,
+                ..TableLayout::default()
+            };
+            let text = shown(&rows, layout);
+            assert!(text.contains("x    y") && !text.contains('\t'), "{text}");
+        }
     }
 
     #[test]
