@@ -68,3 +68,19 @@ fn marks_and_rules_find_the_same_values_outside_of_the_profiles() {
         .collect();
     assert_eq!(found, other);
 }
+
+#[test]
+fn a_patient_reference_that_is_a_number_is_masked_in_findings() {
+    let sandbox = Sandbox::new();
+    let grain = json!({"type": "event", "created_at": 1767225600000_i64, "content": "wheezing",
+        "structural_tags": ["profile:healthcare"], "context": {"hc:patient_id": "123456789"}});
+    let line = json!({ "grain": grain }).to_string();
+    std::fs::write(sandbox.path("grains.jsonl"), line).unwrap();
+    sandbox.run("lake", 0, &["ingest", "grains.jsonl"]);
+    let scan = ["scan", "--pack", "healthcare", "--format", "jsonl"];
+    let output = String::from_utf8(sandbox.output("lake", &scan).stdout).unwrap();
+    let is_of_rule = |line: &&str| line.contains("healthcare/patient-reference");
+    let finding = output.lines().find(is_of_rule).expect(&output);
+    assert!(finding.contains("[number]"), "{finding}");
+    assert!(!output.contains("123456789"), "{output}");
+}
