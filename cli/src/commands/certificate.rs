@@ -10,6 +10,7 @@ use super::keys::keyring;
 use crate::args::ResultArgs;
 use crate::args::governance::{CertificateCommand, ProveInclusionArgs, VerifyCertificateArgs};
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 use crate::output::write_file;
 
 /// Verifies or shows a certificate, or creates an inclusion proof.
@@ -43,13 +44,17 @@ fn show(
     let Some(html) = html else {
         context.printer(results).record(certificate)?;
         note_if_nobody(context, certificate);
-        return Ok(CommandOutcome::Done);
+        if !found.valid {
+            let problems = found.problems.join("; ");
+            note(format_args!("the certificate does not hold: {problems}"));
+        }
+        return Ok(CommandOutcome::done_if(found.valid));
     };
     let name = file.file_name().unwrap_or(file.as_os_str());
     let page = certificate_page(&found, &bytes, &name.to_string_lossy())
         .map_err(|error| Failure::data(format!("can't render the page: {error}")))?;
     write_file(html, page.unwrap_or_default().as_bytes())?;
-    Ok(CommandOutcome::done_if(found.problems.is_empty()))
+    Ok(CommandOutcome::done_if(found.valid))
 }
 
 /// Notes that the certificate proves the absence of identifiers that the lake never had, such as a

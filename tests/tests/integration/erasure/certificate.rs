@@ -1,6 +1,7 @@
 //! The certificate of an erasure, and changed ones.
 
 use gristmill_engine::erase::{Certificate, InclusionProof, verify};
+use gristmill_tests::binary::{ended, gristmill};
 use gristmill_tests::erasures::erasure_options;
 use gristmill_tests::sandbox::Sandbox;
 
@@ -71,6 +72,12 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
         .sign(&keyring.signing_key("erasure").unwrap(), 0)
         .unwrap();
     assert!(!verify(&signed, None, None, &[]).valid);
+    let file = fixture.folder().join("unproven.cose");
+    std::fs::write(&file, &signed).unwrap();
+    let (code, out, err) = ended(gristmill().args(["certificate", "show"]).arg(&file));
+    assert!(out.contains(&certificate.id), "{out}");
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("the certificate does not hold: "), "{err}");
 }
 
 #[test]
