@@ -1,7 +1,8 @@
 //! Object stores by URI.
 //!
 //! Credentials and endpoints come from environment variables with the names that the stores' own
-//! tools use (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
+//! tools use (`AWS_…`, `GOOGLE_…`, `AZURE_…`). Others have no effect: `object_store` also has
+//! options such as `token`, `region` and `endpoint`, whose names variables of other programs have.
 //!
 //! | module | question |
 //! |---|---|
@@ -75,15 +76,25 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
     Ok(StoreLocation { store, path, url })
 }
 
-/// Returns environment variables as options of a store. Variables that aren't Unicode are no
-/// options.
+/// The beginnings of the names of variables that are options of a store.
+#[cfg(feature = "object-store")]
+const PREFIXES: [&str; 3] = ["aws_", "google_", "azure_"];
+
+/// The variable with which services of Azure state where managed identities are.
+#[cfg(feature = "object-store")]
+const IDENTITY_ENDPOINT: &str = "identity_endpoint";
+
+/// Returns environment variables as options of a store. Variables with other names, or that aren't
+/// Unicode, are no options.
 #[cfg(feature = "object-store")]
 fn store_options(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (String, String)> {
     variables.filter_map(|(name, value)| {
         let name = name.into_string().ok()?.to_ascii_lowercase();
-        Some((name, value.into_string().ok()?))
+        let has_prefix = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let is_option = has_prefix || name == IDENTITY_ENDPOINT;
+        is_option.then_some((name, value.into_string().ok()?))
     })
 }
 
@@ -132,6 +143,29 @@ mod tests {
         ];
         let options: Vec<_> = store_options(variables.into_iter()).collect();
         assert_eq!(options, [("aws_region".to_owned(), "eu-west-1".to_owned())]);
+    }
+
+    #[cfg(feature = "object-store")]
+    #[test]
+    fn variables_of_other_programs_are_no_options() {
+        let others = [
+            "TOKEN",
+            "ENDPOINT",
+            "REGION",
+            "BUCKET",
+            "TIMEOUT",
+            "USER_AGENT",
+        ];
+        let ours = [
+            "AWS_ENDPOINT",
+            "GOOGLE_SERVICE_ACCOUNT",
+            "AZURE_CLIENT_ID",
+            "IDENTITY_ENDPOINT",
+        ];
+        let variables = others.into_iter().chain(ours);
+        let variables = variables.map(|name| (OsString::from(name), OsString::from("x")));
+        let options = store_options(variables).map(|(name, _)| name.to_ascii_uppercase());
+        assert_eq!(options.collect::<Vec<_>>(), ours);
     }
 
     #[cfg(feature = "object-store")]

@@ -1,6 +1,7 @@
 //! Earlier versions of objects in a bucket of S3 with versioning: listing and deleting them. The
 //! crate `object_store` has neither, but its client, credentials and signatures serve for both.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use object_store::{ClientOptions, Error};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::REQUESTS;
 use super::requests::RequestKind;
+use super::{REQUESTS, store_options};
 use crate::ConnectorError;
 
 /// The region of a store that is named by its endpoint alone.
@@ -86,12 +87,15 @@ struct ObjectVersion {
     size: u64,
 }
 
-/// Returns the settings of the environment for `bucket`, and those of its client.
-fn configuration(bucket: &str) -> (AmazonS3Builder, ClientOptions) {
+/// Returns the settings of `variables` of the environment for `bucket`, and those of its client.
+fn configuration(
+    bucket: &str,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> (AmazonS3Builder, ClientOptions) {
     let mut builder = AmazonS3Builder::new().with_bucket_name(bucket);
     let mut options = ClientOptions::new();
-    for (name, value) in std::env::vars() {
-        match name.to_ascii_lowercase().parse() {
+    for (name, value) in store_options(variables) {
+        match name.parse() {
             Ok(AmazonS3ConfigKey::Client(key)) => {
                 options = options.with_config(key, value.clone());
                 builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
@@ -137,7 +141,7 @@ impl ObjectVersions {
             uri: uri.to_string(),
             reason,
         };
-        let (builder, options) = configuration(bucket);
+        let (builder, options) = configuration(bucket, std::env::vars_os());
         let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
         let region = region.unwrap_or(DEFAULT_REGION.to_owned());
         let url =
@@ -319,6 +323,20 @@ mod tests {
         let empty = "<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>";
         let empty: VersionPage = quick_xml::de::from_str(empty).unwrap();
         assert!(empty.versions.is_empty() && empty.markers.is_empty());
+    }
+
+    #[test]
+    fn the_settings_of_a_bucket_are_those_of_its_store() {
+        let variables = [("AWS_REGION", "eu-west-1"), ("ENDPOINT", "http://other")];
+        let variables =
+            variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let (builder, _) = configuration("bucket", variables.into_iter());
+        let setting = |key| builder.get_config_value(&key);
+        assert_eq!(
+            setting(AmazonS3ConfigKey::Region).as_deref(),
+            Some("eu-west-1")
+        );
+        assert_eq!(setting(AmazonS3ConfigKey::Endpoint), None);
     }
 
     #[test]
