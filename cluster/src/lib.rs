@@ -19,6 +19,7 @@
 //! | `idle_jobs` | Which jobs end because no executor works on them? |
 //! | `job` | How is one query submitted, watched, fetched and cancelled? |
 //! | [`process`] | What do the scheduler and an executor run? |
+//! | `work_folder` | Where does an executor keep rows, and who removes them? |
 //! | `cluster_key`, `tls_listener` | Who is a member of a cluster, and how are others kept out? |
 //! | `error` | What failed, and what can be done about it? |
 //!
@@ -72,6 +73,7 @@ pub mod segments;
 mod session;
 mod tls_listener;
 mod wire;
+mod work_folder;
 
 pub use cluster_key::ClusterKey;
 pub use error::ClusterError;

@@ -22,6 +22,7 @@ use crate::idle_jobs::{IDLE_SECONDS, end_idle_jobs};
 use crate::lost_executors::watched;
 use crate::session::{Functions, MESSAGE_BYTES, config_producer, scheduler_state};
 use crate::tls_listener::{TlsListener, inner_address};
+use crate::work_folder::WorkFolder;
 
 /// Seconds between two signs of life of an executor.
 const HEARTBEAT_SECONDS: u64 = 2;
@@ -34,12 +35,20 @@ const DEAD_AFTER_SECONDS: u64 = 10;
 /// them removed when it has read the result.
 const SHUFFLE_SECONDS: u64 = 3600;
 
+/// Seconds without a change after which an executor removes the shuffle files of a job itself, such
+/// as one that a restarted scheduler doesn't know. A job of which an executor writes nothing for
+/// that long fails.
+const FORGOTTEN_SECONDS: u64 = 86_400;
+
+/// Seconds between two searches for such files.
+const FORGOTTEN_INTERVAL_SECONDS: u64 = 3_600;
+
 /// How an executor works.
 #[derive(Debug, Clone)]
 pub struct ExecutorOptions {
     /// The scheduler, `HOST:PORT`.
     pub scheduler: String,
-    /// Folder of the shuffle files.
+    /// Folder of the shuffle files, of which each executor has a part of its own.
     pub work_dir: String,
     /// Address at which others fetch results; at the next port the scheduler sends tasks.
     pub listen: SocketAddr,
@@ -124,28 +133,35 @@ fn scheduler_config(
 ///
 /// # Errors
 /// [`ClusterError`] if the address isn't a loopback one and there is no key, or if it is in use; if
-/// the scheduler doesn't answer or refuses the executor, or if the folder can't be created.
+/// the scheduler doesn't answer or refuses the executor, or if the folder can't be used.
 pub async fn run_executor(options: ExecutorOptions) -> Result<(), ClusterError> {
     let key = options.key.as_ref();
     check_address(options.listen, key)?;
     let starting = failure("can't start the executor");
-    std::fs::create_dir_all(Path::new(&options.work_dir)).map_err(|error| starting(&error))?;
+    let folder = WorkFolder::create_in(Path::new(&options.work_dir));
+    let folder = folder.map_err(|error| {
+        let work_dir = &options.work_dir;
+        starting(&format!(
+            "its --work-dir `{work_dir}` can't be used: {error}"
+        ))
+    })?;
     let listen = options.listen.ip();
     let ports = ports_of(options.listen).map_err(|error| starting(&error))?;
     let inner = key.map_or(listen, |_| inner_address(listen));
     let forwarded = [ports.0, ports.1]
         .map(|port| (SocketAddr::new(listen, port), SocketAddr::new(inner, port)));
     let outer = TlsListeners::bind(key, &forwarded).await?;
-    let config = executor_config(&options, inner, ports)?;
+    let config = executor_config(&options, &folder, inner, ports)?;
     outer
         .forward_during(start_executor_process(Arc::new(config)))
         .await
         .map_err(|error| failure("the executor has stopped")(&error))
 }
 
-/// Returns the settings of an executor whose servers listen at `inner`.
+/// Returns the settings of an executor with this folder, whose servers listen at `inner`.
 fn executor_config(
     options: &ExecutorOptions,
+    folder: &WorkFolder,
     inner: IpAddr,
     (port, task_port): (u16, u16),
 ) -> Result<ExecutorProcessConfig, ClusterError> {
@@ -165,7 +181,9 @@ fn executor_config(
         scheduler_host: host.to_owned(),
         scheduler_port: scheduler_port.parse().map_err(|_| address())?,
         vcores: gristmill_connectors::threads(options.slots),
-        work_dir: Some(options.work_dir.clone()),
+        work_dir: Some(folder.rows().display().to_string()),
+        job_data_ttl_seconds: FORGOTTEN_SECONDS,
+        job_data_clean_up_interval_seconds: FORGOTTEN_INTERVAL_SECONDS,
         executor_heartbeat_interval_seconds: HEARTBEAT_SECONDS,
         grpc_max_decoding_message_size: MESSAGE_BYTES,
         grpc_max_encoding_message_size: MESSAGE_BYTES,

@@ -110,7 +110,14 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
     (
         "cluster",
         &[
-            &["error", "lake_url", "lost_executors", "segment_job", "wire"],
+            &[
+                "error",
+                "lake_url",
+                "lost_executors",
+                "segment_job",
+                "wire",
+                "work_folder",
+            ],
             &["cluster_key", "idle_jobs", "segment_operator"],
             &["session", "tls_listener"],
             &["codec", "job"],
