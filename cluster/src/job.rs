@@ -17,11 +17,13 @@ use ballista_core::serde::protobuf::{
 };
 use ballista_core::utils::{GrpcClientConfig, create_grpc_client_endpoint};
 use ballista_core::version::insert_version_header;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::exec_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
-use futures::TryStreamExt;
+use futures::{Stream, TryStreamExt, stream};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
@@ -296,6 +298,9 @@ pub(crate) async fn fetch(
     key: Option<ClusterKey>,
 ) -> Result<SendableRecordBatchStream> {
     let layout = part.layout();
+    let stats = part.partition_stats.as_ref();
+    // Negative if it isn't known.
+    let written = stats.and_then(|stats| u64::try_from(stats.num_rows).ok());
     let (Some(executor), Some(id)) = (part.executor_meta, part.partition_id) else {
         return Err(ClusterError::Failed("a part of its result is nowhere".to_owned()).into());
     };
@@ -325,8 +330,30 @@ pub(crate) async fn fetch(
         .await;
     let rows = rows.map_err(|error| failed(&error))?;
     let schema = rows.schema();
-    let rows = rows.map_err(move |error| failed(&error));
+    let rows = all_written(rows, written).map_err(move |error| failed(&error));
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+}
+
+/// Returns `rows`, with an error at the end if they aren't `written` ones: a file of Arrow's stream
+/// format that ends between two batches, after a fault of its disk, reads like a whole one.
+fn all_written(
+    rows: SendableRecordBatchStream,
+    written: Option<u64>,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    stream::try_unfold((rows, 0_u64), move |(mut rows, read)| async move {
+        match rows.try_next().await? {
+            Some(batch) => {
+                let read = read + batch.num_rows() as u64;
+                Ok(Some((batch, (rows, read))))
+            }
+            None => match written {
+                Some(written) if written != read => Err(exec_datafusion_err!(
+                    "it has {read} rows of the {written} that were written; check its disk"
+                )),
+                _ => Ok(None),
+            },
+        }
+    })
 }
 
 /// Returns the innermost cause of an error: those around it repeat that there was one.
@@ -340,7 +367,26 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::array::{ArrayRef, Int64Array};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_lost_rows_is_no_result() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+        let read = async |written| {
+            let rows = [batch.clone(), batch.clone()].map(Ok::<_, DataFusionError>);
+            let rows = stream::iter(rows);
+            let rows = Box::pin(RecordBatchStreamAdapter::new(batch.schema(), rows));
+            all_written(rows, written).try_collect::<Vec<_>>().await
+        };
+        for whole in [None, Some(6)] {
+            assert_eq!(read(whole).await.unwrap().len(), 2);
+        }
+        let lost = read(Some(9)).await.unwrap_err().to_string();
+        assert!(lost.contains("6 rows of the 9"), "{lost}");
+    }
 
     #[tokio::test]
     async fn a_job_whose_query_is_dropped_can_still_be_cancelled() {
