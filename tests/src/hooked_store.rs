@@ -13,7 +13,8 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
+    PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+    UploadPart,
 };
 
 /// Runs before a request, with its kind and path. The request fails with the returned error.
@@ -45,6 +46,7 @@ struct Hook {
     calls: Mutex<Vec<String>>,
     faults: Option<Faults>,
     reaction: Option<Box<Reaction>>,
+    ignores_conditions: bool,
 }
 
 impl fmt::Debug for Hook {
@@ -129,12 +131,24 @@ impl Bucket {
         self.client_with(Some(faults), None)
     }
 
+    /// Returns a client of a store that ignores the conditions of puts, as some servers with S3's
+    /// interface do.
+    pub fn ignoring_conditions(&self) -> BucketClient {
+        self.client_of(Hook {
+            ignores_conditions: true,
+            ..Hook::default()
+        })
+    }
+
     fn client_with(&self, faults: Option<Faults>, reaction: Option<Box<Reaction>>) -> BucketClient {
-        let hook = Hook {
-            calls: Mutex::default(),
+        self.client_of(Hook {
             faults,
             reaction,
-        };
+            ..Hook::default()
+        })
+    }
+
+    fn client_of(&self, hook: Hook) -> BucketClient {
         BucketClient {
             bucket: self.clone(),
             hook: Arc::new(hook),
@@ -212,8 +226,11 @@ impl ObjectStore for HookedStore {
         &self,
         path: &Path,
         payload: PutPayload,
-        options: PutOptions,
+        mut options: PutOptions,
     ) -> Result<PutResult> {
+        if self.hook.ignores_conditions {
+            options.mode = PutMode::Overwrite;
+        }
         let request = self.store.put_opts(path, payload, options);
         self.hook.run("PUT", path.as_ref(), request).await
     }

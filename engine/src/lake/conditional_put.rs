@@ -73,3 +73,27 @@ pub(crate) async fn replace_version(
     let put = put.file("can't write", path)?;
     Ok(Some(PutMode::Update(put.into())))
 }
+
+/// Returns true if the store refuses to create the file `path`, which exists, with `bytes`. In a
+/// store that ignores the condition, or has none, a writer would replace commits of others.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File).
+pub(super) async fn refuses_to_replace(
+    location: &LakeLocation,
+    path: &Path,
+    bytes: Vec<u8>,
+) -> Result<bool> {
+    let only_new = PutOptions::from(PutMode::Create);
+    let put = location
+        .store()
+        .put_opts(path, PutPayload::from(bytes), only_new)
+        .await;
+    match put {
+        Err(
+            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
+        ) => Ok(true),
+        Err(object_store::Error::NotImplemented { .. }) => Ok(false),
+        put => put.file("can't write", path).map(|_| false),
+    }
+}

@@ -15,7 +15,7 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::conditional_put::{read_with_version, replace_unchanged};
+use super::conditional_put::{read_with_version, refuses_to_replace, replace_unchanged};
 use super::location::LakeLocation;
 use super::table::DataFile;
 use crate::error::{Context, EngineError, Result};
@@ -189,6 +189,30 @@ impl Heads {
             .await
             .file("can't write", &path)
             .map(drop)
+    }
+
+    /// Creates the heads of a new lake at `location`, unless it has some.
+    ///
+    /// # Errors
+    /// [`EngineError::Request`] if the lake is in a store without conditional puts; as
+    /// [`Heads::update`].
+    pub(super) async fn create(location: &LakeLocation) -> Result<()> {
+        Self::update(location, |_| ()).await?;
+        if !location.is_remote() {
+            return Ok(());
+        }
+        let path = Path::from(HEADS);
+        let bytes = Heads::default().into_bytes().file("can't write", HEADS)?;
+        if refuses_to_replace(location, &path, bytes).await? {
+            return Ok(());
+        }
+        location.delete(&path).await?;
+        Err(EngineError::Request(format!(
+            "no lake can be created at `{}`: the store has no conditional puts (`If-None-Match`), \
+             so writers at the same time would replace the commits of each other; name a bucket of \
+             a store that has them, and don't set AWS_CONDITIONAL_PUT",
+            location.name()
+        )))
     }
 
     /// Replaces the heads of the lake at `location` by the result of `change`, unless it is the

@@ -29,7 +29,7 @@ pub(super) async fn grains_opened_or_created(
     match empty_location::check(location).await {
         Ok(()) => {
             // The heads are created first. From then on, missing heads are damage.
-            Heads::update(location, |_| ()).await?;
+            Heads::create(location).await?;
             Table::create(
                 location,
                 GRAINS,

@@ -59,6 +59,22 @@ async fn a_lake_in_an_object_store_ingests_compacts_and_answers() {
 }
 
 #[tokio::test]
+async fn no_lake_is_created_where_a_writer_could_replace_the_commit_of_another() {
+    let client = Bucket::default().ignoring_conditions();
+    let created = Lake::open_or_create_at(client.lake()).await;
+    let error = created.err().map(|error| error.to_string());
+    let error = error.expect("a lake was created");
+    assert!(error.contains("no conditional puts"), "{error}");
+    let calls = client.calls();
+    let is_made = |call: &&String| call.starts_with("PUT ") && !call.ends_with("/heads.json");
+    assert_eq!(calls.iter().find(is_made), None);
+    assert!(
+        calls.contains(&"DELETE lakes/one/heads.json".to_owned()),
+        "{calls:?}"
+    );
+}
+
+#[tokio::test]
 async fn an_upload_that_fails_is_aborted_so_that_the_store_keeps_none_of_its_parts() {
     let path = "lakes/one/grains/part.parquet";
     for failing in ["PART", "COMPLETE"] {
