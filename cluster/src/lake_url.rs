@@ -14,6 +14,9 @@ use gristmill_engine::lake::LakeLocation;
 /// Scheme of the URLs. The host is the location in hexadecimal digits.
 const SCHEME: &str = "gristmill-lake://";
 
+/// The folder of a lake that contains the log of its first table.
+const LOG_OF_GRAINS: &str = "grains/_delta_log";
+
 /// Returns the location of the lake `uri` for all processes: an absolute path, or the URI of a lake
 /// in an object store.
 ///
@@ -66,12 +69,13 @@ pub(crate) fn register(runtime: &RuntimeEnv, url: &ObjectStoreUrl, reads: bool) 
     Ok(())
 }
 
-/// Opens the files of the lake at `location`, which must exist.
+/// Opens the files of the lake at `location`, which must exist. A folder without the log of a lake
+/// isn't opened: a plan could name any folder, and read what is below it.
 fn open(location: &str) -> Result<Arc<dyn ObjectStore>> {
-    let is_folder = !location.contains("://");
-    if is_folder && !Path::new(location).is_dir() {
+    let path = location.strip_prefix("file://").unwrap_or(location);
+    if !path.contains("://") && !Path::new(path).join(LOG_OF_GRAINS).is_dir() {
         return exec_err!(
-            "this executor has no folder `{location}`: the lake must have the same path on every \
+            "this executor has no lake `{path}`: the lake must have the same path on every \
              machine, or be in an object store"
         );
     }
@@ -95,11 +99,21 @@ mod tests {
     }
 
     #[test]
-    fn an_executor_without_the_folder_refuses_the_scan() {
-        let runtime = RuntimeEnv::default();
-        let url = url_of("/no/such/lake").unwrap();
-        let refused = register(&runtime, &url, true).unwrap_err();
-        assert!(refused.to_string().contains("has no folder"));
-        register(&runtime, &url, false).unwrap();
+    fn an_executor_without_the_lake_refuses_the_scan() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing");
+        let text = |path: &Path| path.display().to_string();
+        let other = format!("file://{}", missing.display());
+        for location in [text(&missing), other, text(folder.path()), "/".to_owned()] {
+            let runtime = RuntimeEnv::default();
+            let url = url_of(&location).unwrap();
+            let refused = register(&runtime, &url, true).unwrap_err();
+            assert!(refused.to_string().contains("has no lake"), "{location}");
+            register(&runtime, &url, false).unwrap();
+        }
+        assert!(!missing.exists());
+        std::fs::create_dir_all(folder.path().join(LOG_OF_GRAINS)).unwrap();
+        let url = url_of(&text(folder.path())).unwrap();
+        register(&RuntimeEnv::default(), &url, true).unwrap();
     }
 }
