@@ -1,5 +1,5 @@
 //! The nightly run of the packages (`packaging/night`): which steps run, and what it prints about
-//! findings and about damage.
+//! findings and about damage. What the scripts of the package do when it is installed and removed.
 
 use std::fs;
 use std::process::Command;
@@ -157,5 +157,67 @@ fn the_options_of_the_scan_decide_which_findings_count() {
         assert_eq!(code, Some(expected), "{options}: {out}{err}");
         let page = fs::read_to_string(sandbox.path("scan.html")).unwrap();
         assert!(page.contains("logged-model"), "{options}");
+    }
+}
+
+/// Runs a script of the package in a system of its own, and returns its exit code with the commands
+/// that it ran.
+#[cfg(target_os = "linux")]
+fn maintained(system: &Sandbox, script: &str, action: &str) -> (Option<i32>, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let (commands, log) = (system.path("commands"), system.path("log"));
+    fs::create_dir_all(&commands).unwrap();
+    fs::create_dir_all(system.path("run/systemd/system")).unwrap();
+    fs::write(&log, "").unwrap();
+    // The file belongs to the user of the test, for whom `stat` is replaced.
+    for (name, output) in [
+        ("systemctl", ""),
+        ("systemd-sysusers", ""),
+        ("chgrp", ""),
+        ("stat", "echo 0"),
+    ] {
+        let text = format!(
+            "#!/bin/sh\necho {name} \"$@\" >>'{}'\n{output}\n",
+            log.display()
+        );
+        fs::write(commands.join(name), text).unwrap();
+        fs::set_permissions(commands.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin", commands.display());
+    let status = Command::new("sh")
+        .arg(workspace().join("packaging").join(script))
+        .arg(action)
+        .env("DPKG_ROOT", system.folder())
+        .env("PATH", path)
+        .status();
+    (status.unwrap().code(), fs::read_to_string(log).unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_package_is_configured_without_its_settings_and_ends_its_timer_when_it_is_removed() {
+    let system = Sandbox::new();
+    // An administrator may have removed the file; an upgrade doesn't bring it back.
+    let (code, ran) = maintained(&system, "postinst", "configure");
+    assert_eq!(code, Some(0), "{ran}");
+    assert!(
+        ran.contains("systemd-sysusers") && !ran.contains("chgrp"),
+        "{ran}"
+    );
+    fs::create_dir_all(system.path("etc/gristmill")).unwrap();
+    fs::write(system.path("etc/gristmill/night.env"), "").unwrap();
+    let (code, ran) = maintained(&system, "postinst", "configure");
+    assert_eq!(code, Some(0), "{ran}");
+    assert!(ran.contains("chgrp gristmill "), "{ran}");
+    let (code, ran) = maintained(&system, "prerm", "remove");
+    assert_eq!(code, Some(0), "{ran}");
+    assert!(ran.contains("disable --now gristmill-night.timer"), "{ran}");
+    let (code, ran) = maintained(&system, "postrm", "remove");
+    assert_eq!((code, &*ran), (Some(0), "systemctl daemon-reload\n"));
+    for script in ["prerm", "postrm"] {
+        assert_eq!(
+            maintained(&system, script, "upgrade"),
+            (Some(0), String::new())
+        );
     }
 }
