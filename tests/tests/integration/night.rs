@@ -221,3 +221,29 @@ fn a_package_is_configured_without_its_settings_and_ends_its_timer_when_it_is_re
         );
     }
 }
+
+/// The exposure of a service up to which `systemd-analyze` calls it protected, in tenths.
+#[cfg(target_os = "linux")]
+const EXPOSURE: &str = "45";
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_nightly_service_can_do_no_more_than_a_night_needs() {
+    let analyzed = Command::new("systemd-analyze")
+        .args([
+            "security",
+            "--offline=true",
+            "--no-pager",
+            "--threshold",
+            EXPOSURE,
+        ])
+        .arg(workspace().join("packaging/gristmill-night.service"))
+        .output();
+    let shown = analyzed.map(|it| (it.status, String::from_utf8_lossy(&it.stdout).into_owned()));
+    match shown {
+        Ok((status, shown)) if shown.contains("Overall exposure level") => {
+            assert!(status.success(), "{shown}");
+        }
+        other => eprintln!("skipped: no systemd-analyze that reads files: {other:?}"),
+    }
+}
