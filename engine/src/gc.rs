@@ -75,7 +75,12 @@ pub struct GcReport {
 /// removed; none of them was part of the lake.
 pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcReport> {
     let started = Instant::now();
-    let mut sweep = Sweep::new(options);
+    // A dry run writes nothing, and its report may be imprecise.
+    let now = match options.dry_run {
+        true => Utc::now(),
+        false => lake.location().file_time().await?,
+    };
+    let mut sweep = Sweep::new(options, now.timestamp_millis());
     // Files are listed before the log is read, so that files of commits in between aren't removed.
     let mut listed = Vec::new();
     for table in lake.tables() {
@@ -207,10 +212,10 @@ struct Sweep<'o> {
 }
 
 impl<'o> Sweep<'o> {
-    fn new(options: &'o GcOptions) -> Sweep<'o> {
+    fn new(options: &'o GcOptions, now: i64) -> Sweep<'o> {
         Sweep {
             options,
-            now: Utc::now().timestamp_millis(),
+            now,
             report: GcReport::default(),
             garbage: Vec::new(),
         }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::stream::{BoxStream, once};
+use futures::{StreamExt, TryStreamExt};
 use gristmill_connectors::storage::{CountingStore, RequestCounters, RequestCounts, StoreLocation};
 use gristmill_engine::lake::LakeLocation;
 use object_store::memory::InMemory;
@@ -47,6 +48,7 @@ struct Hook {
     faults: Option<Faults>,
     reaction: Option<Box<Reaction>>,
     ignores_conditions: bool,
+    behind: Duration,
 }
 
 impl fmt::Debug for Hook {
@@ -140,6 +142,14 @@ impl Bucket {
         })
     }
 
+    /// Returns a client of a store that dates objects earlier by `behind` than this machine.
+    pub fn behind(&self, behind: Duration) -> BucketClient {
+        self.client_of(Hook {
+            behind,
+            ..Hook::default()
+        })
+    }
+
     fn client_with(&self, faults: Option<Faults>, reaction: Option<Box<Reaction>>) -> BucketClient {
         self.client_of(Hook {
             faults,
@@ -202,6 +212,21 @@ struct HookedStore {
     hook: Arc<Hook>,
 }
 
+impl HookedStore {
+    /// Returns `listed` with the dates of the store.
+    fn dated(
+        &self,
+        listed: BoxStream<'static, Result<ObjectMeta>>,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        let behind = self.hook.behind;
+        let dated = listed.map_ok(move |mut file| {
+            file.last_modified -= behind;
+            file
+        });
+        dated.boxed()
+    }
+}
+
 impl fmt::Display for HookedStore {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.fmt(out)
@@ -214,7 +239,9 @@ impl ObjectStore for HookedStore {
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let kind = if options.head { "HEAD" } else { "GET" };
         let request = self.store.get_opts(path, options);
-        self.hook.run(kind, path.as_ref(), request).await
+        let mut found = self.hook.run(kind, path.as_ref(), request).await?;
+        found.meta.last_modified -= self.hook.behind;
+        Ok(found)
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -270,7 +297,7 @@ impl ObjectStore for HookedStore {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let shown = prefix.map(ToString::to_string).unwrap_or_default();
         match self.hook.call("LIST", &shown) {
-            None => self.store.list(prefix),
+            None => self.dated(self.store.list(prefix)),
             Some(_) => once(async move { Err(fault("LIST", &shown)) }).boxed(),
         }
     }
@@ -282,7 +309,7 @@ impl ObjectStore for HookedStore {
     ) -> BoxStream<'static, Result<ObjectMeta>> {
         let shown = prefix.map(ToString::to_string).unwrap_or_default();
         match self.hook.call("LIST", &shown) {
-            None => self.store.list_with_offset(prefix, offset),
+            None => self.dated(self.store.list_with_offset(prefix, offset)),
             Some(_) => once(async move { Err(fault("LIST", &shown)) }).boxed(),
         }
     }

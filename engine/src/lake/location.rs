@@ -3,6 +3,7 @@
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use gristmill_connectors::storage::{
     ObjectVersions, RemovedVersions, StoreLocation, file_url, has_scheme, resolve_uri,
@@ -10,7 +11,7 @@ use gristmill_connectors::storage::{
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -18,6 +19,7 @@ use super::heads::HEADS;
 use super::local_cache::LocalCache;
 use super::read_ahead::ReadAheadStore;
 use crate::error::{Context, EngineError, Result};
+use crate::keys::random;
 
 /// The folder or prefix of a lake.
 #[derive(Debug, Clone)]
@@ -250,6 +252,28 @@ impl LakeLocation {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             failed => failed.file("can't delete", path),
         }
+    }
+
+    /// Returns the time to which the ages of files are related: that of the store, which dates them,
+    /// or that of this machine if it is earlier. Files of running writers would be old for a machine
+    /// whose clock is ahead. Costs three requests.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn file_time(&self) -> Result<DateTime<Utc>> {
+        let dated = if self.is_remote() {
+            let path = Path::from(format!("{SCRATCH}/clock-{}", hex::encode(random())));
+            let put = self.store.put(&path, PutPayload::new()).await;
+            put.file("can't write", &path)?;
+            let found = self.store.head(&path).await;
+            self.delete(&path).await?;
+            found.file("can't inspect", &path)?.last_modified
+        } else {
+            let file = self.scratch_file()?;
+            let modified = file.as_file().metadata().and_then(|file| file.modified());
+            modified.file("can't inspect", self.name())?.into()
+        };
+        Ok(dated.min(Utc::now()))
     }
 
     /// Returns true if the lake is in a store that states versions of its objects, so that it may

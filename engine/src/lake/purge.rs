@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use deltalake::checkpoints::create_checkpoint;
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -28,6 +28,31 @@ pub struct Purged {
 /// Unreferenced files that were changed within this time may belong to a running writer.
 pub(crate) const GRACE: Duration = Duration::from_secs(3_600);
 
+/// Which unreferenced files are removed: those that are an hour old at this time, or all of them.
+#[derive(Debug, Clone, Copy)]
+struct Removable(Option<DateTime<Utc>>);
+
+impl Removable {
+    /// Returns all of them if there is no other writer (`exclusive`).
+    async fn in_lake(location: &LakeLocation, exclusive: bool) -> Result<Removable> {
+        Ok(Removable(match exclusive {
+            true => None,
+            false => Some(location.file_time().await?),
+        }))
+    }
+
+    fn is_everything(self) -> bool {
+        self.0.is_none()
+    }
+
+    fn includes(self, file: &ObjectMeta) -> bool {
+        self.0.is_none_or(|now| {
+            let age = now.signed_duration_since(file.last_modified).to_std();
+            age.is_ok_and(|age| age > GRACE)
+        })
+    }
+}
+
 impl Purged {
     async fn remove(&mut self, location: &LakeLocation, file: &ObjectMeta) -> Result<()> {
         location.delete(&file.location).await?;
@@ -47,6 +72,11 @@ impl Table {
     /// [`EngineError::Delta`](crate::error::EngineError::Delta),
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
+        let removable = Removable::in_lake(self.location(), exclusive).await?;
+        self.remove_unreferenced(removable).await
+    }
+
+    async fn remove_unreferenced(&mut self, removable: Removable) -> Result<Purged> {
         // Listed before the log is read, so that files of commits in between aren't removed.
         let files = self.location().list(self.name()).await?;
         self.refresh().await?;
@@ -70,8 +100,8 @@ impl Table {
             let gone = match file.location.prefix_matches(&log) {
                 true => is_older_entry(&file.location, version),
                 false if live.contains(&file.location) => false,
-                false if exclusive || retired.contains(&file.location) => true,
-                false => is_old(&file) && !self.has_now(&file.location).await?,
+                false if removable.is_everything() || retired.contains(&file.location) => true,
+                false => removable.includes(&file) && !self.has_now(&file.location).await?,
             };
             if gone {
                 purged.remove(self.location(), &file).await?;
@@ -108,6 +138,7 @@ impl Lake {
     /// # Errors
     /// As [`Table::purge`].
     pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
+        let removable = Removable::in_lake(self.location(), exclusive).await?;
         let sidecars = self.location().list(SIDECARS).await?;
         let retired = self.grains.tombstones().await?;
         let retired: HashSet<SegmentId> = retired
@@ -119,15 +150,15 @@ impl Lake {
             .into_iter()
             .chain(self.sources.as_mut());
         for table in tables.chain([&mut self.grains]) {
-            let Purged { files, bytes } = table.purge(exclusive).await?;
+            let Purged { files, bytes } = table.remove_unreferenced(removable).await?;
             purged.files += files;
             purged.bytes += bytes;
         }
-        self.purge_sidecars(sidecars, &retired, exclusive, &mut purged)
+        self.purge_sidecars(sidecars, &retired, removable, &mut purged)
             .await?;
         self.location().retain_cached(&self.segments()?)?;
         for file in self.location().list(SCRATCH).await? {
-            if exclusive || is_old(&file) {
+            if removable.includes(&file) {
                 purged.remove(self.location(), &file).await?;
             }
         }
@@ -140,7 +171,7 @@ impl Lake {
         &self,
         sidecars: Vec<ObjectMeta>,
         retired: &HashSet<SegmentId>,
-        exclusive: bool,
+        removable: Removable,
         purged: &mut Purged,
     ) -> Result<()> {
         let live: HashSet<SegmentId> = self
@@ -151,7 +182,7 @@ impl Lake {
         for file in sidecars {
             let is_garbage = segment_of(&file).is_some_and(|segment| {
                 !live.contains(&segment)
-                    && (exclusive || retired.contains(&segment) || is_old(&file))
+                    && (retired.contains(&segment) || removable.includes(&file))
             });
             if is_garbage {
                 purged.remove(self.location(), &file).await?;
@@ -168,13 +199,6 @@ fn segment_of(sidecar: &ObjectMeta) -> Option<SegmentId> {
     let segment = sidecar.location.parts().nth(1)?;
     sidecar.location.parts().nth(2)?;
     Some(SegmentId::of_folder(segment.as_ref()))
-}
-
-fn is_old(file: &ObjectMeta) -> bool {
-    Utc::now()
-        .signed_duration_since(file.last_modified)
-        .to_std()
-        .is_ok_and(|age| age > GRACE)
 }
 
 /// Returns true for commits and checkpoints before `version`.

@@ -2,17 +2,20 @@
 //! others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use gristmill_connectors::source::discover;
 use gristmill_engine::compact::{CompactOptions, compact};
+use gristmill_engine::gc::{GcOptions, collect_garbage};
 use gristmill_engine::ingest::{IngestOptions, IngestReport, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::hooked_store::Bucket;
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
 async fn ingest_beliefs(lake: &mut Lake, numbers: &[usize]) -> IngestReport {
@@ -72,6 +75,24 @@ async fn no_lake_is_created_where_a_writer_could_replace_the_commit_of_another()
         calls.contains(&"DELETE lakes/one/heads.json".to_owned()),
         "{calls:?}"
     );
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead_of_the_store_makes_no_file_of_a_writer_old() {
+    let bucket = Bucket::default();
+    let created = Lake::open_or_create_at(bucket.client().lake()).await;
+    let store = created.unwrap().location().store();
+    let written = Path::from("grains/part-of-a-writer.parquet");
+    store.put(&written, "rows".into()).await.unwrap();
+    let client = bucket.behind(Duration::from_secs(7_200));
+    let mut lake = Lake::open_at(client.lake()).await.unwrap();
+    let options = GcOptions::default();
+    let report = collect_garbage(&mut lake, &options).await.unwrap();
+    assert_eq!((report.removed_files, report.kept_young), (0, 1));
+    lake.purge(false).await.unwrap();
+    store.head(&written).await.unwrap();
+    let scratch = lake.location().list("_scratch").await.unwrap();
+    assert!(scratch.is_empty(), "{scratch:?}");
 }
 
 #[tokio::test]
