@@ -13,10 +13,14 @@
 //! The folder has a file `CACHEDIR.TAG`, by which backup programs recognise a cache. A folder that
 //! has other files and not this one isn't used, so that none of them is removed.
 //!
+//! A file of another user isn't used: what a sidecar is bound to isn't secret, so this user could
+//! hide rows with one, in a folder that others can write to.
+//!
 //! What a sidecar is bound to and its checksum are checked whenever it is opened, from here or from
 //! the store, so a damaged or outdated file is only fetched again.
 
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +59,8 @@ const TEMPORARY: &str = ".fetching-";
 pub struct LocalCache {
     folder: PathBuf,
     limit: u64,
+    /// The user who owns the files of this process there, where the system has such users.
+    owner: Option<u32>,
     /// The size of all files, roughly: other processes change them, too. It is counted again
     /// before anything is removed.
     size: AtomicU64,
@@ -79,6 +85,7 @@ impl LocalCache {
         let cache = LocalCache {
             folder: folder.to_owned(),
             limit,
+            owner: owner_of_new_files(folder),
             size: AtomicU64::new(size),
         };
         cache.remove_oldest();
@@ -109,8 +116,12 @@ impl LocalCache {
     pub(super) fn get(&self, url: &str, path: &Path) -> Option<SourceBytes> {
         let place = self.place(url, path)?;
         let file = std::fs::File::open(&place).ok()?;
+        let metadata = file.metadata().ok()?;
+        if owner_of(&metadata) != self.owner {
+            return None;
+        }
         let now = SystemTime::now();
-        let used = file.metadata().ok()?.modified().ok();
+        let used = metadata.modified().ok();
         let is_recent =
             used.is_some_and(|used| now.duration_since(used).is_ok_and(|age| age < USE_INTERVAL));
         if !is_recent {
@@ -217,6 +228,25 @@ fn tag(folder: &FilePath) -> std::io::Result<()> {
     }
 }
 
+/// Returns the owner of a file, where the system has users with numbers.
+#[cfg(unix)]
+fn owner_of(metadata: &Metadata) -> Option<u32> {
+    Some(std::os::unix::fs::MetadataExt::uid(metadata))
+}
+
+/// Returns `None`: the system has no users with numbers.
+#[cfg(not(unix))]
+fn owner_of(_: &Metadata) -> Option<u32> {
+    None
+}
+
+/// Returns the owner of files that this process makes in `folder`. One that can't be written to may
+/// have been filled by this user before.
+fn owner_of_new_files(folder: &FilePath) -> Option<u32> {
+    let made = tempfile::tempfile_in(folder).or_else(|_| tempfile::tempfile());
+    owner_of(&made.and_then(|file| file.metadata()).ok()?)
+}
+
 fn name_of(path: &FilePath) -> &str {
     path.file_name().and_then(OsStr::to_str).unwrap_or_default()
 }
@@ -306,6 +336,17 @@ mod tests {
         let size: u64 = files(folder.path()).iter().map(|file| file.size).sum();
         assert!(size <= 400, "{size}");
         assert!(smaller.get("s3://bucket/other", &sidecar("f")).is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_of_another_user_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = LocalCache::open(folder.path(), 10_000).unwrap();
+        cache.put(LAKE, &sidecar("a"), b"bytes");
+        assert!(bytes_of(&cache, "a").is_some());
+        cache.owner = cache.owner.map(|user| user + 1);
+        assert!(bytes_of(&cache, "a").is_none());
     }
 
     #[test]
