@@ -46,6 +46,17 @@ pub enum ClusterError {
     /// The scheduler refuses the query.
     #[error("the scheduler refuses the query: {0}")]
     Refused(String),
+    /// A plan exceeds what processes send.
+    #[error(
+        "the plan of the query has {bytes} bytes, and a cluster takes {limit}: it has the rows \
+         that are read of each file; run `gristmill compact`, or the query without --cluster"
+    )]
+    LargePlan {
+        /// Its size.
+        bytes: usize,
+        /// The largest size.
+        limit: usize,
+    },
     /// A job failed on the executors.
     #[error("the query failed on the cluster: {0}")]
     Failed(String),

@@ -41,6 +41,9 @@ const MAX_WAIT: Duration = Duration::from_millis(250);
 /// before the job counts as failed.
 const MAX_UNCHECKED: u32 = 100;
 
+/// Largest plan in bytes. The rest of its message are settings.
+const PLAN_BYTES: usize = MESSAGE_BYTES as usize - (1 << 20);
+
 /// The message about a job that is unknown to the scheduler.
 const FORGOTTEN: &str = "the scheduler doesn't have its job; if the scheduler was restarted, run \
                          the command again";
@@ -125,13 +128,18 @@ impl Scheduler {
     /// Runs the encoded physical plan `plan` and returns its job and the locations of its result.
     ///
     /// # Errors
-    /// [`ClusterError`] if the scheduler doesn't answer or refuses the plan, or if the job fails.
+    /// [`ClusterError`] if the plan is too large, if the scheduler doesn't answer or refuses it, or
+    /// if the job fails.
     pub(crate) async fn run(
         &self,
         plan: Vec<u8>,
         config: &SessionConfig,
         session_id: String,
     ) -> Result<(String, Vec<PartitionLocation>)> {
+        if plan.len() > PLAN_BYTES {
+            let (bytes, limit) = (plan.len(), PLAN_BYTES);
+            return Err(ClusterError::LargePlan { bytes, limit }.into());
+        }
         let mut client = self.connect().await?;
         let job_id = self.submit(&mut client, plan, config, &session_id).await?;
         let waiting = Waiting {
@@ -386,6 +394,15 @@ mod tests {
         }
         let lost = read(Some(9)).await.unwrap_err().to_string();
         assert!(lost.contains("6 rows of the 9"), "{lost}");
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_exceeds_a_message_is_refused_with_a_remedy() {
+        let scheduler = Scheduler::at("127.0.0.1:1", None).unwrap();
+        let plan = vec![0; PLAN_BYTES + 1];
+        let run = scheduler.run(plan, &SessionConfig::new(), "session".to_owned());
+        let refused = run.await.unwrap_err().to_string();
+        assert!(refused.contains("gristmill compact"), "{refused}");
     }
 
     #[tokio::test]
