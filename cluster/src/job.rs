@@ -400,7 +400,8 @@ mod tests {
     async fn a_plan_that_exceeds_a_message_is_refused_with_a_remedy() {
         let scheduler = Scheduler::at("127.0.0.1:1", None).unwrap();
         let plan = vec![0; PLAN_BYTES + 1];
-        let run = scheduler.run(plan, &SessionConfig::new(), "session".to_owned());
+        let config = SessionConfig::new();
+        let run = scheduler.run(plan, &config, "session".to_owned());
         let refused = run.await.unwrap_err().to_string();
         assert!(refused.contains("gristmill compact"), "{refused}");
     }

@@ -80,7 +80,8 @@ impl AddressIndex {
         out
     }
 
-    /// Opens the index in `bytes` and checks all of it. Reads every byte once.
+    /// Opens the index in `bytes` and checks all of it. Reads every byte once; pages of a mapped
+    /// file don't stay in the memory of the process, because a look-up needs few.
     ///
     /// # Errors
     /// `DamagedIndex` if a check fails.
@@ -88,6 +89,7 @@ impl AddressIndex {
         let index = AddressIndex::open_unchecked(bytes)?;
         let (content, checksum) = index.bytes.split_at(index.bytes.len() - CHECKSUM);
         let is_intact = blake3::hash(content).as_bytes() == checksum;
+        index.release();
         is_intact
             .then_some(index)
             .ok_or(DamagedIndex("checksum differs"))
