@@ -3,8 +3,8 @@
 //! Bytes that decode are matched like a grain. In bytes that don't decode, an identifier anywhere
 //! in them, in the message or in the name of the source selects the reject; so does a payload that
 //! can be read as values, whatever its header states. The claim of a manifest about an erased grain
-//! is erased with the grain. Bytes that are compressed or encrypted and can't be opened are counted:
-//! an identifier in them isn't found.
+//! is erased with the grain. Bytes that are compressed or encrypted and can't be opened are
+//! counted: an identifier in them isn't found.
 
 use std::collections::HashSet;
 

@@ -254,9 +254,9 @@ impl LakeLocation {
         }
     }
 
-    /// Returns the time to which the ages of files are related: that of the store, which dates them,
-    /// or that of this machine if it is earlier. Files of running writers would be old for a machine
-    /// whose clock is ahead. Costs three requests.
+    /// Returns the time to which the ages of files are related: that of the store, which dates
+    /// them, or that of this machine if it is earlier. Files of running writers would be old for a
+    /// machine whose clock is ahead. Costs three requests.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).

@@ -239,8 +239,8 @@ impl<'l> LakeCheck<'l> {
         self.tally.add(self.jobs + number as u64 + 1, report.into());
     }
 
-    /// Checks the segments of `ranges` until the budget or the time is used up, and the sizes of the
-    /// others. Returns where the next check begins, or `None` after a whole round.
+    /// Checks the segments of `ranges` until the budget or the time is used up, and the sizes of
+    /// the others. Returns where the next check begins, or `None` after a whole round.
     async fn run(&mut self, ranges: Vec<SegmentRange>) -> Result<Option<VerifyCursor>> {
         let (mut stopped_at, mut opened) = (None, 0);
         for range in &ranges {
