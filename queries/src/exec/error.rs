@@ -126,6 +126,7 @@ impl ExecutionError {
                 ExecutionError::Grain(_) | ExecutionError::Refused { .. } => {
                     "Change the values so that the grain meets the rules of its type."
                 }
+                ExecutionError::Engine(EngineError::Conflict(_)) => "Run the statement again.",
                 _ => "Check the lake with `gristmill verify`, and try again.",
             },
         );
@@ -199,6 +200,13 @@ mod tests {
         let error = ExecutionError::from(DataFusionError::Internal("broken".to_owned()));
         assert_eq!(error.code(), "INTERNAL");
         assert!(suggestion(&error).contains("gristmill verify"));
+    }
+
+    #[test]
+    fn a_statement_that_another_writer_preceded_is_to_be_run_again() {
+        let conflict = EngineError::Conflict("grains".to_owned());
+        let suggested = suggestion(&ExecutionError::from(conflict));
+        assert_eq!(suggested, "Run the statement again.");
     }
 
     #[test]
