@@ -271,3 +271,78 @@ fn members_of_extension_cases_have_defaults() {
     );
     assert_eq!(text, "4 passed, 0 failed\n");
 }
+
+#[test]
+fn a_stream_without_an_end_differs_by_a_named_row() {
+    let case = |id: &str, reason: &str| {
+        format!(
+            r#"{{"id":"{id}","op":"openai_stream","input":{{"request":{{"model":"openai:m","messages":[]}},"events":[
+                {{"choices":[{{"delta":{{"content":"On it."}},"finish_reason":null}}]}},
+                {{"choices":[{{"delta":{{"tool_calls":[{{"index":0,"id":"call_a","type":"function","function":{{"name":"tide","arguments":"{{\"at\":"}}}}]}},"finish_reason":null}}]}}]}},
+              "expect":{{"events":[
+                {{"event":"message.start","model":"openai:m"}},
+                {{"event":"text.delta","content_block_index":0,"text":"On it."}},
+                {{"event":"tool.use_start","content_block_index":1,"tool_use_id":"tu_$ULID1","tool_name":"tide"}},
+                {{"event":"tool.use_input_delta","content_block_index":1,"tool_use_id":"tu_$ULID1","partial_json":"{{\"at\":"}},
+                {{"event":"message.complete","stop_reason":"{reason}",
+                  "final_content":[{{"type":"text","text":"On it."}},{{"type":"tool_use","id":"tu_$ULID1","name":"tide","input":{{}}}}],
+                  "usage":{{"input_tokens":0,"output_tokens":0,"cached_input_tokens":0,"cache_creation_input_tokens":0}}}}]}}}}"#
+        )
+    };
+    let text = report(
+        "cases",
+        &[&case("cut", "end_turn"), &case("other", "max_tokens")],
+    );
+    assert!(
+        text.contains("passed with a deliberate difference cut: row 14"),
+        "{text}"
+    );
+    assert!(text.contains("FAILED other"), "{text}");
+    assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
+}
+
+#[test]
+fn blocks_that_only_the_reference_sends_differ_by_a_named_row() {
+    let call = |id: &str, op: &str, limit: &str, asked: &str, sent: &str| {
+        format!(
+            r#"{{"id":"{id}","op":"{op}","input":{{"request":{{"model":"p:m","messages":[{asked}]}}}},
+                "expect":{{"request_body":{{"model":"m","{limit}":128,"messages":[{sent}]}},"warnings":[]}}}}"#
+        )
+    };
+    let thought = |text: &str| {
+        call(
+            text,
+            "anthropic_call",
+            "max_tokens",
+            r#"{"role":"assistant","content":[{"type":"thinking","text":"hm"},{"type":"text","text":"unsigned"}]},
+               {"role":"user","content":[{"type":"text","text":"go on"}]}"#,
+            &format!(
+                r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"hm"}},{{"type":"text","text":"{text}"}}]}},
+                   {{"role":"user","content":[{{"type":"text","text":"go on","cache_control":{{"type":"ephemeral"}}}}]}}"#
+            ),
+        )
+    };
+    let image = r#"{"type":"image","source":{"kind":"file_ref","data":"pier.png"},"media_type":"image/png"}"#;
+    let url = r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,pier.png"}}"#;
+    let message = |part: &str| format!(r#"{{"role":"user","content":[{part}]}}"#);
+    let text_part = r#"{"type":"text","text":"look"}"#;
+    let both = |part: &str| message(&format!("{text_part},{part}"));
+    let path = |id: &str, asked: &str, sent: &str| {
+        call(id, "openai_call", "max_completion_tokens", asked, sent)
+    };
+    let text = report(
+        "cases",
+        &[
+            &thought("unsigned"),
+            &thought("other"),
+            &path("path", &both(image), &both(url)),
+            &path("only-path", &message(image), &message(url)),
+        ],
+    );
+    for (id, row) in [("unsigned", 17), ("path", 15), ("only-path", 15)] {
+        let line = format!("passed with a deliberate difference {id}: row {row} ");
+        assert!(text.contains(&line), "{text}");
+    }
+    assert!(text.contains("FAILED other"), "{text}");
+    assert!(text.ends_with("3 passed, 1 failed\n"), "{text}");
+}

@@ -22,8 +22,14 @@ pub enum Row {
     RedactedKept,
     /// 12: the last delta of a thought carries its signature.
     SignatureTold,
+    /// 14: a stream without an end has its calls ended and ends with an error.
+    CutClosed,
+    /// 15: the path of a file isn't sent as its data.
+    PathNotSent,
     /// 16: a message without any writable block is omitted.
     NothingToSay,
+    /// 17: unsigned thinking, and that of other providers, isn't sent.
+    ThinkingDropped,
     /// 18: the prompt's token count is the sum of its parts.
     PromptIsSum,
     /// No row of §17: arguments that are no JSON object are kept where the reference has an empty
@@ -57,7 +63,10 @@ impl fmt::Display for Rows {
             }
             Row::RedactedKept => "row 11 (redacted thinking is kept in streams)",
             Row::SignatureTold => "row 12 (a last thinking.delta carries the signature)",
+            Row::CutClosed => "row 14 (a stream without an end ends its calls, and with an error)",
+            Row::PathNotSent => "row 15 (the path of a file isn't sent as its data)",
             Row::NothingToSay => "row 16 (a message without anything to say is not written)",
+            Row::ThinkingDropped => "row 17 (unsigned or foreign thinking isn't sent)",
             Row::PromptIsSum => "row 18 (prompt_tokens is the sum of its parts)",
             Row::ArgumentsKept => {
                 "kept arguments (those that are no JSON object are kept as they are)"

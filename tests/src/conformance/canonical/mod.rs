@@ -14,6 +14,7 @@ mod compare;
 mod cross;
 mod gateway;
 mod model;
+mod row_drops;
 mod streams;
 mod values;
 
