@@ -346,3 +346,21 @@ fn blocks_that_only_the_reference_sends_differ_by_a_named_row() {
     assert!(text.contains("FAILED other"), "{text}");
     assert!(text.ends_with("3 passed, 1 failed\n"), "{text}");
 }
+
+#[test]
+fn mutability_tiers_may_lack_the_guarded_one() {
+    let case = |name: &str, values: &str| {
+        format!(
+            r#"{{"id":"{name}","op":"enum","input":{{"enum":"{name}"}},"expect":{{"values":{values},"count":3}}}}"#
+        )
+    };
+    let text = report(
+        "cases",
+        &[
+            &case("MutabilityTier", r#"["immutable","monotonic","mutable"]"#),
+            &case("SubjectType", r#"["user","agent","service"]"#),
+        ],
+    );
+    assert!(text.contains("FAILED SubjectType"), "{text}");
+    assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
+}
