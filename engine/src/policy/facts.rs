@@ -97,7 +97,7 @@ impl Proposal {
             .and_then(ContentAddress::from_reference);
         let successor = Successor {
             facts: GrainFacts::of(grain, vec![*target]),
-            has_own_policy: grain.get(Field::InvalidationPolicy).is_some(),
+            has_own_policy: Policy::is_stated(grain),
             evidence: addresses(grain, Field::SatisfactionEvidence),
             withdraws: prior.filter(|_| withdrawal),
         };
@@ -218,6 +218,7 @@ mod tests {
     use gristmill_schemas::sign::{DidKeyResolver, SigningKey, did_from_key, sign_message};
 
     use super::*;
+    use crate::policy::{PolicyMode, PolicyScope};
 
     fn with_grain<T>(json: &str, use_it: impl FnOnce(&[u8], &Grain<'_>) -> T) -> T {
         let encoded = encode_json(
@@ -242,6 +243,28 @@ mod tests {
                  "created_at": 1767225600000, "supersession_auth": [{}]}}"#,
             auth.join(",")
         )
+    }
+
+    #[test]
+    fn a_policy_that_is_hidden_protects_the_grain() {
+        let policy = |more: &str| {
+            let json = format!(
+                r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "o",
+                     "confidence": 1.0, "created_at": 1767225600000{more}}}"#
+            );
+            with_grain(&json, |_, grain| Policy::of(grain))
+        };
+        assert_eq!(policy("").effective(0), PolicyMode::Open);
+        let hash = "0".repeat(64);
+        let hidden = |field: &str| {
+            policy(&format!(
+                r#", "_disclosure_of": "{hash}", "_elided": {{"{field}": "sha256:{hash}"}}"#
+            ))
+        };
+        assert_eq!(hidden("context").effective(0), PolicyMode::Open);
+        let hidden = hidden("invalidation_policy");
+        assert_eq!(hidden.effective(u64::MAX), PolicyMode::Locked);
+        assert_eq!(hidden.scope, PolicyScope::Unknown);
     }
 
     #[test]

@@ -121,13 +121,24 @@ impl Policy {
     }
 
     /// Parses the policy of `grain`. If that fails, the grain is protected: a policy that isn't a
-    /// map, or has no mode that is a string, has an unknown mode.
+    /// map, or has no mode that is a string, has an unknown mode, and so has one that is hidden by
+    /// selective disclosure (§10).
     pub fn of(grain: &Grain<'_>) -> Policy {
         let is_consent = grain.grain_type() == Some(gristmill_schemas::grain::GrainType::Consent);
         match grain.get(Field::InvalidationPolicy) {
-            None => Policy::absent(is_consent),
             Some(terms) => Policy::read(&terms),
+            None if Policy::is_stated(grain) => Policy {
+                mode: PolicyMode::Unknown,
+                scope: PolicyScope::Unknown,
+                ..Policy::absent(is_consent)
+            },
+            None => Policy::absent(is_consent),
         }
+    }
+
+    /// Returns true if `grain` has a policy of its own, shown or hidden.
+    pub(crate) fn is_stated(grain: &Grain<'_>) -> bool {
+        grain.get(Field::InvalidationPolicy).is_some() || grain.is_elided(Field::InvalidationPolicy)
     }
 
     fn read(terms: &RawValue<'_>) -> Policy {

@@ -212,7 +212,7 @@ impl WordSet {
             self.add_value(value);
         }
         grain.null_keys().iter().for_each(|key| self.add_text(key));
-        if grain.get(Field::InvalidationPolicy).is_some() {
+        if Policy::is_stated(grain) {
             let scope = Policy::of(grain).scope;
             self.flags |= if scope.reaches_derived() || scope.reaches_lineage() {
                 HAS_REACHING_POLICY
