@@ -364,3 +364,33 @@ fn mutability_tiers_may_lack_the_guarded_one() {
     assert!(text.contains("FAILED SubjectType"), "{text}");
     assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
 }
+
+#[test]
+fn violations_that_depend_on_the_status_or_the_parent_differ_by_a_named_row() {
+    let case = |id: &str, message: &str, errors: &str| {
+        format!(
+            r#"{{"id":"{id}","op":"validate","input":{{"message":{message}}},"expect":{{"errors":{errors}}}}}"#
+        )
+    };
+    let failed = r#"{"role":"assistant","content":[],"metadata":{"status":"error"}}"#;
+    let result = r#"{"role":"tool","content":[{"type":"tool_result","tool_use_id":"tu_a","content":[]}],
+        "metadata":{"parent_tool_use_id":"tu_b"}}"#;
+    let text = report(
+        "cases",
+        &[
+            &case(
+                "status",
+                failed,
+                r#"["assistant: content must be non-empty"]"#,
+            ),
+            &case("other", failed, r#"["assistant.content[0]: not allowed"]"#),
+            &case("parent", result, "[]"),
+        ],
+    );
+    for (id, row) in [("status", 5), ("parent", 7)] {
+        let line = format!("passed with a deliberate difference {id}: row {row} ");
+        assert!(text.contains(&line), "{text}");
+    }
+    assert!(text.contains("FAILED other"), "{text}");
+    assert!(text.ends_with("2 passed, 1 failed\n"), "{text}");
+}

@@ -18,6 +18,10 @@ pub struct Rows(BTreeSet<Row>);
 pub enum Row {
     /// 1: canonical ids of calls are always minted, never the provider's.
     MintedIds,
+    /// 5: only complete messages are validated.
+    CompleteOnly,
+    /// 7: the call in the metadata of a result is compared with that of its block.
+    ParentCompared,
     /// 11: redacted thinking survives a stream.
     RedactedKept,
     /// 12: the last delta of a thought carries its signature.
@@ -61,6 +65,8 @@ impl fmt::Display for Rows {
             Row::MintedIds => {
                 "row 1 (call ids are minted; the map resolves them to the provider's)"
             }
+            Row::CompleteOnly => "row 5 (only complete messages are validated)",
+            Row::ParentCompared => "row 7 (a result names the call of its metadata)",
             Row::RedactedKept => "row 11 (redacted thinking is kept in streams)",
             Row::SignatureTold => "row 12 (a last thinking.delta carries the signature)",
             Row::CutClosed => "row 14 (a stream without an end ends its calls, and with an error)",
