@@ -279,6 +279,15 @@ impl Assembler {
         }
     }
 
+    /// Sets the name of a call that started without one.
+    pub fn set_name(&mut self, index: usize, given: &str) {
+        if let Some(BlockBuilder::Tool { name, .. }) = self.blocks.get_mut(index)
+            && name.is_empty()
+        {
+            given.clone_into(name);
+        }
+    }
+
     /// Sets the input that arrived with the start of a call. Later parts take precedence.
     pub fn set_input(&mut self, index: usize, given: Object<'static>) {
         if let Some(BlockBuilder::Tool { input, .. }) = self.blocks.get_mut(index) {

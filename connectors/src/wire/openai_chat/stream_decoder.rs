@@ -86,7 +86,11 @@ impl ChatStreamDecoder {
         let id = call.get("id").and_then(Json::as_str);
         let name = text_or_empty(function, "name");
         let at = match self.known_call(index, id, name) {
-            Some(known) => known,
+            Some(known) => {
+                // The name may follow the id.
+                assembler.set_name(known, name);
+                known
+            }
             None => {
                 let at = assembler.start_tool(call_id(id), name);
                 self.add_call(index, id, at);
