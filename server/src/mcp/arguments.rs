@@ -390,106 +390,38 @@ fn field(name: &str) -> Result<KnownField> {
 }
 
 /// Converts a JSON value to one of CAL.
+///
+/// # Errors
+/// E006 for a number that isn't the one that the caller wrote: integers of more than 64 bits were
+/// rounded to floats when the message was parsed.
 fn value(given: &JsonValue) -> Result<Value> {
+    if let Some(number) = rounded_number(given) {
+        let error = CalError::new(Code::E006, format!("{number} has more than 64 bits."));
+        return Err(error.suggest("Give integers of more than 64 bits as texts."));
+    }
     let text = given.to_string();
     // `text` is JSON; what can't be parsed again is null.
     let json = Json::parse(text.as_bytes()).unwrap_or(Json::Null);
     value_from_json(&json)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn call<T: serde::de::DeserializeOwned>(
-        arguments: JsonValue,
-        convert: impl Fn(T) -> Result<ToolCall>,
-    ) -> Result<String> {
-        convert(serde_json::from_value(arguments).unwrap()).map(|call| call.statement)
-    }
-
-    fn recall(arguments: JsonValue) -> Result<String> {
-        call(arguments, RecallArguments::into_call)
-    }
-
-    #[test]
-    fn a_call_is_one_statement_whatever_its_texts_contain() {
-        let hostile = r#"a" | COUNT; ADD belief SET subject = "x\"#;
-        let statement = call(json!({ "query": hostile }), SearchArguments::into_call).unwrap();
-        let parsed = gristmill_queries::cal::parse(&statement, Default::default()).unwrap();
-        let Statement::Recall(recalled) = parsed.query.statement else {
-            panic!("{statement}");
-        };
-        assert_eq!(recalled.like.as_deref(), Some(hostile));
-        let statement = recall(json!({ "subject": hostile, "where": { "object": hostile } }));
-        assert!(statement.unwrap().ends_with("| LIMIT 10"));
-    }
-
-    #[test]
-    fn arguments_become_clauses() {
-        let statement = recall(json!({
-            "type": "belief", "subject": "ada", "where": { "confidence": 0.5 }, "superseded": true,
-            "limit": 3,
-        }));
-        assert_eq!(
-            statement.unwrap(),
-            "RECALL beliefs WHERE subject = \"ada\" AND confidence = 0.5 WITH superseded | LIMIT 3"
-        );
-        let statement = recall(json!({ "type": "event", "session": "s-1", "recent": 5 }));
-        assert_eq!(
-            statement.unwrap(),
-            "RECALL events WHERE session_id = \"s-1\" RECENT 5"
-        );
-        let statement = recall(json!({ "recent": 5, "limit": 3 }));
-        assert_eq!(statement.unwrap(), "RECALL RECENT 3");
-        let statement = recall(json!({ "cal": "RECALL goals", "mine": false }));
-        assert_eq!(statement.unwrap(), "RECALL goals");
-    }
-
-    #[test]
-    fn wrong_names_and_values_have_codes_and_suggestions() {
-        for (arguments, code) in [
-            (json!({ "type": "beleif" }), "CAL-E003"),
-            (json!({ "where": { "nonsense": 1 } }), "CAL-E004"),
-            (json!({ "where": { "object": null } }), "CAL-E120"),
-            (json!({ "limit": 100_000 }), "CAL-E010"),
-            (json!({ "cal": "RECALL", "mine": true }), "CAL-E060"),
-        ] {
-            let error = recall(arguments.clone()).unwrap_err();
-            assert_eq!(error.code().as_str(), code, "{arguments}");
+/// Returns the first float in `given` that may have been an integer of more than 64 bits.
+fn rounded_number(given: &JsonValue) -> Option<&serde_json::Number> {
+    let is_beyond = |number: &serde_json::Number| {
+        let float = number.as_f64().filter(|_| number.is_f64());
+        float.is_some_and(|float| float.abs() >= 2_f64.powi(63))
+    };
+    let mut left = vec![given];
+    while let Some(value) = left.pop() {
+        match value {
+            JsonValue::Number(number) if is_beyond(number) => return Some(number),
+            JsonValue::Array(values) => left.extend(values),
+            JsonValue::Object(members) => left.extend(members.values()),
+            _ => {}
         }
     }
-
-    #[test]
-    fn a_context_is_no_larger_than_an_answer() {
-        let assemble = |budget: u32| {
-            let arguments = json!({ "topic": "tea", "budget": budget });
-            call(arguments, |given: AssembleArguments| given.into_call(4_000))
-        };
-        for (budget, expected) in [(3_000, "BUDGET 3000 "), (9_000, "BUDGET 4000 ")] {
-            let statement = assemble(budget).unwrap();
-            assert!(statement.contains(expected), "{statement}");
-        }
-        let refused = assemble(20_000).unwrap_err();
-        assert_eq!(refused.code().as_str(), "CAL-E033");
-    }
-
-    #[test]
-    fn the_counts_of_all_types_are_one_valid_statement() {
-        gristmill_queries::cal::parse(&counts_by_type(), Default::default()).unwrap();
-    }
-
-    #[test]
-    fn a_grain_is_added_or_superseded() {
-        let fields = json!({ "subject": "ada", "relation": "mg:prefers", "object": "tea" });
-        let add = json!({ "fields": fields, "reason": "said so" });
-        let statement = call(add, RememberArguments::into_call).unwrap();
-        assert!(statement.starts_with("ADD belief SET subject = \"ada\""));
-        let change = json!({
-            "fields": { "object": "coffee" }, "reason": "said so", "supersedes": "sha256:0123456789",
-        });
-        let statement = call(change, RememberArguments::into_call).unwrap();
-        assert!(statement.starts_with("SUPERSEDE sha256:0123456789 SET object"));
-    }
+    None
 }
+
+#[cfg(test)]
+mod tests;
