@@ -27,10 +27,10 @@ use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
 
 use super::copy::CopiedQuery;
-use super::failure::{counted_as, error, query_error};
+use super::failure::{error, query_error};
 use super::parameters::value_of;
 use super::prepared::{Prepared, check_bind, with_formats};
-use super::rows::{RowWriter, RunningQuery};
+use super::rows::{CountedAnswer, RowWriter, RunningQuery};
 use super::session::Session;
 use super::statements::{ClientStatement, parsed};
 use super::types::{Column, columns};
@@ -62,15 +62,13 @@ impl Session {
             rows = self.rows(statement, text, parameters) => rows,
             Ok(()) = &mut cancelled => Err(PgWireError::QueryCanceled),
         };
-        let status = result.as_ref().map_or_else(counted_as, |_| 200);
-        self.server()
-            .count_request("postgres", status, started.elapsed());
-        let rows = result?;
+        let mut answer = CountedAnswer::new(self.server(), started.elapsed());
+        let rows = answer.checked(result)?;
         let columns = columns(&rows.schema());
         if expected.is_some_and(|expected| !are_of_same_types(expected, &columns)) {
-            return Err(columns_changed());
+            return answer.checked(Err(columns_changed()));
         }
-        let columns = with_formats(columns, formats)?;
+        let columns = answer.checked(with_formats(columns, formats))?;
         let infos = columns
             .iter()
             .map(|(column, format)| column.info(*format))
@@ -78,6 +76,7 @@ impl Session {
         let query = RunningQuery {
             rows,
             writer: RowWriter::new(columns),
+            answer,
             cancelled,
             _unfinished: self.unfinished(),
         };

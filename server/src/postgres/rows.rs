@@ -2,6 +2,7 @@
 //! with an error, never with the message of a complete answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::compute::cast;
@@ -15,15 +16,47 @@ use pgwire::api::results::FieldFormat;
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
 
-use super::failure::{query_error, refused};
+use super::failure::{counted_as, query_error, refused};
 use super::types::Column;
 use super::values::Values;
-use crate::http::LimitedRows;
+use crate::http::{LimitedRows, Server};
+
+/// An answer in the figures of the server. It is counted when it is dropped, which is when its last
+/// row or its error is sent: a query may fail after some of its rows.
+pub(super) struct CountedAnswer {
+    server: Arc<Server>,
+    /// Time until the answer began.
+    duration: Duration,
+    status: u16,
+}
+
+impl CountedAnswer {
+    pub(super) fn new(server: &Arc<Server>, duration: Duration) -> CountedAnswer {
+        CountedAnswer {
+            server: Arc::clone(server),
+            duration,
+            status: 200,
+        }
+    }
+
+    /// Returns `result`, and notes its error.
+    pub(super) fn checked<T>(&mut self, result: PgWireResult<T>) -> PgWireResult<T> {
+        result.inspect_err(|error| self.status = counted_as(error))
+    }
+}
+
+impl Drop for CountedAnswer {
+    fn drop(&mut self) {
+        self.server
+            .count_request("postgres", self.status, self.duration);
+    }
+}
 
 /// The rows of a running query.
 pub(super) struct RunningQuery {
     pub(super) rows: LimitedRows,
     pub(super) writer: RowWriter,
+    pub(super) answer: CountedAnswer,
     /// Ready when the client cancels the query.
     pub(super) cancelled: oneshot::Receiver<()>,
     /// Marks the session while rows are left.
@@ -54,7 +87,8 @@ impl RunningQuery {
     /// Returns the messages of the rows.
     pub(super) fn into_stream(self) -> impl Stream<Item = PgWireResult<DataRow>> {
         stream::try_unfold(self, |mut query| async move {
-            let rows = query.next().await?;
+            let rows = query.next().await;
+            let rows = query.answer.checked(rows)?;
             PgWireResult::Ok(rows.map(|rows| (stream::iter(rows.into_iter().map(Ok)), query)))
         })
         .try_flatten()

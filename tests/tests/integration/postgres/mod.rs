@@ -5,6 +5,7 @@ mod bi_tools;
 mod clients;
 mod cursors;
 mod failures;
+mod figures;
 mod isolation;
 mod session;
 mod values;
