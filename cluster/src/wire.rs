@@ -1,5 +1,6 @@
-//! The messages of our codec. Each begins with the version of the program that wrote it; another
-//! version refuses to read it, because it may plan, cut or select differently.
+//! The messages of our codec. Each begins with the build of the program that wrote it; another
+//! build refuses to read it, because it may plan, cut or select differently. A build is the version
+//! and a digest of the sources (`build.rs`): versions stay equal between releases.
 
 use std::fmt;
 
@@ -8,15 +9,19 @@ use prost::Message;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
-/// Version of the program: processes of another one are refused.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The build of the program: processes of another one are refused.
+const BUILD: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "+",
+    env!("GRISTMILL_SOURCES_DIGEST")
+);
 
 /// An operator that DataFusion's protobuf has no message for.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Envelope {
-    /// Version of the program that encoded the operator.
+    /// The build that encoded the operator. Earlier ones state their version only.
     #[prost(string, tag = "1")]
-    version: String,
+    build: String,
     #[prost(oneof = "Operator", tags = "2, 3, 4, 5")]
     pub(crate) operator: Option<Operator>,
 }
@@ -28,7 +33,7 @@ pub(crate) enum Operator {
     #[prost(message, tag = "2")]
     Scan(LakeScan),
     /// An operator of Ballista in the bytes of its own codec, such as the writer at the root of
-    /// each stage: so each task has the version.
+    /// each stage: so each task has the build.
     #[prost(bytes, tag = "3")]
     Ballista(Vec<u8>),
     /// The rules of a scan for compliance, as [`RulesExec`](gristmill_queries::packs::RulesExec)
@@ -85,27 +90,27 @@ pub(crate) struct FileRows {
 }
 
 impl Envelope {
-    /// Wraps `operator` for this version.
+    /// Wraps `operator` for this build.
     pub(crate) fn of(operator: Operator) -> Envelope {
         Envelope {
-            version: VERSION.to_owned(),
+            build: BUILD.to_owned(),
             operator: Some(operator),
         }
     }
 
-    /// Reads the operator of an envelope of this version.
+    /// Reads the operator of an envelope of this build.
     ///
     /// # Errors
-    /// If the bytes are no envelope, or one of another version.
+    /// If the bytes are no envelope, or one of another build.
     pub(crate) fn open(bytes: &[u8]) -> Result<Operator> {
         let envelope = Envelope::decode(bytes)
             .map_err(|error| exec_datafusion_err!("an operator can't be decoded: {error}"))?;
         match envelope.operator {
-            Some(operator) if envelope.version == VERSION => Ok(operator),
+            Some(operator) if envelope.build == BUILD => Ok(operator),
             _ => exec_err!(
-                "a part of the plan is of gristmill {}, this process is {VERSION}: all processes \
-                 of a cluster must have one version",
-                envelope.version
+                "a part of the plan is of gristmill {}, this process is {BUILD}: all processes of \
+                 a cluster must be of one build; install the same package or program everywhere",
+                envelope.build
             ),
         }
     }
@@ -178,13 +183,22 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_of_another_version_is_refused() {
+    fn an_operator_of_another_build_is_refused_also_with_the_same_version() {
         let mut envelope = Envelope::of(Operator::Ballista(vec![1]));
         let bytes = envelope.encode_to_vec();
         assert_eq!(Envelope::open(&bytes).unwrap(), Operator::Ballista(vec![1]));
-        envelope.version = "0.0.1".to_owned();
-        let refused = Envelope::open(&envelope.encode_to_vec()).unwrap_err();
-        assert!(refused.to_string().contains("gristmill 0.0.1"));
+        let version = env!("CARGO_PKG_VERSION");
+        let of_other_sources = format!("{version}+0000000000000000");
+        for other in ["0.0.1", version, &of_other_sources] {
+            envelope.build = other.to_owned();
+            let refused = Envelope::open(&envelope.encode_to_vec()).unwrap_err();
+            let refused = refused.to_string();
+            assert!(
+                refused.contains(&format!("gristmill {other}, ")),
+                "{refused}"
+            );
+            assert!(refused.contains(BUILD), "{refused}");
+        }
         assert!(Envelope::open(b"\xff").is_err());
         assert!(Envelope::open(b"").is_err());
     }
