@@ -34,6 +34,9 @@ pub(super) struct JournalEntry {
     /// Whether it is erased by destroying its key.
     #[serde(default)]
     pub(super) by_key: bool,
+    /// The person that a grain was found by; `None` for rejects and in earlier journals.
+    #[serde(default)]
+    pub(super) person: Option<u32>,
 }
 
 /// An erasure in progress.
@@ -50,7 +53,8 @@ pub(crate) struct Journal {
     pub(super) before: BTreeMap<String, u64>,
     /// Rows of the tables before the erasure.
     pub(super) rows_before: BTreeMap<String, u64>,
-    /// What is to be erased, by address in hex.
+    /// What is to be erased and refused from then on, by address in hex. Rejects whose bytes relate
+    /// to nobody are only in `rejects`: the same bytes of other sources stay.
     pub(super) items: BTreeMap<String, JournalEntry>,
     /// Numbers of rejects to be erased, by the SHA-256 of their bytes in hex: several may have the
     /// same bytes, or none, or those of a grain.
@@ -63,8 +67,11 @@ pub(crate) struct Journal {
     /// Bytes of these that were copied unchanged.
     #[serde(default)]
     pub(super) bytes_copied: u64,
-    /// People of the request of whom something was found.
+    /// People of the request of whom something is erased.
     pub(super) people: Vec<u32>,
+    /// Those of them of whom rejects are erased.
+    #[serde(default)]
+    pub(super) people_of_rejects: Vec<u32>,
     /// Spellings of identifiers that the byte search looks for.
     pub(super) spellings: Vec<String>,
     /// Keys to destroy: ids in hex, and generations.

@@ -65,30 +65,34 @@ impl RejectScanner<'_> {
             } else {
                 &[]
             };
-            let (exemption, is_opaque) = self.match_row(batch, row, refused, &mut hits);
+            let (exemption, is_opaque) = self.match_content(batch, row, refused, &mut hits);
+            let is_found_in_bytes = !hits.people.is_empty();
+            self.match_names(batch, row, &mut hits);
             out.unsearchable += u64::from(is_opaque);
-            let Some((person, _)) = hits.people.first() else {
+            // `NO_PERSON` is the greatest number.
+            let Some(person) = hits.people.iter().map(|(person, _)| *person).min() else {
                 continue;
             };
             let reasons = hits.reasons();
             out.found.push(FoundReject {
                 file: file.to_owned(),
                 row: first + row as u32,
-                person: *person,
+                person,
                 reasons,
                 variations: hits.variations,
                 exemption: exemption.or_else(|| {
                     (!selects(reasons, self.options)).then_some(Exemption::NotSelected)
                 }),
                 address: ContentAddress::of(blob_of(refused)),
+                is_found_in_bytes,
             });
         }
         out
     }
 
-    /// Matches one row, whose bytes are `refused`. Returns the exemption of the grain in it, and
-    /// true if the bytes can't be searched.
-    fn match_row(
+    /// Matches the bytes `refused` of one row. Returns the exemption of the grain in them, and true
+    /// if they can't be searched.
+    fn match_content(
         &self,
         batch: &RecordBatch,
         row: usize,
@@ -96,15 +100,19 @@ impl RejectScanner<'_> {
         hits: &mut Hits,
     ) -> (Option<Exemption>, bool) {
         let verdict = self.match_bytes(refused, hits);
+        if text_at(texts(batch, "field"), row) == Some(MANIFEST) {
+            self.match_claim(refused, hits);
+        }
+        verdict
+    }
+
+    /// Matches the message of one row and the name of its source.
+    fn match_names(&self, batch: &RecordBatch, row: usize, hits: &mut Hits) {
         for column in ["message", "source"] {
             let text = text_at(texts(batch, column), row).unwrap_or_default();
             self.matcher
                 .match_bytes(text.as_bytes(), Reason::Undecodable, hits);
         }
-        if text_at(texts(batch, "field"), row) == Some(MANIFEST) {
-            self.match_claim(refused, hits);
-        }
-        verdict
     }
 
     /// Matches the delivered bytes of a reject. Returns the exemption of the grain, if it decodes,

@@ -273,7 +273,7 @@ mod tests {
             options.destroy_keys = false;
             let report = erase(&mut lake, &request, &options).await.unwrap();
             assert!(report.resumed && report.proven, "{:?}", report.proofs);
-            assert_eq!(report.scope.grains, 0);
+            assert_eq!((report.scope.grains, report.scope.people), (0, 0));
             let (_, survey) = surveyed(&mut lake, &request, 1, None).await.unwrap();
             let [kept] = survey.grains.as_slice() else {
                 panic!("sealed: {is_sealed}, {:?}", survey.grains)
@@ -282,6 +282,21 @@ mod tests {
             assert!(matches!(kept.exemption, Some(Exemption::Hold { .. })));
         }
     }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_person_of_whom_a_hold_keeps_one_grain_counts_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path(), false);
+        let other = r#""user_id":"ada-4711-k9","session_id":"s-2","content":"again""#;
+        let (mut lake, addresses) = lake_of(folder.path(), false, &[OWN, other]).await;
+        let request = SubjectRequest::of_person([USER]);
+        interrupt(&mut lake, &request, &options).await;
+        hold(&mut lake, &addresses[0]).await;
+        let report = erase(&mut lake, &request, &options).await.unwrap();
+        assert!(report.resumed && report.proven, "{:?}", report.proofs);
+        assert_eq!((report.scope.grains, report.scope.people), (1, 1));
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn what_only_a_session_selects_is_erased_though_its_key_was_destroyed_before() {
         let folder = tempfile::tempdir().unwrap();

@@ -321,6 +321,7 @@ fn new_journal(lake: &Lake) -> Result<Journal> {
         bytes_rewritten: 0,
         bytes_copied: 0,
         people: Vec::new(),
+        people_of_rejects: Vec::new(),
         spellings: Vec::new(),
         keys: Vec::new(),
     })

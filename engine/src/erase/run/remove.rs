@@ -62,6 +62,14 @@ impl ReplacedSegment {
     }
 }
 
+/// Adds those of `people` to `known` that aren't in it.
+fn add_people(known: &mut Vec<u32>, people: impl Iterator<Item = u32>) {
+    let before: HashSet<u32> = known.iter().copied().collect();
+    let is_new = |person: &u32| *person != NO_PERSON && !before.contains(person);
+    let added: HashSet<u32> = people.filter(is_new).collect();
+    known.extend(added);
+}
+
 impl Run<'_> {
     /// Removes everything that `survey` selects from all tables.
     pub(super) async fn remove(&mut self, survey: Survey) -> Result<()> {
@@ -105,12 +113,20 @@ impl Run<'_> {
     }
 
     /// Drops grains from the journal that have to stay by now: a hold may have been placed on them
-    /// after an interrupted run had noted them, and before it refused them from then on.
+    /// after an interrupted run had noted them, and before it refused them from then on. With them go
+    /// the people of whom nothing else is erased.
     fn drop_held(&mut self, survey: &Survey) {
         let is_held = |found: &&FoundGrain| matches!(found.exemption, Some(Exemption::Hold { .. }));
-        for found in survey.grains.iter().filter(is_held) {
-            self.journal.items.remove(&found.address.to_string());
-        }
+        let journal = &mut self.journal;
+        let held = survey.grains.iter().filter(is_held);
+        let dropped = held.filter_map(|found| journal.items.remove(&found.address.to_string()));
+        let dropped: HashSet<u32> = dropped.filter_map(|item| item.person).collect();
+        let left = journal.items.values().filter_map(|item| item.person);
+        let left: HashSet<u32> = left
+            .chain(journal.people_of_rejects.iter().copied())
+            .collect();
+        let stays = |person: &u32| left.contains(person) || !dropped.contains(person);
+        journal.people.retain(stays);
     }
 
     /// Drops keys from the journal that an interrupted run noted and didn't destroy: grains that
@@ -134,6 +150,7 @@ impl Run<'_> {
                 type_byte: Some(found.type_byte),
                 size: found.size,
                 by_key: shred_plan.rows.contains(&(found.segment, found.row)),
+                person: Some(found.person).filter(|person| *person != NO_PERSON),
             };
             self.journal.items.insert(found.address.to_string(), entry);
         }
@@ -143,25 +160,27 @@ impl Run<'_> {
                 type_byte: None,
                 size: 0,
                 by_key: false,
+                person: None,
             };
             let address = found.address.to_string();
             *rejects.entry(address.clone()).or_default() += 1;
-            self.journal.items.entry(address).or_insert(entry);
+            if found.is_found_in_bytes {
+                self.journal.items.entry(address).or_insert(entry);
+            }
         }
         for (address, count) in rejects {
             // A run that resumes finds those again that weren't removed.
             let noted = self.journal.rejects.entry(address).or_default();
             *noted = count.max(*noted);
         }
-        let people = survey.selected().map(|found| found.person);
-        let people: HashSet<u32> = people
-            .chain(survey.selected_rejects().map(|found| found.person))
+        let of_rejects: Vec<u32> = survey
+            .selected_rejects()
+            .map(|found| found.person)
             .collect();
-        let known: HashSet<u32> = self.journal.people.iter().copied().collect();
-        let is_new = |person: &u32| *person != NO_PERSON && !known.contains(person);
-        self.journal
-            .people
-            .extend(people.into_iter().filter(is_new));
+        let of_grains = survey.selected().map(|found| found.person);
+        let journal = &mut self.journal;
+        add_people(&mut journal.people_of_rejects, of_rejects.iter().copied());
+        add_people(&mut journal.people, of_grains.chain(of_rejects));
     }
 
     /// Returns a scanner that finds in rewritten rows what the next survey would find, so that the

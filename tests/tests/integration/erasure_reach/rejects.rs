@@ -87,6 +87,28 @@ async fn an_erased_reject_without_bytes_does_not_hide_those_of_other_sources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reject_that_only_its_path_names_does_not_hide_the_same_line_of_other_sources() {
+    let mut lake = TestLake::new().await;
+    let options = IngestOptions {
+        kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)),
+        ..IngestOptions::default()
+    };
+    let own: &[u8] = b"{\"foo\":1}\n{\"foo\":\"alice-77\"}\n";
+    let report = lake.try_ingest(&[("alice-77.jsonl", own)], &options).await;
+    assert_eq!(report.unwrap().rejected, 2);
+    let outcome = erased(&mut lake, &alice()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    assert_eq!((outcome.scope.rejects, outcome.scope.people), (2, 1));
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "0");
+    // The line with the name is refused by its bytes, the other one isn't.
+    let other: &[u8] = b"{\"foo\":1}\n{\"foo\":\"alice-77\"}\n{\"foo\":3}\n";
+    let report = lake.try_ingest(&[("other.jsonl", other)], &options).await;
+    report.unwrap();
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_denied_claim_is_erased_with_its_grain() {
     let mut lake = TestLake::new().await;
     let locked = grain(&belief(
