@@ -19,13 +19,17 @@ const DEFAULT_LAMBDA: f64 = 0.5;
 
 type Words = BTreeSet<String>;
 
-/// Applies the first `WITH diversity` of `options`, if there is one.
-pub(super) fn diversify(hits: Vec<Hit>, options: &[WithOption]) -> Result<Vec<Hit>> {
-    let diversity = options.iter().find_map(|option| match option {
+/// Returns the first `WITH diversity` of `options`.
+pub(super) fn diversity_of(options: &[WithOption]) -> Option<&Diversity> {
+    options.iter().find_map(|option| match option {
         WithOption::Diversity(diversity) => Some(diversity),
         _ => None,
-    });
-    Ok(match diversity {
+    })
+}
+
+/// Applies the first `WITH diversity` of `options`, if there is one.
+pub(super) fn diversify(hits: Vec<Hit>, options: &[WithOption]) -> Result<Vec<Hit>> {
+    Ok(match diversity_of(options) {
         None => hits,
         Some(Diversity::Threshold(distance)) => drop_similar(hits, distance.as_f64()),
         Some(Diversity::Mmr(lambda)) => {

@@ -48,16 +48,28 @@ impl QueryRun<'_, '_> {
     pub(super) async fn execute(&self, query: &Query) -> Result<Answer> {
         let lets = assembly::lets_with_inherited_options(query);
         let scope = self.evaluate_lets(&lets, &LetScope::default()).await?;
+        let mut answer = self.execute_statement(query, &lets, &scope).await?;
+        let warnings = response::warnings_of_parts(query);
+        answer.warnings.splice(0..0, warnings);
+        Ok(answer)
+    }
+
+    async fn execute_statement(
+        &self,
+        query: &Query,
+        lets: &[Let],
+        scope: &LetScope,
+    ) -> Result<Answer> {
         match &query.statement {
-            Statement::Recall(recall) => self.recall(recall, &scope).await,
-            Statement::Assemble(assemble) => self.assemble(assemble, &scope).await,
-            Statement::SetOperation(operation) => self.set_operation(operation, &scope).await,
+            Statement::Recall(recall) => self.recall(recall, scope).await,
+            Statement::Assemble(assemble) => self.assemble(assemble, scope).await,
+            Statement::SetOperation(operation) => self.set_operation(operation, scope).await,
             Statement::Exists(exists) => self.exists(exists).await,
             Statement::History(history) => self.history(history).await,
-            Statement::Explain(explained) => self.explain(explained, &lets, &scope).await,
+            Statement::Explain(explained) => self.explain(explained, lets, scope).await,
             Statement::Describe(describe) => Ok(self.executor.describe(describe)),
-            Statement::Batch(batch) => self.batch(batch, &scope).await,
-            Statement::Coalesce(coalesce) => self.coalesce(coalesce, &scope).await,
+            Statement::Batch(batch) => self.batch(batch, scope).await,
+            Statement::Coalesce(coalesce) => self.coalesce(coalesce, scope).await,
             Statement::DefineTemplate(definition) => self.executor.define_template(definition),
             Statement::Add(add) => self.add(add).await,
             Statement::Supersede(supersede) => self.supersede(supersede).await,
@@ -155,7 +167,7 @@ impl QueryRun<'_, '_> {
         let planned = self.planner.plan(recall, scope).await?;
         let pipeline = pipeline_of(&planned)?;
         let mut answer = Answer {
-            warnings: response::warnings(&recall.options),
+            warnings: response::recall_warnings(recall, pipeline.shape),
             ..Answer::default()
         };
         match pipeline.shape {

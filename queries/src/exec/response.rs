@@ -3,9 +3,13 @@
 use gristmill_schemas::json::{Json, Number, Object};
 
 use super::answer::{Answer, Hit, ResultEntry};
-use crate::cal::ast::{Field, Recall, StageKind, WithOption};
+use super::diversity::diversity_of;
+use crate::cal::ast::{
+    Diversity, Field, InSet, Let, Query, Recall, SetBody, SetOperand, SetOperation, StageKind,
+    Statement, Test, WithOption,
+};
 use crate::cal::vocabulary::Format;
-use crate::cal::{Warning, WarningCode, result_shape};
+use crate::cal::{ResultShape, Warning, WarningCode, result_shape};
 use crate::render::budget::token_cost;
 use crate::render::field_value::value_of;
 use crate::render::{self, RenderStyle, render_recall};
@@ -165,19 +169,85 @@ pub(super) fn warnings(options: &[WithOption]) -> Vec<Warning> {
             _ => return None,
         })
     });
-    ineffective
-        .map(|message| Warning {
-            code: WarningCode::W101,
-            message: message.to_owned(),
-            span: None,
-        })
-        .collect()
+    ineffective.map(no_effect).collect()
+}
+
+fn no_effect(message: &str) -> Warning {
+    Warning {
+        code: WarningCode::W101,
+        message: message.to_owned(),
+        span: None,
+    }
+}
+
+/// Returns a warning for each option of `recall` and of its subqueries that has no effect, where
+/// the result of `recall` has `shape`.
+pub(super) fn recall_warnings(recall: &Recall, shape: ResultShape) -> Vec<Warning> {
+    let mut all = warnings(&recall.options);
+    if !shape.is_of_grains() && diversity_of(&recall.options).is_some() {
+        all.push(no_effect(
+            "WITH diversity has no effect on counts, values and groups.",
+        ));
+    }
+    for condition in &recall.conditions {
+        if let Test::In(InSet::Subquery(subquery)) = &condition.test {
+            all.extend(recall_warnings(&subquery.query, ResultShape::Values));
+        }
+    }
+    all
+}
+
+/// Returns the warnings of the LETs of `query`, and of the operands of a set operation, each once.
+/// Those of a RECALL are part of its answer.
+pub(super) fn warnings_of_parts(query: &Query) -> Vec<Warning> {
+    let mut all = let_warnings(&query.lets);
+    if let Statement::SetOperation(operation) = &query.statement {
+        all.extend(set_warnings(operation));
+    }
+    let mut each: Vec<Warning> = Vec::new();
+    for warning in all {
+        if !each.contains(&warning) {
+            each.push(warning);
+        }
+    }
+    each
+}
+
+fn let_warnings(lets: &[Let]) -> Vec<Warning> {
+    let of_let = |binding: &Let| {
+        let shape = match binding.extract {
+            Some(_) => ResultShape::Values,
+            None => result_shape(&binding.query.stages),
+        };
+        recall_warnings(&binding.query, shape)
+    };
+    lets.iter().flat_map(of_let).collect()
+}
+
+fn set_warnings(operation: &SetOperation) -> Vec<Warning> {
+    let of_operand = |operand: &SetOperand| {
+        let mut all = let_warnings(&operand.lets);
+        match &operand.body {
+            SetBody::Recall(recall) => {
+                all.extend(recall_warnings(recall, result_shape(&recall.stages)));
+                if let Some(Diversity::Mmr(_)) = diversity_of(&recall.options) {
+                    all.push(no_effect(
+                        "WITH diversity(mmr) has no effect on operands, which have no order.",
+                    ));
+                }
+            }
+            SetBody::SetOperation(inner) => all.extend(set_warnings(inner)),
+        }
+        all
+    };
+    let operands = [&operation.left, &operation.right];
+    operands.into_iter().flat_map(of_operand).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::testing::{hit, recall};
+    use crate::exec::testing::{hit, query, recall};
 
     fn names(fields: Option<Vec<&Field>>) -> Option<Vec<String>> {
         fields.map(|fields| fields.iter().map(ToString::to_string).collect())
@@ -240,6 +310,34 @@ mod tests {
 
         fill(&mut answer, &[], &statement, &statement, 0);
         assert_eq!(answer.tokens_used, 0);
+    }
+
+    #[test]
+    fn options_without_effect_of_every_part_are_warned_of() {
+        let text = "LET $x = RECALL beliefs WITH cache(ttl = 1) | SUBJECTS; \
+                    LET $y = RECALL beliefs WITH diversity(mmr) | SUBJECTS; \
+                    (LET $z = RECALL beliefs WITH summarize | OBJECTS; \
+                     RECALL beliefs WHERE object IN ($z) WITH diversity(mmr)) \
+                    UNION ((RECALL beliefs WHERE subject IN \
+                     (RECALL beliefs WITH locale(\"de\") | SUBJECTS)) \
+                    EXCEPT (RECALL beliefs WITH dedup(subject), diversity(threshold, 0.5)))";
+        let warnings = warnings_of_parts(&query(text));
+        let ineffective = warnings.iter().map(|warning| {
+            assert_eq!(warning.code, WarningCode::W101);
+            warning.message.split(' ').nth(1).unwrap_or_default()
+        });
+        let ineffective: Vec<&str> = ineffective.collect();
+        assert_eq!(
+            ineffective,
+            [
+                "cache",
+                "diversity",
+                "summarize",
+                "diversity(mmr)",
+                "locale",
+                "dedup"
+            ]
+        );
     }
 
     #[test]

@@ -7,12 +7,13 @@ use datafusion::prelude::DataFrame;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::columns::{ADDRESS, SCORE};
+use super::columns::{ADDRESS, SCORE, is_one_of};
+use super::diversity::diversity_of;
 use super::error::Result;
 use super::pipeline::Pipeline;
 use super::recall::LetScope;
 use super::{Answer, QueryRun, response};
-use crate::cal::ast::{SetBody, SetOperand, SetOperation};
+use crate::cal::ast::{Diversity, Recall, SetBody, SetOperand, SetOperation};
 use crate::cal::limits::{MAX_LIMIT, MAX_SET_OPERANDS};
 use crate::cal::vocabulary::SetOperator;
 
@@ -67,12 +68,29 @@ impl QueryRun<'_, '_> {
                 let pipeline = Pipeline::new(planned.matched)
                     .apply_stages(&planned.stages)?
                     .finish()?;
-                Ok(pipeline
+                let frame = pipeline
                     .into_frame()
-                    .select(vec![col(ADDRESS), col(SCORE)])?)
+                    .select(vec![col(ADDRESS), col(SCORE)])?;
+                match self.dissimilar(recall, &scope).await? {
+                    Some(kept) => Ok(frame.filter(is_one_of(ADDRESS, &kept))?),
+                    None => Ok(frame),
+                }
             }
             SetBody::SetOperation(inner) => self.plan_set_operation(inner, &scope).await,
         }
+    }
+
+    /// Returns the addresses that WITH diversity keeps of an operand. `None` if it keeps all, as MMR
+    /// does, which only reorders them. EXPLAIN reads no grains and shows the plan without it.
+    async fn dissimilar(&self, recall: &Recall, scope: &LetScope) -> Result<Option<Vec<String>>> {
+        let reduces = matches!(diversity_of(&recall.options), Some(Diversity::Threshold(_)));
+        if !reduces || self.planner.explain_only {
+            return Ok(None);
+        }
+        let kept = self.recalled_grains(recall, scope).await?.hits;
+        let kept: Vec<String> = kept.into_iter().map(|hit| hit.view.address).collect();
+        // Without grains there is nothing to leave out.
+        Ok(Some(kept).filter(|kept| !kept.is_empty()))
     }
 }
 

@@ -206,10 +206,32 @@ async fn options_without_effect_and_failed_sources_have_their_own_warnings() {
         warnings(&run("RECALL WITH locale(\"de\")").await),
         ["CAL-W101"]
     );
+    for part in [
+        "(RECALL WITH cache(ttl = 1)) UNION (RECALL)",
+        "(RECALL) EXCEPT (RECALL WITH diversity(mmr))",
+        "LET $x = RECALL beliefs WITH diversity(mmr) | OBJECTS; RECALL WHERE object IN ($x)",
+        "RECALL WHERE object IN (RECALL beliefs WITH summarize | OBJECTS)",
+        "RECALL WITH diversity(mmr) | COUNT",
+    ] {
+        assert_eq!(warnings(&run(part).await), ["CAL-W101"], "{part}");
+    }
     assert_eq!(
         warnings(&run("ASSEMBLE c FROM a: (RECALL | COUNT), b: (RECALL)").await),
         ["CAL-W102"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diversity_leaves_near_duplicates_out_of_an_operand() {
+    let objects_of_both = ["green tea in the morning", "green tea in the evening"];
+    let grains = objects_of_both.map(|object| belief(object, ""));
+    let lake = TestLake::of(&[&grains[0], &grains[1]]).await;
+    let both = "(RECALL beliefs) UNION (RECALL goals)";
+    let one = "(RECALL beliefs WITH diversity(threshold, 0.5)) UNION (RECALL goals)";
+    for (statement, expected) in [(both, 2), (one, 1)] {
+        let response = answered(&lake, None, statement).await.unwrap();
+        assert_eq!(objects(&response).len(), expected, "{statement}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
