@@ -6,7 +6,8 @@
 
 use std::cmp::Ordering;
 
-use datafusion::logical_expr::{Expr, lit};
+use datafusion::common::DataFusionError;
+use datafusion::logical_expr::{Expr, lit, when};
 
 use crate::cal::Number;
 use crate::cal::ast::Comparison;
@@ -39,6 +40,16 @@ fn compare_with_zero(column: Expr, comparison: Comparison) -> Expr {
         Comparison::Greater => column.gt(positive),
         Comparison::Less => column.lt(negative),
     }
+}
+
+/// Returns a double column with one zero, for an order: the two zeros of doubles are equal, but
+/// Arrow orders the negative one before the other.
+///
+/// # Errors
+/// None, unless DataFusion refuses the expression.
+pub(super) fn with_one_zero(column: Expr) -> Result<Expr, DataFusionError> {
+    let is_zero = compare_with_zero(column.clone(), Comparison::Equal);
+    when(is_zero, lit(0.0_f64)).otherwise(column)
 }
 
 /// Returns the comparison of an integer column with `literal`.

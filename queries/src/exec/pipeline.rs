@@ -13,8 +13,9 @@ use gristmill_schemas::grain::GrainType;
 
 use super::columns::{ADDRESS, SCORE, as_text, key_name};
 use super::error::Result;
+use super::numeric::with_one_zero;
 use crate::cal::ast::{Field, Offset, Stage, StageKind};
-use crate::cal::fields::KnownField;
+use crate::cal::fields::{FieldKind, KnownField};
 use crate::cal::limits::{DEFAULT_LIMIT, MAX_LIMIT};
 use crate::cal::vocabulary::{Direction, Extractor};
 use crate::cal::{CalError, Code, ResultShape};
@@ -93,7 +94,7 @@ impl Pipeline {
         match &stage.kind {
             StageKind::Select(_) | StageKind::Project(_) => Ok(self),
             StageKind::OrderBy(Field::Known(field), direction) => {
-                self.order = ordered_by(*field, *direction);
+                self.order = ordered_by(*field, *direction)?;
                 Ok(self)
             }
             StageKind::Limit(count) => self.limit(u64::from(*count)),
@@ -232,16 +233,16 @@ fn by_address() -> SortExpr {
 }
 
 /// Orders by a field, then by address. Grains without the field are last in both directions.
-fn ordered_by(field: KnownField, direction: Direction) -> Vec<SortExpr> {
-    let key = if field == KnownField::Score {
-        col(SCORE)
-    } else {
-        col(key_name(field))
+fn ordered_by(field: KnownField, direction: Direction) -> Result<Vec<SortExpr>> {
+    let key = match (field, field.spec().kind) {
+        (KnownField::Score, _) => col(SCORE),
+        (_, FieldKind::Number) => with_one_zero(col(key_name(field)))?,
+        _ => col(key_name(field)),
     };
-    vec![
+    Ok(vec![
         key.sort(direction == Direction::Ascending, false),
         by_address(),
-    ]
+    ])
 }
 
 #[cfg(test)]
@@ -261,8 +262,12 @@ mod tests {
     }
 
     fn pipeline(stages: &str) -> Pipeline {
+        pipeline_over(matched(), stages)
+    }
+
+    fn pipeline_over(matched: DataFrame, stages: &str) -> Pipeline {
         let stages = recall(&format!("RECALL {stages}")).stages;
-        Pipeline::new(matched())
+        Pipeline::new(matched)
             .apply_stages(&stages)
             .unwrap()
             .finish()
@@ -271,7 +276,12 @@ mod tests {
 
     /// The first column of the rows that the stages leave.
     async fn first_column(stages: &str) -> Vec<String> {
-        let batches = pipeline(stages).into_frame().collect().await.unwrap();
+        first_column_over(matched(), stages).await
+    }
+
+    async fn first_column_over(matched: DataFrame, stages: &str) -> Vec<String> {
+        let pipeline = pipeline_over(matched, stages);
+        let batches = pipeline.into_frame().collect().await.unwrap();
         let mut texts = Vec::new();
         for batch in batches {
             for row in 0..batch.num_rows() {
@@ -297,6 +307,21 @@ mod tests {
             first_column("| ORDER BY subject DESC").await,
             ["a", "b", "d", "e", "c"]
         );
+    }
+
+    #[tokio::test]
+    async fn the_two_zeros_are_one_value_in_an_order() {
+        let rows = "SELECT content_address, __score, CAST(written AS DOUBLE) AS __confidence FROM \
+                    (VALUES ('a', 0.1, '0'), ('b', 0.1, '-0'), ('c', 0.1, '-1'), ('d', 0.1, '0'), \
+                    ('e', 0.1, NULL)) AS t(content_address, __score, written)";
+        let rows = SessionContext::new().sql(rows).await.unwrap();
+        for (stages, expected) in [
+            ("| ORDER BY confidence ASC", ["c", "a", "b", "d", "e"]),
+            ("| ORDER BY confidence DESC", ["a", "b", "d", "c", "e"]),
+        ] {
+            let found = first_column_over(rows.clone(), stages).await;
+            assert_eq!(found, expected, "{stages}");
+        }
     }
 
     #[tokio::test]
