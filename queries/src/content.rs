@@ -17,7 +17,7 @@ use datafusion::object_store::{ObjectStore, ObjectStoreExt};
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use gristmill_connectors::ConnectorError;
-use gristmill_connectors::storage::{file_url, has_scheme, resolve_uri};
+use gristmill_connectors::storage::{file_url, has_scheme, resolve_uri, without_password};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -49,7 +49,7 @@ impl ContentRoot {
     /// [`ConnectorError`] if the folder doesn't exist or no store serves the URI.
     pub fn new(location: &str) -> std::result::Result<ContentRoot, ConnectorError> {
         let url = match has_scheme(location) {
-            true => location.to_owned(),
+            true => without_password(location).into_owned(),
             false => {
                 let folder = std::path::Path::new(location);
                 let folder = folder

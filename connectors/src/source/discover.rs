@@ -8,14 +8,15 @@ use super::location::{MATCHING, Source, SourceLocation, is_pattern};
 #[cfg(feature = "object-store")]
 use super::objects::resolve_objects;
 use crate::ConnectorError;
-use crate::storage::has_scheme;
+use crate::storage::{has_scheme, without_password};
 
 /// Resolves names to sources.
 ///
 /// A name is a file, a folder (with everything in it except names that begin with a dot, and links
 /// to folders), a pattern, the URI of an object, a prefix or a pattern of objects, or `-` for
 /// standard input. The result is in the order of the names, and for one name in the order of the
-/// paths; a source that several names denote occurs once.
+/// paths; a source that several names denote occurs once. A user and a password in a URI have no
+/// effect and aren't part of the source's name.
 ///
 /// # Errors
 /// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
@@ -36,14 +37,15 @@ pub async fn discover_all(names: &[String]) -> Result<Vec<Source>, ConnectorErro
     let mut sources: Vec<Source> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for name in names {
-        let found = match &**name {
+        let name = &*without_password(name);
+        let found = match name {
             "-" => vec![stdin()],
             uri if has_scheme(uri) && !uri.starts_with("file://") => resolve_objects(uri).await?,
             path => files(local(path))?,
         };
         // An empty folder isn't an error.
         if found.is_empty() && !Path::new(local(name)).is_dir() {
-            return Err(ConnectorError::NotFound(name.clone()));
+            return Err(ConnectorError::NotFound(name.to_owned()));
         }
         sources.extend(
             found
@@ -246,6 +248,19 @@ mod tests {
         ));
         std::fs::create_dir(folder.path().join("empty")).unwrap();
         assert!(discover(&[at("empty")]).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn no_error_has_the_password_in_a_uri() {
+        for name in [
+            "gopher://ada:secret@host/a.mg",
+            "s3://key:secret@bucket/[.mg",
+        ] {
+            let error = discover_all(&[name.to_owned()]).await.unwrap_err();
+            let (shown, debugged) = (error.to_string(), format!("{error:?}"));
+            assert!(!shown.contains("secret"), "{shown}");
+            assert!(!debugged.contains("secret"), "{debugged}");
+        }
     }
 
     #[cfg(unix)]

@@ -16,6 +16,7 @@ mod counting;
 mod object_versions;
 mod requests;
 
+use std::borrow::Cow;
 #[cfg(feature = "object-store")]
 use std::ffi::OsString;
 use std::path::Path as FilePath;
@@ -55,17 +56,22 @@ pub struct StoreLocation {
 }
 
 /// Resolves `uri`, which has a scheme, to an object store and a path. Its requests are counted by
-/// [`requests`], unless it is a folder of this machine.
+/// [`requests`], unless it is a folder of this machine. A user and a password in `uri` have no
+/// effect, and are neither in the location nor in errors ([`without_password`]).
 ///
 /// # Errors
 /// [`ConnectorError::Uri`] if no store serves the scheme or the configuration is incomplete.
 #[cfg(feature = "object-store")]
 pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
+    let uri = &*without_password(uri);
     let fault = |reason: String| ConnectorError::Uri {
         uri: uri.to_owned(),
         reason,
     };
-    let url = Url::parse(uri).map_err(|error| fault(error.to_string()))?;
+    let url = Url::parse(uri).map_err(|error| ConnectorError::Uri {
+        uri: up_to_host_removed(uri),
+        reason: error.to_string(),
+    })?;
     let options = store_options(std::env::vars_os());
     let (store, path) =
         object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
@@ -74,6 +80,16 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
         _ => Arc::new(CountingStore::new(store.into(), Arc::clone(&REQUESTS))),
     };
     Ok(StoreLocation { store, path, url })
+}
+
+/// Returns `uri`, which can't be parsed, without what may be a password with a `/` in it: the text
+/// between the scheme and the last `@`.
+#[cfg(feature = "object-store")]
+fn up_to_host_removed(uri: &str) -> String {
+    match (uri.split_once("://"), uri.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        _ => uri.to_owned(),
+    }
 }
 
 /// The beginnings of the names of variables that are options of a store.
@@ -107,6 +123,25 @@ pub fn has_scheme(text: &str) -> bool {
                 .chars()
                 .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'))
     })
+}
+
+/// Returns a URI without the user and the password before its host: names of sources and lakes are
+/// recorded, logged and part of errors. Stores get credentials from environment variables only. A
+/// name before the host stays where it isn't a user: `abfss://container@account.…`.
+pub fn without_password(uri: &str) -> Cow<'_, str> {
+    let split = uri.split_once("://").filter(|_| has_scheme(uri));
+    let Some((scheme, rest)) = split else {
+        return Cow::Borrowed(uri);
+    };
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or(rest);
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    match authority.rsplit_once('@') {
+        Some((user, host)) if is_web || user.contains(':') => {
+            let after = rest.get(authority.len()..).unwrap_or_default();
+            Cow::Owned(format!("{scheme}://{host}{after}"))
+        }
+        _ => Cow::Borrowed(uri),
+    }
 }
 
 /// Returns the URL of a file or folder, which need not exist.
@@ -166,6 +201,39 @@ mod tests {
         let variables = variables.map(|name| (OsString::from(name), OsString::from("x")));
         let options = store_options(variables).map(|(name, _)| name.to_ascii_uppercase());
         assert_eq!(options.collect::<Vec<_>>(), ours);
+    }
+
+    #[test]
+    fn a_password_is_no_part_of_a_name() {
+        for (uri, expected) in [
+            (
+                "https://ada:pw@host:81/a@b?c=d:e@f",
+                "https://host:81/a@b?c=d:e@f",
+            ),
+            ("HTTPS://token@host", "HTTPS://host"),
+            ("https://ada:p@w@host/x", "https://host/x"),
+            ("s3://key:secret@bucket/x", "s3://bucket/x"),
+            ("abfss://container@account.dfs.core.windows.net/x", ""),
+            ("s3://bucket/a:b@c.mg", ""),
+            ("https://host/a:b@c.mg", ""),
+            ("in/ada:pw@host", ""),
+            ("-", ""),
+        ] {
+            let expected = if expected.is_empty() { uri } else { expected };
+            assert_eq!(without_password(uri), expected);
+        }
+    }
+
+    #[cfg(feature = "object-store")]
+    #[test]
+    fn locations_and_errors_have_no_password() {
+        let location = resolve_uri("https://ada:secret@host/x/a.mg").unwrap();
+        assert_eq!(location.url.as_str(), "https://host/x/a.mg");
+        for refused in ["gopher://ada:secret@host/a", "https://ada:sec/ret@host/a"] {
+            let error = resolve_uri(refused).unwrap_err().to_string();
+            assert!(!error.contains("sec"), "{error}");
+            assert!(error.contains("host/a"), "{error}");
+        }
     }
 
     #[cfg(feature = "object-store")]
