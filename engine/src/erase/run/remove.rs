@@ -113,8 +113,8 @@ impl Run<'_> {
     }
 
     /// Drops grains from the journal that have to stay by now: a hold may have been placed on them
-    /// after an interrupted run had noted them, and before it refused them from then on. With them go
-    /// the people of whom nothing else is erased.
+    /// after an interrupted run had noted them, and before it refused them from then on. People of
+    /// whom nothing else is erased are dropped with them.
     fn drop_held(&mut self, survey: &Survey) {
         let is_held = |found: &&FoundGrain| matches!(found.exemption, Some(Exemption::Hold { .. }));
         let journal = &mut self.journal;

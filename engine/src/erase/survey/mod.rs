@@ -90,8 +90,8 @@ pub struct FoundReject {
     pub exemption: Option<Exemption>,
     /// SHA-256 of its bytes: the address that it would have as a grain.
     pub address: ContentAddress,
-    /// Whether the bytes relate to a person, rather than only the message or the name of the source.
-    /// Only such bytes are refused from then on.
+    /// Whether the bytes relate to a person, rather than only the message or the name of the
+    /// source. Only such bytes are refused from then on.
     pub is_found_in_bytes: bool,
 }
 
