@@ -80,8 +80,8 @@ impl QueryRun<'_, '_> {
         }
     }
 
-    /// Returns the addresses that WITH diversity keeps of an operand. `None` if it keeps all, as MMR
-    /// does, which only reorders them. EXPLAIN reads no grains and shows the plan without it.
+    /// Returns the addresses that WITH diversity keeps of an operand. `None` if it keeps all, as
+    /// MMR does, which only reorders them. EXPLAIN reads no grains and shows the plan without it.
     async fn dissimilar(&self, recall: &Recall, scope: &LetScope) -> Result<Option<Vec<String>>> {
         let reduces = matches!(diversity_of(&recall.options), Some(Diversity::Threshold(_)));
         if !reduces || self.planner.explain_only {
