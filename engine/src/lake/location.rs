@@ -137,8 +137,10 @@ impl LakeLocation {
         })
     }
 
-    /// Creates a temporary file that [`LakeLocation::publish`] can publish. It is on the same file
-    /// system if the lake is a folder.
+    /// Creates a temporary file that [`LakeLocation::publish`] can publish. If the lake is a
+    /// folder, it is in [`SCRATCH`]. Otherwise it is in the system's folder of temporary files,
+    /// where nothing would remove what a killed process leaves, so it has no name on Unix: it is
+    /// written through its handle, never through its path.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -149,7 +151,7 @@ impl LakeLocation {
                 std::fs::create_dir_all(&scratch)
                     .and_then(|()| scratch_builder().tempfile_in(scratch))
             }
-            None => scratch_builder().tempfile(),
+            None => scratch_builder().tempfile().and_then(unlinked),
         };
         made.file("can't make a temporary file in", self.name())
     }
@@ -167,7 +169,8 @@ impl LakeLocation {
                 .file("can't write", path)?
                 .file("can't write", path.to_string());
         }
-        let bytes = gristmill_connectors::source::SourceBytes::map(file.path())?;
+        let bytes = gristmill_connectors::source::SourceBytes::map_file(file.as_file())
+            .file("can't read what is written to", path)?;
         let upload = self
             .store
             .put_multipart(path)
@@ -397,4 +400,41 @@ fn scratch_builder() -> tempfile::Builder<'static, 'static> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
     builder
+}
+
+/// Removes the name of `file`; its bytes stay as long as it is open.
+#[cfg(unix)]
+fn unlinked(mut file: tempfile::NamedTempFile) -> std::io::Result<tempfile::NamedTempFile> {
+    std::fs::remove_file(file.path())?;
+    // The name may be that of another file when this one is dropped.
+    file.disable_cleanup(true);
+    Ok(file)
+}
+
+/// Returns `file`, which has a name until it is dropped: an open file can't be removed.
+#[cfg(not(unix))]
+fn unlinked(file: tempfile::NamedTempFile) -> std::io::Result<tempfile::NamedTempFile> {
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_for_an_object_store_has_no_name_that_a_kill_could_leave() {
+        let location = LakeLocation::in_store(StoreLocation {
+            store: Arc::new(InMemory::new()),
+            path: Path::from("lake"),
+            url: Url::parse("memory:///lake").unwrap(),
+        });
+        let scratch = location.scratch_file().unwrap();
+        assert_eq!(scratch.path().exists(), cfg!(not(unix)));
+        std::io::Write::write_all(&mut scratch.as_file(), b"rows").unwrap();
+        let path = Path::from("grains/a.parquet");
+        location.publish(scratch, &path).await.unwrap();
+        assert_eq!(&*location.read(&path).await.unwrap(), b"rows");
+    }
 }

@@ -18,7 +18,7 @@ pub(crate) struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Starts a file with `schema` in `file`.
+    /// Starts a file with `schema` in `file`, which is empty.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -26,7 +26,8 @@ impl RecordWriter {
         file: &NamedTempFile,
         schema: SchemaRef,
     ) -> Result<RecordWriter, ParquetError> {
-        let sink = DigestWriter::new(file.reopen()?);
+        // Not opened by its name, which it may not have.
+        let sink = DigestWriter::new(file.as_file().try_clone()?);
         Ok(RecordWriter {
             writer: ArrowWriter::try_new(sink, schema, Some(records_properties()))?,
             rows: 0,

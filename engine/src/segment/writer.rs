@@ -51,7 +51,7 @@ enum PendingRowGroup {
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl SegmentWriter {
-    /// Starts a file with `schema` in `file`.
+    /// Starts a file with `schema` in `file`, which is empty.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -65,8 +65,10 @@ impl SegmentWriter {
             .convert(&schema)?;
         let mut properties = properties;
         parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
-        let sink = BufWriter::with_capacity(BUFFER_BYTES, DigestWriter::new(file.reopen()?));
-        let behind = WriteBehind::start(file.reopen()?)?;
+        // Not opened by its name, which it may not have.
+        let sink = DigestWriter::new(file.as_file().try_clone()?);
+        let sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
+        let behind = WriteBehind::start(file.as_file().try_clone()?)?;
         let properties = Arc::new(properties);
         let writer =
             SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::clone(&properties))?;
