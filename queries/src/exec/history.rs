@@ -2,7 +2,8 @@
 //!
 //! A version comes after those that superseded it, whatever their creation times: two writes may
 //! have the same millisecond, and clocks differ. Where supersession gives no order, the newest
-//! creation time is first, then the smallest address.
+//! creation time is first, then the smallest address. A circle of supersessions, which grains and
+//! manifests may state, begins with its newest version, after those that superseded the circle.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -239,14 +240,15 @@ fn by_time(grains: DataFrame) -> Result<DataFrame> {
 }
 
 /// Returns `versions` in their order, except that each one comes after those that superseded it.
-/// `links` are pairs of the old and the new version. Where a circle of links permits no version to
-/// be next, the first one is.
+/// `links` are pairs of the old and the new version. A circle of links, in which no version can be
+/// the next, begins with its first one.
 fn after_successors<T>(
     versions: Vec<T>,
     address_of: impl Fn(&T) -> &str,
     links: &BTreeSet<(String, String)>,
 ) -> Vec<T> {
     let mut predecessors: Vec<Vec<usize>> = vec![Vec::new(); versions.len()];
+    let mut successors = predecessors.clone();
     // The number of successors that aren't placed yet.
     let mut waiting = vec![0_usize; versions.len()];
     {
@@ -259,29 +261,90 @@ fn after_successors<T>(
         for (old, new) in links {
             if let Some((old, new)) = place(old).zip(place(new)).filter(|(old, new)| old != new) {
                 predecessors[new].push(old);
+                successors[old].push(new);
                 waiting[old] += 1;
             }
         }
     }
-    let mut left: BTreeSet<usize> = (0..versions.len()).collect();
-    let mut ready: BTreeSet<usize> = left
-        .iter()
-        .copied()
-        .filter(|at| waiting[*at] == 0)
-        .collect();
+    let circle = circles(&successors, &predecessors);
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); versions.len()];
+    // The number of successors of each circle outside of it that aren't placed yet.
+    let mut outside = vec![0_usize; versions.len()];
+    for (at, all) in successors.iter().enumerate() {
+        members[circle[at]].push(at);
+        outside[circle[at]] += all.iter().filter(|new| circle[**new] != circle[at]).count();
+    }
+    let with_none = |waiting: &dyn Fn(usize) -> usize| -> BTreeSet<usize> {
+        (0..versions.len()).filter(|at| waiting(*at) == 0).collect()
+    };
+    let mut ready = with_none(&|at| waiting[at]);
+    // Versions of circles that may begin.
+    let mut free = with_none(&|at| outside[circle[at]]);
     let mut slots: Vec<Option<T>> = versions.into_iter().map(Some).collect();
     let mut ordered = Vec::with_capacity(slots.len());
-    while let Some(next) = ready.pop_first().or_else(|| left.first().copied()) {
-        left.remove(&next);
+    while let Some(next) = ready.pop_first().or_else(|| free.first().copied()) {
+        free.remove(&next);
         ordered.extend(slots[next].take());
         for &old in &predecessors[next] {
             waiting[old] -= 1;
-            if waiting[old] == 0 && left.contains(&old) {
+            if waiting[old] == 0 && slots[old].is_some() {
                 ready.insert(old);
+            }
+            if circle[old] != circle[next] {
+                outside[circle[old]] -= 1;
+                if outside[circle[old]] == 0 {
+                    let left = members[circle[old]].iter().copied();
+                    free.extend(left.filter(|at| slots[*at].is_some()));
+                }
             }
         }
     }
     ordered
+}
+
+/// Returns the number of the circle of each version: two versions that are linked in both
+/// directions, directly or over others, have the same one (Kosaraju's algorithm). A version in no
+/// circle has a number of its own. Linear in the number of links.
+fn circles(successors: &[Vec<usize>], predecessors: &[Vec<usize>]) -> Vec<usize> {
+    let mut circle: Vec<Option<usize>> = vec![None; successors.len()];
+    for start in depth_first(successors).into_iter().rev() {
+        let mut frontier = vec![start];
+        while let Some(at) = frontier.pop() {
+            if circle[at].is_none() {
+                circle[at] = Some(start);
+                frontier.extend(&predecessors[at]);
+            }
+        }
+    }
+    let alone = |(at, circle): (usize, Option<usize>)| circle.unwrap_or(at);
+    circle.into_iter().enumerate().map(alone).collect()
+}
+
+/// Returns all versions, each after those that a depth-first search reaches from it.
+fn depth_first(links: &[Vec<usize>]) -> Vec<usize> {
+    let mut is_seen = vec![false; links.len()];
+    let mut finished = Vec::with_capacity(links.len());
+    let all = 0..links.len();
+    for start in all {
+        if std::mem::replace(&mut is_seen[start], true) {
+            continue;
+        }
+        // Versions, each with the number of its links that were followed.
+        let mut path = vec![(start, 0_usize)];
+        while let Some((at, followed)) = path.last_mut() {
+            let link = links[*at].get(*followed).copied();
+            *followed += 1;
+            match link {
+                Some(next) if std::mem::replace(&mut is_seen[next], true) => {}
+                Some(next) => path.push((next, 0)),
+                None => {
+                    finished.push(*at);
+                    path.pop();
+                }
+            }
+        }
+    }
+    finished
 }
 
 fn versions_answer(hits: &[Hit], total: u64) -> Answer {
@@ -385,11 +448,22 @@ mod tests {
             ordered(&["b", "a", "c"], &[("a", "b"), ("a", "c")]),
             "b c a"
         );
-        // Versions that aren't listed, and circles, give no order.
+        // Versions that aren't listed give no order.
         assert_eq!(ordered(&["a", "b"], &[("a", "x"), ("a", "a")]), "a b");
+        // A circle begins with its first version, and those that it superseded follow.
         let circle = [("a", "b"), ("b", "a"), ("c", "a")];
-        assert_eq!(ordered(&["c", "b", "a"], &circle), "c b a");
+        assert_eq!(ordered(&["c", "b", "a"], &circle), "b a c");
         assert_eq!(ordered(&["d", "b", "a", "c"], &circle), "d b a c");
+        let two = [
+            ("a", "b"),
+            ("b", "a"),
+            ("a", "c"),
+            ("c", "d"),
+            ("d", "c"),
+            ("d", "e"),
+        ];
+        assert_eq!(ordered(&["a", "b", "c", "d", "e"], &two), "e c d a b");
+        assert_eq!(ordered(&["b", "a", "d", "c"], &two[..5]), "d c b a");
     }
 
     #[test]
