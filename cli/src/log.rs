@@ -19,13 +19,10 @@ const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transa
 /// Starts logging to standard error: warnings and errors, or what `RUST_LOG` selects. A process
 /// that runs several commands keeps the log of the first.
 pub fn start_log(common: &CommonArgs) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
-    });
     let log = tracing_subscriber::fmt()
         // A message that can't be written is lost; reporting that on standard error would panic.
         .log_internal_errors(false)
-        .with_env_filter(filter)
+        .with_env_filter(log_filter(common))
         .with_writer(io::stderr)
         .with_target(false);
     let started = match common.log_format {
@@ -44,6 +41,13 @@ pub fn start_log(common: &CommonArgs) {
         LogFormat::Json => log.json().try_init(),
     };
     drop(started);
+}
+
+/// Returns the filter that `RUST_LOG` selects, else the default one.
+fn log_filter(common: &CommonArgs) -> tracing_subscriber::EnvFilter {
+    tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG })
+    })
 }
 
 /// Returns a text with control characters and line feeds escaped, for a line that is one event or

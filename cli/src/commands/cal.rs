@@ -23,7 +23,7 @@ use crate::args::query::CalArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::parse_instant;
 use crate::log::note;
-use crate::shell::script::{ScriptPart, script_parts};
+use crate::shell::script::{ScriptPart, ScriptStatements, script_parts};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
 use crate::{diagnostic, output};
 
@@ -124,22 +124,28 @@ fn steps(text: &[u8], options: Options, printing: Printing) -> Result<Vec<CalSte
     };
     let mut steps = Vec::new();
     for part in script_parts(script)? {
-        let part = match part {
-            ScriptPart::Statements(part) => part,
-            ScriptPart::Command(command) => {
-                steps.push(CalStep::Command(command));
-                continue;
+        match part {
+            ScriptPart::Statements(part) => {
+                let found = queries_of_part(&part, options, printing)?;
+                steps.extend(found.into_iter().map(CalStep::Statement));
             }
-        };
-        let text = part.text.as_bytes();
-        let found = split(text, options).or_else(|_| {
-            // An error has the position in the script.
-            queries(part.in_place().as_bytes(), options, printing)?;
-            queries(text, options, printing)
-        })?;
-        steps.extend(found.into_iter().map(CalStep::Statement));
+            ScriptPart::Command(command) => steps.push(CalStep::Command(command)),
+        }
     }
     Ok(steps)
+}
+
+/// Splits a part of a script into its statements. An error has the position in the script.
+fn queries_of_part<'t>(
+    part: &ScriptStatements<'t>,
+    options: Options,
+    printing: Printing,
+) -> Result<Vec<&'t [u8]>, Failure> {
+    let text = part.text.as_bytes();
+    split(text, options).or_else(|_| {
+        queries(part.in_place().as_bytes(), options, printing)?;
+        queries(text, options, printing)
+    })
 }
 
 fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Failure> {

@@ -122,8 +122,8 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// Builds a batch with a column for each name in `rows`, in the order of their first occurrence.
-fn batch_of(rows: &[Vec<(String, String)>]) -> Result<RecordBatch, arrow::error::ArrowError> {
+/// Returns the names in `rows`, each once, in the order of their first occurrence.
+fn column_names(rows: &[Vec<(String, String)>]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in rows.iter().flatten() {
         if !names.contains(&name.as_str()) {
@@ -132,6 +132,12 @@ fn batch_of(rows: &[Vec<(String, String)>]) -> Result<RecordBatch, arrow::error:
     }
     // The address is last, whichever fields the first grain has.
     names.sort_by_key(|name| *name == "address");
+    names
+}
+
+/// Builds a batch with a column for each name in `rows`.
+fn batch_of(rows: &[Vec<(String, String)>]) -> Result<RecordBatch, arrow::error::ArrowError> {
+    let names = column_names(rows);
     let column = |name: &str| -> ArrayRef {
         let cells = rows.iter().map(|row| {
             let cell = row.iter().rfind(|(own, _)| own == name);

@@ -75,13 +75,7 @@ fn verify_certificate(
     let leaves = arguments.leaves.as_deref().map(read).transpose()?;
     let mut proofs: Vec<InclusionProof> = Vec::new();
     for path in &arguments.proof {
-        let proof = serde_json::from_slice(&read(path)?);
-        proofs.push(proof.map_err(|error| {
-            Failure::data(format!(
-                "`{}` is not an inclusion proof: {error}",
-                path.display()
-            ))
-        })?);
+        proofs.push(inclusion_proof(path)?);
     }
     let found = verify(
         &read(&arguments.file)?,
@@ -100,6 +94,16 @@ fn verify_certificate(
         );
     }
     Ok(CommandOutcome::done_if(found.valid))
+}
+
+/// Reads an inclusion proof from a file.
+fn inclusion_proof(path: &Path) -> Result<InclusionProof, Failure> {
+    serde_json::from_slice(&read(path)?).map_err(|error| {
+        Failure::data(format!(
+            "`{}` is not an inclusion proof: {error}",
+            path.display()
+        ))
+    })
 }
 
 fn prove(

@@ -13,10 +13,7 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let mut lake = context.open_lake().await?;
-    let options = CompactOptions {
-        threads: context.row_group_threads(),
-        ..CompactOptions::with_memory(context.memory() as u64)
-    };
+    let options = options_of(context);
     let (progress, shown) = context.track("compact");
     #[cfg(feature = "cluster")]
     let on_cluster =
@@ -32,4 +29,12 @@ pub async fn run(
     drop(shown);
     printer.record(&report?)?;
     Ok(CommandOutcome::Done)
+}
+
+/// Returns options with the threads and the memory of `context`.
+fn options_of(context: &CommandContext) -> CompactOptions {
+    CompactOptions {
+        threads: context.row_group_threads(),
+        ..CompactOptions::with_memory(context.memory() as u64)
+    }
 }

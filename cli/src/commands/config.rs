@@ -115,6 +115,13 @@ fn described(option: &ConfigOption<'_>) -> String {
     if !names.is_empty() && !option.is_flag() {
         text.push_str(&format!(": {}", names.join(", ")));
     }
+    let mut out = comment(&text);
+    let _ = writeln!(out, "#{} = {}\n", option.key, example_value(option));
+    out
+}
+
+/// Wraps `text` into the lines of a comment.
+fn comment(text: &str) -> String {
     let mut out = String::new();
     let mut line = String::from("#");
     for word in text.split_whitespace() {
@@ -126,7 +133,8 @@ fn described(option: &ConfigOption<'_>) -> String {
         line.push(' ');
         line.push_str(word);
     }
-    let _ = writeln!(out, "{line}\n#{} = {}\n", option.key, example_value(option));
+    out.push_str(&line);
+    out.push('\n');
     out
 }
 

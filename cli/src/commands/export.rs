@@ -167,15 +167,23 @@ fn refuse_unfit(arguments: &ExportArgs, format: ExportFormat) -> Result<(), Fail
     if arguments.compression != Compression::None && !is_container {
         return Err(Failure::usage("--compression needs --format mg"));
     }
-    if arguments.pseudonymize && format != ExportFormat::JsonLines {
-        return Err(Failure::usage("--pseudonymize needs --format jsonl"));
-    }
-    // A configuration file can set the flag alone, which must not write the names.
-    if arguments.pseudonymize && arguments.pseudonym_key.is_none() {
-        return Err(Failure::usage("--pseudonymize needs --pseudonym-key"));
+    if arguments.pseudonymize {
+        refuse_unfit_pseudonyms(arguments, format)?;
     }
     if arguments.split.is_some() && !is_container {
         return Err(Failure::usage("--split needs --format mg"));
+    }
+    Ok(())
+}
+
+/// Refuses pseudonyms in a format that has none, and those without a key.
+fn refuse_unfit_pseudonyms(arguments: &ExportArgs, format: ExportFormat) -> Result<(), Failure> {
+    if format != ExportFormat::JsonLines {
+        return Err(Failure::usage("--pseudonymize needs --format jsonl"));
+    }
+    // A configuration file can set the flag alone, which must not write the names.
+    if arguments.pseudonym_key.is_none() {
+        return Err(Failure::usage("--pseudonymize needs --pseudonym-key"));
     }
     Ok(())
 }

@@ -69,14 +69,7 @@ pub fn decode(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutc
         let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
         let grain = Grain::decode(&payload, mode).map_err(shifted)?;
         Ok(object([
-            (
-                "grain",
-                if grain.is_encrypted() {
-                    Json::Null
-                } else {
-                    grain.to_json()
-                },
-            ),
+            ("grain", fields_of(&grain)),
             ("header", header_of(&grain, &delivery, &*resolver)),
             (
                 "content_address",
@@ -84,6 +77,14 @@ pub fn decode(context: &CommandContext, lines: DecodeArgs) -> Result<CommandOutc
             ),
         ]))
     })
+}
+
+/// Returns the fields of `grain`; null if its payload is encrypted.
+fn fields_of(grain: &Grain<'_>) -> Json<'static> {
+    match grain.is_encrypted() {
+        true => Json::Null,
+        false => grain.to_json(),
+    }
 }
 
 /// Checks blobs. A wrong signature is an error; any other status of a signature is part of the

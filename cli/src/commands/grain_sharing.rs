@@ -65,16 +65,7 @@ pub fn authorize(context: &CommandContext, arguments: SignArgs) -> Result<Comman
     each_line(arguments.lines.file, |line| {
         let target = line.get("address").and_then(Json::as_str);
         let target = target.ok_or_else(|| missing("address"))?.parse()?;
-        let message = match line.get("op").and_then(Json::as_str) {
-            Some("supersede") => supersession_message(&target, line)?,
-            Some(name @ ("contradict" | "retract" | "release")) => {
-                operation_authorization_message(&target, name)
-            }
-            _ => {
-                let message = "`op` must be supersede, contradict, retract or release";
-                return Err(GrainError::new(ErrorCode::Schema, message).field("op"));
-            }
-        };
+        let message = message_of(&target, line)?;
         Ok(object([
             ("message_hex", hex::encode(&message).into()),
             (
@@ -83,6 +74,20 @@ pub fn authorize(context: &CommandContext, arguments: SignArgs) -> Result<Comman
             ),
         ]))
     })
+}
+
+/// Returns the message whose signature authorizes the operation of `line` on `target`.
+fn message_of(target: &ContentAddress, line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
+    match line.get("op").and_then(Json::as_str) {
+        Some("supersede") => supersession_message(target, line),
+        Some(name @ ("contradict" | "retract" | "release")) => {
+            Ok(operation_authorization_message(target, name))
+        }
+        _ => {
+            let message = "`op` must be supersede, contradict, retract or release";
+            Err(GrainError::new(ErrorCode::Schema, message).field("op"))
+        }
+    }
 }
 
 /// Returns the bytes that authorize the grain of `line` as the successor of `target`. The grain

@@ -20,21 +20,24 @@ pub async fn run(context: &CommandContext, arguments: McpArgs) -> Result<Command
     let lake = NewestLake::new(lake, options(context)?)
         .await
         .map_err(|error| failed(&error))?;
-    let options = McpOptions {
+    let (input, output) = (
+        stream(std::io::stdin().as_fd().try_clone_to_owned())?,
+        stream(std::io::stdout().as_fd().try_clone_to_owned())?,
+    );
+    serve(lake, options_of(arguments), input, output)
+        .await
+        .map_err(|error| failed(&error))?;
+    Ok(CommandOutcome::Done)
+}
+
+fn options_of(arguments: McpArgs) -> McpOptions {
+    McpOptions {
         namespace: arguments.session.namespace,
         user: arguments.session.user,
         agent: arguments.session.agent,
         allow_writes: arguments.allow_writes,
         max_tokens: arguments.max_tokens,
-    };
-    let (input, output) = (
-        stream(std::io::stdin().as_fd().try_clone_to_owned())?,
-        stream(std::io::stdout().as_fd().try_clone_to_owned())?,
-    );
-    serve(lake, options, input, output)
-        .await
-        .map_err(|error| failed(&error))?;
-    Ok(CommandOutcome::Done)
+    }
 }
 
 /// Returns a standard stream for asynchronous use. Reads and writes block a thread of the pool, so

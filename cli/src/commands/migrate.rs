@@ -83,12 +83,17 @@ fn options_of(
         signer: arguments.key.as_ref().map(signer).transpose()?,
         map: arguments.map.clone(),
         overwrite: arguments.force,
-        ingest: IngestOptions {
-            resolver: context.key_resolver()?,
-            threads: context.threads(),
-            memory: context.memory(),
-            ..IngestOptions::default()
-        },
+        ingest: ingest_options(context)?,
+    })
+}
+
+/// Returns the options with which the new lake ingests the converted grains.
+fn ingest_options(context: &CommandContext) -> Result<IngestOptions, Failure> {
+    Ok(IngestOptions {
+        resolver: context.key_resolver()?,
+        threads: context.threads(),
+        memory: context.memory(),
+        ..IngestOptions::default()
     })
 }
 

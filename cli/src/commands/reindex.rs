@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gristmill_engine::index::vectors::files::VectorFiles;
 use gristmill_engine::index::vectors::{VectorReport, VectorSource, index_vectors};
 use gristmill_engine::index::{ReindexReport, reindex};
+use gristmill_engine::lake::Lake;
 use serde::Serialize;
 
 use super::CommandContext;
@@ -39,12 +40,21 @@ pub async fn run(
         Some(report) => report,
         None => reindex(&lake, kinds, arguments.all).await?,
     };
-    let vectors = match source {
-        Some(source) => Some(index_vectors(&lake, &source, arguments.all).await?),
-        None => None,
-    };
+    let vectors = vectors_of(&lake, source, arguments.all).await?;
     printer.record(&ReindexOutput { sidecars, vectors })?;
     Ok(CommandOutcome::Done)
+}
+
+/// Indexes the vectors of `source`, if there is one.
+async fn vectors_of(
+    lake: &Lake,
+    source: Option<VectorSource>,
+    all: bool,
+) -> Result<Option<VectorReport>, Failure> {
+    Ok(match source {
+        Some(source) => Some(index_vectors(lake, &source, all).await?),
+        None => None,
+    })
 }
 
 /// Returns the source of the vectors, or `None` if none are requested.

@@ -197,7 +197,6 @@ impl SqlRun<'_> {
 
     /// Runs a shell command; returns the SQL statement that it is an alias for, if any.
     fn run_command(&mut self, command: ShellCommand) -> Option<String> {
-        let on_off = |is_on: bool| if is_on { "on" } else { "off" };
         match command {
             ShellCommand::Help => note(COMMANDS),
             ShellCommand::List => return Some(tables_query()),
@@ -248,6 +247,10 @@ async fn shell(
             note(&failure);
         }
     }
+}
+
+fn on_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
 }
 
 /// Converts an error of the query engine, without the layers around its cause. A damaged file is a

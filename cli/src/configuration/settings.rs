@@ -134,11 +134,23 @@ impl Settings {
                 _ => {
                     let option = own_options(command, path).find(|option| option.key == key);
                     let option = option.ok_or_else(|| place.unknown_key(command, path, key))?;
-                    let setting = place.setting(&option, value)?;
-                    self.values.insert((path.to_owned(), key.clone()), setting);
+                    self.add_setting(place, &option, value)?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Adds the value of `option`, which stands at `place`.
+    fn add_setting(
+        &mut self,
+        place: &SettingsPlace<'_>,
+        option: &ConfigOption<'_>,
+        value: &Value,
+    ) -> Result<(), Failure> {
+        let setting = place.setting(option, value)?;
+        let key = (option.command.clone(), option.key.to_owned());
+        self.values.insert(key, setting);
         Ok(())
     }
 
