@@ -46,6 +46,14 @@ impl Display for Quoted<'_> {
     }
 }
 
+/// A part that may be missing: `before` and its value.
+fn optional(out: &mut Formatter<'_>, before: &str, value: Option<impl Display>) -> fmt::Result {
+    match value {
+        Some(value) => write!(out, "{before}{value}"),
+        None => Ok(()),
+    }
+}
+
 /// Items with a separator between them.
 fn separated<T: Display>(
     out: &mut Formatter<'_>,
@@ -280,27 +288,19 @@ impl Display for Value {
 impl Display for Assemble {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         out.write_str("ASSEMBLE")?;
-        self.name
-            .iter()
-            .try_for_each(|name| write!(out, " {name}"))?;
-        self.intent
-            .iter()
-            .try_for_each(|intent| write!(out, " FOR {}", Quoted(intent)))?;
+        optional(out, " ", self.name.as_ref())?;
+        optional(out, " FOR ", self.intent.as_deref().map(Quoted))?;
         out.write_str(" FROM ")?;
         listed(out, &self.sources)?;
-        self.budget
-            .iter()
-            .try_for_each(|budget| write!(out, " BUDGET {} {}", budget.amount, budget.unit))?;
+        if let Some(budget) = &self.budget {
+            write!(out, " BUDGET {} {}", budget.amount, budget.unit)?;
+        }
         if !self.priority.is_empty() {
             out.write_str(" PRIORITY ")?;
             separated(out, &self.priority, " > ")?;
         }
-        self.format
-            .iter()
-            .try_for_each(|format| write!(out, " FORMAT {format}"))?;
-        self.stream
-            .iter()
-            .try_for_each(|stream| write!(out, " {stream}"))?;
+        optional(out, " FORMAT ", self.format.as_ref())?;
+        optional(out, " ", self.stream.as_ref())?;
         with(out, &self.options)
     }
 }
@@ -356,9 +356,7 @@ impl Display for Stream {
 impl Display for TemplateDefinition {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "DEFINE TEMPLATE {}", self.name)?;
-        self.extends
-            .iter()
-            .try_for_each(|preset| write!(out, " EXTENDS {preset}"))?;
+        optional(out, " EXTENDS ", self.extends.as_ref())?;
         self.sections.fmt(out)
     }
 }

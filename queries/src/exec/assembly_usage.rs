@@ -137,12 +137,7 @@ impl AssemblyUsage {
         let mut object = Object::new();
         object.insert("budget", budget);
         object.insert("sources", Json::Array(sources.collect()));
-        let cut = self.cut.iter().map(|(address, tokens)| {
-            let mut grain = Object::new();
-            grain.insert("content_address", address.clone());
-            grain.insert("tokens", *tokens);
-            Json::Object(grain)
-        });
+        let cut = self.cut.iter().map(cut_grain_to_json);
         object.insert("cut", Json::Array(cut.collect()));
         Json::Object(object)
     }
@@ -158,6 +153,13 @@ fn contribution_to_json(source: &SourceContribution) -> Json<'static> {
     object.insert("not_returned", source.not_returned());
     object.insert("failed", source.failed);
     Json::Object(object)
+}
+
+fn cut_grain_to_json((address, tokens): &(String, u64)) -> Json<'static> {
+    let mut grain = Object::new();
+    grain.insert("content_address", address.clone());
+    grain.insert("tokens", *tokens);
+    Json::Object(grain)
 }
 
 fn count(count: usize) -> Json<'static> {

@@ -40,12 +40,7 @@ impl GrainReader<'_> {
             return Ok(Vec::new());
         }
         let states = self.states_of(&scored).await?;
-        // The superseding grain is only named to sessions that may see it.
-        let successors = scored
-            .iter()
-            .filter_map(|(address, _)| Some(states.of(address).successor?.to_string()))
-            .collect();
-        let visible = self.visible_among(successors).await?;
+        let visible = self.visible_successors(&scored, &states).await?;
         let mut hits = self.decoded(&scored, terms, fields).await?;
         let finished = scored.into_iter().filter_map(|(address, score)| {
             let mut hit = hits.remove(&address)?;
@@ -74,6 +69,20 @@ impl GrainReader<'_> {
         let fold = fold(self.context, self.copies(false)).await?;
         let rows = fold.filter(listed(scored))?;
         Ok(Arc::new(LifecycleStates::of_rows(rows).await?))
+    }
+
+    /// Returns the superseding grains that the session may see, because only those are named to
+    /// it; `None` for all.
+    async fn visible_successors(
+        &self,
+        scored: &[ScoredAddress],
+        states: &LifecycleStates,
+    ) -> Result<Option<BTreeSet<String>>> {
+        let successors = scored
+            .iter()
+            .filter_map(|(address, _)| Some(states.of(address).successor?.to_string()))
+            .collect();
+        self.visible_among(successors).await
     }
 
     /// Fetches and decodes grains, by address.

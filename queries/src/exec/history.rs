@@ -183,19 +183,24 @@ impl QueryRun<'_, '_> {
         self.newest_first(filter).await
     }
 
+    /// Returns the number of rows of `matched`, the first `shown` of which are shown.
+    async fn total(&self, matched: DataFrame, shown: usize) -> Result<u64> {
+        Ok(match shown {
+            MAX_HISTORY_VERSIONS => {
+                let addresses = matched.select(vec![col(ADDRESS)])?;
+                self.reader.count(addresses).await?
+            }
+            fewer => fewer as u64,
+        })
+    }
+
     /// Returns the visible grains that pass `filter`, newest first, up to the limit of HISTORY. The
     /// total counts all of them.
     async fn newest_first(&self, filter: Expr) -> Result<Answer> {
         let matched = self.reader.visible().await?.filter(filter)?;
         let page = by_time(matched.clone())?.limit(0, Some(MAX_HISTORY_VERSIONS))?;
         let scored = self.reader.scored_addresses(page).await?;
-        let total = match scored.len() {
-            MAX_HISTORY_VERSIONS => {
-                let addresses = matched.select(vec![col(ADDRESS)])?;
-                self.reader.count(addresses).await?
-            }
-            fewer => fewer as u64,
-        };
+        let total = self.total(matched, scored.len()).await?;
         let hits = self.reader.hits(scored, None, &[]).await?;
         let link = |hit: &Hit| Some((hit.address().to_owned(), hit.superseded_by.clone()?));
         let links = hits.iter().filter_map(link).collect();

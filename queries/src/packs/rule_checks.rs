@@ -24,6 +24,17 @@ pub(super) struct PlacedCheck {
     pub(super) check: Check,
 }
 
+impl PlacedCheck {
+    /// Returns the check of `rule`, whose index in the scan is `at`.
+    fn of(at: usize, rule: &Rule) -> PlacedCheck {
+        PlacedCheck {
+            rule: at,
+            id: rule.id.clone(),
+            check: rule.check.clone(),
+        }
+    }
+}
+
 /// The checks of one pass, which are all of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RuleChecks {
@@ -36,17 +47,12 @@ impl RuleChecks {
     /// Returns the passes that `rules` need: one for conditions, one for policies. Queries have
     /// none.
     pub(super) fn passes(rules: &[Rule], now: i64) -> Vec<RuleChecks> {
-        let placed = |rule: usize, of: &Rule| PlacedCheck {
-            rule,
-            id: of.id.clone(),
-            check: of.check.clone(),
-        };
         let checks = rules.iter().enumerate();
         let (mut conditions, mut policies) = (Vec::new(), Vec::new());
         for (place, rule) in checks {
             match &rule.check {
-                Check::Where { .. } => conditions.push(placed(place, rule)),
-                Check::Rego { .. } => policies.push(placed(place, rule)),
+                Check::Where { .. } => conditions.push(PlacedCheck::of(place, rule)),
+                Check::Rego { .. } => policies.push(PlacedCheck::of(place, rule)),
                 Check::Sql(_) | Check::Cal(_) => {}
             }
         }

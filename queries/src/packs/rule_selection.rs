@@ -36,13 +36,8 @@ fn check_known(packs: &[Pack], id: &str) -> Result<()> {
     if known().any(|rule| rule.id == id) {
         return Ok(());
     }
-    // The id of a rule is often given without its pack.
-    let in_pack = |rule: &&str| rule.rsplit_once('/').is_some_and(|(_, name)| name == id);
-    let ids = known().map(|rule| rule.id.as_str());
-    let mut similar: Vec<&str> = ids.clone().filter(in_pack).collect();
-    if similar.is_empty() {
-        similar = near(id, ids, SUGGESTIONS);
-    }
+    let ids: Vec<&str> = known().map(|rule| rule.id.as_str()).collect();
+    let similar = similar_ids(&ids, id);
     Err(PackError::UnknownRule {
         id: id.to_owned(),
         similar: match similar.is_empty() {
@@ -50,6 +45,18 @@ fn check_known(packs: &[Pack], id: &str) -> Result<()> {
             false => format!(" Did you mean {}?", similar.join(", ")),
         },
     })
+}
+
+/// Returns the ids among `ids` that may be meant with `id`.
+fn similar_ids<'i>(ids: &[&'i str], id: &str) -> Vec<&'i str> {
+    // The id of a rule is often given without its pack.
+    let in_pack = |rule: &&str| rule.rsplit_once('/').is_some_and(|(_, name)| name == id);
+    let ids = ids.iter().copied();
+    let similar: Vec<&str> = ids.clone().filter(in_pack).collect();
+    match similar.is_empty() {
+        true => near(id, ids, SUGGESTIONS),
+        false => similar,
+    }
 }
 
 #[cfg(test)]

@@ -306,10 +306,7 @@ impl BudgetSelection {
             .flat_map(|(_, grains)| grains.iter().copied())
             .collect();
         let tokens_used = grains.iter().map(|placed| placed.tokens).sum();
-        let used = match input.budget.unit {
-            BudgetUnit::Tokens => tokens_used,
-            BudgetUnit::Grains => grains.len() as u64,
-        };
+        let used = used_part(input.budget.unit, &grains, tokens_used);
         let (text, truncated) = match input.layout {
             OutputLayout::Format(format) => (format_context(input, format, &grains, used), false),
             OutputLayout::Template(template) => {
@@ -356,6 +353,14 @@ impl BudgetSelection {
             shown: &self.shown,
             cut: &self.cut,
         })
+    }
+}
+
+/// Returns the used part of a budget in `unit`: that of `grains` with `tokens` tokens.
+fn used_part(unit: BudgetUnit, grains: &[GrainRef], tokens: u64) -> u64 {
+    match unit {
+        BudgetUnit::Tokens => tokens,
+        BudgetUnit::Grains => grains.len() as u64,
     }
 }
 

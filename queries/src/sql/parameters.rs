@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use gristmill_schemas::json::{Json, Number};
@@ -67,16 +68,7 @@ pub fn parameter_types(plan: &LogicalPlan) -> Result<HashMap<String, Option<Data
 fn expected_list(expression: &Expr, schema: &DFSchema) -> Option<(String, DataType)> {
     match expression {
         Expr::ScalarFunction(call) if call.func.name() == "array_has" => {
-            let [Expr::Placeholder(list), item] = call.args.as_slice() else {
-                return None;
-            };
-            let item = match item.get_type(schema).ok()? {
-                DataType::Null => return None,
-                DataType::Dictionary(_, value) => *value,
-                item => item,
-            };
-            let list_type = DataType::List(Field::new_list_field(item, true).into());
-            Some((list.id.clone(), list_type))
+            searched_list(call, schema)
         }
         Expr::Cast(cast) => match (&*cast.expr, cast.field.data_type()) {
             (Expr::Placeholder(list), list_type @ DataType::List(_)) => {
@@ -86,6 +78,20 @@ fn expected_list(expression: &Expr, schema: &DFSchema) -> Option<(String, DataTy
         },
         _ => None,
     }
+}
+
+/// Returns the placeholder in which a call of `array_has` searches an item, and its type.
+fn searched_list(call: &ScalarFunction, schema: &DFSchema) -> Option<(String, DataType)> {
+    let [Expr::Placeholder(list), item] = call.args.as_slice() else {
+        return None;
+    };
+    let item = match item.get_type(schema).ok()? {
+        DataType::Null => return None,
+        DataType::Dictionary(_, value) => *value,
+        item => item,
+    };
+    let list_type = DataType::List(Field::new_list_field(item, true).into());
+    Some((list.id.clone(), list_type))
 }
 
 fn scalar(value: &Json) -> Result<ScalarValue> {

@@ -123,14 +123,9 @@ pub(super) fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
     let metadata_limit = options.memory.map_or(METADATA_CACHE_BYTES, |memory| {
         METADATA_CACHE_BYTES.min(memory / METADATA_SHARE)
     });
-    let mut spills = DiskManagerBuilder::default()
-        .with_temp_file_factory(Arc::new(SealedSpillFactory::default()));
-    if let Some(memory) = options.memory {
-        spills.set_max_spill_merge_fan_in(files_per_merge(threads(options), memory));
-    }
     let mut runtime = RuntimeEnvBuilder::new()
         .with_metadata_cache_limit(metadata_limit)
-        .with_disk_manager_builder(spills);
+        .with_disk_manager_builder(spill_files(options));
     if let Some(memory) = options.memory {
         let pool = pool_bytes(memory);
         tracing::debug!(memory, pool, "memory of queries");
@@ -145,4 +140,14 @@ pub(super) fn runtime_env(options: &SqlOptions) -> Result<Arc<RuntimeEnv>> {
             .deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
     }
     Ok(runtime)
+}
+
+/// Returns the builder of the spill files, which are sealed.
+fn spill_files(options: &SqlOptions) -> DiskManagerBuilder {
+    let mut spills = DiskManagerBuilder::default()
+        .with_temp_file_factory(Arc::new(SealedSpillFactory::default()));
+    if let Some(memory) = options.memory {
+        spills.set_max_spill_merge_fan_in(files_per_merge(threads(options), memory));
+    }
+    spills
 }

@@ -46,12 +46,18 @@ impl Parser<'_> {
         Ok(Some(grain_type))
     }
 
+    /// Parses a stage and adds it to `recall`.
+    fn add_stage(&mut self, recall: &mut Recall) -> Result<()> {
+        let stage = self.stage(&recall.stages, recall.grain_type)?;
+        recall.stages.push(stage);
+        Ok(())
+    }
+
     /// Parses one clause. Returns false if the next token begins none.
     fn clause(&mut self, recall: &mut Recall, seen: &mut Vec<Keyword>) -> Result<bool> {
         if self.next_is(Symbol::Bar)? {
             self.take()?;
-            let stage = self.stage(&recall.stages, recall.grain_type)?;
-            recall.stages.push(stage);
+            self.add_stage(recall)?;
             return Ok(true);
         }
         let Some(keyword) = self
@@ -61,8 +67,7 @@ impl Parser<'_> {
             return Ok(false);
         };
         if keyword.begins_stage() {
-            let stage = self.stage(&recall.stages, recall.grain_type)?;
-            recall.stages.push(stage);
+            self.add_stage(recall)?;
             return Ok(true);
         }
         let start = self.here();

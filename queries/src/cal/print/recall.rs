@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use super::{Quoted, listed, separated};
+use super::{Quoted, listed, optional, separated};
 use crate::cal::ast::*;
 use crate::cal::grain_type::TypeName;
 use crate::cal::vocabulary::{Direction, Extractor};
@@ -29,54 +29,26 @@ pub(super) fn recall(
         .stages
         .iter()
         .try_for_each(|stage| write!(out, " | {}", stage.kind))?;
-    extract
-        .iter()
-        .try_for_each(|extractor| write!(out, " | {extractor}"))?;
-    recall
-        .recent
-        .iter()
-        .try_for_each(|count| write!(out, " RECENT {count}"))?;
+    optional(out, " | ", extract)?;
+    optional(out, " RECENT ", recall.recent)?;
     if recall.contradictions {
         out.write_str(" CONTRADICTIONS")?;
     }
-    recall
-        .format
-        .iter()
-        .try_for_each(|format| write!(out, " AS {format}"))
+    optional(out, " AS ", recall.format.as_ref())
 }
 
 /// Prints the parts of a RECALL before WHERE.
 fn shortcuts(out: &mut Formatter<'_>, recall: &Recall) -> fmt::Result {
     out.write_str(if recall.my { "RECALL MY" } else { "RECALL" })?;
-    recall
-        .grain_type
-        .map(TypeName::plural)
-        .iter()
-        .try_for_each(|plural| write!(out, " {plural}"))?;
-    recall
-        .namespace
-        .iter()
-        .try_for_each(|namespace| write!(out, " {namespace}"))?;
-    recall
-        .about
-        .iter()
-        .try_for_each(|text| write!(out, " ABOUT {}", Quoted(text)))?;
-    recall
-        .like
-        .iter()
-        .try_for_each(|text| write!(out, " LIKE {}", Quoted(text)))?;
-    recall
-        .since
-        .iter()
-        .try_for_each(|text| write!(out, " SINCE {}", Quoted(text)))?;
-    recall
-        .between
-        .iter()
-        .try_for_each(|(low, high)| write!(out, " BETWEEN {low} AND {high}"))?;
-    recall
-        .thread
-        .iter()
-        .try_for_each(|thread| write!(out, " {thread}"))
+    optional(out, " ", recall.grain_type.map(TypeName::plural))?;
+    optional(out, " ", recall.namespace.as_ref())?;
+    optional(out, " ABOUT ", recall.about.as_deref().map(Quoted))?;
+    optional(out, " LIKE ", recall.like.as_deref().map(Quoted))?;
+    optional(out, " SINCE ", recall.since.as_deref().map(Quoted))?;
+    if let Some((low, high)) = &recall.between {
+        write!(out, " BETWEEN {low} AND {high}")?;
+    }
+    optional(out, " ", recall.thread.as_ref())
 }
 
 pub(super) fn with(out: &mut Formatter<'_>, options: &[WithOption]) -> fmt::Result {

@@ -95,21 +95,27 @@ pub(crate) fn keep_rows(plan: LogicalPlan, rows: RowsByFile) -> Result<Option<Lo
         let LogicalPlan::TableScan(scan) = node else {
             return Ok(Transformed::no(node));
         };
-        let provider = source_as_provider(&scan.source)?;
-        let table = provider.downcast_ref::<LakeTable>();
-        Ok(match table.filter(|table| table.lake.is_some()) {
-            Some(table) => {
-                scans += 1;
-                let table = table.keeping(Arc::clone(&rows));
-                Transformed::yes(LogicalPlan::TableScan(TableScan {
-                    source: provider_as_source(Arc::new(table)),
-                    ..scan
-                }))
-            }
-            None => Transformed::no(LogicalPlan::TableScan(scan)),
-        })
+        let scan = keep_rows_of(scan, &rows)?;
+        scans += usize::from(scan.transformed);
+        Ok(scan)
     })?;
     Ok((scans == 1).then_some(rewritten.data))
+}
+
+/// Restricts `scan` to `rows` if it is one of the grains of a lake.
+fn keep_rows_of(scan: TableScan, rows: &Arc<RowsByFile>) -> Result<Transformed<LogicalPlan>> {
+    let provider = source_as_provider(&scan.source)?;
+    let table = provider.downcast_ref::<LakeTable>();
+    Ok(match table.filter(|table| table.lake.is_some()) {
+        Some(table) => {
+            let table = table.keeping(Arc::clone(rows));
+            Transformed::yes(LogicalPlan::TableScan(TableScan {
+                source: provider_as_source(Arc::new(table)),
+                ..scan
+            }))
+        }
+        None => Transformed::no(LogicalPlan::TableScan(scan)),
+    })
 }
 
 impl LakeTable {
