@@ -58,18 +58,21 @@ pub(super) fn decoded(bytes: Vec<u8>) -> Result<RecordBatch, ArrowError> {
     check_messages(&bytes)?;
     let batches = caught(|| batches(Buffer::from_vec(bytes)));
     let batches = batches.unwrap_or_else(|| Err(invalid("the columns are damaged")))?;
-    let mut batches = batches.into_iter().filter(|batch| batch.num_rows() > 0);
-    let (Some(row), None) = (batches.next(), batches.next()) else {
-        return Err(invalid(ONE_ROW));
-    };
-    if row.num_rows() != 1 {
-        return Err(invalid(ONE_ROW));
-    }
+    let row = only_row(batches)?;
     let columns = row.columns().iter();
     let elements = columns.map(|column| elements(&column.to_data()));
     match elements.fold(0, usize::saturating_add) > MAX_ELEMENTS {
         true => Err(invalid("the columns have too many elements")),
         false => Ok(row),
+    }
+}
+
+/// Returns the only row of `batches`.
+fn only_row(batches: Vec<RecordBatch>) -> Result<RecordBatch, ArrowError> {
+    let mut batches = batches.into_iter().filter(|batch| batch.num_rows() > 0);
+    match (batches.next(), batches.next()) {
+        (Some(row), None) if row.num_rows() == 1 => Ok(row),
+        _ => Err(invalid(ONE_ROW)),
     }
 }
 

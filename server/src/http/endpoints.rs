@@ -187,6 +187,22 @@ fn check_host(request: &Request<Incoming>) -> Result<()> {
 
 /// Reads and parses the body of a request.
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T> {
+    check_is_json(&request)?;
+    let received = tokio::time::timeout(BODY_TIME, received(request.into_body()));
+    let bytes = received.await.unwrap_or_else(|_| {
+        Err(Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "BODY_TIME",
+            format!("the body didn't arrive within {} s", BODY_TIME.as_secs()),
+            "Send the whole body at once.",
+        ))
+    })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Refusal::bad_request(format!("the body: {error}")))
+}
+
+/// Refuses a request whose body isn't declared as JSON.
+fn check_is_json(request: &Request<Incoming>) -> Result<()> {
     let kind = request.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or("");
     let kind = kind.split(';').next().unwrap_or("").trim();
@@ -199,17 +215,7 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T> {
             "Send `Content-Type: application/json`.",
         ));
     }
-    let received = tokio::time::timeout(BODY_TIME, received(request.into_body()));
-    let bytes = received.await.unwrap_or_else(|_| {
-        Err(Refusal::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "BODY_TIME",
-            format!("the body didn't arrive within {} s", BODY_TIME.as_secs()),
-            "Send the whole body at once.",
-        ))
-    })?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::bad_request(format!("the body: {error}")))
+    Ok(())
 }
 
 /// Receives a body.
@@ -335,14 +341,25 @@ async fn executor(
     writes: bool,
     deadline: Instant,
 ) -> Result<Executor> {
-    let Confinement { namespace, user } = &authority.confinement;
-    let context = match user {
+    let context = match authority.confinement.user {
         Some(_) => snapshot.confined(&authority.confinement).await?,
         None => snapshot.context.clone(),
     };
     let context = server.session_of(&context)?;
+    let executor = Executor::new(context, cal_session(authority, writes, deadline));
+    Ok(match writes {
+        true => executor
+            .with_writer(Arc::new(LakeWriter::new(snapshot.lake.clone())))
+            .with_quotas(server.write_quotas_of(authority)),
+        false => executor,
+    })
+}
+
+/// Returns the session of CAL for an authority, whose queries end at `deadline`.
+fn cal_session(authority: &Authority, writes: bool, deadline: Instant) -> Session {
+    let Confinement { namespace, user } = &authority.confinement;
     let left = deadline.saturating_duration_since(Instant::now());
-    let session = Session {
+    Session {
         namespace: namespace.clone(),
         user: user.clone(),
         writes,
@@ -350,14 +367,7 @@ async fn executor(
         query_timeout: left,
         assemble_timeout: left,
         ..Session::at(current_millis())
-    };
-    let executor = Executor::new(context, session);
-    Ok(match writes {
-        true => executor
-            .with_writer(Arc::new(LakeWriter::new(snapshot.lake.clone())))
-            .with_quotas(server.write_quotas_of(authority)),
-        false => executor,
-    })
+    }
 }
 
 /// Parses parameters; there are none without a value.

@@ -28,18 +28,10 @@ pub(super) fn text_items(text: &str) -> Option<Vec<Option<String>>> {
 /// Reads an item up to the comma behind it.
 fn text_item(letters: &mut Peekable<Chars<'_>>) -> Option<Option<String>> {
     skip_spaces(letters);
-    let mut item = String::new();
     if letters.next_if_eq(&'"').is_some() {
-        loop {
-            match letters.next()? {
-                '"' => break,
-                '\\' => item.push(letters.next()?),
-                letter => item.push(letter),
-            }
-        }
-        skip_spaces(letters);
-        return Some(Some(item));
+        return quoted_item(letters).map(Some);
     }
+    let mut item = String::new();
     while let Some(letter) = letters.next_if(|letter| *letter != ',') {
         match letter {
             '{' | '}' | '"' => return None,
@@ -52,6 +44,20 @@ fn text_item(letters: &mut Peekable<Chars<'_>>) -> Option<Option<String>> {
         null if null.eq_ignore_ascii_case("null") => Some(None),
         item => Some(Some(item.to_owned())),
     }
+}
+
+/// Reads an item whose first quote has been read, and the spaces behind its second one.
+fn quoted_item(letters: &mut Peekable<Chars<'_>>) -> Option<String> {
+    let mut item = String::new();
+    loop {
+        match letters.next()? {
+            '"' => break,
+            '\\' => item.push(letters.next()?),
+            letter => item.push(letter),
+        }
+    }
+    skip_spaces(letters);
+    Some(item)
 }
 
 fn skip_spaces(letters: &mut Peekable<Chars<'_>>) {

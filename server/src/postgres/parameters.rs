@@ -145,8 +145,20 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
     }
 }
 
-/// Returns the array of `items`; `None` if one isn't a value of its type. Numbers get as many
-/// digits behind the point as the longest of them has.
+/// Returns the type of the items of an array. Numbers get as many digits behind the point as the
+/// longest of them has.
+fn arrow_of_items(kind: &Type, items: &[ScalarValue]) -> PgWireResult<DataType> {
+    let scales = items.iter().filter_map(|item| match item {
+        ScalarValue::Decimal128(Some(_), _, scale) => Some(*scale),
+        _ => None,
+    });
+    match scales.max() {
+        Some(scale) => Ok(DataType::Decimal128(38, scale)),
+        None => arrow_of(kind),
+    }
+}
+
+/// Returns the array of `items`; `None` if one isn't a value of its type.
 fn list_value(
     kind: &Type,
     items: impl Iterator<Item = PgWireResult<Option<ScalarValue>>>,
@@ -154,14 +166,7 @@ fn list_value(
     let Some(items) = items.collect::<PgWireResult<Option<Vec<_>>>>()? else {
         return Ok(None);
     };
-    let scales = items.iter().filter_map(|item| match item {
-        ScalarValue::Decimal128(Some(_), _, scale) => Some(*scale),
-        _ => None,
-    });
-    let arrow = match scales.max() {
-        Some(scale) => DataType::Decimal128(38, scale),
-        None => arrow_of(kind)?,
-    };
+    let arrow = arrow_of_items(kind, &items)?;
     let items = items.iter().map(|item| item.cast_to(&arrow));
     let items = items.collect::<Result<Vec<_>, _>>().map_err(query_error)?;
     let list = ScalarValue::new_list_nullable(&items, &arrow);

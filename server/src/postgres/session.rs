@@ -168,14 +168,19 @@ impl Session {
             cancellation,
             _registered: registered,
         });
-        let mut settings = DefaultServerParameterProvider::default();
-        settings.server_version = format!("{SERVER_VERSION} (gristmill)");
-        settings.is_superuser = false;
-        settings.default_transaction_read_only = true;
-        settings.time_zone = "UTC".to_owned();
-        settings.date_style = "ISO, MDY".to_owned();
-        finish_authentication(client, &settings).await
+        finish_authentication(client, &server_parameters()).await
     }
+}
+
+/// Returns the parameters that a client receives when its session begins.
+fn server_parameters() -> DefaultServerParameterProvider {
+    let mut parameters = DefaultServerParameterProvider::default();
+    parameters.server_version = format!("{SERVER_VERSION} (gristmill)");
+    parameters.is_superuser = false;
+    parameters.default_transaction_read_only = true;
+    parameters.time_zone = "UTC".to_owned();
+    parameters.date_style = "ISO, MDY".to_owned();
+    parameters
 }
 
 #[async_trait]

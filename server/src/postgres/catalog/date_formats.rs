@@ -31,11 +31,7 @@ pub(super) fn strftime_format(format: &str) -> Option<String> {
     let mut out = String::with_capacity(format.len());
     let mut rest = format;
     while let Some(letter) = rest.chars().next() {
-        let known = PATTERNS.iter().find(|(pattern, _)| {
-            let head = rest.get(..pattern.len());
-            head.is_some_and(|head| head.eq_ignore_ascii_case(pattern))
-        });
-        let length = match known {
+        let length = match first_pattern(rest) {
             Some((_, "")) => return None,
             Some((pattern, own)) => {
                 out.push_str(own);
@@ -50,6 +46,14 @@ pub(super) fn strftime_format(format: &str) -> Option<String> {
         rest = &rest[length..];
     }
     Some(out)
+}
+
+/// Returns the pattern with which `format` begins, if any, and that of `strftime`.
+fn first_pattern(format: &str) -> Option<(&'static str, &'static str)> {
+    PATTERNS.into_iter().find(|(pattern, _)| {
+        let head = format.get(..pattern.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(pattern))
+    })
 }
 
 #[cfg(test)]
