@@ -30,6 +30,15 @@ pub(crate) fn open_lock_file(path: &Path) -> Result<File> {
         .open(path)
 }
 
+/// Warns that another process has the lock of `file`, which protects `what`. The warning names the
+/// process if the system states it.
+fn warn_of_holder(file: &File, what: &str) {
+    let holder = holder_of(file)
+        .map(|process| format!(" (process {process})"))
+        .unwrap_or_default();
+    tracing::warn!("another gristmill process{holder} holds {what}; waiting");
+}
+
 impl FileLock {
     /// Waits for the lock of `file`, which protects `what`. After a second, a warning names the
     /// process that holds it, if the system states that. Attempts are repeated instead of left to
@@ -52,10 +61,7 @@ impl FileLock {
                 return Err(Error::from(ErrorKind::TimedOut));
             }
             if warn_pending && waited >= WARN_AFTER {
-                let holder = holder_of(&file)
-                    .map(|process| format!(" (process {process})"))
-                    .unwrap_or_default();
-                tracing::warn!("another gristmill process{holder} holds {what}; waiting");
+                warn_of_holder(&file, what);
                 warn_pending = false;
             }
             let [shortest, longest] = RETRY_INTERVALS;

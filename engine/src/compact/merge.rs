@@ -131,13 +131,23 @@ impl NullColumns {
                 .iter()
                 .map(|batch| batch.column(at).as_ref())
                 .collect();
-            let mut filled = parts.iter().filter(|part| part.null_count() < part.len());
-            columns.push(match (filled.next(), parts.first()) {
-                (None, Some(like)) => self.of(at, *like, chosen.len()),
-                _ => interleave(&parts, chosen)?,
-            });
+            columns.push(self.interleaved_column(at, &parts, chosen)?);
         }
         RecordBatch::try_new(schema, columns)
+    }
+
+    /// Does the same for the column `at`, whose arrays in the batches are `parts`.
+    fn interleaved_column(
+        &mut self,
+        at: usize,
+        parts: &[&dyn Array],
+        chosen: &[(usize, usize)],
+    ) -> Result<ArrayRef, ArrowError> {
+        let mut filled = parts.iter().filter(|part| part.null_count() < part.len());
+        match (filled.next(), parts.first()) {
+            (None, Some(like)) => Ok(self.of(at, *like, chosen.len())),
+            _ => interleave(parts, chosen),
+        }
     }
 }
 

@@ -140,6 +140,18 @@ struct ClaimedAct {
     requester: Requester,
 }
 
+/// Returns the proposal of a superseding grain, whose delivered bytes are `bytes`.
+fn proposal_of(
+    bytes: &[u8],
+    target: &ContentAddress,
+    resolver: &dyn KeyResolver,
+) -> Result<Proposal, GrainError> {
+    let delivery = DeliveredGrain::open(bytes)?;
+    let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient)?;
+    Proposal::of(&delivery, &grain, target, resolver)
+}
+
 impl ClaimedAct {
     /// Parses a claim. `bytes_of` returns the delivered bytes of superseding grains.
     fn read<'b>(
@@ -151,13 +163,10 @@ impl ClaimedAct {
         let successor = successor_of(claim);
         let (act, requester) = match successor.as_ref().and_then(bytes_of) {
             Some(bytes) => {
-                let delivery = DeliveredGrain::open(bytes)?;
-                let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-                let grain = Grain::decode(&payload, DecodeMode::Lenient)?;
                 let Proposal {
                     successor,
                     requester,
-                } = Proposal::of(&delivery, &grain, &target, resolver)?;
+                } = proposal_of(bytes, &target, resolver)?;
                 (Act::Supersede(Box::new(successor)), requester)
             }
             None if claim.event == LifecycleEvent::Contradicted => {
@@ -252,22 +261,31 @@ fn facts_of(delivered: &[u8]) -> Option<GrainFacts> {
     Some(GrainFacts::of(&grain, Vec::new()))
 }
 
+/// Returns the rows of those of `wanted` that the lake contains, by their segment, ascending.
+fn rows_by_segment<'k, 'w>(
+    known: &'k KnownAddresses,
+    wanted: impl Iterator<Item = &'w ContentAddress>,
+) -> BTreeMap<&'k str, Vec<u32>> {
+    let mut rows: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (segment, row) in wanted.filter_map(|address| known.find(address)) {
+        rows.entry(segment.as_str()).or_default().push(row);
+    }
+    rows.values_mut().for_each(|rows| rows.sort_unstable());
+    rows
+}
+
 /// Returns the delivered bytes of those of `wanted` that the lake contains.
 async fn read_delivered(
     lake: &Lake,
     known: &KnownAddresses,
     wanted: impl Iterator<Item = &ContentAddress>,
 ) -> Result<HashMap<ContentAddress, Vec<u8>>> {
-    let mut rows: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-    for (segment, row) in wanted.filter_map(|address| known.find(address)) {
-        rows.entry(segment.as_str()).or_default().push(row);
-    }
+    let rows = rows_by_segment(known, wanted);
     let mut out = HashMap::new();
     for segment in lake.segments()? {
-        let Some(rows) = rows.get_mut(segment.id.as_str()) else {
+        let Some(rows) = rows.get(segment.id.as_str()) else {
             continue;
         };
-        rows.sort_unstable();
         let file = LakeFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
         for batch in file.read_rows(&DELIVERED, rows)? {
             add_delivered(&batch, DELIVERED, &mut out);

@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
-use gristmill_connectors::source::{SourceKind, SourceReference};
+use gristmill_connectors::source::{Source, SourceKind, SourceReference};
 use gristmill_schemas::grain::{DecodeMode, DeviceProfile};
 use serde::{Deserialize, Serialize};
 
 use super::batch::IngestBatch;
 use super::jobs::WrittenBatch;
+use super::linked_sources::ReadSlot;
 use super::options::IngestOptions;
 use super::plan::{SourceOutcomes, by_source};
 use super::report::IngestReport;
@@ -132,6 +133,17 @@ pub struct ReadSources {
 }
 
 impl ReadSources {
+    /// Returns the result of `job` if none of its sources was read.
+    fn none_of(job: &SourceJob) -> ReadSources {
+        let uris = job.sources.iter().map(|source| source.uri.clone());
+        ReadSources {
+            batches: Vec::new(),
+            left: uris.collect(),
+            retried: Vec::new(),
+            report: IngestReport::default(),
+        }
+    }
+
     /// Returns true if there are claims of manifests.
     pub(super) fn has_claims(&self) -> bool {
         let mut batches = self.batches.iter();
@@ -211,6 +223,15 @@ async fn read(
     let mut run = IngestRun::begin(&mut lake, &options, progress).await?;
     run.begin_prepared(job).await?;
     let admitter = run.admitter().await?;
+    let (sources, mut left) = resolved(job);
+    run.read_all(&admitter, sources).await?;
+    let mut read = run.end_prepared(job).await?;
+    read.left.append(&mut left);
+    Ok(read)
+}
+
+/// Returns the sources of `job` that this process can read, and the URIs of the others.
+fn resolved(job: &SourceJob) -> (Vec<(Source, Option<ReadSlot>)>, Vec<String>) {
     let (mut sources, mut left) = (Vec::with_capacity(job.sources.len()), Vec::new());
     for reference in &job.sources {
         match reference.resolve() {
@@ -218,10 +239,7 @@ async fn read(
             Err(_) => left.push(reference.uri.clone()),
         }
     }
-    run.read_all(&admitter, sources).await?;
-    let mut read = run.end_prepared(job).await?;
-    read.left.append(&mut left);
-    Ok(read)
+    (sources, left)
 }
 
 impl IngestRun<'_> {
@@ -275,13 +293,7 @@ impl IngestRun<'_> {
                 ..Change::default()
             };
             self.lake.grains.remove_uncommitted(&unused).await;
-            let uris = job.sources.iter().map(|source| source.uri.clone());
-            return Ok(ReadSources {
-                batches: Vec::new(),
-                left: uris.collect(),
-                retried: Vec::new(),
-                report: IngestReport::default(),
-            });
+            return Ok(ReadSources::none_of(job));
         }
         Ok(ReadSources {
             batches: prepared.batches,

@@ -304,11 +304,9 @@ impl<'l> IngestRun<'l> {
                     offset,
                     error,
                 } => {
-                    let source = Arc::clone(morsels.source());
-                    self.reject(&source.uri, &error)?;
-                    self.batch
-                        .rejects
-                        .push(source.damage(ordinal, offset, &error, self.now));
+                    self.reject(&morsels.source().uri, &error)?;
+                    let damage = morsels.source().damage(ordinal, offset, &error, self.now);
+                    self.batch.rejects.push(damage);
                 }
                 NextMorsel::End => break,
             }

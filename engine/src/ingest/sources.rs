@@ -123,6 +123,15 @@ pub(super) struct SourceRegister {
     uncommitted: Option<UncommittedRows>,
 }
 
+/// Returns true if the grains of `source` as one of `kind` weren't all committed.
+fn is_incomplete(ledger: &Ledger, source: &str, kind: &str) -> bool {
+    let taken = ledger.entry(source);
+    let of_this_kind = taken
+        .and_then(|taken| taken.kind)
+        .is_none_or(|taken| taken.name() == kind);
+    of_this_kind && taken.is_none_or(|taken| taken.progress != ReadPosition::Complete)
+}
+
 impl SourceRegister {
     /// Returns the register of a run that begins `now`.
     pub(super) fn new(now: i64) -> SourceRegister {
@@ -160,13 +169,7 @@ impl SourceRegister {
                 let Some(source) = claimed(&batch, row) else {
                     continue;
                 };
-                let taken = ledger.entry(source);
-                let of_this_kind = taken
-                    .and_then(|taken| taken.kind)
-                    .is_none_or(|kind| kind.name() == text("kind"));
-                if of_this_kind
-                    && taken.is_none_or(|taken| taken.progress != ReadPosition::Complete)
-                {
+                if is_incomplete(ledger, source, text("kind")) {
                     self.dangling
                         .insert((text("run_id").to_owned(), source.to_owned()));
                 }

@@ -117,22 +117,26 @@ impl TrustStore {
             .map_err(|error| EngineError::Key(format!("the key file of {did:?}: {error}")))?;
         let _lock = KeyringLock::acquire(keyring)?;
         let mut store = TrustStore::next_to(keyring)?;
-        for PublishedKey { fragment, key } in published {
-            let key = did_from_key(&key);
-            let is_known = |known: &TrustedKey| {
-                known.did == did && known.key == key && known.fragment == fragment
-            };
-            if !store.keys.iter().any(is_known) {
-                store.keys.push(TrustedKey {
-                    did: did.to_owned(),
-                    fragment,
-                    key,
-                    trusted_at: Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
-                });
-            }
+        for key in published {
+            store.add(did, key);
         }
         store.write(keyring)?;
         Ok(store.of_did(did))
+    }
+
+    /// Adds a key of `did`, unless the store has it.
+    fn add(&mut self, did: &str, PublishedKey { fragment, key }: PublishedKey) {
+        let key = did_from_key(&key);
+        let is_known =
+            |known: &TrustedKey| known.did == did && known.key == key && known.fragment == fragment;
+        if !self.keys.iter().any(is_known) {
+            self.keys.push(TrustedKey {
+                did: did.to_owned(),
+                fragment,
+                key,
+                trusted_at: Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            });
+        }
     }
 
     /// Removes all keys of `did`, and returns them.

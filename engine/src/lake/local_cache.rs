@@ -197,12 +197,10 @@ impl LocalCache {
         let mut size: u64 = all.iter().map(|file| file.size).sum();
         let goal = self.limit / 10 * TENTHS_KEPT;
         for file in all {
-            let is_temporary = name_of(&file.path).starts_with(TEMPORARY);
-            let is_running = is_temporary && file.used.elapsed().is_ok_and(|age| age < ABANDONED);
             if size <= goal {
                 break;
             }
-            if !is_running && std::fs::remove_file(&file.path).is_ok() {
+            if !is_being_written(&file) && std::fs::remove_file(&file.path).is_ok() {
                 size -= file.size;
                 let _ = file.path.parent().map(std::fs::remove_dir);
             }
@@ -249,6 +247,12 @@ fn owner_of_new_files(folder: &FilePath) -> Option<u32> {
 
 fn name_of(path: &FilePath) -> &str {
     path.file_name().and_then(OsStr::to_str).unwrap_or_default()
+}
+
+/// Returns true if a process may still be writing `file`.
+fn is_being_written(file: &CachedFile) -> bool {
+    name_of(&file.path).starts_with(TEMPORARY)
+        && file.used.elapsed().is_ok_and(|age| age < ABANDONED)
 }
 
 /// Sets the time at which the file `place` was used.

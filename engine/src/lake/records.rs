@@ -82,12 +82,9 @@ impl Table {
         Ok(batches)
     }
 
-    /// Reads the files with the rows of the newest commit that added some, with just `columns`: one
-    /// file, or all if the log doesn't state for each when its rows were added.
-    ///
-    /// # Errors
-    /// As [`Table::read_columns`].
-    pub(crate) async fn read_newest(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+    /// Returns the files with the rows of the newest commit that added some, or all files if the
+    /// log doesn't state for each when its rows were added.
+    fn newest_files(&self) -> Result<Vec<DataFile>> {
         let mut files = self.files()?;
         let versions: Option<Vec<u64>> = files
             .iter()
@@ -96,8 +93,17 @@ impl Table {
         if let Some(newest) = versions.and_then(|versions| versions.into_iter().max()) {
             files.retain(|file| file.versions.as_ref().map(RowVersions::newest) == Some(newest));
         }
+        Ok(files)
+    }
+
+    /// Reads the files with the rows of the newest commit that added some, with just `columns`: one
+    /// file, or all if the log doesn't state for each when its rows were added.
+    ///
+    /// # Errors
+    /// As [`Table::read_columns`].
+    pub(crate) async fn read_newest(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
-        for file in files {
+        for file in self.newest_files()? {
             let path = self.path_of(&file.name);
             let bytes = self.location().read(&path).await?;
             batches.extend(read_file(bytes, columns).file("can't read", path.to_string())?);

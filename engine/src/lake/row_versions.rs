@@ -46,15 +46,8 @@ impl RowVersions {
 
     /// Returns the versions of a file with the rows of files of `parts`. O(n log n).
     pub fn union(parts: impl IntoIterator<Item = RowVersions>) -> RowVersions {
-        let mut all: Vec<DatedRows> = parts.into_iter().flat_map(|part| part.entries).collect();
-        all.sort_unstable_by_key(|entry| (*entry.instants.start(), *entry.instants.end()));
-        let mut entries: Vec<DatedRows> = Vec::with_capacity(all.len());
-        for entry in all {
-            match entries.last_mut() {
-                Some(last) if entry.instants.start() <= last.instants.end() => last.join(&entry),
-                _ => entries.push(entry),
-            }
-        }
+        let mut entries =
+            without_overlaps(parts.into_iter().flat_map(|part| part.entries).collect());
         let newer = entries.split_off(entries.len().saturating_sub(MAX_ENTRIES - 1));
         let oldest = entries.into_iter().reduce(|mut joined, entry| {
             joined.join(&entry);
@@ -89,6 +82,19 @@ impl RowVersions {
     pub(crate) fn any_after(&self, version: u64) -> bool {
         self.entries.iter().any(|entry| entry.version > version)
     }
+}
+
+/// Returns `entries` in ascending order. Those that overlap are joined.
+fn without_overlaps(mut entries: Vec<DatedRows>) -> Vec<DatedRows> {
+    entries.sort_unstable_by_key(|entry| (*entry.instants.start(), *entry.instants.end()));
+    let mut joined: Vec<DatedRows> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match joined.last_mut() {
+            Some(last) if entry.instants.start() <= last.instants.end() => last.join(&entry),
+            _ => joined.push(entry),
+        }
+    }
+    joined
 }
 
 impl DatedRows {

@@ -231,6 +231,18 @@ impl Lake {
         Ok(ids)
     }
 
+    /// Returns tombstones of those of `addresses` that have none yet, each once.
+    async fn new_tombstones(&self, addresses: &[ContentAddress]) -> Result<Vec<Tombstone>> {
+        let known = self.tombstone_set().await?;
+        let key = known.key().unwrap_or_else(random);
+        let fresh: HashSet<Tombstone> = addresses
+            .iter()
+            .filter(|address| !known.contains(address))
+            .map(|address| Tombstone::new(key, address))
+            .collect();
+        Ok(fresh.into_iter().collect())
+    }
+
     /// Adds tombstones of `addresses`, which the lake refuses from now on. Existing tombstones
     /// aren't added again. Returns how many were added.
     ///
@@ -245,17 +257,10 @@ impl Lake {
         now: i64,
     ) -> Result<usize> {
         self.erased.refresh().await?;
-        let known = self.tombstone_set().await?;
-        let key = known.key().unwrap_or_else(random);
-        let fresh: HashSet<Tombstone> = addresses
-            .iter()
-            .filter(|address| !known.contains(address))
-            .map(|address| Tombstone::new(key, address))
-            .collect();
-        if fresh.is_empty() {
+        let tombstones = self.new_tombstones(addresses).await?;
+        if tombstones.is_empty() {
             return Ok(0);
         }
-        let tombstones: Vec<Tombstone> = fresh.into_iter().collect();
         let count = tombstones.len();
         let file = self
             .erased

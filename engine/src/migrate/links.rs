@@ -4,6 +4,8 @@
 //! the lake is a link, in whichever field it is: domain fields and custom fields link, too. Other
 //! digests (checksums of content, hashes of hidden fields) are addresses of no grain.
 
+use std::borrow::Cow;
+
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::json::{Json, Object};
 
@@ -30,14 +32,7 @@ pub(super) fn with_addresses<'j>(
     replace: &impl Fn(&ContentAddress) -> Option<ContentAddress>,
 ) -> Json<'j> {
     match json {
-        Json::String(text) => {
-            let found = ContentAddress::from_reference(&text);
-            match found.as_ref().and_then(replace) {
-                Some(new) if text.starts_with(PREFIX) => Json::string(format!("{PREFIX}{new}")),
-                Some(new) => Json::string(new.to_string()),
-                None => Json::String(text),
-            }
-        }
+        Json::String(text) => with_address(text, replace),
         Json::Array(items) => Json::Array(
             items
                 .into_iter()
@@ -51,6 +46,19 @@ pub(super) fn with_addresses<'j>(
                 .collect::<Object<'j>>(),
         ),
         other => other,
+    }
+}
+
+/// Returns `text`, or what replaces it if it is an address.
+fn with_address<'j>(
+    text: Cow<'j, str>,
+    replace: &impl Fn(&ContentAddress) -> Option<ContentAddress>,
+) -> Json<'j> {
+    let found = ContentAddress::from_reference(&text);
+    match found.as_ref().and_then(replace) {
+        Some(new) if text.starts_with(PREFIX) => Json::string(format!("{PREFIX}{new}")),
+        Some(new) => Json::string(new.to_string()),
+        None => Json::String(text),
     }
 }
 

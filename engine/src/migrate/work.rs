@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use gristmill_schemas::address::ContentAddress;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::form::GrainForm;
 use super::grain::{Analysis, Converted};
@@ -233,15 +233,7 @@ impl WorkFile {
             let mut rows = statement.query([limit as i64])?;
             let (mut items, mut held) = (Vec::new(), 0);
             while let Some(row) = rows.next()? {
-                let item = WorkItem {
-                    id: row.get(0)?,
-                    old: address(row.get(1)?),
-                    bytes: row.get(2)?,
-                    form: form_of(row.get(3)?),
-                    is_kept: row.get(4)?,
-                    targets: HashMap::new(),
-                    origin: None,
-                };
+                let item = item_of(row)?;
                 held += item.bytes.len();
                 items.push(self.completed(item)?);
                 if held > bytes {
@@ -332,18 +324,7 @@ impl WorkFile {
         ))?;
         let mut rows = self.fault(statement.query([]))?;
         while let Some(row) = self.fault(rows.next())? {
-            let grain = || -> rusqlite::Result<MigratedGrain> {
-                Ok(MigratedGrain {
-                    old: address(row.get(0)?),
-                    new: address(row.get(1)?),
-                    kept: row.get(2)?,
-                    form: form_of(row.get(3)?),
-                    signature: row.get(4)?,
-                    bytes: row.get(5)?,
-                    expected: row.get::<_, Option<Vec<u8>>>(6)?.map(address),
-                })
-            };
-            visit(self.fault(grain())?)?;
+            visit(self.fault(migrated_grain(row))?)?;
         }
         Ok(())
     }
@@ -403,6 +384,32 @@ fn remove(path: &Path) -> Result<()> {
 
 fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.max(0) as u64)
+}
+
+/// Returns the grain in a row of [`WorkFile::ready`], without its targets and its origin.
+fn item_of(row: &Row<'_>) -> rusqlite::Result<WorkItem> {
+    Ok(WorkItem {
+        id: row.get(0)?,
+        old: address(row.get(1)?),
+        bytes: row.get(2)?,
+        form: form_of(row.get(3)?),
+        is_kept: row.get(4)?,
+        targets: HashMap::new(),
+        origin: None,
+    })
+}
+
+/// Returns the grain in a row of [`WorkFile::each`].
+fn migrated_grain(row: &Row<'_>) -> rusqlite::Result<MigratedGrain> {
+    Ok(MigratedGrain {
+        old: address(row.get(0)?),
+        new: address(row.get(1)?),
+        kept: row.get(2)?,
+        form: form_of(row.get(3)?),
+        signature: row.get(4)?,
+        bytes: row.get(5)?,
+        expected: row.get::<_, Option<Vec<u8>>>(6)?.map(address),
+    })
 }
 
 fn address(bytes: Vec<u8>) -> ContentAddress {

@@ -96,6 +96,20 @@ async fn diagnose(
         .task(&segment.file.name)
 }
 
+/// Returns the entry of a data file with `rows` rows that can't be opened.
+fn lost_file(file: String, rows: u64, reason: &str) -> Unrepaired {
+    Unrepaired {
+        table: GRAINS,
+        file,
+        row: None,
+        rows: Some(rows),
+        content_address: None,
+        source_id: None,
+        reason: format!("{reason}; its sidecars can't be checked until it is restored"),
+        remedy: remedy_of_lost_file(GRAINS),
+    }
+}
+
 /// Opens the data file of `segment` and computes its digest. Returns `None`, with an entry in
 /// `report`, if it can't be opened.
 async fn open(
@@ -117,16 +131,7 @@ async fn open(
         ))),
         Err(reason) => {
             report.unreadable.insert(segment.file.name.clone());
-            report.unrepaired(Unrepaired {
-                table: GRAINS,
-                file: path.to_string(),
-                row: None,
-                rows: Some(segment.file.rows),
-                content_address: None,
-                source_id: None,
-                reason: format!("{reason}; its sidecars can't be checked until it is restored"),
-                remedy: remedy_of_lost_file(GRAINS),
-            });
+            report.unrepaired(lost_file(path.to_string(), segment.file.rows, &reason));
             Ok(None)
         }
     }

@@ -147,16 +147,7 @@ const EXTENDED_MARKS: [Mark; 4] = [
 /// Returns true if the stored marks of `row` are the recomputed ones without some of
 /// [`EXTENDED_MARKS`].
 fn lacks_later_marks(found: &ArrayRef, expected: &ArrayRef, row: usize) -> bool {
-    let marks = |column: &ArrayRef| -> Option<Vec<String>> {
-        let lists = column.as_list_opt::<i32>()?;
-        if lists.is_null(row) {
-            return Some(Vec::new());
-        }
-        let names = lists.value(row);
-        let names = names.as_string_opt::<i32>()?;
-        Some(names.iter().flatten().map(str::to_owned).collect())
-    };
-    let (Some(found), Some(expected)) = (marks(found), marks(expected)) else {
+    let (Some(found), Some(expected)) = (marks_at(found, row), marks_at(expected, row)) else {
         return false;
     };
     let is_extended = |mark: &String| EXTENDED_MARKS.iter().any(|later| later.name() == mark);
@@ -164,6 +155,17 @@ fn lacks_later_marks(found: &ArrayRef, expected: &ArrayRef, row: usize) -> bool 
         && expected
             .iter()
             .all(|mark| found.contains(mark) || is_extended(mark))
+}
+
+/// Returns the marks of `row`; `None` if `column` isn't one of lists of texts.
+fn marks_at(column: &ArrayRef, row: usize) -> Option<Vec<String>> {
+    let lists = column.as_list_opt::<i32>()?;
+    if lists.is_null(row) {
+        return Some(Vec::new());
+    }
+    let names = lists.value(row);
+    let names = names.as_string_opt::<i32>()?;
+    Some(names.iter().flatten().map(str::to_owned).collect())
 }
 
 /// The stored results of signature checks that count as equal to the recomputed ones. They depend

@@ -43,16 +43,22 @@ impl IdentifierMatcher {
         for key in grain.null_keys() {
             self.match_text(FieldRole::Value(Reason::Value), key, hits);
         }
-        if let Some(basis) = grain
-            .text(Field::ProcessingBasis)
-            .filter(|_| !self.withdrawn.is_empty())
-            && self
-                .withdrawn
-                .contains(basis.strip_prefix("sha256:").unwrap_or(basis))
-            && Policy::of(grain).effective(self.now) == PolicyMode::ConsentCascade
-        {
+        if self.lacks_consent(grain) {
             hits.add(NO_PERSON, Reason::Consent);
         }
+    }
+
+    /// Returns true if `grain` ends with its consent, and that is one of the withdrawn ones.
+    #[inline]
+    fn lacks_consent(&self, grain: &Grain<'_>) -> bool {
+        grain
+            .text(Field::ProcessingBasis)
+            .filter(|_| !self.withdrawn.is_empty())
+            .is_some_and(|basis| {
+                self.withdrawn
+                    .contains(basis.strip_prefix("sha256:").unwrap_or(basis))
+                    && Policy::of(grain).effective(self.now) == PolicyMode::ConsentCascade
+            })
     }
 
     fn match_value(&self, role: FieldRole, value: &RawValue<'_>, hits: &mut Hits) {

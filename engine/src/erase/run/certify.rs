@@ -163,6 +163,12 @@ impl Run<'_> {
             files_removed: removed.files,
             ..ErasureScope::default()
         };
+        self.count_items(&mut scope);
+        Ok(scope)
+    }
+
+    /// Counts the grains and rejects of the journal in `scope`.
+    fn count_items(&self, scope: &mut ErasureScope) {
         for entry in self.journal.items.values() {
             match entry.type_byte {
                 Some(byte) => {
@@ -176,7 +182,6 @@ impl Run<'_> {
         // Journals of earlier versions have no numbers.
         let noted: u64 = self.journal.rejects.values().sum();
         scope.rejects = scope.rejects.max(noted);
-        Ok(scope)
     }
 
     fn pseudonyms(&self) -> Result<Pseudonyms> {

@@ -86,13 +86,7 @@ impl SurveyRun<'_> {
         let Some(workers) = self.workers else {
             return Ok(found);
         };
-        let terms = SurveyTerms {
-            request: self.request.clone(),
-            references: self.references.to_vec(),
-            withdrawn: self.withdrawn.clone(),
-            now: self.now,
-            state: self.lake.state.version(),
-        };
+        let terms = self.terms();
         if !is_sent(&terms)? {
             return Ok(found);
         }
@@ -106,6 +100,16 @@ impl SurveyRun<'_> {
             found.extend(segments);
         }
         Ok(found)
+    }
+
+    fn terms(&self) -> SurveyTerms {
+        SurveyTerms {
+            request: self.request.clone(),
+            references: self.references.to_vec(),
+            withdrawn: self.withdrawn.clone(),
+            now: self.now,
+            state: self.lake.state.version(),
+        }
     }
 
     /// Returns the segments that must be read, each with its size.

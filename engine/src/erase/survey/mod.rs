@@ -177,11 +177,16 @@ impl Survey {
             return Ok(false);
         }
         let holds = lake.holds().await?;
-        let rules = ExemptionRules {
+        self.exempt_held(&ExemptionRules {
             now: Utc::now().timestamp_millis(),
             approvals: &[],
             holds: &holds,
-        };
+        });
+        Ok(true)
+    }
+
+    /// Exempts the grains and rejects that are under a hold of `rules`.
+    fn exempt_held(&mut self, rules: &ExemptionRules<'_>) {
         let grains = self.grains.iter_mut();
         let grains = grains.map(|found| (found.address, &mut found.exemption));
         let rejects = self.rejects.iter_mut();
@@ -191,7 +196,6 @@ impl Survey {
                 *exemption = Some(hold);
             }
         }
-        Ok(true)
     }
 
     /// Returns the grains that are to be erased.

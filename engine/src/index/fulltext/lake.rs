@@ -143,13 +143,8 @@ impl LakeTextIndex {
         let mut statistics = Statistics::new(words.len());
         let readers = self.searcher.segment_readers().iter();
         for (reader, (segment, first_row)) in readers.zip(&self.places) {
-            let end = first_row + reader.max_doc();
-            let ranges = within.get(*segment).into_iter().flatten();
-            let own = ranges.map(|range| range.start.max(*first_row)..range.end.min(end));
-            let own: Vec<Range<u32>> = own
-                .filter(|range| !range.is_empty())
-                .map(|range| range.start - first_row..range.end - first_row)
-                .collect();
+            let ranges = within.get(*segment).map(Vec::as_slice).unwrap_or_default();
+            let own = documents_of(ranges, *first_row..first_row + reader.max_doc());
             if !own.is_empty() {
                 add_statistics(reader, words, &own, &mut statistics)?;
             }
@@ -241,6 +236,16 @@ impl LakeTextIndex {
         }
         Ok(())
     }
+}
+
+/// Returns the parts of `ranges` that are among `rows`, as documents of the index of these rows.
+fn documents_of(ranges: &[Range<u32>], rows: Range<u32>) -> Vec<Range<u32>> {
+    ranges
+        .iter()
+        .map(|range| range.start.max(rows.start)..range.end.min(rows.end))
+        .filter(|range| !range.is_empty())
+        .map(|range| range.start - rows.start..range.end - rows.start)
+        .collect()
 }
 
 /// Words of the dictionaries, with their document frequencies.

@@ -258,14 +258,7 @@ impl SegmentVectors {
         first_row: u32,
         embedder: &dyn Embedder,
     ) -> Result<(), BoxError> {
-        let blobs = batch
-            .column(0)
-            .as_binary_opt::<i32>()
-            .ok_or("`blob` isn't binary")?;
-        let embedded = (first_row..).zip(0..blobs.len());
-        let (rows, texts): (Vec<u32>, Vec<String>) = embedded
-            .filter_map(|(number, row)| Some((number, embedded_text(blobs.value(row))?)))
-            .unzip();
+        let (rows, texts) = embedded_texts(batch, first_row)?;
         let vectors = embedder.embed(&texts)?;
         for (row, vector) in rows.into_iter().zip(vectors) {
             let builder = self.builder_of(embedder);
@@ -293,6 +286,22 @@ impl SegmentVectors {
 
 /// Maximal number of bytes of a grain's text that are embedded.
 const TEXT_LIMIT: usize = 8 << 10;
+
+/// Returns the rows of the grains of `batch` that have texts, counted from `first_row`, and these
+/// texts.
+fn embedded_texts(
+    batch: &RecordBatch,
+    first_row: u32,
+) -> Result<(Vec<u32>, Vec<String>), BoxError> {
+    let blobs = batch
+        .column(0)
+        .as_binary_opt::<i32>()
+        .ok_or("`blob` isn't binary")?;
+    let texts = (first_row..)
+        .zip(0..blobs.len())
+        .filter_map(|(number, row)| Some((number, embedded_text(blobs.value(row))?)));
+    Ok(texts.unzip())
+}
 
 /// Returns the text of a grain, one part per line; `None` if there is none.
 fn embedded_text(blob: &[u8]) -> Option<String> {

@@ -110,10 +110,16 @@ pub(crate) async fn vectors_without(
         );
         return Ok(None);
     }
+    let moved = rows_without(segment.file.rows as u32, gone);
+    Ok(Some((replaced, moved)))
+}
+
+/// Returns the rows of a segment of `rows` rows that stay without the rows `gone` (ascending).
+fn rows_without(rows: u32, gone: &[u32]) -> Vec<MovedRow> {
     let mut gone = gone.iter().copied().peekable();
-    let kept = (0..segment.file.rows as u32).filter(|row| gone.next_if_eq(row).is_none());
+    let kept = (0..rows).filter(|row| gone.next_if_eq(row).is_none());
     let moved = kept.zip(0..).map(|(old, new)| MovedRow { old, new });
-    Ok(Some((replaced, moved.collect())))
+    moved.collect()
 }
 
 /// Adds the vectors of the `moved` rows.

@@ -212,6 +212,12 @@ impl WordSet {
             self.add_value(value);
         }
         grain.null_keys().iter().for_each(|key| self.add_text(key));
+        self.add_flags(grain);
+    }
+
+    /// Adds the flags of a policy that reaches other grains, and of a withdrawal.
+    #[inline]
+    fn add_flags(&mut self, grain: &Grain<'_>) {
         if Policy::is_stated(grain) {
             let scope = Policy::of(grain).scope;
             self.flags |= if scope.reaches_derived() || scope.reaches_lineage() {
