@@ -9,6 +9,9 @@ use gristmill_schemas::message::request::Request;
 
 use super::compare::Row;
 
+/// Decides whether a row concerns a content part.
+type PartCondition<'c> = &'c dyn Fn(&Json) -> bool;
+
 /// Removes from the target body the blocks that ours lacks by a row, if they are as many as were
 /// dropped for the row's reason. Returns the rows with the numbers of their blocks.
 pub fn leave_out_dropped(
@@ -24,7 +27,7 @@ pub fn leave_out_dropped(
         let url = url.and_then(Json::as_str).unwrap_or_default();
         paths.iter().any(|path| path == url)
     };
-    let rules: [(Row, DropReason, &dyn Fn(&Json) -> bool); 2] = [
+    let rules: [(Row, DropReason, PartCondition<'_>); 2] = [
         (
             Row::ThinkingDropped,
             DropReason::ForeignThinking,
