@@ -199,14 +199,15 @@ fn the_certificate_states_whether_earlier_versions_were_removed() {
     let removed = text.split("removed from the object store: ").nth(1);
     let removed = removed.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
     assert!(removed > Some(0) && !text.contains(not_searched), "{text}");
-    // Nothing is left for another command, and the lake is whole.
+    // Nothing is left for another command but the version of the empty file by which `gc` itself
+    // reads the store's clock, and the lake is whole.
     let gc = |lake: &str| {
         let mut command = server.command(&["--lake", lake, "--format", "json", "gc"]);
         let (code, out, err) = ended(command.arg("--purge-versions"));
         let report: Value = serde_json::from_str(&out).unwrap_or_default();
         (code, report["removed_versions"]["versions"].as_u64(), err)
     };
-    assert_eq!(gc("s3://versioned/two").1, Some(0));
+    assert_eq!(gc("s3://versioned/two").1, Some(1));
     assert!(gc("s3://versioned/one").1 > Some(0));
     for lake in ["s3://versioned/one", "s3://versioned/two"] {
         let (code, out, err) = ended(&mut server.command(&["--lake", lake, "verify"]));

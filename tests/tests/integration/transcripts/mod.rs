@@ -223,7 +223,8 @@ async fn a_call_is_counted_once_however_often_its_result_or_its_id_was_recorded(
     };
     let result_in = |session: &str, id: &str, content: &str| {
         format!(
-            r#""action_phase":"result","session_id":"{session}","tool_call_id":"{id}","content":"{content}","is_error":false"#
+            r#""action_phase":"result","session_id":"{session}","tool_call_id":"{id}","content":"{content}","is_error":false,"derived_from":["{}"]"#,
+            "0".repeat(64),
         )
     };
     let result = |id: &str, content: &str| result_in("s", id, content);
