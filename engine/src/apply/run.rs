@@ -366,17 +366,24 @@ impl<'a> Apply<'a> {
 mod tests {
     use super::*;
 
+    /// Returns a lake at `place` with one belief, and the address of that.
+    async fn lake_with_belief(place: &str) -> (Lake, String) {
+        let mut lake = Lake::open_or_create(place).await.unwrap();
+        let put = br#"{"op": "put", "grain": {"type": "belief", "subject": "s", "relation": "r",
+            "object": "o", "confidence": 1.0, "created_at": 1767225600000}}"#;
+        let put = OperationRequest::parse(put).unwrap();
+        let options = ApplyOptions::default();
+        let put = apply_requests(&mut lake, vec![put], &options, "test").await;
+        let address = put.unwrap()[0].content_address.clone().unwrap();
+        (lake, address)
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn operations_are_judged_again_after_events_of_another_process() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().display().to_string();
         let options = ApplyOptions::default();
-        let mut lake = Lake::open_or_create(&place).await.unwrap();
-        let put = br#"{"op": "put", "grain": {"type": "belief", "subject": "s", "relation": "r",
-            "object": "o", "confidence": 1.0, "created_at": 1767225600000}}"#;
-        let put = OperationRequest::parse(put).unwrap();
-        let put = apply_requests(&mut lake, vec![put], &options, "test").await;
-        let address = put.unwrap()[0].content_address.clone().unwrap();
+        let (mut lake, address) = lake_with_belief(&place).await;
         let line = format!(r#"{{"op": "contradict", "address": "{address}"}}"#);
         let prepared = || [prepare_line(line.as_bytes(), &*options.resolver)];
         let mut other = Lake::open_or_create(&place).await.unwrap();
@@ -394,12 +401,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().display().to_string();
         let options = ApplyOptions::default();
-        let mut lake = Lake::open_or_create(&place).await.unwrap();
-        let put = br#"{"op": "put", "grain": {"type": "belief", "subject": "s", "relation": "r",
-            "object": "o", "confidence": 1.0, "created_at": 1767225600000}}"#;
-        let put = OperationRequest::parse(put).unwrap();
-        let put = apply_requests(&mut lake, vec![put], &options, "test").await;
-        let address = put.unwrap()[0].content_address.clone().unwrap();
+        let (mut lake, address) = lake_with_belief(&place).await;
         let line = format!(
             r#"{{"op": "hold", "address": "{address}", "hold": "case-1", "actor": "court",
                 "reason": "order"}}"#

@@ -5,16 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
 use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
+};
 use futures::TryStreamExt;
 
 use super::confined::without_cause;
@@ -24,8 +27,19 @@ pub(super) struct LeafScanExec {
     rows: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     name: &'static str,
-    /// What EXPLAIN shows; without it, EXPLAIN shows no metrics, and errors state no cause.
-    note: Option<String>,
+    disclosed: PlanDisclosure,
+    /// The memory that the rows hold until the plan is dropped.
+    _memory: Option<MemoryReservation>,
+}
+
+/// What a scan discloses of the plan that returns its rows.
+enum PlanDisclosure {
+    /// Nothing: no metrics, no statistics, no causes of errors.
+    Nothing,
+    /// All of it, also to other processes.
+    All,
+    /// All of it, and EXPLAIN shows this text.
+    AllWith(String),
 }
 
 impl LeafScanExec {
@@ -42,34 +56,68 @@ impl LeafScanExec {
             rows: Arc::new(CoalescePartitionsExec::new(rows)),
             properties: Arc::new(properties),
             name: "ConfinedScanExec",
-            note: None,
+            disclosed: PlanDisclosure::Nothing,
+            _memory: None,
         }
     }
 
     /// Creates a scan whose `rows` were read from indexes, as `note` describes.
+    ///
+    /// # Errors
+    /// Those of DataFusion for rows of another schema than their own, which don't occur.
     pub(super) fn index_only(rows: RecordBatch, note: String) -> Result<LeafScanExec> {
+        LeafScanExec::of_rows(
+            rows,
+            "IndexOnlyScanExec",
+            PlanDisclosure::AllWith(note),
+            None,
+        )
+    }
+
+    /// Creates a scan of the `rows` of a search, which has run: `memory` counts for them until the
+    /// plan is dropped.
+    ///
+    /// # Errors
+    /// As [`LeafScanExec::index_only`].
+    pub(super) fn search(rows: RecordBatch, memory: MemoryReservation) -> Result<LeafScanExec> {
+        LeafScanExec::of_rows(rows, "SearchScanExec", PlanDisclosure::All, Some(memory))
+    }
+
+    fn of_rows(
+        rows: RecordBatch,
+        name: &'static str,
+        disclosed: PlanDisclosure,
+        memory: Option<MemoryReservation>,
+    ) -> Result<LeafScanExec> {
         let schema = rows.schema();
         let rows = MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?;
         Ok(LeafScanExec {
             properties: Arc::clone(rows.properties()),
             rows,
-            name: "IndexOnlyScanExec",
-            note: Some(note),
+            name,
+            disclosed,
+            _memory: memory,
         })
     }
 
     /// Returns how the indexes were used.
     pub(super) fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+        match &self.disclosed {
+            PlanDisclosure::AllWith(note) => Some(note),
+            PlanDisclosure::Nothing | PlanDisclosure::All => None,
+        }
     }
 
     /// Returns the plan that returns the rows; `None` if no one may see it.
     pub(super) fn shown_rows(&self) -> Option<&Arc<dyn ExecutionPlan>> {
-        self.note.as_ref().map(|_| &self.rows)
+        match self.disclosed {
+            PlanDisclosure::Nothing => None,
+            PlanDisclosure::All | PlanDisclosure::AllWith(_) => Some(&self.rows),
+        }
     }
 
     fn describe(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.note {
+        match self.note() {
             Some(note) => write!(out, "{}: {note}", self.name),
             None => out.write_str(self.name),
         }
@@ -121,7 +169,7 @@ impl ExecutionPlan for LeafScanExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let rows = self.rows.execute(partition, context);
-        if self.note.is_some() {
+        if self.shown_rows().is_some() {
             return rows;
         }
         let rows = rows.map_err(without_cause)?.map_err(without_cause);
@@ -129,7 +177,18 @@ impl ExecutionPlan for LeafScanExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        self.note.as_ref().and_then(|_| self.rows.metrics())
+        self.shown_rows().and_then(|rows| rows.metrics())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match self.shown_rows() {
+            Some(rows) => rows.statistics_from_inputs(inputs, args),
+            None => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
+        }
     }
 }
 

@@ -21,7 +21,7 @@
 //! | `address_lookup` | Which rows are read of the large side of a join on addresses? |
 //! | `join_keys` | Which addresses does the filter of a join allow? |
 //! | `index_only_scan` | Which scans are answered from sidecars without reading a segment? |
-//! | `leaf_scan` | Which scans hide from the optimizer what they read? |
+//! | `leaf_scan` | Which scans hide from the optimizer what they read, and how long do they hold its memory? |
 //! | `reference`, `describe` | What do the tables, columns and functions mean? |
 //! | `point_lookup` | How are rows read whose positions are known? |
 //! | `page_index_reader` | How does a row selection read only the pages that contain its rows? |
@@ -31,7 +31,6 @@
 //! | `search` | `search(text, k)` and the standard response to a search |
 //! | `search_filter` | Which conditions can a search have without SQL? |
 //! | `search_results` | How are the rows of search results read? |
-//! | `search_scan` | How long does the memory of search results count? |
 //! | `filtered_search` | How are the `k` best rows found that also pass a WHERE clause? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `hybrid` | How are matches by words and by meaning combined? |
@@ -127,7 +126,6 @@ mod script;
 mod search;
 mod search_filter;
 mod search_results;
-mod search_scan;
 mod select_grains;
 mod selectivity;
 mod session_limits;

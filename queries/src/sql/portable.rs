@@ -6,7 +6,6 @@ use std::sync::Arc;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::leaf_scan::LeafScanExec;
-use super::search_scan::SearchScanExec;
 use super::shared_rows::SharedRowsExec;
 use super::spilling_joins::RetriedJoinsExec;
 use super::unseal::UnsealExec;
@@ -35,9 +34,6 @@ pub fn portable_node(plan: &Arc<dyn ExecutionPlan>) -> PortableNode {
             Some(rows) => PortableNode::Replaced(Arc::clone(rows)),
             None => PortableNode::Bound("a confined session shows its plan to nobody"),
         };
-    }
-    if let Some(search) = plan.downcast_ref::<SearchScanExec>() {
-        return PortableNode::Replaced(Arc::clone(search.rows()));
     }
     match plan.downcast_ref::<RetriedJoinsExec>() {
         Some(retried) => PortableNode::Replaced(Arc::clone(retried.first())),

@@ -22,7 +22,7 @@ use gristmill_schemas::columns::{SystemColumn, grains_schema};
 use roaring::RoaringBitmap;
 
 use super::lake_table::LakeTable;
-use super::search_scan::SearchScanExec;
+use super::leaf_scan::LeafScanExec;
 
 /// The lake and its `grains` table, which searches read.
 #[derive(Clone)]
@@ -93,9 +93,9 @@ impl SearchRows {
     /// Returns a plan that returns the rows.
     ///
     /// # Errors
-    /// As [`SearchScanExec::new`].
+    /// As [`LeafScanExec::search`].
     pub(super) fn into_scan(self) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(SearchScanExec::new(self.batch, self.memory)?))
+        Ok(Arc::new(LeafScanExec::search(self.batch, self.memory)?))
     }
 }
 
