@@ -5,7 +5,7 @@ use gristmill_queries::exec::Session;
 use gristmill_schemas::container::{IndexState, Manifest, VerificationStatus};
 use gristmill_schemas::json::Json;
 use gristmill_tests::grains::{container, grain};
-use gristmill_tests::lake::TestLake;
+use gristmill_tests::lake::{TestLake, patient_session};
 
 use super::{answered, belief, members, objects, supersede_grains, verdict, warnings};
 

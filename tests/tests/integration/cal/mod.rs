@@ -10,7 +10,7 @@ use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{ExecutionError, Session};
 use gristmill_schemas::json::Json;
 use gristmill_tests::grains::grain;
-use gristmill_tests::lake::TestLake;
+use gristmill_tests::lake::{TestLake, patient_session};
 
 /// Marks grains as superseded: the old one, then the new one, as JSON.
 async fn supersede_grains(lake: &mut TestLake, links: &[(&str, &str)]) {
