@@ -50,6 +50,20 @@ pub(super) async fn files_before(
     }
 }
 
+/// Returns true if `file` may have rows that were added after the version `since`, whose files were
+/// `old`. Rows that were merged into a new file, or rewritten, keep their versions.
+pub(super) fn may_have_new_rows(
+    file: &DataFile,
+    since: Option<u64>,
+    old: &HashSet<String>,
+) -> bool {
+    let Some(since) = since else {
+        return true;
+    };
+    let versions = file.versions.as_ref();
+    !old.contains(&file.name) && versions.is_none_or(|versions| versions.newest() > since)
+}
+
 /// Returns the version that was last scanned with exactly the rules of `packs`.
 async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
     let query =

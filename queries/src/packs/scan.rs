@@ -5,9 +5,9 @@
 //! that several of them compare with are read once). Findings are streamed to the caller through a
 //! bounded channel, so memory doesn't grow with the lake or the number of findings.
 //!
-//! **Incremental scans** read the segments that were added since a version. Conditions and policies
-//! see only their rows; queries see them as the table `scanned`, next to the whole lake. The audit
-//! log records the version and the rules of each scan.
+//! **Incremental scans** read the segments with rows that were added since a version. Conditions and
+//! policies see only their rows; queries see them as the table `scanned`, next to the whole lake.
+//! The audit log records the version and the rules of each scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use super::batch_result::BatchResult;
 use super::error::Result;
 use super::finding::{Finding, RuleCount};
-use super::incremental::files_before;
+use super::incremental::{files_before, may_have_new_rows};
 use super::pack::{Pack, Rule};
 use super::rule_query::RuleQuery;
 use super::rules_exec::RulePass;
@@ -139,7 +139,7 @@ impl Scan {
         let (since, old) = files_before(lake, &context, &packs, since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
         let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?
-            .limited_to(|name| !old.contains(name));
+            .limited_to(|file| may_have_new_rows(file, since, &old));
         let scope = ScanScope {
             lake: lake.location().name(),
             version: lake.grains.version(),

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
+use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
+use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::packs::report::{ReportFormat, ReportWriter};
 use gristmill_queries::packs::{
     Check, NAMES, Pack, Scan, ScanOptions, ScanSummary, Since, shipped,
@@ -48,6 +50,9 @@ const FIRST: [&str; 3] = [
 const SECOND: [&str; 1] = [
     r#"{"type": "event", "role": "user", "content": "my card is 4111 1111 1111 1111", "created_at": 1735689600003}"#,
 ];
+
+const THIRD: [&str; 1] =
+    [r#"{"type": "event", "role": "user", "content": "it rains", "created_at": 1735689600004}"#];
 
 async fn lake(folder: &Path) -> Lake {
     let mut lake = Lake::open_or_create(&folder.join("lake").display().to_string())
@@ -295,6 +300,36 @@ async fn an_incremental_scan_covers_grains_after_the_last_scan_with_the_same_rul
         0,
         "nothing is new"
     );
+}
+
+#[tokio::test]
+async fn an_incremental_scan_leaves_out_scanned_grains_that_were_only_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = lake(folder.path()).await;
+    add(&mut lake, folder.path(), "second.frames", &SECOND).await;
+    let scan = prepare(&lake, &["gdpr"], Since::Last).await;
+    let (_, summary) = findings(&scan).await;
+    assert_eq!((summary.scope.grains, summary.scope.segments), (4, 2));
+    scan.record(&mut lake, &summary).await.unwrap();
+
+    let progress = Arc::new(WorkProgress::default());
+    compact(&mut lake, &CompactOptions::default(), progress)
+        .await
+        .unwrap();
+    assert_eq!(lake.grains.files().unwrap().len(), 1, "both were merged");
+    let (counts, merged) = findings(&prepare(&lake, &["gdpr"], Since::Last).await).await;
+    assert_eq!((merged.scope.grains, counts), (0, BTreeMap::new()));
+
+    add(&mut lake, folder.path(), "third.frames", &THIRD).await;
+    let scope = prepare(&lake, &["gdpr"], Since::Last).await.scope().clone();
+    assert_eq!((scope.grains, scope.segments), (1, 1));
+    // With the new grain the merged file has something new, so all of it is scanned.
+    let progress = Arc::new(WorkProgress::default());
+    compact(&mut lake, &CompactOptions::default(), progress)
+        .await
+        .unwrap();
+    let scope = prepare(&lake, &["gdpr"], Since::Last).await.scope().clone();
+    assert_eq!((scope.grains, scope.segments), (5, 1));
 }
 
 #[tokio::test]

@@ -122,9 +122,9 @@ impl LakeTable {
         }
     }
 
-    /// Returns the table restricted to the files whose names satisfy `keep`.
-    pub fn limited_to(mut self, keep: impl Fn(&str) -> bool) -> LakeTable {
-        self.files.retain(|file| keep(&file.name));
+    /// Returns the table restricted to the files that satisfy `keep`.
+    pub fn limited_to(mut self, keep: impl Fn(&DataFile) -> bool) -> LakeTable {
+        self.files.retain(keep);
         // The cache is indexed by position in `files`.
         self.namespaces = Arc::default();
         self
