@@ -17,14 +17,14 @@ pub(super) fn find(text: &[u8], at: usize) -> Match {
         b'-' => issued(
             text,
             at,
-            &[b"sk-", b"xoxb-", b"xoxp-", b"xoxa-", b"glpat-"],
+            &[b"sk-", b"xoxb-", b"xoxp-", b"xoxa-", b"xapp-", b"glpat-"],
             20,
         ),
         b'_' => issued(
             text,
             at,
             &[
-                b"ghp_", b"gho_", b"ghs_", b"ghu_", b"github_", b"sk_", b"rk_", b"npm_",
+                b"ghp_", b"gho_", b"ghr_", b"ghs_", b"ghu_", b"github_", b"sk_", b"rk_", b"npm_",
             ],
             24,
         ),
@@ -74,7 +74,7 @@ fn access_key(text: &[u8], at: usize) -> Match {
         .then_some((PersonalDataKind::Credential, at..at + length))
 }
 
-/// `eyJ…`: three base64url parts separated by dots.
+/// `eyJ…`: three base64url parts separated by dots. Dots at the end are those of a sentence.
 fn web_token(text: &[u8], at: usize) -> Match {
     let start = at.checked_sub(2)?;
     // A token must start a word, so each byte belongs to at most one candidate.
@@ -85,6 +85,8 @@ fn web_token(text: &[u8], at: usize) -> Match {
         return None;
     }
     let token = token(text, start, |byte| is_base64url(byte) || byte == b'.');
+    let last = token.iter().rposition(|byte| *byte != b'.')?;
+    let token = token.get(..=last)?;
     let mut parts = token.split(|byte| *byte == b'.');
     let formed = parts
         .by_ref()
@@ -96,9 +98,9 @@ fn web_token(text: &[u8], at: usize) -> Match {
         .then(|| (PersonalDataKind::Credential, start..start + token.len()))
 }
 
-/// `-----BEGIN … PRIVATE KEY-----` of any type, and the key itself to its last line; of a key that
-/// is cut off, what is there of it. Each byte is read once, because a key ends before the next
-/// dashes of this form.
+/// `-----BEGIN … PRIVATE KEY-----` of any type, also `PRIVATE KEY BLOCK` of PGP, and the key itself
+/// to its last line; of a key that is cut off, what is there of it. Each byte is read once, because
+/// a key ends before the next dashes of this form.
 fn private_key(text: &[u8], at: usize) -> Match {
     let body = end_of_label(text, at)?;
     let rest = text.get(body..)?;
@@ -131,15 +133,18 @@ const DASHES: &[u8] = b"-----";
 
 /// Returns the end of a line such as `-----BEGIN EC PRIVATE KEY-----` that starts at `at`.
 fn end_of_label(text: &[u8], at: usize) -> Option<usize> {
-    const END: &[u8] = b"PRIVATE KEY-----";
+    const ENDS: [&[u8]; 2] = [b"PRIVATE KEY-----", b"PRIVATE KEY BLOCK-----"];
     let line = text.get(at..text.len().min(at + 48))?;
-    let found = line.windows(END.len()).position(|window| window == END)?;
-    Some(at + found + END.len())
+    ENDS.into_iter().find_map(|end| {
+        let found = line.windows(end.len()).position(|window| window == end)?;
+        Some(at + found + end.len())
+    })
 }
 
-/// Returns true for the characters of a key and of the headers before it, such as `DEK-Info`.
+/// Returns true for the characters of a key and of the headers before it, such as `DEK-Info` and
+/// `Version: GnuPG v1.4.11 (GNU/Linux)`.
 fn is_pem(byte: u8) -> bool {
-    is_base64_text(byte) || matches!(byte, b':' | b',' | b'-')
+    is_base64_text(byte) || matches!(byte, b':' | b',' | b'-' | b'.' | b'(' | b')')
 }
 
 /// Returns true for the characters of base64 on several lines, also within a string of JSON.

@@ -340,6 +340,17 @@ fn credentials_by_their_beginnings() {
         PersonalDataKind::Credential,
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJlLW9mLWl0",
     );
+    finds(
+        "log in with eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJlLW9mLWl0.",
+        PersonalDataKind::Credential,
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJlLW9mLWl0",
+    );
+    for token in [
+        "ghr_16C7e42F292c6912E7710c838347Ae178B4a",
+        "xapp-1-A0123456789-0123456789-abcdef",
+    ] {
+        finds(token, PersonalDataKind::Credential, token);
+    }
     for text in [
         "task-oriented",
         "risk-free-and-quite-long-words-only",
@@ -369,6 +380,11 @@ fn a_private_key_is_masked_to_its_last_line() {
         (
             "-----BEGIN PRIVATE KEY-----\nMIIE\nab3c ... ada@example.com",
             "[credential] ... [email]",
+        ),
+        (
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v1.4.11 (GNU/Linux)\n\n\
+             lQO+\n=njUN\n-----END PGP PRIVATE KEY BLOCK-----\nThanks",
+            "[credential]\nThanks",
         ),
         (
             "-----BEGIN PRIVATE KEY-----, -----BEGIN PUBLIC KEY-----",
