@@ -1,7 +1,8 @@
 //! Folds text to ASCII: full-width letters and signs, decimal digits of any script, the many spaces
-//! and dashes, and other punctuation and symbols, which end a word. Zero-width characters are
-//! removed, and so are those that set the direction of text, with which telephones surround the
-//! numbers that they copy. All others keep their bytes, which detectors treat as parts of words.
+//! and dashes, and other punctuation and symbols, which end a word. So do letters of scripts that
+//! are written without spaces before and after numbers. Zero-width characters are removed, and so
+//! are those that set the direction of text, with which telephones surround the numbers that they
+//! copy. All others keep their bytes, which detectors treat as parts of words.
 
 use std::ops::Range;
 
@@ -73,13 +74,14 @@ fn fold(character: char) -> Folding {
         0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x2069 => Folding::Gone,
         0x061C | 0xFE0E | 0xFE0F | 0xFEFF | 0x00AD => Folding::Gone,
         0x00A0 | 0x2000..=0x200A | 0x202F | 0x205F | 0x3000 => Folding::To(b' '),
-        0x2010..=0x2015 | 0x2212 | 0xFE58 | 0xFE63 => Folding::To(b'-'),
+        0x2010..=0x2013 | 0x2212 | 0xFE63 => Folding::To(b'-'),
         _ => match ZEROS
             .iter()
             .find(|zero| (**zero..**zero + 10).contains(&code))
         {
             Some(zero) => Folding::To(b'0' + (code - zero) as u8),
             None if is_symbol(character) => Folding::To(SYMBOL),
+            None if is_unspaced(code) => Folding::To(UNSPACED),
             None => Folding::Kept,
         },
     }
@@ -88,11 +90,33 @@ fn fold(character: char) -> Folding {
 /// What symbols are folded to: no part of a word, and no separator within a number or an address.
 const SYMBOL: u8 = b'"';
 
-/// Returns true for quotation marks, ellipses, bullets, arrows, emoji and other symbols.
+/// What letters are folded to that need no space before or after a number. UTF-8 doesn't have this
+/// byte.
+pub(super) const UNSPACED: u8 = 0xFF;
+
+/// Returns true for letters of Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer.
+const fn is_unspaced(code: u32) -> bool {
+    matches!(
+        code,
+        0x0E00..=0x0EFF
+            | 0x1000..=0x109F
+            | 0x1780..=0x17FF
+            | 0x3005..=0x30FF
+            | 0x3400..=0x9FFF
+            | 0xAC00..=0xD7AF
+            | 0xF900..=0xFAFF
+            | 0xFF66..=0xFF9F
+            | 0x20000..=0x3FFFF
+    )
+}
+
+/// Returns true for quotation marks, long dashes, ellipses, bullets, arrows, emoji and other
+/// symbols.
 fn is_symbol(character: char) -> bool {
     let is_of_block = matches!(
         character as u32,
-        0x00AB | 0x00B7 | 0x00BB | 0x2000..=0x2BFF | 0x3000..=0x303F | 0x1F000..=0x1FAFF
+        0x00AB | 0x00B0 | 0x00B7 | 0x00BB | 0x2000..=0x2BFF | 0x3000..=0x303F | 0xFE58
+            | 0x1F000..=0x1FAFF
     );
     is_of_block && !character.is_alphanumeric()
 }

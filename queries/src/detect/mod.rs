@@ -16,7 +16,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | `ascii_fold` | How are digits, spaces and dashes of other scripts folded to ASCII? |
+//! | `ascii_fold` | How are letters, digits and signs of other scripts folded to ASCII? |
 //! | `digit_groups` | Which groups of digits belong together, and what separates them? |
 //! | `numbers` | Is this group a payment card, phone number, date of birth or IPv4 address? |
 //! | `national_ids` | Is it a national identifier of a person? |
@@ -242,7 +242,7 @@ fn digits(text: &[u8], at: usize) -> Match {
 }
 
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii() && byte != ascii_fold::UNSPACED
 }
 
 /// Returns true if no word continues at `at`.

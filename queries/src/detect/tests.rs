@@ -110,6 +110,37 @@ fn phone_numbers_as_people_write_them() {
 }
 
 #[test]
+fn numbers_between_letters_that_need_no_spaces() {
+    for (text, masked) in [
+        ("身份证号11010519491231002X。", "身份证号[cn_resident_id]。"),
+        ("カード4111111111111111を使う", "カード[payment_card]を使う"),
+        (
+            "카드번호는 4111 1111 1111 1111입니다",
+            "카드번호는 [payment_card]입니다",
+        ),
+        ("โทร+66 2 123 4567นะ", "โทร[phone]นะ"),
+        ("账户DE89370400440532013000已开", "账户[iban]已开"),
+        ("密钥AKIAIOSFODNN7EXAMPLE泄露", "密钥[credential]泄露"),
+        ("第4111111111111112号", "第4111111111111112号"),
+    ] {
+        assert_eq!(mask(text), masked);
+    }
+    // Letters of other scripts belong to the word.
+    leaves("ж4111111111111111");
+}
+
+#[test]
+fn a_long_dash_ends_what_is_before_it() {
+    for (text, masked) in [
+        ("ask ada@example.com—she knows", "ask [email]—she knows"),
+        ("card 4111 1111 1111 1111—gone", "card [payment_card]—gone"),
+        ("his card—4111 1111 1111 1111", "his card—[payment_card]"),
+    ] {
+        assert_eq!(mask(text), masked);
+    }
+}
+
+#[test]
 fn what_only_looks_like_a_phone_number() {
     for text in [
         "from 2024-11-22 to 2025-01-03",
