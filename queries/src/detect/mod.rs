@@ -18,7 +18,8 @@
 //! |---|---|
 //! | `ascii_fold` | How are letters, digits and signs of other scripts folded to ASCII? |
 //! | `digit_groups` | Which groups of digits belong together, and what separates them? |
-//! | `numbers` | Is this group a payment card, phone number, date of birth or IPv4 address? |
+//! | `numbers` | Is this group a payment card, phone number or IPv4 address? |
+//! | `birth_dates` | Is this a date of birth, in digits or with the name of its month? |
 //! | `national_ids` | Is it a national identifier of a person? |
 //! | `alphanumeric_ids` | IBAN and identifiers that start with letters |
 //! | `network` | E-mail and IPv6 addresses |
@@ -27,6 +28,7 @@
 
 mod alphanumeric_ids;
 mod ascii_fold;
+mod birth_dates;
 mod checksum;
 mod credentials;
 mod digit_groups;

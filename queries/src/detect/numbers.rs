@@ -1,11 +1,12 @@
-//! Numbers other than national identifiers: payment cards, phone numbers, IPv4 addresses, dates of
-//! birth.
+//! Numbers other than national identifiers and dates: payment cards, phone numbers, IPv4 addresses.
 
 use std::net::Ipv4Addr;
 
-use super::checksum::{is_day, luhn, number};
+use super::checksum::{luhn, number};
 use super::digit_groups::{DigitGroups, GroupWindow, Separator};
-use super::{Match, PersonalDataKind, begins_word, ends_word, is_named, is_word, national_ids};
+use super::{
+    Match, PersonalDataKind, begins_word, birth_dates, ends_word, is_named, is_word, national_ids,
+};
 
 /// Examines digits that start at `at` and don't follow a letter.
 pub(super) fn find(text: &[u8], at: usize) -> Match {
@@ -13,15 +14,25 @@ pub(super) fn find(text: &[u8], at: usize) -> Match {
     if lead == Lead::None && !begins_word(text, at) {
         return None;
     }
+    if lead == Lead::None {
+        let date = birth_dates::with_month_name(text, at);
+        if date.is_some() {
+            return date;
+        }
+    }
     let phrase = DigitGroups::read(text, at);
     phrase.windows().find_map(|window| {
         if let Some((kind, end)) = national_ids::with_letter(text, at, &window) {
             return Some((kind, at..end));
         }
-        if !ends_word(text, window.end) {
+        let ends = ends_word(text, window.end);
+        if !ends && !birth_dates::is_before_time(text, window.end) {
             return None;
         }
         let kind = classify(text, at, lead, &window)?;
+        if !ends && kind != PersonalDataKind::DateOfBirth {
+            return None;
+        }
         let start = if kind == PersonalDataKind::Phone {
             at - lead.width()
         } else {
@@ -74,7 +85,7 @@ fn classify(
         ),
         (
             PersonalDataKind::DateOfBirth,
-            lead == Lead::None && is_birth_date(text, at, window),
+            lead == Lead::None && birth_dates::is_numeric(text, at, window),
         ),
     ];
     let found = checks.into_iter().find(|(_, is)| *is).map(|(kind, _)| kind);
@@ -152,41 +163,6 @@ fn is_public_ipv4(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
         // 1.2.3.4 and 4.0.0.1 are versions and examples far more often than addresses.
         !special && octets.iter().any(|octet| *octet > 9)
     })
-}
-
-const BIRTH_WORDS: &[&str] = &[
-    "born",
-    "dob",
-    "d.o.b",
-    "birth",
-    "birthdate",
-    "birthday",
-    "birth_date",
-    "date_of_birth",
-    "geboren",
-    "geb",
-    "naissance",
-    "nacimiento",
-    "nascita",
-    "nascimento",
-];
-
-fn is_birth_date(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
-    let separated = window.is_separated_by(&[Separator::Dash, Separator::Slash, Separator::Dot]);
-    if window.separators.len() != 2 || !separated {
-        return false;
-    }
-    let part =
-        |from: usize, to: usize| number(window.digits.get(from..to).unwrap_or_default()) as u32;
-    let (year, one, other) = if window.has_shape(&[4, 2, 2]) {
-        (part(0, 4), part(4, 6), part(6, 8))
-    } else if window.has_shape(&[2, 2, 4]) {
-        (part(4, 8), part(0, 2), part(2, 4))
-    } else {
-        return false;
-    };
-    let is_date = is_day(year, one, other) || is_day(year, other, one);
-    is_date && (1900..=2100).contains(&year) && is_named(text, at, BIRTH_WORDS)
 }
 
 const PHONE_WORDS: &[&str] = &[
