@@ -6,13 +6,32 @@ use super::{PersonalDataKind, ends_word, is_named};
 
 use Separator::{Dash, Dot, Slash, Space};
 
+/// Names of the social security number, in prose and in JSON.
+const SOCIAL_SECURITY_NAMES: [&str; 4] = [
+    "ssn",
+    "social security",
+    "social_security",
+    "socialsecuritynumber",
+];
+
+/// Names of the Canadian social insurance number. `sin` alone is a word.
+const SOCIAL_INSURANCE_NAMES: [&str; 5] = [
+    "social insurance",
+    "social_insurance",
+    "socialinsurancenumber",
+    "sin number",
+    "sin:",
+];
+
 /// Names of the German tax identifier.
-const GERMAN_TAX_ID_NAMES: [&str; 7] = [
+const GERMAN_TAX_ID_NAMES: [&str; 9] = [
     "steuer-id",
     "steuerid",
     "steueridentifikationsnummer",
     "idnr",
     "tax id",
+    "tax_id",
+    "taxid",
     "tin",
     "steuer-idnr",
 ];
@@ -39,8 +58,7 @@ fn is_indian(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> bool 
 
 fn nine(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<PersonalDataKind> {
     let social = window.has_shape(&[3, 2, 4]) && window.is_separated_by(&[Dash])
-        || (window.is_plain() || window.has_shape(&[3, 2, 4]))
-            && named(&["ssn", "social security"]);
+        || (window.is_plain() || window.has_shape(&[3, 2, 4])) && named(&SOCIAL_SECURITY_NAMES);
     if social && is_social_security(window.digits) {
         return Some(PersonalDataKind::UsSsn);
     }
@@ -56,10 +74,7 @@ fn nine(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Per
 fn is_canadian(window: &GroupWindow<'_>, named: impl Fn(&[&str]) -> bool) -> bool {
     let shaped =
         window.is_plain() || window.has_shape(&[3, 3, 3]) && window.is_separated_by(&[Space, Dash]);
-    shaped
-        && luhn(window.digits)
-        && number(window.digits) > 0
-        && named(&["social insurance", "sin number", "sin:"])
+    shaped && luhn(window.digits) && number(window.digits) > 0 && named(&SOCIAL_INSURANCE_NAMES)
 }
 
 /// The weighted sum of the digits of a citizen service number is a multiple of eleven.

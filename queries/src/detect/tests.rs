@@ -114,10 +114,7 @@ fn numbers_between_letters_that_need_no_spaces() {
     for (text, masked) in [
         ("身份证号11010519491231002X。", "身份证号[cn_resident_id]。"),
         ("カード4111111111111111を使う", "カード[payment_card]を使う"),
-        (
-            "카드번호는 4111 1111 1111 1111입니다",
-            "카드번호는 [payment_card]입니다",
-        ),
+        ("카드 4111111111111111입니다", "카드 [payment_card]입니다"),
         ("โทร+66 2 123 4567นะ", "โทร[phone]นะ"),
         ("账户DE89370400440532013000已开", "账户[iban]已开"),
         ("密钥AKIAIOSFODNN7EXAMPLE泄露", "密钥[credential]泄露"),
@@ -270,6 +267,15 @@ fn national_identifiers_of_many_states() {
         PersonalDataKind::CaSin,
         "046 454 286",
     );
+}
+
+#[test]
+fn names_of_fields_name_a_number() {
+    let text = "social_security_number=536904399 socialSecurityNumber 536904399 taxId 86095742719";
+    let masked = "social_security_number=[us_ssn] socialSecurityNumber [us_ssn] taxId [de_tax_id]";
+    assert_eq!(mask(text), masked);
+    let phone = r#"{"phoneNumber":"4155552671"}"#;
+    assert_eq!(mask(phone), r#"{"phoneNumber":"[phone]"}"#);
 }
 
 #[test]
