@@ -1,4 +1,9 @@
-//! The starting point of an incremental scan, from the audit log and the history of `grains`.
+//! Which files an incremental scan reads, from the audit log and the log of `grains`.
+//!
+//! The log states for each file at which versions its rows were added, also after rows were merged
+//! or an erasure has cleaned the log ([`RowVersions`](gristmill_engine::lake::RowVersions)). So a
+//! scan leaves out the files whose rows are all older than the last scan. A repair can correct rows
+//! that are older: after one, all files are read that the last scan didn't see.
 
 use std::collections::HashSet;
 
@@ -8,82 +13,145 @@ use arrow::datatypes::DataType;
 use datafusion::prelude::SessionContext;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{DataFile, Lake};
+use serde_json::Value;
 
 use super::error::Result;
 use super::pack::Pack;
-use super::scan::{ACTION, Since};
+use super::scan::{ACTION, PROGRAM_VERSION, Since};
 use crate::sql::DataFusionError;
 
-/// Returns the version at which an incremental scan starts, and the files that existed then.
-pub(super) async fn files_before(
-    lake: &Lake,
-    context: &SessionContext,
-    packs: &[Pack],
-    since: Since,
-) -> Result<(Option<u64>, HashSet<String>)> {
-    let version = match since {
-        Since::Beginning => None,
-        Since::Version(version) => Some(version),
-        Since::Last => last_scan(context, packs).await?,
-    };
-    let Some(version) = version else {
-        return Ok((None, HashSet::new()));
-    };
-    let names = |files: Vec<DataFile>| files.into_iter().map(|file| file.name).collect();
-    match lake
+/// The files that an incremental scan reads.
+pub(super) struct NewFiles {
+    since: u64,
+    /// Names of the files of that version; `None` if the log no longer has it.
+    old: Option<HashSet<String>>,
+    /// Rows of older versions may have changed.
+    is_repaired: bool,
+}
+
+impl NewFiles {
+    /// Returns the files that a scan from `since` reads; `None` for all.
+    ///
+    /// # Errors
+    /// [`EngineError::NoVersion`] for a version that the lake doesn't have yet; errors of reading
+    /// its logs.
+    pub(super) async fn of(
+        lake: &Lake,
+        context: &SessionContext,
+        packs: &[Pack],
+        since: Since,
+    ) -> Result<Option<NewFiles>> {
+        let since = match since {
+            Since::Beginning => None,
+            Since::Version(version) => Some(version),
+            // After `repair --accept-logs` or the restoration of a copy, versions are used again.
+            Since::Last => last_scan(context, packs)
+                .await?
+                .filter(|version| *version <= lake.grains.version()),
+        };
+        let Some(since) = since else {
+            return Ok(None);
+        };
+        let old = files_at(lake, since).await?;
+        let is_repaired = is_repaired_after(context, since).await?;
+        if is_repaired && old.is_none() {
+            tracing::warn!(
+                version = since,
+                "rows were repaired, and the log no longer has the version of the last scan: \
+                 scanning everything"
+            );
+            return Ok(None);
+        }
+        Ok(Some(NewFiles {
+            since,
+            old,
+            is_repaired,
+        }))
+    }
+
+    /// Returns the version after which rows are new.
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Returns true if the scan reads `file`.
+    pub(super) fn contain(&self, file: &DataFile) -> bool {
+        let is_old = |old: &HashSet<String>| old.contains(&file.name);
+        let is_seen = self.old.as_ref().is_some_and(is_old);
+        match &file.versions {
+            Some(versions) if !self.is_repaired => versions.newest() > self.since,
+            _ => !is_seen,
+        }
+    }
+}
+
+/// Returns the names of the files that `grains` had at `version`; `None` if the log was cleaned up
+/// since.
+async fn files_at(lake: &Lake, version: u64) -> Result<Option<HashSet<String>>> {
+    let files = lake
         .grains
         .at_version(version)
         .await
-        .and_then(|table| table.files())
-    {
-        Ok(files) => Ok((Some(version), names(files))),
-        // The log was cleaned up, as an erasure does, so the state at that version is unknown and
-        // everything is scanned.
-        Err(EngineError::NoVersion { .. }) if since == Since::Last => {
-            tracing::warn!(
-                version,
-                "the version of the last scan is no longer in the log: scanning everything"
-            );
-            Ok((None, HashSet::new()))
-        }
+        .and_then(|table| table.files());
+    match files {
+        Ok(files) => Ok(Some(files.into_iter().map(|file| file.name).collect())),
+        Err(EngineError::NoVersion { .. }) if version <= lake.grains.version() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Returns true if `file` may have rows that were added after the version `since`, whose files were
-/// `old`. Rows that were merged into a new file, or rewritten, keep their versions.
-pub(super) fn may_have_new_rows(
-    file: &DataFile,
-    since: Option<u64>,
-    old: &HashSet<String>,
-) -> bool {
-    let Some(since) = since else {
-        return true;
-    };
-    let versions = file.versions.as_ref();
-    !old.contains(&file.name) && versions.is_none_or(|versions| versions.newest() > since)
-}
-
-/// Returns the version that was last scanned with exactly the rules of `packs`.
+/// Returns the version that this version of gristmill last scanned with exactly the rules of
+/// `packs`; `None` if there is none, or if the log of the lake was accepted with losses since.
 async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
-    let query =
-        format!("SELECT details FROM audit WHERE action = '{ACTION}' ORDER BY sequence DESC");
-    let batches = context.sql(&query).await?.collect().await?;
-    for batch in batches {
-        let details = cast(batch.column(0), &DataType::Utf8).map_err(DataFusionError::from)?;
-        for text in details.as_string::<i32>().iter().flatten() {
-            if let Some(version) = scanned_version(text, packs) {
-                return Ok(Some(version));
-            }
+    for (action, details) in entries(context, &[ACTION, ACCEPTED]).await? {
+        if action == ACCEPTED {
+            return Ok(None);
+        }
+        if let Some(version) = scanned_version(&details, packs) {
+            return Ok(Some(version));
         }
     }
     Ok(None)
 }
 
-/// Returns the version of a scan in the audit log, unless its rules weren't those of `packs`.
-fn scanned_version(details: &str, packs: &[Pack]) -> Option<u64> {
-    let entry: serde_json::Value = serde_json::from_str(details).ok()?;
-    let same = |pack: &Pack| entry["packs"][&pack.id] == pack.stamp();
-    let is_same = packs.iter().all(same);
-    entry["version"].as_u64().filter(|_| is_same)
+/// Action in the audit log by which a log with losses was accepted.
+const ACCEPTED: &str = "accept-logs";
+
+/// Returns the version of a scan in the audit log, unless its rules weren't those of `packs`, or its
+/// functions and detectors those of another version of gristmill.
+fn scanned_version(details: &Value, packs: &[Pack]) -> Option<u64> {
+    let same = |pack: &Pack| details["packs"][&pack.id] == pack.stamp();
+    let is_same = details["gristmill"] == PROGRAM_VERSION && packs.iter().all(same);
+    details["version"].as_u64().filter(|_| is_same)
+}
+
+/// Returns true if `repair` has rewritten rows since `version` of `grains`.
+async fn is_repaired_after(context: &SessionContext, version: u64) -> Result<bool> {
+    let repairs = entries(context, &["repair"]).await?;
+    Ok(repairs.iter().any(|(_, details)| {
+        let is_later = details["version"].as_u64().is_none_or(|it| it > version);
+        details["segments"].as_u64() != Some(0) && is_later
+    }))
+}
+
+/// Returns the entries of the audit log with one of `actions`, newest first: the action and its
+/// details.
+async fn entries(context: &SessionContext, actions: &[&str]) -> Result<Vec<(String, Value)>> {
+    let actions = actions.join("', '");
+    let query = format!(
+        "SELECT action, details FROM audit WHERE action IN ('{actions}') ORDER BY sequence DESC"
+    );
+    let mut entries = Vec::new();
+    for batch in context.sql(&query).await?.collect().await? {
+        let text = |column| cast(batch.column(column), &DataType::Utf8);
+        let (actions, details) = (text(0), text(1));
+        let actions = actions.map_err(DataFusionError::from)?;
+        let details = details.map_err(DataFusionError::from)?;
+        let texts = details.as_string::<i32>().iter();
+        for (action, text) in actions.as_string::<i32>().iter().zip(texts) {
+            let details = text.and_then(|text| serde_json::from_str(text).ok());
+            entries.extend(action.map(str::to_owned).zip(details));
+        }
+    }
+    Ok(entries)
 }

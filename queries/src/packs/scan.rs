@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use super::batch_result::BatchResult;
 use super::error::Result;
 use super::finding::{Finding, RuleCount};
-use super::incremental::{files_before, may_have_new_rows};
+use super::incremental::NewFiles;
 use super::pack::{Pack, Rule};
 use super::rule_query::RuleQuery;
 use super::rules_exec::RulePass;
@@ -37,6 +37,9 @@ pub(super) const SCANNED: &str = "scanned";
 
 /// Name of the action in the audit log.
 pub(super) const ACTION: &str = "scan";
+
+/// Version of gristmill, whose functions and detectors rules use.
+pub(super) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Capacity of the channel of findings, in batches.
 const CHANNEL_CAPACITY: usize = 16;
@@ -136,14 +139,14 @@ impl Scan {
         for pack in &mut packs {
             pack.rules.retain(Rule::concerns_stored_grains);
         }
-        let (since, old) = files_before(lake, &context, &packs, since).await?;
+        let new = NewFiles::of(lake, &context, &packs, since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
         let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?
-            .limited_to(|file| may_have_new_rows(file, since, &old));
+            .limited_to(|file| new.as_ref().is_none_or(|new| new.contain(file)));
         let scope = ScanScope {
             lake: lake.location().name(),
             version: lake.grains.version(),
-            since,
+            since: new.as_ref().map(NewFiles::since),
             segments: table.files(),
             grains: table.rows(),
         };
@@ -302,6 +305,7 @@ impl Scan {
     /// [`PackError::Engine`](super::PackError::Engine) if the audit log can't be written.
     pub async fn record(&self, lake: &mut Lake, summary: &ScanSummary) -> Result<()> {
         let details = serde_json::json!({
+            "gristmill": PROGRAM_VERSION,
             "version": summary.scope.version,
             "since": summary.scope.since,
             "packs": summary.packs,

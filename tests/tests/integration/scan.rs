@@ -348,7 +348,7 @@ async fn a_version_missing_from_the_log_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_version_removed_by_an_erasure_is_named_plainly() {
+async fn an_erasure_that_cleaned_the_log_leaves_scanned_grains_scanned() {
     let folder = tempfile::tempdir().unwrap();
     let mut lake = lake(folder.path()).await;
     let scan = prepare(&lake, &["gdpr"], Since::Last).await;
@@ -356,25 +356,48 @@ async fn a_version_removed_by_an_erasure_is_named_plainly() {
     scan.record(&mut lake, &summary).await.unwrap();
     add(&mut lake, folder.path(), "second.frames", &SECOND).await;
     lake.grains.purge(true).await.unwrap();
-    let since = Since::Version(summary.scope.version);
-    let options = ScanOptions {
-        since,
-        ..ScanOptions::default()
-    };
-    let error = Scan::prepare(&lake, vec![shipped("gdpr").unwrap()], &options)
-        .await
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(
-        error.contains("an erasure") && !error.to_lowercase().contains("kernel"),
-        "{error}"
-    );
+    let version = summary.scope.version;
+    assert!(lake.grains.at_version(version).await.is_err());
+    for since in [Since::Version(version), Since::Last] {
+        let scope = prepare(&lake, &["gdpr"], since).await.scope().clone();
+        assert_eq!((scope.since, scope.grains), (Some(version), 1), "{since:?}");
+    }
+    record_repair(&mut lake).await;
+    let scope = prepare(&lake, &["gdpr"], Since::Last).await.scope().clone();
     assert_eq!(
-        prepare(&lake, &["gdpr"], Since::Last).await.scope().since,
-        None,
-        "everything is looked at"
+        (scope.since, scope.grains),
+        (None, 4),
+        "any row may be another"
     );
+}
+
+#[tokio::test]
+async fn an_incremental_scan_reads_files_that_were_repaired_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = lake(folder.path()).await;
+    record_repair(&mut lake).await;
+    add(&mut lake, folder.path(), "second.frames", &SECOND).await;
+    let scan = prepare(&lake, &["gdpr"], Since::Last).await;
+    let (_, summary) = findings(&scan).await;
+    scan.record(&mut lake, &summary).await.unwrap();
+    let progress = Arc::new(WorkProgress::default());
+    compact(&mut lake, &CompactOptions::default(), progress)
+        .await
+        .unwrap();
+    let scanned = async |lake: &Lake| prepare(lake, &["gdpr"], Since::Last).await.scope().grains;
+    assert_eq!(scanned(&lake).await, 0, "the repair was before the scan");
+    record_repair(&mut lake).await;
+    assert_eq!(
+        scanned(&lake).await,
+        4,
+        "its file isn't one that was scanned"
+    );
+}
+
+/// Records that the rows of a segment were repaired, which were not.
+async fn record_repair(lake: &mut Lake) {
+    let details = serde_json::json!({ "segments": 1, "version": lake.grains.version() });
+    lake.record("repair", details).await.unwrap();
 }
 
 async fn report(scan: &Scan, form: ReportFormat) -> (String, ScanSummary) {
