@@ -206,13 +206,14 @@ pub(crate) fn is_word(letter: char) -> bool {
 }
 
 /// Returns whether `letter` belongs to an unsegmented script, which doesn't separate words by
-/// blanks.
+/// blanks. Decomposed text has the letters of Hangul instead of its syllables.
 pub(crate) fn is_unsegmented(letter: char) -> bool {
     let is_thai_or_lao = matches!(letter, '\u{e00}'..='\u{eff}');
     let is_burmese_or_khmer = matches!(letter, '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}');
-    let is_east_asian = matches!(letter, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
+    let is_hangul = matches!(letter, '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7af}');
+    let is_east_asian = matches!(letter, '\u{2e80}'..='\u{9fff}');
     let is_ideograph = matches!(letter, '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
-    is_thai_or_lao || is_burmese_or_khmer || is_east_asian || is_ideograph
+    is_thai_or_lao || is_burmese_or_khmer || is_hangul || is_east_asian || is_ideograph
 }
 
 #[cfg(test)]

@@ -52,14 +52,14 @@ impl SearchedText<'_> {
     /// Returns whether the match of `pattern` at `start..end` isn't part of a longer word or
     /// identifier.
     fn is_delimited(&self, pattern: &GappedPattern, start: usize, end: usize) -> bool {
-        if pattern.is_anywhere {
-            return true;
-        }
         let bytes = &self.normalized.bytes;
         let (before, after) = (
             bytes.get(..start).unwrap_or_default(),
             bytes.get(end..).unwrap_or_default(),
         );
+        if pattern.is_anywhere {
+            return !letter_after(after).is_some_and(completes_letter);
+        }
         let opens = self.opens(pattern, before, start, end);
         let closes = closes(pattern, after);
         let has_dot = || !pattern.needs_dot || after.first() == Some(&b'.');
@@ -128,6 +128,12 @@ pub(super) fn is_length(after: &[u8]) -> bool {
 pub(in crate::erase) fn is_letter(letter: char) -> bool {
     letter.is_alphanumeric()
         || !letter.is_ascii() && unicode_normalization::char::is_combining_mark(letter)
+}
+
+/// Returns whether `letter` makes the one before it another letter, which decomposed text has in
+/// parts: the vowel or the end of a Hangul syllable, or a voicing mark of kana.
+fn completes_letter(letter: char) -> bool {
+    matches!(letter, '\u{1160}'..='\u{11ff}' | '\u{3099}' | '\u{309a}')
 }
 
 /// Returns the letter at the end of `bytes`, if they end with text.

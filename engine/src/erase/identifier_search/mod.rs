@@ -407,6 +407,48 @@ mod tests {
     }
 
     #[test]
+    fn selection_and_byte_search_agree_on_syllables_and_voiced_kana() {
+        for (identifier, text, is_found) in [
+            (
+                "\u{bc15}\u{c9c0}\u{c218}",
+                "\u{b098}\u{bc15}\u{c9c0}\u{c218}\u{ac00}",
+                true,
+            ),
+            (
+                "\u{bc15}\u{c9c0}\u{c218}",
+                "\u{bc15}\u{c9c0}\u{c219}",
+                false,
+            ),
+            (
+                "\u{ae40} \u{cca0}\u{c218}",
+                "\u{ae40}  \u{cca0}\u{c218}",
+                true,
+            ),
+            (
+                "\u{ae40} \u{cca0}\u{c218}",
+                "\u{cca0}\u{c218} \u{ae40}",
+                false,
+            ),
+            (
+                "\u{306a}\u{304c}\u{305f}",
+                "\u{306a}\u{304c}\u{305f}\u{3068}",
+                true,
+            ),
+            (
+                "\u{306a}\u{304c}\u{305f}",
+                "\u{306a}\u{304c}\u{3060}",
+                false,
+            ),
+        ] {
+            assert_eq!(
+                both(&request(&[identifier]), text, Encoding::MessagePack),
+                Some((is_found, is_found)),
+                "{identifier} in {text}"
+            );
+        }
+    }
+
+    #[test]
     fn selection_and_byte_search_ignore_a_disabled_class() {
         for (class, identifier, text) in [
             (Variation::NameOrder, "Ada Okafor", "Okafor, Ada"),

@@ -8,7 +8,7 @@
 //! needs of a segment that it doesn't read.
 //!
 //! ```text
-//! "GMWORD04"    magic                                            8
+//! "GMWORD05"    magic                                            8
 //! n             rows                                             u64
 //! u             rows that can't be decoded                       u64
 //! flags         1 has a policy that reaches other grains,        u64
@@ -28,8 +28,8 @@
 //! Keys of null entries are added like others: grains that aren't canonical may have such entries.
 //!
 //! A filter of another version (`GMWORD03` lacked keys of null entries and integers that are stored
-//! as doubles, and kept some invisible characters) isn't used: its segment is read, and `reindex`
-//! rebuilds the filter.
+//! as doubles, and kept some invisible characters; `GMWORD04` lacked single letters of Hangul)
+//! isn't used: its segment is read, and `reindex` rebuilds the filter.
 //!
 //! Sealed segments have no filter, because it would reveal words.
 //!
@@ -57,7 +57,7 @@ use crate::text::fold::is_unsegmented;
 /// Name of the sidecar file.
 pub(crate) const WORDS_FILE: &str = "words.bin";
 
-const MAGIC: &[u8; 8] = b"GMWORD04";
+const MAGIC: &[u8; 8] = b"GMWORD05";
 const HEADER: usize = 40;
 const CHECKSUM: usize = 32;
 
