@@ -205,6 +205,12 @@ pub(crate) fn is_word(letter: char) -> bool {
     }
 }
 
+/// Returns whether `letter` is part of a word that blanks or other characters delimit. Letters of
+/// unsegmented scripts aren't: they delimit the words of other scripts next to them.
+pub(crate) fn is_segmented(letter: char) -> bool {
+    is_word(letter) && (letter.is_ascii() || !is_unsegmented(letter))
+}
+
 /// Returns whether `letter` belongs to an unsegmented script, which doesn't separate words by
 /// blanks. Decomposed text has the letters of Hangul instead of its syllables.
 pub(crate) fn is_unsegmented(letter: char) -> bool {

@@ -1,5 +1,7 @@
 //! Numbers that are written in groups, like telephone numbers: `+49 (0)160 555-1003`.
 
+use super::fold::{is_invisible, is_unsegmented};
+
 /// Minimal number of digits.
 pub(crate) const MIN_DIGITS: usize = 7;
 
@@ -47,7 +49,8 @@ pub(crate) fn tail_of(digits: &[u8]) -> u32 {
 
 /// Calls `found` at the end of every group of digits in `text` which, with the groups before it,
 /// has at least [`MIN_DIGITS`] digits. Groups are separated by one to three blanks, dashes, dots,
-/// slashes or brackets; a group next to a letter or underscore is part of a word.
+/// slashes or brackets; a group next to an underscore, or to a letter of a script that separates
+/// words, is part of a word.
 pub(crate) fn each_number(text: &str, mut found: impl FnMut(&DigitGroups<'_>)) {
     let mut chain = GroupChain::default();
     let mut letters = text.char_indices().peekable();
@@ -64,7 +67,7 @@ pub(crate) fn each_number(text: &str, mut found: impl FnMut(&DigitGroups<'_>)) {
                     }
                 }
             }
-            None if super::fold::is_invisible(letter) => {}
+            None if is_invisible(letter) => {}
             None => chain.between(letter),
         }
     }
@@ -148,7 +151,7 @@ fn digit_of(letter: char) -> Option<u8> {
 }
 
 fn is_part_of_word(letter: char) -> bool {
-    letter.is_alphanumeric() || letter == '_'
+    letter == '_' || letter.is_alphanumeric() && !is_unsegmented(letter)
 }
 
 fn separates(letter: char) -> bool {
@@ -180,10 +183,12 @@ mod tests {
         assert_eq!(found("1234567"), ["1234567"]);
         assert_eq!(found("０１６０－５５５１０１２"), ["01605551012"]);
         assert_eq!(found("12 +49 160 5551003"), ["491605551003"]);
+        assert_eq!(found("\u{7535}01605551003\u{3067}"), ["01605551003"]);
         for text in [
             "123456",
             "x1234567",
             "1234567x",
+            "1234567\u{e9}",
             "12_34567",
             "123,4567",
             "123    4567",

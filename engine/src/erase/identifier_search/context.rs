@@ -4,6 +4,7 @@ use crate::erase::decoded;
 use crate::erase::gapped_patterns::{Gap, GappedPattern};
 use crate::erase::normalized::NormalizedBytes;
 use crate::erase::patterns::{MAX_AFFIX, SUFFIXES};
+use crate::text::fold::is_unsegmented;
 
 use super::length_prefix::has_length_prefix;
 
@@ -113,8 +114,8 @@ fn continues(
     next: impl FnOnce() -> Option<char>,
 ) -> bool {
     match letter {
-        Some('-' | '_') => pattern.joined && next().is_some_and(is_letter),
-        letter => letter.is_some_and(is_letter),
+        Some('-' | '_') => pattern.joined && next().is_some_and(is_joined),
+        letter => letter.is_some_and(is_joined),
     }
 }
 
@@ -128,6 +129,12 @@ pub(super) fn is_length(after: &[u8]) -> bool {
 pub(in crate::erase) fn is_letter(letter: char) -> bool {
     letter.is_alphanumeric()
         || !letter.is_ascii() && unicode_normalization::char::is_combining_mark(letter)
+}
+
+/// Returns whether `letter`, which is next to a match, may be part of the same word. Letters of
+/// unsegmented scripts aren't: names and addresses are written directly next to them.
+pub(super) fn is_joined(letter: char) -> bool {
+    is_letter(letter) && !is_unsegmented(letter)
 }
 
 /// Returns whether `letter` makes the one before it another letter, which decomposed text has in
@@ -169,7 +176,7 @@ fn has_prefix(before: &[u8]) -> bool {
         .get(before.len().saturating_sub(4 * MAX_AFFIX + 4)..)
         .unwrap_or_default();
     let text = String::from_utf8_lossy(text);
-    let letters = text.chars().rev().take_while(|letter| is_letter(*letter));
+    let letters = text.chars().rev().take_while(|letter| is_joined(*letter));
     let prefix: Vec<char> = letters.collect();
     (1..=MAX_AFFIX).contains(&prefix.len()) && prefix.iter().all(|letter| !letter.is_numeric())
 }
@@ -197,7 +204,7 @@ fn has_suffix(after: &[u8]) -> bool {
         && !after
             .get(end..)
             .and_then(letter_after)
-            .is_some_and(is_letter)
+            .is_some_and(is_joined)
 }
 
 impl Gap {

@@ -1,6 +1,6 @@
 //! Runs of digits, in which telephone numbers are searched.
 
-use super::context::{SearchedText, is_length, letter_after, letter_before};
+use super::context::{SearchedText, is_joined, is_length, letter_after, letter_before};
 use crate::erase::phone::PhoneNumber;
 
 /// Maximal number of digits before a national number: an international prefix and a country code.
@@ -96,5 +96,5 @@ impl DigitRun {
 }
 
 fn is_word(letter: Option<char>) -> bool {
-    letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+    letter.is_some_and(|letter| letter == '_' || letter.is_alphanumeric() && is_joined(letter))
 }

@@ -384,6 +384,7 @@ mod tests {
                 "ada", "Ada", "OKAFOR", "okafor", "jose", "José", "diaz", "Díaz", "moy", "4711", "k9", "v2", "sess", "a", "A", "x",
                 " ", " ", "-", "_", ".", ",", ", ", ". ", "@", "+", "/", "(", ")", "x.example", "0160", "160", "+49", "0", "5551003",
                 "\u{a0}", "\u{ad}", "\u{301}", "\u{430}", "\u{131}", "%20", "&nbsp;", "\\n", "\\u0061", "9", "é",
+                "\u{7684}", "\u{304c}", "\u{ac00}", "\u{314b}",
             ]), 1..9),
         ) {
             let text = pieces.concat();
@@ -444,6 +445,42 @@ mod tests {
                 both(&request(&[identifier]), text, Encoding::MessagePack),
                 Some((is_found, is_found)),
                 "{identifier} in {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn identifiers_are_found_next_to_letters_of_scripts_without_blanks() {
+        for text in [
+            "\u{79c1}\u{306f}Ada Okafor\u{3067}\u{3059}",
+            "\u{8054}\u{7cfb}Okafor, Ada\u{3002}",
+            "\u{e1c}\u{e21}\u{e37}\u{e48}\u{e2d}Ada-Okafor\u{e04}\u{e23}\u{e31}\u{e1a}",
+            "Ada Okafor\u{b2d8}",
+            "\u{314b}\u{314b}AdaOkafor\u{314b}\u{314b}",
+            "\u{53d1}\u{5230}ada@x.example\u{8c22}\u{8c22}",
+            "\u{53d1}\u{5230}ada+n@x.example\u{8c22}\u{8c22}",
+            "\u{7528}\u{6237}moy-4711-k9\u{7684}\u{8ba2}\u{5355}",
+            "\u{7528}\u{6237}-sess-moy-4711-k9-v2\u{7684}",
+            "\u{7528}\u{6237}moy_4711_k9\u{7684}",
+            "\u{7535}\u{8bdd}0160 5551003\u{8c22}\u{8c22}",
+            "\u{c804}\u{d654}01605551003\u{c785}\u{b2c8}\u{b2e4}",
+        ] {
+            assert_eq!(
+                both(&request(&IDENTIFIERS), text, Encoding::MessagePack),
+                Some((true, true)),
+                "{text}"
+            );
+        }
+        for text in [
+            "Ada\u{548c}Okafor",
+            "\u{79c1}\u{306f}Ada Okaforson\u{3067}\u{3059}",
+            "Ada Okafor\u{e9}\u{7684}",
+            "\u{7535}\u{8bdd}016055510034\u{8c22}",
+        ] {
+            assert_eq!(
+                both(&request(&IDENTIFIERS), text, Encoding::MessagePack),
+                Some((false, false)),
+                "{text}"
             );
         }
     }

@@ -5,7 +5,7 @@ use super::words::{
 };
 use super::{Coverage, IdentifierPattern, MAX_GAP, MAX_TAG, Occurrence, PatternKind};
 use crate::erase::variations::Variation;
-use crate::text::fold::{is_unsegmented, is_word};
+use crate::text::fold::{is_segmented, is_unsegmented};
 
 impl IdentifierPattern {
     /// Returns whether it occurs in `text`, which is folded in the same form.
@@ -81,8 +81,8 @@ impl IdentifierPattern {
     /// Returns whether the letters next to an occurrence are part of the same word or identifier.
     fn continues(&self, letters: &mut dyn Iterator<Item = char>) -> bool {
         match letters.next() {
-            Some('-' | '_') if self.joined => letters.next().is_some_and(is_word),
-            Some(letter) => is_word(letter),
+            Some('-' | '_') if self.joined => letters.next().is_some_and(is_segmented),
+            Some(letter) => is_segmented(letter),
             None => false,
         }
     }
@@ -192,7 +192,7 @@ fn initial_at(text: &str, at: usize, end: usize, initial: char) -> Option<Occurr
     let (gap, after) = gap_after(text.get(end..)?)?;
     let rest = after.strip_prefix(initial)?;
     let has_comma = matches!(gap, "," | ", ");
-    let closes = !rest.chars().next().is_some_and(is_word);
+    let closes = !rest.chars().next().is_some_and(is_segmented);
     (closes && (has_comma || gap == " " && rest.starts_with('.')))
         .then(|| found(text, at, text.len() - rest.len()))
 }
@@ -204,7 +204,7 @@ fn initial_before(mut before: &str, initial: char) -> Option<usize> {
             gap_before(before).filter(|(_, gap)| gap.starts_with('.') && is_initials_gap(gap))?;
         let letter = rest.chars().next_back()?;
         before = rest.get(..rest.len() - letter.len_utf8())?;
-        if before.chars().next_back().is_some_and(is_word) {
+        if before.chars().next_back().is_some_and(is_segmented) {
             return None;
         }
         if letter == initial && !before.ends_with('.') {

@@ -2,16 +2,17 @@
 
 use super::{Coverage, MAX_AFFIX, MAX_GAP, Occurrence, SUFFIXES};
 use crate::erase::variations::Variations;
-use crate::text::fold::is_word;
+use crate::text::fold::{is_segmented, is_word};
 
-/// Iterates over the words of `text`, each with its start.
+/// Iterates over the words of `text` in scripts that separate words, each with its start.
 pub(in crate::erase) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut from = 0;
     std::iter::from_fn(move || {
         let rest = text.get(from..)?;
-        let start = from + rest.find(is_word)?;
+        let start = from + rest.find(is_segmented)?;
         let tail = text.get(start..)?;
-        let end = start + tail.find(|letter| !is_word(letter)).unwrap_or(tail.len());
+        let length = tail.find(|letter| !is_segmented(letter));
+        let end = start + length.unwrap_or(tail.len());
         from = end;
         Some((start, text.get(start..end)?))
     })
@@ -55,7 +56,7 @@ pub(super) fn extend_words<'t, 'w>(
     for place in (0..place).rev() {
         let (before, gap) = gap_before(text.get(..start)?)?;
         let rest = before.strip_suffix(word(place)?)?;
-        if rest.chars().next_back().is_some_and(is_word) {
+        if rest.chars().next_back().is_some_and(is_segmented) {
             return None;
         }
         start = rest.len();
@@ -64,7 +65,7 @@ pub(super) fn extend_words<'t, 'w>(
     for place in place + 1..count {
         let (gap, after) = gap_after(text.get(end..)?)?;
         let rest = after.strip_prefix(word(place)?)?;
-        if rest.chars().next().is_some_and(is_word) {
+        if rest.chars().next().is_some_and(is_segmented) {
             return None;
         }
         end = text.len() - rest.len();
@@ -98,7 +99,10 @@ pub(super) fn has_prefix(before: &str) -> bool {
     let Some(before) = before.strip_suffix(['-', '_']) else {
         return false;
     };
-    let prefix = before.chars().rev().take_while(|letter| is_word(*letter));
+    let prefix = before
+        .chars()
+        .rev()
+        .take_while(|letter| is_segmented(*letter));
     let (letters, others) = prefix.fold((0, 0), |(letters, others), letter| {
         match letter.is_alphabetic() {
             true => (letters + 1, others),
@@ -113,7 +117,8 @@ pub(super) fn has_suffix(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix(['-', '_']) else {
         return false;
     };
-    let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
+    let end = rest.find(|letter| !is_segmented(letter));
+    let end = end.unwrap_or(rest.len());
     let suffix = rest.get(..end).unwrap_or_default();
     let is_version =
         |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

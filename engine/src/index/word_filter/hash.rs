@@ -1,13 +1,13 @@
 //! Splits text into words, and hashes them. The hashes are part of the file format.
 
-use crate::text::fold::is_word;
+use crate::text::fold::is_segmented;
 
 /// Number of hash functions.
 const PROBES: u64 = 8;
 
-/// Returns the words of `text`.
+/// Returns the words of `text` in scripts that separate words.
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter| !is_word(letter))
+    text.split(|letter| !is_segmented(letter))
         .filter(|word| !word.is_empty())
 }
 

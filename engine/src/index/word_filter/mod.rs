@@ -20,16 +20,17 @@
 //!
 //! Integers are little-endian. Words are lower case, and folded in two ways by
 //! [`crate::text::fold`]: exactly, and to the coarsest form, without accents and with one letter
-//! for those that look alike. In unsegmented scripts each letter is a word. Text with escapes is
-//! added as it is written and unescaped; encoded text is also added decoded
-//! (`crate::text::encodings`). A number that is written in groups is added by its last seven digits
-//! at the end of every group.
+//! for those that look alike. In unsegmented scripts each letter is a word, and ends a word of
+//! another script before it. Text with escapes is added as it is written and unescaped; encoded
+//! text is also added decoded (`crate::text::encodings`). A number that is written in groups is
+//! added by its last seven digits at the end of every group.
 //!
 //! Keys of null entries are added like others: grains that aren't canonical may have such entries.
 //!
 //! A filter of another version (`GMWORD03` lacked keys of null entries and integers that are stored
-//! as doubles, and kept some invisible characters; `GMWORD04` lacked single letters of Hangul)
-//! isn't used: its segment is read, and `reindex` rebuilds the filter.
+//! as doubles, and kept some invisible characters; `GMWORD04` lacked single letters of Hangul,
+//! and words next to letters of unsegmented scripts) isn't used: its segment is read, and `reindex`
+//! rebuilds the filter.
 //!
 //! Sealed segments have no filter, because it would reveal words.
 //!
@@ -263,6 +264,7 @@ mod tests {
             "\u{5f20}\u{4f1f}\u{5728}",
             "Ali\u{200b}ce",
             "{\"to\":\"Dear all,\\nPaul D\\u00edaz\"}",
+            "\u{8bf7}\u{53d1}\u{5230}Bo@z.invalid\u{8c22}\u{8c22}",
         ];
         let filter = filter(&texts);
         for text in [
@@ -276,6 +278,7 @@ mod tests {
             "Ali",
             "paul diaz",
             "D\u{ed}az",
+            "bo@z.invalid",
             "",
         ] {
             assert!(filter.may_hold(text), "{text}");
