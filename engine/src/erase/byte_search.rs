@@ -3,10 +3,9 @@
 //! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
 //! Other files are searched as raw bytes. The terms of a hexastore are concatenated without
-//! separators, so they are also searched one by one. Sealed cells are searched a third time,
-//! opened. Each match must be attributed to a row that stays: in a data file, to one in the same
-//! row group; in a sidecar, to one in its segment; or to the text of a legal act. Any other match
-//! is a remnant.
+//! separators, so they are searched one by one instead. Sealed cells are also searched opened. Each
+//! match must be attributed to a row that stays: in a data file, to one in the same row group; in a
+//! sidecar, to one in its segment; or to the text of a legal act. Any other match is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -336,27 +335,43 @@ impl FileSearch<'_> {
     fn file(&self, path: &str, bytes: MappedFile) -> Result<ByteSearchResult> {
         let groups = self.retained.groups.get(path);
         let attribution = self.retained.attribute(path);
-        let is_parquet = bytes.as_ref().starts_with(b"PAR1");
-        let bodies = if is_parquet {
-            page_bodies(&bytes).file("can't search", path)?
-        } else {
-            Vec::new()
-        };
-        let mut found = self.raw_bytes(bytes.as_ref(), &bodies, attribution);
-        if is_parquet {
+        let mut found = if bytes.as_ref().starts_with(b"PAR1") {
+            let bodies = page_bodies(&bytes).file("can't search", path)?;
+            let mut found = self.raw_bytes(bytes.as_ref(), &bodies, attribution);
             self.pages(path, bytes, groups, &mut found)?;
-        } else if path.ends_with(HEXASTORE_FILE)
-            && let Some(Ok(store)) =
-                Arc::into_inner(bytes.0).map(|bytes| Hexastore::open(without_trailer(bytes)))
-        {
-            let mut scratch = Vec::new();
-            store
-                .each_term(|term| found.note(self.patterns.count(term, &mut scratch), attribution));
-        }
+            found
+        } else if path.ends_with(HEXASTORE_FILE) {
+            self.hexastore(bytes, attribution)
+        } else {
+            self.raw_bytes(bytes.as_ref(), &[], attribution)
+        };
         if found.remnants > 0 {
             found.remnant_files.push(path.to_owned());
         }
         Ok(found)
+    }
+
+    /// Searches a hexastore. If it is intact, its terms are searched one by one: the end of one and
+    /// the beginning of the next are no text. Otherwise all of it is raw bytes.
+    fn hexastore(&self, bytes: MappedFile, attribution: Attribution) -> ByteSearchResult {
+        let raw = bytes.as_ref();
+        let terms = Hexastore::terms_in(raw);
+        let mut found = self.raw_bytes(raw, terms.as_slice(), attribution);
+        let terms = terms.and_then(|terms| raw.get(terms)).unwrap_or_default();
+        let mut in_terms = ByteSearchResult {
+            files: 0,
+            ..self.raw_bytes(terms, &[], attribution)
+        };
+        let bytes = Arc::into_inner(bytes.0);
+        if let Some(Ok(store)) = bytes.map(|bytes| Hexastore::open(without_trailer(bytes))) {
+            (in_terms.explained, in_terms.remnants) = (0, 0);
+            let mut scratch = Vec::new();
+            store.each_term(|term| {
+                in_terms.note(self.patterns.count(term, &mut scratch), attribution);
+            });
+        }
+        found.add(in_terms);
+        found
     }
 
     /// Searches the bytes outside of `bodies`, on all threads of the current pool.

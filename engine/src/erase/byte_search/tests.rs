@@ -1,10 +1,12 @@
 //! Tests of the byte search.
 
+use arrow::array::{RecordBatch, StringArray};
 use gristmill_schemas::columns::{LifecycleEvent, RejectRow, SourceOutcome, SourceRow, StateRow};
 
 use super::*;
 use crate::erase::identifier_search::IdentifierSearch;
 use crate::erase::request::{Person, SubjectRequest};
+use crate::index::hexastore::{StatementColumns, build};
 use crate::keys::{FileKeys, Keyring};
 use crate::lake::{DataFile, Table};
 
@@ -38,9 +40,8 @@ fn pieces_overlap_by_more_than_the_longest_pattern() {
     assert_eq!(super::pieces(b"").count(), 0);
 }
 
-/// Returns how many matches of `name` are in the opened cells of `file`, a file of `table`.
-async fn opened_matches(lake: &Lake, table: &Table, file: &DataFile, name: &str) -> u64 {
-    let open = LakeFile::open(lake, &table.path_of(&file.name)).await;
+/// Returns a search for the person `name`.
+fn patterns_of(name: &str) -> PatternSearch {
     let request = SubjectRequest {
         people: vec![Person {
             identifiers: [name.to_owned()].into(),
@@ -49,9 +50,48 @@ async fn opened_matches(lake: &Lake, table: &Table, file: &DataFile, name: &str)
         ..SubjectRequest::default()
     };
     let search = IdentifierSearch::new(&request, |_| false, std::iter::empty()).unwrap();
-    let patterns = PatternSearch::new(std::iter::empty(), search);
-    let found = search_opened(&open.unwrap(), &patterns, None);
+    PatternSearch::new(std::iter::empty(), search)
+}
+
+/// Returns how many matches of `name` are in the opened cells of `file`, a file of `table`.
+async fn opened_matches(lake: &Lake, table: &Table, file: &DataFile, name: &str) -> u64 {
+    let open = LakeFile::open(lake, &table.path_of(&file.name)).await;
+    let found = search_opened(&open.unwrap(), &patterns_of(name), None);
     found.unwrap().remnants
+}
+
+#[test]
+fn the_terms_of_a_hexastore_are_searched_one_by_one() {
+    let store = |terms: &[&str]| {
+        let subjects: ArrayRef = Arc::new(StringArray::from(terms.to_vec()));
+        let nothing: ArrayRef = Arc::new(StringArray::new_null(terms.len()));
+        let columns =
+            StatementColumns::NAMES
+                .into_iter()
+                .zip([subjects, Arc::clone(&nothing), nothing]);
+        let columns = columns.map(|(name, column)| (name, column, true));
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        build(&[StatementColumns::of(&batch).unwrap()])
+    };
+    let remnants = |bytes: Vec<u8>| {
+        let search = FileSearch {
+            patterns: &patterns_of("Ada Okafor"),
+            retained: &RetainedRows::default(),
+        };
+        let bytes = MappedFile(Arc::new(bytes.into()));
+        search
+            .file("index/a/hexastore.bin", bytes)
+            .unwrap()
+            .remnants
+    };
+    assert_eq!(
+        remnants(store(&["A letter to Okafor", "Ada, please call"])),
+        0
+    );
+    assert_eq!(remnants(store(&["A", "Ada Okafor", "Berlin"])), 1);
+    let mut damaged = store(&["from Ada Okafor, today"]);
+    *damaged.last_mut().unwrap() ^= 1;
+    assert_eq!(remnants(damaged), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -210,6 +210,13 @@ impl Hexastore {
         }
     }
 
+    /// Returns where the terms are in `bytes`, which needn't be intact. `None` if the header states
+    /// a place that isn't in them.
+    pub(crate) fn terms_in(bytes: &[u8]) -> Option<Range<usize>> {
+        let layout = HexastoreLayout::of(bytes).filter(|_| bytes.starts_with(MAGIC))?;
+        Some(layout.text).filter(|text| text.end <= bytes.len())
+    }
+
     /// Calls `seen` with every term, as bytes.
     pub(crate) fn each_term(&self, seen: impl FnMut(&[u8])) {
         (0..self.terms)
