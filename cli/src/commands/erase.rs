@@ -51,7 +51,11 @@ pub async fn run(
         write_file(copy, &signed)?;
     }
     printer.record(&erased)?;
-    note_if_nothing(context, &erased.plan);
+    // The plan of a resumed erasure doesn't have what the interrupted run removed.
+    let scope = &erased.scope;
+    if scope.grains + scope.rejects + scope.events == 0 {
+        note_if_nothing(context, &erased.plan);
+    }
     // The demo prints the certificate, which states it.
     if arguments.results.most_lines.is_none() {
         note_short_identifiers(context, &request, &erased.plan);
