@@ -34,7 +34,7 @@ variations! {
     NameOrder "name-order" "Last name first, with or without a comma.";
     NameSeparators "name-separators" "Any separator between the words of a name, or none.";
     Initials "initials" "The first name as an initial. Reported for review.";
-    SplitBlocks "split-blocks" "A name over two adjacent blocks or items of a list.";
+    SplitBlocks "split-blocks" "A name over adjacent blocks, items of a list, or parts of a map.";
     Accents "accents" "Letters without their accents.";
     Homoglyphs "homoglyphs" "Cyrillic and Greek letters that look like Latin ones.";
     TurkishI "turkish-i" "The Turkish dotless and dotted i.";

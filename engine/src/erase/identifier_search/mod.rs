@@ -450,6 +450,33 @@ mod tests {
     }
 
     #[test]
+    fn selection_and_byte_search_find_a_name_across_the_entries_of_a_map() {
+        for (members, is_found) in [
+            (r#""Ada":"Okafor""#, true),
+            (r#""contacts":{"Okafor":"Ada"}"#, true),
+            (r#""contacts":{"Ada":{"Okafor":1}}"#, true),
+            (r#""contacts":{"Ada":false,"Okafor":false}"#, true),
+            (r#""contacts":{"A":"Ada","Okafor":1}"#, true),
+            (r#""contacts":{"Ada":1,"Okafor":1}"#, false),
+        ] {
+            let json = format!(
+                r#"{{"type":"event","created_at":1767225600000,"role":"user",
+                    "content":"hi",{members}}}"#
+            );
+            let json = Json::parse(json.as_bytes()).unwrap();
+            let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+            let request = request(&["Ada Okafor"]);
+            let mut hits = Hits::default();
+            let matcher = IdentifierMatcher::new(&request);
+            with_grain_if_any(&blob, |grain| {
+                matcher.match_grain(grain.unwrap(), &mut hits)
+            });
+            assert_eq!(!hits.people.is_empty(), is_found, "{members}");
+            assert_eq!(search(&request).count(&blob) > 0, is_found, "{members}");
+        }
+    }
+
+    #[test]
     fn identifiers_are_found_next_to_letters_of_scripts_without_blanks() {
         for text in [
             "\u{79c1}\u{306f}Ada Okafor\u{3067}\u{3059}",

@@ -36,10 +36,8 @@ impl IdentifierMatcher {
         for (field, value) in grain.known() {
             self.match_value(role_of(*field), value, hits);
         }
-        for (key, value) in grain.unknown() {
-            self.match_text(FieldRole::Value(Reason::Value), key, hits);
-            self.match_value(FieldRole::Value(Reason::Value), value, hits);
-        }
+        let unknown = grain.unknown().iter().copied();
+        self.match_entries(FieldRole::Value(Reason::Value), unknown, hits);
         for key in grain.null_keys() {
             self.match_text(FieldRole::Value(Reason::Value), key, hits);
         }
@@ -71,10 +69,7 @@ impl IdentifierMatcher {
                     FieldRole::Value(Reason::Object) => FieldRole::Value(Reason::Value),
                     role => role,
                 };
-                encoded.all_entries().for_each(|(key, value)| {
-                    self.match_text(inner, key, hits);
-                    self.match_value(inner, &value, hits);
-                });
+                self.match_entries(inner, encoded.all_entries(), hits);
             }
             RawValue::Bytes(bytes) => self.match_bytes(bytes, Reason::Mention, hits),
             RawValue::Int(number)
@@ -109,6 +104,34 @@ impl IdentifierMatcher {
                 }
                 before = text;
             }
+        }
+    }
+
+    /// Matches keys and values of entries, and names that are split over two adjacent ones.
+    fn match_entries<'g>(
+        &self,
+        role: FieldRole,
+        entries: impl Iterator<Item = (&'g str, RawValue<'g>)>,
+        hits: &mut Hits,
+    ) {
+        let mut before = None;
+        for (key, value) in entries {
+            self.match_text(role, key, hits);
+            self.match_value(role, &value, hits);
+            if !self.variations.contains(Variation::SplitBlocks) {
+                continue;
+            }
+            if let Some(before) = before {
+                self.match_across_blocks(before, key, hits);
+            }
+            if let Some(text) = first_text(&value) {
+                self.match_across_blocks(key, text, hits);
+            }
+            before = match value {
+                RawValue::Text(text) => Some(text),
+                RawValue::Nil | RawValue::Bool(_) => Some(key),
+                _ => None,
+            };
         }
     }
 
@@ -288,6 +311,15 @@ fn main_text<'g>(item: &RawValue<'g>) -> Option<&'g str> {
             .entries()
             .filter_map(|(_, value)| value.as_text())
             .max_by_key(|text| text.len()),
+        _ => None,
+    }
+}
+
+/// Returns the text that follows the key of a map directly: its value, or the first key of that.
+fn first_text<'g>(value: &RawValue<'g>) -> Option<&'g str> {
+    match value {
+        RawValue::Text(text) => Some(text),
+        RawValue::Map(entries) => entries.all_entries().next().map(|(key, _)| key),
         _ => None,
     }
 }
