@@ -169,7 +169,8 @@ fn subset(text: &str) -> Result<Subset, Failure> {
     };
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.parse().map_err(|_| wrong())?;
-        return match (0.0..=100.0).contains(&percent) {
+        // Nothing is a part of which every check would succeed.
+        return match percent > 0.0 && percent <= 100.0 {
             true => Ok(Subset::Share(percent / 100.0)),
             false => Err(wrong()),
         };
@@ -182,7 +183,8 @@ fn subset(text: &str) -> Result<Subset, Failure> {
             false => Err(wrong()),
         };
     }
-    text.parse::<Size>()
-        .map(|size| Subset::Bytes(size.0))
-        .map_err(|_| wrong())
+    match text.parse::<Size>() {
+        Ok(Size(bytes @ 1..)) => Ok(Subset::Bytes(bytes)),
+        _ => Err(wrong()),
+    }
 }

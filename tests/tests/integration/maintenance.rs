@@ -221,7 +221,14 @@ fn commands_report_a_missing_lake_and_create_none() {
     }
     assert!(!place.path("lake").exists());
     assert_eq!(place.run(&["verify", "no-such-file.mg"]).0, 1);
-    assert_eq!(place.run(&["verify", "--subset", "200%"]).0, 1);
+    for part in ["200%", "0%", "0G"] {
+        let (code, message) = place.run(&["verify", "--subset", part]);
+        assert_eq!(code, 1, "{part}: {message}");
+        assert!(
+            message.as_str().unwrap().contains("invalid part"),
+            "{part}: {message}"
+        );
+    }
 }
 
 #[test]

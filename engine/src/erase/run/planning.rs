@@ -90,8 +90,8 @@ pub(super) async fn surveyed(
 ) -> Result<(ErasurePlan, Survey)> {
     if request.is_empty() {
         return Err(EngineError::Request(
-            "the request names nobody: give --user, --subject, --did, --session, --subjects, \
-             --consent, --withdrawn-consents or --addresses"
+            "the request names nobody: give --user, --subject, --email, --phone, --did, \
+             --session, --subjects, --consent, --withdrawn-consents or --addresses"
                 .to_owned(),
         ));
     }

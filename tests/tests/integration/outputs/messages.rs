@@ -180,7 +180,7 @@ fn an_empty_identifier_is_refused() {
             "people.csv",
         ]);
         assert!(
-            code == 1 && err.contains("names nobody"),
+            code == 1 && err.contains("names nobody") && err.contains("--email"),
             "{people:?}: {code} {err}"
         );
     }
