@@ -213,7 +213,7 @@ pub(crate) fn is_segmented(letter: char) -> bool {
 
 /// Returns whether `letter` belongs to an unsegmented script, which doesn't separate words by
 /// blanks. Decomposed text has the letters of Hangul instead of its syllables.
-pub(crate) fn is_unsegmented(letter: char) -> bool {
+pub fn is_unsegmented(letter: char) -> bool {
     let is_thai_or_lao = matches!(letter, '\u{e00}'..='\u{eff}');
     let is_burmese_or_khmer = matches!(letter, '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}');
     let is_hangul = matches!(letter, '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7af}');

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use gristmill_engine::text::fold::is_unsegmented;
+
 /// A folded text with the mapping back to the original.
 pub(super) struct AsciiFolded {
     bytes: Vec<u8>,
@@ -81,7 +83,7 @@ fn fold(character: char) -> Folding {
         {
             Some(zero) => Folding::To(b'0' + (code - zero) as u8),
             None if is_symbol(character) => Folding::To(SYMBOL),
-            None if is_unspaced(code) => Folding::To(UNSPACED),
+            None if is_unspaced(character) => Folding::To(UNSPACED),
             None => Folding::Kept,
         },
     }
@@ -94,20 +96,10 @@ const SYMBOL: u8 = b'"';
 /// byte.
 pub(super) const UNSPACED: u8 = 0xFF;
 
-/// Returns true for letters of Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer.
-const fn is_unspaced(code: u32) -> bool {
-    matches!(
-        code,
-        0x0E00..=0x0EFF
-            | 0x1000..=0x109F
-            | 0x1780..=0x17FF
-            | 0x3005..=0x30FF
-            | 0x3400..=0x9FFF
-            | 0xAC00..=0xD7AF
-            | 0xF900..=0xFAFF
-            | 0xFF66..=0xFF9F
-            | 0x20000..=0x3FFFF
-    )
+/// Returns true for letters of scripts that don't separate words by blanks, also for Japanese ones
+/// of half the width.
+fn is_unspaced(character: char) -> bool {
+    is_unsegmented(character) || matches!(character, '\u{FF66}'..='\u{FF9F}')
 }
 
 /// Returns true for quotation marks, long dashes, ellipses, bullets, arrows, emoji and other
