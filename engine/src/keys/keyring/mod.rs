@@ -48,9 +48,10 @@ impl Keyring {
     ///
     /// # Errors
     /// [`EngineError::NoKeyring`] if the file doesn't exist; [`EngineError::Key`] if it isn't a
-    /// keyring, or the passphrase is wrong.
+    /// keyring, or the passphrase is wrong or empty.
     pub fn open(path: &Path, passphrase: &str) -> Result<Keyring> {
         let file = read(path)?;
+        check_passphrase(passphrase)?;
         let key = passphrase_key(passphrase, &file.kdf)?;
         let keyring = Keyring {
             path: path.to_owned(),
@@ -314,10 +315,14 @@ fn exists(path: &Path) -> Result<bool> {
         .file("can't look for the keyring", path.display())
 }
 
+/// Refuses an empty passphrase, which no keyring has: it comes from an empty variable or file, and
+/// isn't evidence that the keyring is damaged.
 fn check_passphrase(passphrase: &str) -> Result<()> {
     match passphrase.is_empty() {
         true => Err(EngineError::Key(
-            "an empty passphrase protects nothing".to_owned(),
+            "the passphrase is empty, which protects nothing: set it to that of the keyring, or \
+             for a new keyring to one of your choice"
+                .to_owned(),
         )),
         false => Ok(()),
     }

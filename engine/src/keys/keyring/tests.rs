@@ -99,6 +99,20 @@ fn another_passphrase_changes_no_key() {
 }
 
 #[test]
+fn an_empty_passphrase_is_reported_as_such_and_not_as_a_damaged_keyring() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keyring.json");
+    let missing = Keyring::open(&path, "").unwrap_err();
+    assert!(matches!(missing, EngineError::NoKeyring(_)), "{missing}");
+    let refused = Keyring::open_or_create(&path, "").unwrap_err().to_string();
+    assert!(refused.contains("passphrase is empty"), "{refused}");
+    assert!(!path.exists());
+    Keyring::open_or_create(&path, "p").unwrap();
+    let refused = Keyring::open(&path, "").unwrap_err().to_string();
+    assert!(refused.contains("passphrase is empty"), "{refused}");
+}
+
+#[test]
 fn an_entry_that_was_renamed_or_changed_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keyring.json");
