@@ -186,6 +186,7 @@ impl SubjectRequest {
     /// # Errors
     /// [`EngineError::Request`] if a line isn't an address.
     pub fn add_addresses(&mut self, text: &str) -> Result<()> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in text
             .lines()
             .enumerate()
@@ -399,6 +400,17 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn the_first_address_may_follow_a_byte_order_mark() {
+        let mut request = SubjectRequest::default();
+        let address = "ab".repeat(32);
+        request
+            .add_addresses(&format!("\u{feff}{address}\r\n"))
+            .unwrap();
+        let found: Vec<_> = request.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(found, [address]);
     }
 
     #[test]
