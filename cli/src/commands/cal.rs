@@ -20,12 +20,12 @@ use super::CommandContext;
 use super::cal_output::{Printing, WHOLE_WORDS, is_unmatched_search, print, print_notes, show};
 use super::sql;
 use crate::args::query::CalArgs;
+use crate::diagnostic;
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::parse_instant;
 use crate::log::note;
-use crate::shell::script::{ScriptPart, ScriptStatements, script_parts};
+use crate::shell::script::{ScriptPart, ScriptStatements, read_script, script_parts};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
-use crate::{diagnostic, output};
 
 /// Parses or runs the statements.
 pub async fn run(context: &CommandContext, arguments: CalArgs) -> Result<CommandOutcome, Failure> {
@@ -86,11 +86,8 @@ impl Last {
 fn text(arguments: &CalArgs) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match (&arguments.statement, &arguments.file) {
         (Some(statement), _) => Some(statement.as_encoded_bytes().to_vec()),
-        (None, Some(file)) => {
-            Some(std::fs::read(file).map_err(|error| Failure::reading(file, &error))?)
-        }
         (None, None) if std::io::stdin().is_terminal() && !arguments.parse => None,
-        (None, None) => Some(output::read_stdin()?),
+        (None, file) => Some(read_script(file.as_deref())?),
     })
 }
 

@@ -1,6 +1,7 @@
 //! `sql`: runs a statement, a file, standard input, or a shell.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::Instant;
 
 use futures::StreamExt;
@@ -17,8 +18,8 @@ use crate::args::OutputFormat;
 use crate::args::query::SqlArgs;
 use crate::exit::{CommandOutcome, Failure, with_remedy_of_damage};
 use crate::log::note;
-use crate::output::{Printer, read_stdin};
-use crate::shell::script::{ScriptPart, script_parts};
+use crate::output::Printer;
+use crate::shell::script::{ScriptPart, read_script, script_parts};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
 
 /// Runs the command.
@@ -34,13 +35,10 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
     let cluster = super::cluster::join(context, &session, &arguments.cluster)?;
     let text = match (arguments.query, arguments.file) {
         (Some(query), _) => query,
-        (None, Some(file)) => {
-            std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?
-        }
         (None, None) if std::io::stdin().is_terminal() => {
             return shell(context, &session, printer).await;
         }
-        (None, None) => text_of_stdin()?,
+        (None, file) => script_text(file.as_deref())?,
     };
     let mut run = SqlRun {
         context,
@@ -56,10 +54,12 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
     Ok(CommandOutcome::Done)
 }
 
-/// Reads standard input as text.
-fn text_of_stdin() -> Result<String, Failure> {
-    String::from_utf8(read_stdin()?)
-        .map_err(|error| Failure::usage(format!("standard input is not valid UTF-8: {error}")))
+/// Reads a script from `file`, or from standard input if there is none.
+fn script_text(file: Option<&Path>) -> Result<String, Failure> {
+    String::from_utf8(read_script(file)?).map_err(|error| match file {
+        Some(path) => Failure::reading(path, &error),
+        None => Failure::usage(format!("standard input is not valid UTF-8: {error}")),
+    })
 }
 
 /// Returns the query options of the global flags, without access to files outside the lake.
