@@ -1,5 +1,6 @@
 //! Parameters of prepared statements: their types, and their values as text and in binary.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
@@ -19,6 +20,10 @@ pub(super) const MAX_PARAMETERS: usize = 1_000;
 
 /// Digits behind the point of a `numeric` parameter whose value isn't known yet.
 const NUMERIC_SCALE: i8 = 10;
+
+/// Most digits of a number with an exponent, and most digits by which this moves its point: twice
+/// as many as `numeric` has, because some may be zeros.
+const EXPONENT_DIGITS: usize = 76;
 
 /// Returns the types of `$1`, `$2` …: those that the client declares, else those that the query
 /// requires, else text.
@@ -128,6 +133,10 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
         });
         return list_value(item, items);
     }
+    let text = match *kind == Type::NUMERIC {
+        true => without_exponent(text),
+        false => Cow::Borrowed(text),
+    };
     let arrow = match arrow_of(kind)? {
         DataType::Binary => {
             let digits = text
@@ -135,7 +144,7 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
                 .and_then(|digits| hex::decode(digits).ok());
             return Ok(digits.map(|bytes| ScalarValue::Binary(Some(bytes))));
         }
-        DataType::Decimal128(..) => decimal_of(text),
+        DataType::Decimal128(..) => decimal_of(&text),
         arrow => arrow,
     };
     let parsed = ScalarValue::try_from_string(text.trim_end().to_owned(), &arrow);
@@ -178,6 +187,41 @@ fn decimal_of(text: &str) -> DataType {
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
     DataType::Decimal128(38, i8::try_from(digits.min(38)).unwrap_or(38))
+}
+
+/// Returns a number without the exponent with which drivers write large and small ones, such as
+/// `1E-7`. Another text is returned as it is.
+fn without_exponent(text: &str) -> Cow<'_, str> {
+    expanded(text).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Returns a number with its point moved by its exponent; `None` if the text isn't a number with an
+/// exponent, or has more digits than [`EXPONENT_DIGITS`].
+fn expanded(text: &str) -> Option<String> {
+    let (number, exponent) = text.trim().split_once(['e', 'E'])?;
+    let exponent = exponent.parse::<i32>().ok()?;
+    let (sign, number) = match number.strip_prefix('-') {
+        Some(number) => ("-", number),
+        None => ("", number.strip_prefix('+').unwrap_or(number)),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = [whole, fraction].concat();
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let moved = usize::try_from(exponent.unsigned_abs()).ok()?;
+    if !is_number || digits.len().max(moved) > EXPONENT_DIGITS {
+        return None;
+    }
+    let point = i32::try_from(whole.len()).ok()? + exponent;
+    let zeros_before = "0".repeat(usize::try_from(-point).unwrap_or(0));
+    let point = usize::try_from(point).unwrap_or(0);
+    let zeros_after = "0".repeat(point.saturating_sub(digits.len()));
+    let digits = [zeros_before, digits, zeros_after].concat();
+    let (whole, fraction) = digits.split_at(point);
+    let whole = if whole.is_empty() { "0" } else { whole };
+    Some(match fraction {
+        "" => format!("{sign}{whole}"),
+        _ => format!("{sign}{whole}.{fraction}"),
+    })
 }
 
 fn binary_value(kind: &Type, mut bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
@@ -294,6 +338,37 @@ mod tests {
         ] {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
             assert_eq!(numeric_text(&bytes).as_deref(), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_with_an_exponent_are_read() {
+        let read = |text: &'static str| {
+            let bytes = Bytes::from_static(text.as_bytes());
+            value_of(&Type::NUMERIC, FieldFormat::Text, Some(&bytes)).ok()
+        };
+        for (text, value, scale) in [
+            ("1E+5", 100_000, 0),
+            ("-1.25e-3", -125, 5),
+            ("12.5E1", 125, 0),
+            ("1.234E2", 1_234, 1),
+            (".5e0", 5, 1),
+            ("0E-10", 0, 10),
+        ] {
+            let expected = ScalarValue::Decimal128(Some(value), 38, scale);
+            assert_eq!(read(text), Some(expected), "{text}");
+        }
+        for text in [
+            "1E",
+            "E5",
+            "1E5.0",
+            "1EE5",
+            "--1E5",
+            "1E40",
+            "1E99999999999",
+            "é1E5",
+        ] {
+            assert_eq!(read(text), None, "{text}");
         }
     }
 
