@@ -272,21 +272,21 @@ pub enum KeyCommand {
     },
     /// Encrypt the lake: seal its data and all future data; creates the keyring if it doesn't exist
     Encrypt {
-        /// Assert that no other process writes to the lake, so that unreferenced files are removed
-        /// at once, whatever their age
+        /// Assert that no other process writes to the lake, so that plain files that killed
+        /// commands left are removed at once; without it, those younger than an hour stay
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]
         results: ResultArgs,
     },
-    /// Rotate people's keys: seal their data again with new keys and destroy the old ones;
-    /// addresses don't change
+    /// Rotate people's keys: seal their data again with new keys; --exclusive destroys the old
+    /// ones. Addresses don't change
     Rotate {
         /// User id [default: all users, and grains without a user]
         #[arg(long, value_name = "ID")]
         user: Vec<String>,
-        /// Assert that no other process writes to the lake, so that unreferenced files are removed
-        /// at once, whatever their age
+        /// Assert that no other process writes to the lake, so that the old keys are destroyed;
+        /// without it they stay usable, because a running command may seal with them
         #[arg(long)]
         exclusive: bool,
         #[command(flatten)]

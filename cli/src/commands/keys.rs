@@ -49,9 +49,11 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
         } => {
             refuse_blank("--user", &user)?;
             let mut lake = context.open_lake().await?;
-            context
-                .printer(results)
-                .record(&rotate(&mut lake, &user, exclusive).await?)?;
+            let report = rotate(&mut lake, &user, exclusive).await?;
+            context.printer(results).record(&report)?;
+            if !exclusive && report.keys_renewed > 0 {
+                context.hint(OLD_KEYS);
+            }
         }
         KeyCommand::Passphrase {
             new_passphrase_file,
@@ -76,6 +78,10 @@ pub async fn run(context: &CommandContext, command: KeyCommand) -> Result<Comman
     }
     Ok(CommandOutcome::Done)
 }
+
+/// What a rotation without `--exclusive` leaves to do.
+const OLD_KEYS: &str = "the old keys stay usable, because a running command may seal with them: \
+                        when nothing else writes, the same command with --exclusive destroys them";
 
 fn generate(keys: &KeyringArgs, name: &str) -> Result<serde_json::Value, Failure> {
     let path = keyring_path(keys)?;

@@ -295,13 +295,18 @@ fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
     );
     // The view of a writer that opened the lake before.
     copy_folder(&sandbox.path("lake"), &sandbox.path("before")).unwrap();
-    sandbox.run("lake", 0, &["keys", "rotate", "--user", "quokka-user-1"]);
+    let rotate = ["keys", "rotate", "--user", "quokka-user-1"];
+    let notes = |arguments: &[&str]| {
+        let output = sandbox.output("lake", arguments);
+        let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{notes}");
+        notes
+    };
+    let kept = notes(&rotate);
+    assert!(kept.contains("old keys stay usable"), "{kept}");
     assert_eq!(sandbox.sql("before", query), before);
-    sandbox.run(
-        "lake",
-        0,
-        &["keys", "rotate", "--user", "quokka-user-1", "--exclusive"],
-    );
+    let ended = notes(&[&rotate[..], &["--exclusive"]].concat());
+    assert!(!ended.contains("old keys"), "{ended}");
     assert_eq!(
         sandbox.output("before", &["sql", query]).status.code(),
         Some(1)
