@@ -1,9 +1,9 @@
 //! Parameters of prepared statements: their types, and their values as text and in binary.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
+use bigdecimal::BigDecimal;
 use bytes::{Buf, Bytes};
 use datafusion::common::ScalarValue;
 use pgwire::api::Type;
@@ -21,9 +21,14 @@ pub(super) const MAX_PARAMETERS: usize = 1_000;
 /// Digits behind the point of a `numeric` parameter whose value isn't known yet.
 const NUMERIC_SCALE: i8 = 10;
 
-/// Most digits of a number with an exponent, and most digits by which this moves its point: twice
-/// as many as `numeric` has, because some may be zeros.
-const EXPONENT_DIGITS: usize = 76;
+/// Most digits of a `numeric`.
+const NUMERIC_DIGITS: i64 = 38;
+
+/// Values of a `numeric` without their point are smaller.
+const NUMERIC_END: u128 = 10_u128.pow(38);
+
+/// Most bytes of a `numeric` as text: some of its digits may be zeros.
+const NUMERIC_TEXT: usize = 1_000;
 
 /// Returns the types of `$1`, `$2` …: those that the client declares, else those that the query
 /// requires, else text.
@@ -133,10 +138,6 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
         });
         return list_value(item, items);
     }
-    let text = match *kind == Type::NUMERIC {
-        true => without_exponent(text),
-        false => Cow::Borrowed(text),
-    };
     let arrow = match arrow_of(kind)? {
         DataType::Binary => {
             let digits = text
@@ -144,7 +145,7 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
                 .and_then(|digits| hex::decode(digits).ok());
             return Ok(digits.map(|bytes| ScalarValue::Binary(Some(bytes))));
         }
-        DataType::Decimal128(..) => decimal_of(&text),
+        DataType::Decimal128(..) => return Ok(numeric_value(text.trim())),
         arrow => arrow,
     };
     let parsed = ScalarValue::try_from_string(text.trim_end().to_owned(), &arrow);
@@ -182,46 +183,23 @@ fn list_value(
     Ok(Some(ScalarValue::List(list)))
 }
 
-/// Returns the type of a number with as many digits behind the point as `text`.
-fn decimal_of(text: &str) -> DataType {
-    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
-    let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
-    DataType::Decimal128(38, i8::try_from(digits.min(38)).unwrap_or(38))
-}
-
-/// Returns a number without the exponent with which drivers write large and small ones, such as
-/// `1E-7`. Another text is returned as it is.
-fn without_exponent(text: &str) -> Cow<'_, str> {
-    expanded(text).map_or(Cow::Borrowed(text), Cow::Owned)
-}
-
-/// Returns a number with its point moved by its exponent; `None` if the text isn't a number with an
-/// exponent, or has more digits than [`EXPONENT_DIGITS`].
-fn expanded(text: &str) -> Option<String> {
-    let (number, exponent) = text.trim().split_once(['e', 'E'])?;
-    let exponent = exponent.parse::<i32>().ok()?;
-    let (sign, number) = match number.strip_prefix('-') {
-        Some(number) => ("-", number),
-        None => ("", number.strip_prefix('+').unwrap_or(number)),
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = [whole, fraction].concat();
-    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    let moved = usize::try_from(exponent.unsigned_abs()).ok()?;
-    if !is_number || digits.len().max(moved) > EXPONENT_DIGITS {
+/// Returns a number with as many digits behind the point as `text` states, which may have an
+/// exponent, as drivers write large and small numbers (`1E-7`).
+fn numeric_value(text: &str) -> Option<ScalarValue> {
+    if text.len() > NUMERIC_TEXT {
         return None;
     }
-    let point = i32::try_from(whole.len()).ok()? + exponent;
-    let zeros_before = "0".repeat(usize::try_from(-point).unwrap_or(0));
-    let point = usize::try_from(point).unwrap_or(0);
-    let zeros_after = "0".repeat(point.saturating_sub(digits.len()));
-    let digits = [zeros_before, digits, zeros_after].concat();
-    let (whole, fraction) = digits.split_at(point);
-    let whole = if whole.is_empty() { "0" } else { whole };
-    Some(match fraction {
-        "" => format!("{sign}{whole}"),
-        _ => format!("{sign}{whole}.{fraction}"),
-    })
+    let number = text.parse::<BigDecimal>().ok()?;
+    let scale = number.fractional_digit_count();
+    if !(-NUMERIC_DIGITS..=2 * NUMERIC_DIGITS).contains(&scale) {
+        return None;
+    }
+    let scale = scale.clamp(0, NUMERIC_DIGITS);
+    let (digits, _) = number.with_scale(scale).into_bigint_and_scale();
+    let value = i128::try_from(digits).ok()?;
+    let is_numeric = value.unsigned_abs() < NUMERIC_END;
+    let value = ScalarValue::Decimal128(Some(value), 38, i8::try_from(scale).ok()?);
+    is_numeric.then_some(value)
 }
 
 fn binary_value(kind: &Type, mut bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
