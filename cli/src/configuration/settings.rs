@@ -212,6 +212,18 @@ struct SettingsPlace<'f> {
     root: &'f Command,
 }
 
+/// Returns why the file of a folder, which may have come with someone else's data, can't set an
+/// option to `values`: they would have this process run a program, or trust another machine.
+fn danger_in(key: &str, values: &[String]) -> Option<&'static str> {
+    match key {
+        "embedder" if values.iter().any(|value| value.starts_with("command:")) => {
+            Some("can't name a program")
+        }
+        "cluster-key" => Some("can't be set"),
+        _ => None,
+    }
+}
+
 impl SettingsPlace<'_> {
     /// Returns true if the table is the file, not a profile.
     fn is_whole_file(&self) -> bool {
@@ -235,13 +247,14 @@ impl SettingsPlace<'_> {
             };
             return Err(self.failure(&format!("`{}` {wanted}", option.key)));
         };
-        let runs_a_program =
-            option.key == "embedder" && values.iter().any(|value| value.starts_with("command:"));
-        if runs_a_program && self.file.is_of_project {
-            return Err(self.failure(
-                "`embedder` can't name a program here, because a folder's file may be someone \
-                 else's; set it in the user's file, in GRISTMILL_EMBEDDER or by --embedder",
-            ));
+        if self.file.is_of_project
+            && let Some(danger) = danger_in(option.key, &values)
+        {
+            return Err(self.failure(&format!(
+                "`{}` {danger} here, because a folder's file may be someone else's; set it in the \
+                 user's file, in a variable or on the command line",
+                option.key
+            )));
         }
         Ok(Setting {
             values,
@@ -428,6 +441,10 @@ mod tests {
             ("[erase]\nexecute = true", &["no option `execute`"]),
             ("[profile.a]\nmemroy = 1", &["[profile.a]", "`memory`"]),
             ("embedder = \"command:sh\"", &["can't name a program here"]),
+            (
+                "[scan]\ncluster-key = \"k\"",
+                &["`cluster-key` can't be set here"],
+            ),
         ] {
             let message = merged(&[(text, true)], None).unwrap_err();
             assert!(
@@ -435,7 +452,9 @@ mod tests {
                 "{text}: {message}"
             );
         }
-        assert!(merged(&[("embedder = \"command:sh\"", false)], None).is_ok());
+        for text in ["embedder = \"command:sh\"", "[scan]\ncluster-key = \"k\""] {
+            assert!(merged(&[(text, false)], None).is_ok(), "{text}");
+        }
         let message = merged(&[("[profile.night]\nthreads = 1", true)], Some("nigth")).unwrap_err();
         assert!(message.contains("did you mean `night`"), "{message}");
     }
