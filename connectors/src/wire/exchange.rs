@@ -47,8 +47,7 @@ pub struct Exchange<'a> {
     pub request: Option<&'a Json<'a>>,
     /// The response.
     pub response: ResponseBody<'a>,
-    /// True if there is a body that is neither JSON nor a stream of events, or base64 that can't be
-    /// decoded.
+    /// True if there is a body that is neither JSON nor a stream of events.
     pub has_raw_text: bool,
     /// True if the line names no provider, so that it was detected from the bodies.
     provider_is_guessed: bool,
@@ -131,8 +130,7 @@ impl<'a> Exchange<'a> {
         let text = |key| json.get(key).and_then(Json::as_str);
         let from_url = |part: fn(&'a str) -> &'a str| text("url").map(part);
         let response = response(json);
-        let has_raw_text =
-            raw_text_members(&response).any(|key| !text_or_empty(json, key).trim().is_empty());
+        let has_raw_text = raw_text_members(json, &response).any(|key| has_text(json, key));
         Exchange {
             id: text_or_empty(json, "id").into(),
             provider: provider.into(),
@@ -209,8 +207,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream, or
-    /// are base64 that can't be decoded, together with the members that identify the exchange.
+    /// Returns the bodies of `json` (the exchange's line) that are neither JSON nor a stream,
+    /// together with the members that identify the exchange.
     pub fn raw_text_bodies<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
         let kept = [
             "id",
@@ -221,16 +219,16 @@ impl<'a> Exchange<'a> {
             "recorded_at",
         ]
         .into_iter()
-        .chain(self.raw_text_members());
+        .chain(self.raw_text_members(json));
         Json::Object(
             kept.filter_map(|key| Some((key, json.get(key)?.reborrow())))
                 .collect(),
         )
     }
 
-    /// Returns the members of its line that may have such bodies.
-    pub(crate) fn raw_text_members(&self) -> impl Iterator<Item = &'static str> {
-        raw_text_members(&self.response)
+    /// Returns the members of `json` (the exchange's line) that may have such bodies.
+    pub(crate) fn raw_text_members(&self, json: &Json) -> impl Iterator<Item = &'static str> {
+        raw_text_members(json, &self.response)
     }
 
     /// Returns the time of the exchange: the time of recording, that in the response, the `Date`
@@ -262,6 +260,8 @@ pub(crate) const GUESSED_PROVIDER_MEMBER: &str = "provider_is_guessed";
 const RAW_TEXT_MEMBERS: [&str; 2] = ["request_text", "response_text"];
 /// The member with the bytes of a stream.
 const BASE64_MEMBER: &str = "response_b64";
+/// The member with the text of a stream.
+const STREAM_TEXT_MEMBER: &str = "response_sse";
 
 /// Members with bodies; a line without any of them isn't an exchange.
 const BODY_MEMBERS: [&str; 5] = [
@@ -272,16 +272,30 @@ const BODY_MEMBERS: [&str; 5] = [
     "response_text",
 ];
 
-/// Returns the members with bodies that no adapter reads. Base64 is one of them if `response` was
-/// read neither from it nor from the member that precedes it: it can't be decoded.
-fn raw_text_members(response: &ResponseBody) -> impl Iterator<Item = &'static str> {
-    let is_damaged = !matches!(
-        response,
+/// Returns the members of `json` with bodies that no adapter reads: texts, among them a request
+/// that is one; base64 that can't be decoded, where `response` was read neither from it nor from
+/// the member that precedes it; and what was recorded as a stream and isn't one.
+fn raw_text_members(json: &Json, response: &ResponseBody) -> impl Iterator<Item = &'static str> {
+    let unread: &[&'static str] = match response {
+        ResponseBody::Stream(stream) if !stream.is_plausible() => {
+            &["request", BASE64_MEMBER, STREAM_TEXT_MEMBER]
+        }
         ResponseBody::Json(_)
-            | ResponseBody::Stream(RecordedStream::AwsBytes(_) | RecordedStream::Array(_))
-    );
-    let damaged = is_damaged.then_some(BASE64_MEMBER);
-    RAW_TEXT_MEMBERS.into_iter().chain(damaged)
+        | ResponseBody::Stream(RecordedStream::AwsBytes(_) | RecordedStream::Array(_)) => {
+            &["request"]
+        }
+        ResponseBody::None | ResponseBody::Stream(_) => &["request", BASE64_MEMBER],
+    };
+    let unread = unread
+        .iter()
+        .copied()
+        .filter(move |key| has_text(json, key));
+    RAW_TEXT_MEMBERS.into_iter().chain(unread)
+}
+
+/// Returns true if the member `key` is a text that isn't blank.
+fn has_text(json: &Json, key: &str) -> bool {
+    !text_or_empty(json, key).trim().is_empty()
 }
 
 /// Decodes base64, which some encoders break into lines.
@@ -381,10 +395,11 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
             body => ResponseBody::Json(body),
         };
     }
-    if let Some(bytes) = text(BASE64_MEMBER).and_then(decode_base64) {
+    let bytes = text(BASE64_MEMBER).and_then(decode_base64);
+    if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
         return ResponseBody::Stream(RecordedStream::AwsBytes(bytes));
     }
-    text("response_sse").map_or(ResponseBody::None, |stream| {
+    text(STREAM_TEXT_MEMBER).map_or(ResponseBody::None, |stream| {
         ResponseBody::Stream(text_stream(stream, text("framing")))
     })
 }
@@ -401,6 +416,17 @@ fn text_stream<'a>(stream: &'a str, framing: Option<&str>) -> RecordedStream<'a>
 }
 
 impl<'a> RecordedStream<'a> {
+    /// Returns false for a text or bytes that aren't a stream in this framing, not even a cut one:
+    /// pages and messages of gateways are recorded as the stream that the client requested.
+    fn is_plausible(&self) -> bool {
+        match self {
+            RecordedStream::Sse(text) => sse::has_field(text),
+            RecordedStream::Lines(text) | RecordedStream::AwsLines(text) => ndjson::has_frame(text),
+            RecordedStream::AwsBytes(bytes) => aws::begins_with_frame(bytes),
+            RecordedStream::Array(_) => true,
+        }
+    }
+
     /// Parses all frames.
     pub fn frames(&self) -> StreamFrames<'a> {
         self.frames_skipping(&|_| false)

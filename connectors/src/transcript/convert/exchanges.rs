@@ -105,7 +105,7 @@ impl<'c> Rewriter<'c> {
     fn rewrite(mut self, exchange: &Exchange, json: &Json) -> (String, Vec<DroppedBlock>) {
         self.line.insert("id", exchange.id.to_string());
         if exchange.has_raw_text {
-            for key in exchange.raw_text_members() {
+            for key in exchange.raw_text_members(json) {
                 if let Some(text) = json.get(key) {
                     self.line.insert(key, text.clone().into_owned());
                 }

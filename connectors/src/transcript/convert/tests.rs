@@ -281,6 +281,37 @@ fn base64_that_cannot_be_decoded_is_reported_and_written_back() {
 }
 
 #[test]
+fn errors_of_gateways_that_were_recorded_as_streams_are_kept() {
+    let line = |request: &str, stream: &str| {
+        let mut stream_json = String::new();
+        Json::from(stream).write(&mut stream_json);
+        format!(
+            r#"{{"provider":"openai","endpoint":"chat","request":{request},"response_b64":"","response_sse":{stream_json}}}"#
+        )
+    };
+    let request = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
+    let convert_to = |line: &str, to| converted(line, TranscriptKind::Exchanges, to, None);
+
+    let page = line(request, "<html>502 from the gateway</html>");
+    let (_, notices) = convert_to(&page, OutputFormat::Messages);
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].contains("Opaque"), "{notices:?}");
+    for to in [OutputFormat::Grains, OutputFormat::Exchanges] {
+        let (lines, _) = convert_to(&page, to);
+        assert!(text(&lines).contains("502 from the gateway"), "{to:?}");
+    }
+
+    let stream = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"yo\"}}]}\n\n";
+    let (lines, _) = convert_to(&line("\"a question\"", stream), OutputFormat::Grains);
+    assert!(text(&lines).contains("a question") && text(&lines).contains("yo"));
+
+    let error = "{\n    \"error\": {\n        \"message\": \"wrong key\"\n    }\n}";
+    let (messages, notices) = convert_to(&line(request, error), OutputFormat::Messages);
+    assert_eq!((messages.len(), notices.len()), (2, 0), "{notices:?}");
+    assert!(text(&messages).contains("wrong key"));
+}
+
+#[test]
 fn a_dropped_block_is_one_line_of_fields_whatever_its_session_is_named() {
     use crate::wire::message_writer::{DropReason, DroppedBlock};
     let dropped = |session: &str| {

@@ -112,9 +112,50 @@ fn status_times_and_framing_of_a_line_are_read() {
     }
 }
 
+/// Returns the bytes of an AWS event stream whose lengths are valid; the rest isn't.
+fn frame_of(length: u32) -> Vec<u8> {
+    let mut frame = [length.to_be_bytes(), [0; 4]].concat();
+    frame.extend(crc32fast::hash(&frame).to_be_bytes());
+    frame.resize(length as usize, 7);
+    frame
+}
+
+#[test]
+fn what_is_recorded_as_a_stream_and_is_none_is_a_raw_body() {
+    let [bytes, page] = [frame_of(30), b"<html>502</html>".to_vec()];
+    let [bytes, page] = [bytes, page].map(|bytes| STANDARD.encode(bytes));
+    for (members, expected) in [
+        (vec![("response_sse", "data: 1\n\n")], vec![]),
+        (vec![("response_sse", ": keep-alive\n\n")], vec![]),
+        (vec![("response_sse", " \n")], vec![]),
+        (vec![("response_sse", "{}\n")], vec![]),
+        (vec![("response_sse", "{\n\"error\":1\n}")], vec![]),
+        (vec![("response_sse", "{\"cut")], vec!["response_sse"]),
+        (vec![("response_sse", "<html>")], vec!["response_sse"]),
+        (vec![("response_b64", &*bytes)], vec![]),
+        (vec![("response_b64", &*page)], vec!["response_b64"]),
+        (
+            vec![("response_b64", ""), ("response_sse", "data: 1")],
+            vec![],
+        ),
+        (
+            vec![("request", "hi"), ("response_sse", "data: 1")],
+            vec!["request"],
+        ),
+    ] {
+        let json = Json::Object(members.iter().copied().collect());
+        let exchange = Exchange::with_provider(&json, "bedrock", "converse");
+        assert_eq!(exchange.has_raw_text, !expected.is_empty(), "{members:?}");
+        let kept = exchange.raw_text_bodies(&json);
+        let kept: Vec<&str> = kept.as_object().unwrap().keys().collect();
+        assert_eq!(kept, expected, "{members:?}");
+    }
+}
+
 #[test]
 fn base64_that_cannot_be_decoded_is_a_raw_body_and_line_breaks_do_not_matter() {
-    let whole = STANDARD.encode([7u8; 30]);
+    let frame = frame_of(30);
+    let whole = STANDARD.encode(&frame);
     let (start, rest) = whole.split_at(20);
     let broken = format!("{start}\n  {rest}\r\n");
     for (encoded, is_damaged) in [
@@ -132,7 +173,7 @@ fn base64_that_cannot_be_decoded_is_a_raw_body_and_line_breaks_do_not_matter() {
             let ResponseBody::Stream(RecordedStream::AwsBytes(bytes)) = &exchange.response else {
                 panic!("no stream")
             };
-            assert_eq!(bytes, &[7u8; 30]);
+            assert_eq!(bytes, &frame);
         }
     }
 }

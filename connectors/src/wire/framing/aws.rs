@@ -74,6 +74,11 @@ pub fn frames(bytes: &[u8]) -> (StreamFrames<'static>, Option<FrameError>) {
     (frames, None)
 }
 
+/// Returns true if `bytes` begin with a frame, which may be cut after its lengths.
+pub fn begins_with_frame(bytes: &[u8]) -> bool {
+    parse_prelude(bytes).is_ok()
+}
+
 /// Parses the first frame of `bytes`; returns it and its length.
 fn parse_frame(bytes: &[u8]) -> Result<(StreamFrame<'static>, usize), FrameErrorKind> {
     let (total, headers_length) = parse_prelude(bytes)?;
@@ -249,6 +254,8 @@ mod tests {
                 )
             );
         }
+        assert!(begins_with_frame(&good[..PRELUDE_BYTES]));
+        assert!(!begins_with_frame(&good[1..]));
         let (_, cut) = frames(&good[..good.len() - 1]);
         assert_eq!(cut.map(|error| error.kind), Some(FrameErrorKind::Truncated));
         assert_eq!(

@@ -11,6 +11,20 @@ use super::{FrameParser, SkipFrame, StreamFrames, lines};
 /// The data that ends a stream in OpenAI's dialect.
 const DONE: &str = "[DONE]";
 
+/// The names of the fields.
+const FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
+
+/// Returns true if `line` is a field or a comment, which is a field with an empty name.
+pub fn is_field(line: &str) -> bool {
+    let name = line.split_once(':').map(|(name, _)| name);
+    name.is_some_and(|name| name.is_empty() || FIELDS.contains(&name))
+}
+
+/// Returns true if `text` has a field or a comment. Other texts aren't streams, not even cut ones.
+pub fn has_field(text: &str) -> bool {
+    lines(text).any(is_field)
+}
+
 /// Parses the frames of `text`.
 pub fn frames(text: &str) -> StreamFrames<'_> {
     frames_skipping(text, &|_| false)
@@ -88,6 +102,20 @@ mod tests {
                 ["a:{\"x\":1}", "-:[1,2]"],
                 "{end:?}"
             );
+        }
+    }
+
+    #[test]
+    fn texts_without_a_field_or_comment_are_no_streams() {
+        for (text, expected) in [
+            ("data: 1", true),
+            ("cut\"}\r\n\r\ndata: 1", true),
+            (": keep-alive\n\n", true),
+            ("<html><p>Error: down</p></html>", false),
+            ("upstream: down\ndata is missing", false),
+            ("", false),
+        ] {
+            assert_eq!(has_field(text), expected, "{text}");
         }
     }
 

@@ -10,15 +10,12 @@ use gristmill_schemas::json::{Json, Object};
 use super::new_exchange;
 use crate::transcript::line::LINE_LIMIT_BYTES;
 use crate::wire::exchange::decode_base64;
-use crate::wire::framing::aws;
+use crate::wire::framing::{aws, sse};
 use crate::wire::json_access::{object, text};
 use crate::wire::provider_detection::{endpoint_from_url, path_of};
 
 /// The magic number of a gzip stream.
 pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
-/// The names of the fields of server-sent events.
-const SSE_FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
 
 /// The number of bytes to which all compressed bodies of one file together are decompressed.
 /// Further ones stay compressed.
@@ -217,15 +214,12 @@ impl StreamFraming {
     }
 }
 
-/// Returns true if the first line is a field of server-sent events or a comment, which is a field
-/// with an empty name, and any line is a `data` field.
+/// Returns true if the first line is a field of server-sent events or a comment, and any line is a
+/// `data` field.
 fn is_sse<'t>(lines: impl Iterator<Item = &'t str>) -> bool {
-    let names: Vec<Option<&str>> = lines
-        .map(|line| line.split_once(':').map(|(name, _)| name))
-        .collect();
-    let first = names.first().copied().flatten();
-    first.is_some_and(|name| name.is_empty() || SSE_FIELDS.contains(&name))
-        && names.contains(&Some("data"))
+    let lines: Vec<&str> = lines.collect();
+    lines.first().is_some_and(|line| sse::is_field(line))
+        && lines.iter().any(|line| line.starts_with("data:"))
 }
 
 /// Returns true if the base64 text holds a frame of an AWS event stream, which has a checksum.
