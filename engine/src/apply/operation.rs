@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, encode_json};
+use gristmill_schemas::grain::{EncodeOptions, Field, encode_json};
 use gristmill_schemas::json::{Json, JsonErrorKind, Object};
 use gristmill_schemas::lifecycle::{HoldName, HoldTerms};
 use gristmill_schemas::message::time::Timestamp;
@@ -232,7 +232,10 @@ fn delivered<'a>(
         (Some(digits), None) => {
             hex::decode(digits).map_err(|error| schema(format!("`blob_hex`: {error}")))
         }
-        (None, Some(grain)) => Ok(encode_json(&complete(grain)?, options(object)?)?.blob),
+        (None, Some(grain)) => {
+            let options = EncodeOptions::from_json(object.get("options"))?;
+            Ok(encode_json(&complete(grain)?, options)?.blob)
+        }
         _ => Err(schema("exactly one of `grain` and `blob_hex` is required")),
     }
 }
@@ -278,26 +281,10 @@ fn parents_with<'j>(grain: &Object<'j>, parent: &ContentAddress) -> Vec<Json<'j>
 const DERIVED_FROM: &str = Field::DerivedFrom.name();
 const JUSTIFICATION: &str = Field::SupersessionJustification.name();
 
-fn options(object: &Object<'_>) -> Result<EncodeOptions, GrainError> {
-    let mut options = EncodeOptions::default();
-    let Some(given) = object.get("options").and_then(Json::as_object) else {
-        return Ok(options);
-    };
-    options.encoding = match text(given, "encoding")? {
-        None | Some("msgpack") => Encoding::MessagePack,
-        Some("cbor") => Encoding::Cbor,
-        Some(other) => {
-            return Err(schema(format!(
-                "`{other}` isn't an encoding: use msgpack or cbor"
-            )));
-        }
-    };
-    options.compressed = flag(given, "compressed")?.unwrap_or(false);
-    Ok(options)
-}
-
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::grain::{Encoding, Sensitivity};
+
     use super::*;
 
     const BELIEF: &str = r#"{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 1.0, "created_at": 1767225600000}"#;
@@ -347,6 +334,22 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn a_put_grain_has_all_options_of_its_line() {
+        let line = format!(
+            r#"{{"op": "put", "grain": {BELIEF}, "options": {{"encoding": "cbor", "sensitivity": 3}}}}"#
+        );
+        let request = OperationRequest::parse(line.as_bytes()).unwrap();
+        let expected = EncodeOptions {
+            encoding: Encoding::Cbor,
+            sensitivity: Sensitivity::Phi,
+            ..EncodeOptions::default()
+        };
+        let grain = Json::parse(BELIEF.as_bytes()).unwrap();
+        let expected = encode_json(&grain, expected).unwrap();
+        assert_eq!(request.operation.delivered(), Some(&*expected.blob));
     }
 
     #[test]
@@ -412,6 +415,10 @@ mod tests {
             (r#"{"op": "retract"}"#, "`address` is missing"),
             (r#"{"op": "retract", "address": "xyz"}"#, "64 hex digits"),
             (r#"{"op": "put", "grain": {"type": "belief"}}"#, "missing"),
+            (
+                r#"{"op": "put", "grain": {}, "options": {"compress": true}}"#,
+                "`compress` isn't an option",
+            ),
             (r#"{"op": "hold"}"#, "`hold` is missing"),
             (r#"{"op": "release", "hold": "a b"}"#, "name of a hold"),
             (
