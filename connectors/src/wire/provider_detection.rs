@@ -7,6 +7,7 @@
 use gristmill_schemas::json::Json;
 
 use super::json_access::items;
+use super::registry;
 
 /// Placeholder names that recorders use for an unknown provider.
 const GENERIC: [&str; 8] = [
@@ -182,18 +183,27 @@ enum MemberLocation {
     Choice,
 }
 
-/// Returns the provider's key for one of its names.
+/// Returns the provider's key for one of its names, in any case. Unknown names are unchanged.
 pub(crate) fn canonical_provider(name: &str) -> &str {
-    ALIASES
-        .iter()
-        .find(|(alias, _)| *alias == name)
-        .map_or(name, |(_, provider)| provider)
+    let is_it = |known: &str| known.eq_ignore_ascii_case(name);
+    if let Some((_, provider)) = ALIASES.iter().find(|(alias, _)| is_it(alias)) {
+        return provider;
+    }
+    if !name.contains(|one: char| one.is_ascii_uppercase()) {
+        return name;
+    }
+    let of_hosts = HOSTS.iter().map(|(_, provider)| *provider);
+    let of_adapters = registry::adapters().map(|adapter| adapter.provider());
+    let mut keys = of_hosts.chain(of_adapters);
+    keys.find(|key| is_it(key)).unwrap_or(name)
 }
 
 /// Returns the provider that a recorder's `name` denotes, or `None` for a placeholder or a host.
 pub(crate) fn provider_from_name(name: &str) -> Option<&str> {
-    let is_name = !GENERIC.contains(&name) && !name.contains(['.', ':', '/', ' ']);
-    let known = || ALIASES.iter().any(|(alias, _)| *alias == name);
+    let is_it = |known: &str| known.eq_ignore_ascii_case(name);
+    let is_generic = GENERIC.iter().any(|generic| is_it(generic));
+    let is_name = !is_generic && !name.contains(['.', ':', '/', ' ']);
+    let known = || ALIASES.iter().any(|(alias, _)| is_it(alias));
     (is_name || known()).then(|| canonical_provider(name))
 }
 
@@ -370,6 +380,11 @@ mod tests {
             "",
             "x.example",
             "localhost:80",
+            "OpenAI",
+            "Venice",
+            "Azure-OpenAI",
+            "Unknown",
+            "MyProxy",
         ];
         let expected = [
             Some("venice"),
@@ -380,6 +395,11 @@ mod tests {
             None,
             None,
             None,
+            Some("openai"),
+            Some("venice"),
+            Some("azure"),
+            None,
+            Some("MyProxy"),
         ];
         assert_eq!(names.map(provider_from_name), expected);
     }
@@ -416,7 +436,7 @@ mod tests {
 
     #[test]
     fn providers_of_adapters_are_canonical_names() {
-        let adapters: Vec<&str> = super::super::registry::adapters()
+        let adapters: Vec<&str> = registry::adapters()
             .map(|adapter| adapter.provider())
             .collect();
         for (alias, provider) in ALIASES {
