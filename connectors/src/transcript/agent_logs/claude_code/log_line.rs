@@ -76,6 +76,7 @@ impl StreamTails {
             }
         };
         let session = text("sessionId").or(stream_session).unwrap_or_default();
+        let message = message.filter(|message| message.as_object().is_some());
         let line = LogLine {
             line,
             parent,

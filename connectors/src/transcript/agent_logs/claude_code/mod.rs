@@ -36,13 +36,20 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     let (mut tree, mut tails) = (SessionTree::default(), StreamTails::default());
     for line in lines(bytes) {
         match line.json(bytes) {
-            Ok(json) if json.as_object().is_some() => match tails.parse_line(&json, line.clone()) {
-                Some((uuid, line)) => tree.insert(uuid, line),
-                None if message_of_line(&json).is_some() => part
-                    .faults
-                    .push(line.fault(FaultCode::Shape, "a message without a uuid or session_id")),
-                None => {}
-            },
+            Ok(json) if json.as_object().is_some() => {
+                let parsed = tails.parse_line(&json, line.clone());
+                let is_kept = parsed.map(|(uuid, parsed)| tree.insert(uuid, parsed));
+                let problem = match (is_kept, message_of_line(&json)) {
+                    (None, Some(_)) => Some("a message without a uuid or session_id"),
+                    (Some(false), _) => Some("another message with the uuid of an earlier one"),
+                    (Some(true), Some(message)) if message.as_object().is_none() => {
+                        Some("a message that isn't an object")
+                    }
+                    _ => None,
+                };
+                let fault = problem.map(|problem| line.fault(FaultCode::Shape, problem));
+                part.faults.extend(fault);
+            }
             Ok(_) => part
                 .faults
                 .push(line.fault(FaultCode::Shape, "not an object")),

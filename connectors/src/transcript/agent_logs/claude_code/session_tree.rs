@@ -30,11 +30,25 @@ struct Visited {
 }
 
 impl SessionTree {
-    /// Adds a line. Of lines with the same id, the first is kept.
-    pub(super) fn insert(&mut self, uuid: String, line: LogLine) {
-        if let Entry::Vacant(slot) = self.lines.entry(uuid) {
-            self.order.push(slot.key().clone());
-            slot.insert(line);
+    /// Adds a line. Of lines with the same id the first is kept, or else the first with a message.
+    /// Returns false if the line isn't kept although its message has another content.
+    pub(super) fn insert(&mut self, uuid: String, line: LogLine) -> bool {
+        match self.lines.entry(uuid) {
+            Entry::Vacant(slot) => {
+                self.order.push(slot.key().clone());
+                slot.insert(line);
+                true
+            }
+            Entry::Occupied(mut slot) => {
+                let Some(message) = &line.message else {
+                    return true;
+                };
+                if let Some(known) = &slot.get().message {
+                    return known.get("content") == message.get("content");
+                }
+                slot.insert(line);
+                true
+            }
         }
     }
 

@@ -261,3 +261,27 @@ fn a_message_without_an_id_is_a_fault_and_other_lines_without_one_are_skipped() 
     assert_eq!(faults.collect::<Vec<_>>(), [(2, "ERR_SHAPE")]);
     assert_eq!(part.messages.len(), 1);
 }
+
+#[test]
+fn a_message_that_is_no_object_or_repeats_an_id_is_a_fault_unless_it_is_the_same() {
+    let text = [
+        line("a", "", "user", "\"broken\""),
+        line("a", "", "user", &user("hi")),
+        line("b", "a", "user", &user("first")),
+        line("b", "a", "user", &user("first")),
+        line("b", "a", "user", &user("second")),
+        r#"{"type":"progress","uuid":"b","parentUuid":"a","data":{}}"#.to_owned(),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let faults = part.faults.iter();
+    let faults = faults.map(|fault| (fault.number, fault.message.as_str()));
+    assert_eq!(
+        faults.collect::<Vec<_>>(),
+        [
+            (1, "a message that isn't an object"),
+            (5, "another message with the uuid of an earlier one"),
+        ]
+    );
+    let numbers = part.messages.iter().map(|placed| placed.line.number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [2, 3]);
+}
