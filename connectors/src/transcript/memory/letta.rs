@@ -16,10 +16,19 @@ use crate::transcript::entries::parse_document;
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::ParsedPart;
-use crate::wire::json_access::{items, text};
+use crate::wire::json_access::{items, present, text};
 
 /// The relation of passages, which have no label.
 const PASSAGE_RELATION: &str = "archival_memory";
+
+/// Members of an agent with its memory blocks.
+const BLOCK_LISTS: [&str; 2] = ["core_memory", "memory_blocks"];
+
+/// Members of a file with memory blocks of its agents.
+const SHARED_BLOCK_LISTS: [&str; 2] = ["block_history", "blocks"];
+
+/// Members of an agent with passages.
+const PASSAGE_LISTS: [&str; 3] = ["passages", "archival_memory", "archival_passages"];
 
 /// The subject of facts without an owner.
 const DEFAULT_OWNER: &str = "letta";
@@ -99,6 +108,17 @@ impl ExportReader for LettaExport {
         true
     }
 
+    fn count_unknown_items(&self, json: &Json) -> usize {
+        let is_block = |item: &Json| block_fact(item).is_some();
+        let is_passage = |item: &Json| passage_text(item).is_some();
+        let agents = items(json, "agents").iter().chain([json]);
+        let of_agents = agents.map(|agent| {
+            count_unread(agent, &BLOCK_LISTS, is_block)
+                + count_unread(agent, &PASSAGE_LISTS, is_passage)
+        });
+        of_agents.sum::<usize>() + count_unread(json, &SHARED_BLOCK_LISTS, is_block)
+    }
+
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
         let mut chains = VersionChains::default();
         for (file, line) in &self.files {
@@ -152,12 +172,12 @@ impl<'d> AgentFile<'d> {
         self.push_shared_blocks(chains);
         for agent in &self.agents {
             let name = agent_name(agent);
-            for key in ["core_memory", "memory_blocks"] {
+            for key in BLOCK_LISTS {
                 for block in items(agent, key) {
                     push_block(block, &name, self.line, self.time, chains);
                 }
             }
-            for key in ["passages", "archival_memory", "archival_passages"] {
+            for key in PASSAGE_LISTS {
                 for passage in items(agent, key) {
                     self.push_passage(passage, &name, chains);
                 }
@@ -180,7 +200,7 @@ impl<'d> AgentFile<'d> {
                 owners.entry(id).or_insert_with(|| agent_name(agent));
             }
         }
-        for key in ["block_history", "blocks"] {
+        for key in SHARED_BLOCK_LISTS {
             for block in items(self.json, key) {
                 let owner = block_id(block).and_then(|id| owners.get(&*id).cloned());
                 let owner = owner.unwrap_or_else(|| self.default_owner());
@@ -190,7 +210,7 @@ impl<'d> AgentFile<'d> {
     }
 
     fn push_passage(&self, passage: &Json, owner: &str, chains: &mut VersionChains) {
-        let Some(content) = text(passage, "text").or_else(|| text(passage, "content")) else {
+        let Some(content) = passage_text(passage) else {
             return;
         };
         let time = first_timestamp(passage, &["created_at", "updated_at"]).unwrap_or(self.time);
@@ -255,6 +275,27 @@ fn with_content<'m>(message: &'m Json<'m>) -> Json<'m> {
     message
 }
 
+/// Returns the label and the value of a memory block.
+fn block_fact<'j>(block: &'j Json<'_>) -> Option<(Cow<'j, str>, Cow<'j, str>)> {
+    Some((text(block, "label")?, text(block, "value")?))
+}
+
+fn passage_text<'j>(passage: &'j Json<'_>) -> Option<Cow<'j, str>> {
+    text(passage, "text").or_else(|| text(passage, "content"))
+}
+
+/// Returns the number of items in the lists `keys` that aren't read, except objects whose texts are
+/// all null or missing.
+fn count_unread(json: &Json, keys: &[&str], is_read: fn(&Json) -> bool) -> usize {
+    let is_empty = |item: &Json| {
+        let has = |key: &&str| present(item, key).is_some();
+        item.as_object().is_some() && !["value", "text", "content"].iter().any(has)
+    };
+    let listed = keys.iter().flat_map(|key| items(json, key));
+    let unread = listed.filter(|item| !is_read(item) && !is_empty(item));
+    unread.count()
+}
+
 fn block_id<'j>(block: &'j Json<'_>) -> Option<Cow<'j, str>> {
     text(block, "block_id").or_else(|| text(block, "id"))
 }
@@ -267,7 +308,7 @@ fn push_block(
     fallback: Timestamp,
     chains: &mut VersionChains,
 ) {
-    let (Some(label), Some(value)) = (text(block, "label"), text(block, "value")) else {
+    let Some((label, value)) = block_fact(block) else {
         return;
     };
     let recorded = first_timestamp(block, &["updated_at", "created_at"]);

@@ -119,7 +119,9 @@ impl ExportReader for Mem0Export {
             return self.count_unknown_items(details);
         }
         let listed = LISTS.iter().flat_map(|key| items(json, key));
-        listed.filter(|item| !is_record(item)).count()
+        let unknown = listed.filter(|item| !is_record(item)).count();
+        // The statements of mem0's graph memory aren't read.
+        unknown + items(json, "relations").len()
     }
 
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {

@@ -46,10 +46,8 @@ pub(super) trait ExportReader {
     fn add(&mut self, json: &Json, line: &Line) -> bool;
 
     /// Returns the number of items in the lists of an entry that [`ExportReader::add`] leaves out,
-    /// because they are nothing of this system.
-    fn count_unknown_items(&self, _json: &Json) -> usize {
-        0
-    }
+    /// because they have another form than it reads.
+    fn count_unknown_items(&self, json: &Json) -> usize;
 
     /// Appends the facts and messages of all entries to `part`.
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart);
@@ -96,12 +94,11 @@ pub(super) fn parse_export(
         Err(fault) => part.faults.push(fault),
         Ok((json, line)) => {
             let unknown_items = reader.count_unknown_items(json);
-            let what = match (reader.add(json, &line), unknown_items) {
+            let message = match (reader.add(json, &line), unknown_items) {
                 (true, 0) => return,
-                (true, count) => format!("{count} items of its lists are nothing"),
-                (false, _) => "nothing".to_owned(),
+                (true, count) => format!("{count} items of its lists have a form that isn't read"),
+                (false, _) => format!("nothing that {} writes", kind.name()),
             };
-            let message = format!("{what} that {} writes", kind.name());
             part.faults.push(line.fault(FaultCode::Shape, message));
         }
     });

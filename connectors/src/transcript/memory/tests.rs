@@ -390,7 +390,7 @@ fn ids_that_are_numbers_keep_memories_users_and_threads_apart() {
 }
 
 #[test]
-fn items_of_other_systems_in_a_list_are_one_fault() {
+fn items_of_lists_that_are_not_read_are_one_fault() {
     for (text, kind) in [
         (
             r#"{"results":[{"id":"1","memory":"x"},{"text":"y"},5]}"#,
@@ -404,14 +404,23 @@ fn items_of_other_systems_in_a_list_are_one_fault() {
             r#"{"items":[{"namespace":"a","key":"k","value":"x"},{"text":"y"},5]}"#,
             TranscriptKind::LangGraph,
         ),
+        (
+            r#"{"results":[{"id":"1","memory":"x"}],"relations":[{"source":"a"},{"source":"b"}]}"#,
+            TranscriptKind::Mem0,
+        ),
+        (
+            r#"{"edges":[{"uuid":"1","fact":"x"}],"nodes":[{"summary":"y"},{"uuid":"2","summary":"z"},{"uuid":"3","name":"n"}]}"#,
+            TranscriptKind::Zep,
+        ),
+        (
+            r#"{"agents":[{"name":"a","archival_memory":["y",{"text":null}]}],"blocks":[{"label":"l","value":"x"},{"value":"z"}]}"#,
+            TranscriptKind::Letta,
+        ),
     ] {
         let part = parsed(text, kind);
         let faults: Vec<_> = part.faults.iter().map(|fault| &*fault.message).collect();
-        let expected = format!(
-            "2 items of its lists are nothing that {} writes",
-            kind.name()
-        );
-        assert_eq!((part.grains.len(), faults), (1, vec![&*expected]), "{text}");
+        let expected = "2 items of its lists have a form that isn't read";
+        assert_eq!((part.grains.len(), faults), (1, vec![expected]), "{text}");
     }
 }
 

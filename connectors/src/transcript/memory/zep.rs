@@ -20,7 +20,7 @@ use crate::transcript::conversation_builder::ConversationBuilder;
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::options::ReadOptions;
 use crate::transcript::parsed::ParsedPart;
-use crate::wire::json_access::{items, text};
+use crate::wire::json_access::{items, non_empty_text, text};
 
 /// Members of a document that may hold edges.
 const EDGE_LISTS: [&str; 4] = ["edges", "facts", "entity_edges", "relevant_facts"];
@@ -187,10 +187,14 @@ impl ExportReader for ZepExport {
         has_list(json) || self.len() > before
     }
 
-    /// Counts what isn't an edge. A node without a summary has no fact.
+    /// Counts what isn't an edge, and summaries of nodes without a name or an id. A node without a
+    /// summary has no fact.
     fn count_unknown_items(&self, json: &Json) -> usize {
-        let listed = EDGE_LISTS.iter().flat_map(|key| items(json, key));
-        listed.filter(|item| !is_edge(item)).count()
+        let edges = EDGE_LISTS.iter().flat_map(|key| items(json, key));
+        let nodes = NODE_LISTS.iter().flat_map(|key| items(json, key));
+        let unknown_nodes =
+            nodes.filter(|item| !is_node(item) && non_empty_text(item, "summary").is_some());
+        edges.filter(|item| !is_edge(item)).count() + unknown_nodes.count()
     }
 
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
