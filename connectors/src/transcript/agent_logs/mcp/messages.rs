@@ -162,11 +162,19 @@ impl Connection<'_> {
         metadata: Option<McpExtension>,
     ) {
         let request = id.to_string();
-        let blocks = items(result, "contents")
+        let blocks: Vec<_> = items(result, "contents")
             .iter()
             .filter_map(|json| resource_block(json, &request))
             .collect();
-        let other_members = other_members(result, id, &["contents"]);
+        let is_whole = |contents: &Json| {
+            let items = contents.as_array();
+            items.is_some_and(|items| items.len() == blocks.len())
+        };
+        let represented: &[&str] = match result.get("contents").is_some_and(is_whole) {
+            true => &["contents"],
+            false => &[],
+        };
+        let other_members = other_members(result, id, represented);
         self.push(
             Role::Tool,
             blocks,
@@ -401,18 +409,20 @@ fn has_members(json: &Json) -> bool {
     json.as_object().is_some_and(|members| !members.is_empty())
 }
 
-/// Returns the JSON-RPC id, and the members of `json` except those in `represented`.
+/// Returns the JSON-RPC id, and the members of `json` except those in `represented`. A `json` that
+/// is neither an object nor null is the member `value`.
 fn other_members(json: &Json, id: &Json, represented: &[&str]) -> Json<'static> {
     let mut other = Object::new();
     if !id.is_null() {
         other.insert("id", id.clone().into_owned());
     }
-    let members = json
-        .as_object()
-        .into_iter()
-        .flat_map(|object| object.iter());
-    for (key, value) in members.filter(|(key, _)| !represented.contains(key)) {
-        other.insert(key.to_owned(), value.clone().into_owned());
+    match json {
+        Json::Object(object) => {
+            let members = object.iter().filter(|(key, _)| !represented.contains(key));
+            other.extend(members.map(|(key, value)| (key.to_owned(), value.clone().into_owned())));
+        }
+        Json::Null => {}
+        value => _ = other.insert("value", value.clone().into_owned()),
     }
     Json::Object(other)
 }

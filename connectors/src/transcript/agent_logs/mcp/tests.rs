@@ -198,6 +198,25 @@ fn errors_orphans_and_other_objects_are_kept_and_unreadable_lines_are_faults() {
 }
 
 #[test]
+fn what_a_message_cannot_hold_is_in_its_metadata() {
+    let part = parsed(&[
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["positional"]}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":"bare text"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"file:///a"}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"contents":[{"text":"without a uri"}]}}"#,
+    ]);
+    let kept = part.messages.iter().map(|placed| {
+        let metadata = &placed.message.metadata.unknown_fields;
+        metadata.get("mcp").map(Json::to_string).unwrap_or_default()
+    });
+    let kept: Vec<String> = kept.collect();
+    assert_eq!(kept.len(), 4);
+    assert!(kept[0].contains("positional"), "{}", kept[0]);
+    assert!(kept[1].contains("bare text"), "{}", kept[1]);
+    assert!(kept[3].contains("without a uri"), "{}", kept[3]);
+}
+
+#[test]
 fn a_new_connection_is_a_new_conversation() {
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
     let other = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"u"}}"#;
