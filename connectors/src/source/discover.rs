@@ -1,7 +1,9 @@
 //! Discovery: resolves paths, folders, patterns and URIs to a list of sources.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
 
+use glob::MatchOptions;
 use walkdir::WalkDir;
 
 use super::location::{MATCHING, Source, SourceLocation, is_pattern};
@@ -15,8 +17,9 @@ use crate::storage::{has_scheme, without_password};
 /// A name is a file, a folder (with everything in it except names that begin with a dot, and links
 /// to folders), a pattern, the URI of an object, a prefix or a pattern of objects, or `-` for
 /// standard input. The result is in the order of the names, and for one name in the order of the
-/// paths; a source that several names denote occurs once. A user and a password in a URI have no
-/// effect and aren't part of the source's name.
+/// paths; a source that several names denote occurs once. A pattern doesn't match names that aren't
+/// Unicode, which only their folder contains. A user and a password in a URI have no effect and
+/// aren't part of the source's name.
 ///
 /// # Errors
 /// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
@@ -99,8 +102,20 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
         pattern: path.to_owned(),
         reason,
     };
+    // If the crate itself leaves hidden names out, it panics at a name that isn't Unicode.
+    let options = MatchOptions {
+        require_literal_leading_dot: false,
+        ..MATCHING
+    };
     let mut found = Vec::new();
-    for matched in glob::glob_with(path, MATCHING).map_err(|error| fault(error.to_string()))? {
+    for matched in glob::glob_with(path, options).map_err(|error| fault(error.to_string()))? {
+        let reached = match &matched {
+            Ok(reached) => reached.as_path(),
+            Err(error) => error.path(),
+        };
+        if is_hidden_from(path, reached) {
+            continue;
+        }
         let matched = matched.map_err(|error| fault(error.to_string()))?;
         if matched.is_dir() {
             found.extend(folder(&matched)?);
@@ -111,12 +126,24 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     Ok(found)
 }
 
+/// Returns true if a part of `path` begins with a dot and isn't written so in `pattern`.
+fn is_hidden_from(pattern: &str, path: &Path) -> bool {
+    let is_written = |name: &OsStr| pattern.split('/').any(|part| OsStr::new(part) == name);
+    path.components().any(|component| match component {
+        Component::Normal(name) => is_hidden(name) && !is_written(name),
+        _ => false,
+    })
+}
+
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
 /// Lists the files of a folder and its subfolders, except hidden ones, and what isn't read there.
 fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
-    let hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
     let walk = WalkDir::new(path).sort_by_file_name().into_iter();
     let mut found = Vec::new();
-    for entry in walk.filter_entry(|entry| entry.depth() == 0 || !hidden(entry.file_name())) {
+    for entry in walk.filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry.file_name())) {
         match entry {
             Ok(entry) if is_file_or_link_to_one(&entry) => found.push(file(entry.path())?),
             Ok(entry) if entry.depth() == 0 || entry.file_type().is_dir() => {}
@@ -266,7 +293,6 @@ mod tests {
     #[cfg(unix)]
     #[tokio::test]
     async fn names_that_differ_in_bytes_that_are_not_unicode_are_different_sources() {
-        use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
         let folder = tempfile::tempdir().unwrap();
         for name in [b"M\xf6ller.jsonl", b"M\xfcller.jsonl"] {
@@ -277,6 +303,27 @@ mod tests {
             names(&found.unwrap()),
             ["M\\xf6ller.jsonl", "M\\xfcller.jsonl"]
         );
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn patterns_leave_out_hidden_names_and_names_that_are_not_unicode() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(".cache")).unwrap();
+        let hidden = b".cache/c.mg".as_slice();
+        for name in [b"a.mg".as_slice(), b".b.mg", b"M\xf6ller.mg", hidden] {
+            std::fs::write(folder.path().join(OsStr::from_bytes(name)), b"x").unwrap();
+        }
+        for (pattern, expected) in [
+            ("*.mg", "a.mg"),
+            ("**/*.mg", "a.mg"),
+            (".cache/*.mg", "c.mg"),
+        ] {
+            let pattern = folder.path().join(pattern).display().to_string();
+            let found = discover(&[pattern]).await.unwrap();
+            assert_eq!(names(&found), [expected]);
+        }
     }
 
     #[cfg(unix)]
