@@ -320,8 +320,26 @@ pub fn stdout_failure(error: &io::Error) -> Failure {
     Failure::environment("can't write to standard output", error)
 }
 
+/// The byte order mark in UTF-8, with which some editors begin a file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Reads a script from `file`, or from standard input if there is none, without a byte order mark.
+///
+/// # Errors
+/// If it can't be read.
+pub fn read_script(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    let mut bytes = match file {
+        Some(path) => std::fs::read(path).map_err(|error| Failure::reading(path, &error))?,
+        None => read_stdin()?,
+    };
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(bytes)
+}
+
 /// Reads all of standard input.
-pub fn read_stdin() -> Result<Vec<u8>, Failure> {
+fn read_stdin() -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut bytes);
     read.map_err(|error| Failure::environment("can't read standard input", &error))?;
@@ -355,5 +373,27 @@ fn exit_on_broken_pipe(written: Result<(), ArrowError>) -> Result<(), Failure> {
         Err(error) if error.to_string().contains("Broken pipe") => std::process::exit(0),
         Err(error) => Err(Failure::environment("can't print rows", &error)),
         Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("script");
+        for (written, read) in [
+            ("\u{feff}SELECT 1", "SELECT 1"),
+            ("SELECT 1", "SELECT 1"),
+            ("\u{feff}", ""),
+            ("\u{feff}\u{feff}1", "\u{feff}1"),
+        ] {
+            std::fs::write(&path, written).unwrap();
+            let script = read_script(Some(&path)).unwrap();
+            assert_eq!(script, read.as_bytes(), "{written:?}");
+        }
+        assert!(read_script(Some(folder.path())).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! The codec of operators that DataFusion's protobuf doesn't have: scans of a lake, with the rows
-//! that are read of each file; rules; jobs on segments; and Ballista's own.
+//! that are read of each file; rules; jobs on segments; and Ballista's own. And of functions of one
+//! statement of CAL.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use datafusion::datasource::physical_plan::{
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::TaskContext;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
@@ -20,6 +22,7 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use datafusion_proto::protobuf::physical_plan_node::PhysicalPlanType;
 use gristmill_engine::keys::MessageKey;
+use gristmill_queries::exec::{decode_function, encode_function};
 use gristmill_queries::packs::RulesExec;
 use gristmill_queries::sql::{IndexedFileSource, PageIndexReaderFactory};
 use prost::Message;
@@ -144,6 +147,19 @@ impl PhysicalExtensionCodec for LakeCodec {
         Envelope::of(operator)
             .encode(bytes)
             .map_err(|error| DataFusionError::External(Box::new(error)))
+    }
+
+    /// Other functions are those of the session, by their names.
+    fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.extend(encode_function(function).unwrap_or_default());
+        Ok(())
+    }
+
+    fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
+        match bytes {
+            [] => exec_err!("this process has no function {name}"),
+            _ => decode_function(bytes).map(Arc::new),
+        }
     }
 }
 

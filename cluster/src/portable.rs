@@ -34,6 +34,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
 };
+use gristmill_queries::exec::encode_function;
 use gristmill_queries::packs::RulesExec;
 use gristmill_queries::sql::{IndexedFileSource, LAKE_STORE, PortableNode, portable_node};
 
@@ -144,8 +145,7 @@ impl PlanCheck {
         match unknown {
             Some(name) => Err(refused(
                 &format!("the function {name}"),
-                "executors have no equal one, because it depends on the statement, on --prices or \
-                 on a setting",
+                "executors have no equal one, because it depends on --prices or on a setting",
             )),
             None => Ok(()),
         }
@@ -157,7 +157,8 @@ impl PlanCheck {
             return Some(call.name().to_owned());
         }
         let call = expression.downcast_ref::<ScalarFunctionExpr>()?;
-        let is_known = self.functions.has_scalar(call.fun());
+        let is_known =
+            self.functions.has_scalar(call.fun()) || encode_function(call.fun()).is_some();
         (!is_known).then(|| call.fun().name().to_owned())
     }
 }

@@ -24,7 +24,8 @@ use crate::diagnostic;
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::parse_instant;
 use crate::log::note;
-use crate::shell::script::{ScriptPart, ScriptStatements, read_script, script_parts};
+use crate::output::read_script;
+use crate::shell::script::{ScriptPart, ScriptStatements, script_parts};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
 
 /// Parses or runs the statements.

@@ -18,8 +18,8 @@ use crate::args::OutputFormat;
 use crate::args::query::SqlArgs;
 use crate::exit::{CommandOutcome, Failure, with_remedy_of_damage};
 use crate::log::note;
-use crate::output::Printer;
-use crate::shell::script::{ScriptPart, read_script, script_parts};
+use crate::output::{Printer, read_script};
+use crate::shell::script::{ScriptPart, script_parts};
 use crate::shell::{COMMANDS, Shell, ShellCommand, ShellInput, unknown_command};
 
 /// Runs the command.

@@ -4,14 +4,8 @@
 //! As in the shell, a command is a line of its own. Unlike there, a line within a statement always
 //! belongs to the statement, because it may be a part of a string.
 
-use std::path::Path;
-
 use super::{ShellCommand, ShellInput, command, unknown_command};
 use crate::exit::Failure;
-use crate::output::read_stdin;
-
-/// The byte order mark in UTF-8, with which some editors begin a file.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A part of a script.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,21 +31,6 @@ impl ScriptStatements<'_> {
     pub fn in_place(&self) -> String {
         "\n".repeat(self.lines_before) + self.text
     }
-}
-
-/// Reads a script from `file`, or from standard input if there is none, without a byte order mark.
-///
-/// # Errors
-/// If it can't be read.
-pub fn read_script(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
-    let mut bytes = match file {
-        Some(path) => std::fs::read(path).map_err(|error| Failure::reading(path, &error))?,
-        None => read_stdin()?,
-    };
-    if bytes.starts_with(BYTE_ORDER_MARK) {
-        bytes.drain(..BYTE_ORDER_MARK.len());
-    }
-    Ok(bytes)
 }
 
 /// Splits a script into statements and commands, in order, up to the command `quit`.
@@ -139,23 +118,6 @@ mod tests {
 
     fn statements(text: &str, lines_before: usize) -> ScriptPart<'_> {
         ScriptPart::Statements(ScriptStatements { text, lines_before })
-    }
-
-    #[test]
-    fn a_byte_order_mark_is_no_part_of_a_script() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("script");
-        for (written, read) in [
-            ("\u{feff}SELECT 1", "SELECT 1"),
-            ("SELECT 1", "SELECT 1"),
-            ("\u{feff}", ""),
-            ("\u{feff}\u{feff}1", "\u{feff}1"),
-        ] {
-            std::fs::write(&path, written).unwrap();
-            let script = read_script(Some(&path)).unwrap();
-            assert_eq!(script, read.as_bytes(), "{written:?}");
-        }
-        assert!(read_script(Some(folder.path())).is_err());
     }
 
     #[test]

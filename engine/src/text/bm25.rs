@@ -5,6 +5,7 @@
 //! search. So it is between 0 and 1, and comparable between lakes of different sizes.
 
 use gristmill_schemas::grain::{Field, Grain};
+use serde::{Deserialize, Serialize};
 
 use super::words::words;
 use super::{text_fields, visit_texts};
@@ -15,7 +16,7 @@ const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
 /// The distinct words of a search, in order.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Terms(Vec<String>);
 
 impl Terms {
@@ -94,7 +95,7 @@ impl Frequencies {
 }
 
 /// Statistics of all searched grains.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Statistics {
     /// Number of grains.
     pub documents: u64,

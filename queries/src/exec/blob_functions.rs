@@ -2,7 +2,6 @@
 //!
 //! An unreadable blob yields NULL, never an error: one damaged row must not stop a query.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -15,7 +14,7 @@ use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use gristmill_engine::text::{Scorer, Terms, with_grain};
+use gristmill_engine::text::{Scorer, Statistics, Terms, with_grain};
 use gristmill_schemas::grain::{Field, Grain};
 use gristmill_schemas::json::Json;
 
@@ -50,9 +49,10 @@ pub(super) fn frequencies(terms: Terms) -> ScalarUDF {
     BlobFunction::of(FunctionKind::Frequencies(terms))
 }
 
-/// Returns the relevance of a grain to a search; NULL if it doesn't match.
-pub(super) fn score(terms: Terms, scorer: Scorer) -> ScalarUDF {
-    BlobFunction::of(FunctionKind::Score(terms, Weights(scorer)))
+/// Returns the relevance of a grain to a search among grains with these statistics; NULL if it
+/// doesn't match.
+pub(super) fn score(terms: Terms, statistics: Statistics) -> ScalarUDF {
+    BlobFunction::of(FunctionKind::Score(terms, statistics))
 }
 
 /// Returns the terms of a search filter (`search_score(blob) IS NOT NULL`); `None` for other
@@ -72,34 +72,24 @@ pub(crate) fn search_terms_of(filter: &Expr) -> Option<&Terms> {
 
 /// A scalar function of one blob.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct BlobFunction {
-    kind: FunctionKind,
+pub(super) struct BlobFunction {
+    pub(super) kind: FunctionKind,
     signature: Signature,
 }
 
+/// What a function returns of a blob.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum FunctionKind {
+pub(super) enum FunctionKind {
     PayloadText(KnownField),
     DomainPredicate(DomainPredicate),
     DomainTexts(CalField),
     HasWords(Terms, Vec<Field>),
     Frequencies(Terms),
-    Score(Terms, Weights),
-}
-
-/// The weights of a search. Plans compare functions; weights are equal if their statistics are.
-#[derive(Debug, PartialEq)]
-struct Weights(Scorer);
-
-impl Eq for Weights {}
-
-impl Hash for Weights {
-    /// Hashes nothing: equal weights have equal terms, which [`FunctionKind`] hashes.
-    fn hash<H: Hasher>(&self, _: &mut H) {}
+    Score(Terms, Statistics),
 }
 
 impl BlobFunction {
-    fn of(kind: FunctionKind) -> ScalarUDF {
+    pub(super) fn of(kind: FunctionKind) -> ScalarUDF {
         let signature = Signature::exact(vec![DataType::Binary], Volatility::Immutable);
         ScalarUDF::new_from_impl(BlobFunction { kind, signature })
     }
@@ -124,7 +114,8 @@ impl BlobFunction {
                 )
             }
             FunctionKind::Frequencies(terms) => frequency_lists(blobs, terms),
-            FunctionKind::Score(terms, Weights(scorer)) => {
+            FunctionKind::Score(terms, statistics) => {
+                let scorer = Scorer::new(statistics);
                 let score = |grain: &Grain<'_>| scorer.score(&terms.count(grain));
                 Arc::new(
                     blobs
@@ -264,7 +255,6 @@ mod tests {
     use arrow::array::Array;
     use arrow::datatypes::UInt32Type;
     use datafusion::logical_expr::col;
-    use gristmill_engine::text::Statistics;
     use gristmill_schemas::grain::{EncodeOptions, encode_json};
 
     use super::*;
@@ -302,7 +292,7 @@ mod tests {
             domain_texts(domain),
             has_words(terms.clone(), vec![Field::Content]),
             frequencies(terms.clone()),
-            score(terms, Scorer::new(&statistics(3))),
+            score(terms, statistics(3)),
         ];
         for function in functions {
             let answer = evaluate(&function);

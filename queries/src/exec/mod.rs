@@ -9,6 +9,7 @@
 //! | `grain_reader`, `fetch` | which grains are visible, and how are they fetched? |
 //! | `lifecycle` | which grains are superseded, contradicted or verified? |
 //! | `columns`, `blob_functions` | where in a row is a field of CAL? |
+//! | `sent_function` | how do other processes get the functions of a statement? |
 //! | `condition`, `numeric`, `domain_field` | which rows pass a condition? |
 //! | `recall`, `pipeline`, `search_statistics`, `indexed_search`, `message_thread` | what is the plan of a RECALL? |
 //! | `set_operation`, `history`, `assembly`, `explain` | how do the other reading statements run? |
@@ -50,6 +51,7 @@ mod recall;
 mod response;
 pub mod rule;
 mod search_statistics;
+mod sent_function;
 pub mod session;
 mod set_operation;
 #[cfg(test)]
@@ -63,6 +65,7 @@ pub use evolve::{GrainWrite, GrainWriter, WriteKind};
 pub use executor::{Executor, parse_query};
 pub use quota::WriteQuotas;
 pub use rule::plan_rule;
+pub use sent_function::{decode_function, encode_function};
 pub use session::{Session, current_millis};
 pub use writer::LakeWriter;
 

@@ -154,11 +154,12 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         let terms = search.map(|search| Terms::of(&search.words));
         let (mut score, mut indexed) = (lit(1.0_f64), None);
         if let Some(terms) = &terms {
-            let scorer = self.scorer(terms).await?;
+            let statistics = self.statistics(terms).await?;
             if !has_ended && self.may_use_index(terms, &desugared) {
+                let scorer = Scorer::new(&statistics);
                 indexed = IndexedSearch::of(self.reader, terms, &scorer, frame.clone()).await?;
             }
-            score = blob_functions::score(terms.clone(), scorer).call(vec![col(BLOB)]);
+            score = blob_functions::score(terms.clone(), statistics).call(vec![col(BLOB)]);
             frame = frame.filter(score.clone().is_not_null())?;
         }
         // Without masks, superseded grains are removed last, when few rows are left to look up.
@@ -272,13 +273,12 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
         plans.try_fold(first, |all, next| Ok(all.union(next)?))
     }
 
-    /// Returns the weights of a search, by the statistics of all grains that the session may see.
-    async fn scorer(&self, terms: &Terms) -> Result<Scorer> {
-        let statistics = match self.explain_only {
-            true => Statistics::new(terms.words().len()),
-            false => search_statistics::search_statistics(self.reader, terms).await?,
-        };
-        Ok(Scorer::new(&statistics))
+    /// Returns the statistics of all grains that the session may see, which weigh a search.
+    async fn statistics(&self, terms: &Terms) -> Result<Statistics> {
+        match self.explain_only {
+            true => Ok(Statistics::new(terms.words().len())),
+            false => search_statistics::search_statistics(self.reader, terms).await,
+        }
     }
 
     /// Returns false for searches whose matches aren't known without their texts: with a condition

@@ -117,8 +117,8 @@ async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u6
 /// Action in the audit log by which a log with losses was accepted.
 const ACCEPTED: &str = "accept-logs";
 
-/// Returns the version of a scan in the audit log, unless its rules weren't those of `packs`, or its
-/// functions and detectors those of another version of gristmill.
+/// Returns the version of a scan in the audit log, unless its rules weren't those of `packs`, or
+/// its functions and detectors those of another version of gristmill.
 fn scanned_version(details: &Value, packs: &[Pack]) -> Option<u64> {
     let same = |pack: &Pack| details["packs"][&pack.id] == pack.stamp();
     let is_same = details["gristmill"] == PROGRAM_VERSION && packs.iter().all(same);

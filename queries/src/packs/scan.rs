@@ -5,9 +5,9 @@
 //! that several of them compare with are read once). Findings are streamed to the caller through a
 //! bounded channel, so memory doesn't grow with the lake or the number of findings.
 //!
-//! **Incremental scans** read the segments with rows that were added since a version. Conditions and
-//! policies see only their rows; queries see them as the table `scanned`, next to the whole lake.
-//! The audit log records the version and the rules of each scan.
+//! **Incremental scans** read the segments with rows that were added since a version. Conditions
+//! and policies see only their rows; queries see them as the table `scanned`, next to the whole
+//! lake. The audit log records the version and the rules of each scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

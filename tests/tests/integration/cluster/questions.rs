@@ -79,7 +79,7 @@ pub const QUESTIONS: [&str; 30] = [
 ];
 
 /// Statements of CAL about the same lake.
-pub const STATEMENTS: [&str; 12] = [
+pub const STATEMENTS: [&str; 14] = [
     "RECALL beliefs WHERE confidence > 0.9 LIMIT 5",
     "RECALL beliefs WHERE subject = \"Jonas Weber\" LIMIT 6",
     "RECALL events LIMIT 7",
@@ -87,6 +87,8 @@ pub const STATEMENTS: [&str; 12] = [
     "RECALL beliefs ABOUT \"Schalentiere\" LIMIT 4",
     "RECALL events LIKE \"Rezept\" LIMIT 2",
     "RECALL beliefs WHERE subject = \"Jonas Weber\" | COUNT",
+    "RECALL events LIKE \"Rezept\" WHERE score > 0.01 LIMIT 3",
+    "RECALL beliefs WHERE hc:icd10 != \"J45\" LIMIT 3",
     "RECALL beliefs GROUP BY relation",
     "RECALL beliefs WHERE subject = \"Jonas Weber\" | OBJECTS",
     "RECALL beliefs SINCE \"2025-01-01\" LIMIT 3",

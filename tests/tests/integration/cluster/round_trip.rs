@@ -163,9 +163,7 @@ async fn statements_of_cal_have_the_same_results_after_the_codec() {
     let sent = *seen.sent.lock().unwrap();
     let refused = seen.refused.lock().unwrap().clone();
     println!("{sent} plans sent, refused: {refused:?}");
-    // Words are conditions of a function that has them as its parameters.
-    let is_by_words = |refused: &String| refused.contains("search_score");
-    assert!(refused.iter().all(is_by_words), "{refused:?}");
+    assert!(refused.is_empty(), "{refused:?}");
     assert!(sent > 12, "{sent} plans were sent");
 }
 
