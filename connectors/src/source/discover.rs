@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use glob::MatchOptions;
+use glob::{MatchOptions, Pattern};
 use walkdir::WalkDir;
 
 use super::location::{MATCHING, Source, SourceLocation, is_pattern};
@@ -128,7 +128,12 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
 
 /// Returns true if a part of `path` begins with a dot and isn't written so in `pattern`.
 fn is_hidden_from(pattern: &str, path: &Path) -> bool {
-    let is_written = |name: &OsStr| pattern.split('/').any(|part| OsStr::new(part) == name);
+    let parts = pattern.split('/').filter(|part| part.starts_with('.'));
+    let parts: Vec<_> = parts.filter_map(|part| Pattern::new(part).ok()).collect();
+    let is_written = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        parts.iter().any(|part| part.matches(&name))
+    };
     path.components().any(|component| match component {
         Component::Normal(name) => is_hidden(name) && !is_written(name),
         _ => false,
@@ -317,6 +322,8 @@ mod tests {
         }
         for (pattern, expected) in [
             ("*.mg", "a.mg"),
+            (".*.mg", ".b.mg"),
+            (".c*/*.mg", "c.mg"),
             ("**/*.mg", "a.mg"),
             (".cache/*.mg", "c.mg"),
         ] {

@@ -14,6 +14,7 @@ use object_store::{
 };
 
 use super::requests::{RequestCounters, RequestKind};
+use super::single_deletes::SingleDeletes;
 
 /// Names in one page of a listing.
 const PAGE: usize = 1_000;
@@ -25,12 +26,25 @@ const PAGE: usize = 1_000;
 pub struct CountingStore {
     store: Arc<dyn ObjectStore>,
     counters: Arc<RequestCounters>,
+    single_deletes: Option<Arc<SingleDeletes>>,
 }
 
 impl CountingStore {
     /// Returns `store` with its requests counted by `counters`.
     pub fn new(store: Arc<dyn ObjectStore>, counters: Arc<RequestCounters>) -> CountingStore {
-        CountingStore { store, counters }
+        CountingStore {
+            store,
+            counters,
+            single_deletes: None,
+        }
+    }
+
+    /// Returns the store with its objects deleted by `deletes`, if given.
+    pub(super) fn with_deletes(self, deletes: Option<SingleDeletes>) -> CountingStore {
+        CountingStore {
+            single_deletes: deletes.map(Arc::new),
+            ..self
+        }
     }
 
     /// Counts the pages of a listing: the first at once, others as their names arrive.
@@ -132,7 +146,10 @@ impl ObjectStore for CountingStore {
     ) -> BoxStream<'static, Result<Path>> {
         let counters = Arc::clone(&self.counters);
         let counted = paths.inspect(move |_| counters.count(RequestKind::Delete));
-        self.store.delete_stream(counted.boxed())
+        match &self.single_deletes {
+            Some(deletes) => deletes.delete_stream(&self.store, counted.boxed()),
+            None => self.store.delete_stream(counted.boxed()),
+        }
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

@@ -9,12 +9,18 @@
 //! | `requests` | how many requests were made, and how many bytes did they move? |
 //! | `counting` | how are they counted? |
 //! | `object_versions` | how are earlier versions of objects removed? |
+//! | `single_deletes` | how are objects deleted where a store can't delete several at once? |
+//! | `s3_bucket` | how are requests to S3 made that `object_store` lacks? |
 
 #[cfg(feature = "object-store")]
 mod counting;
 #[cfg(feature = "object-store")]
 mod object_versions;
 mod requests;
+#[cfg(feature = "object-store")]
+mod s3_bucket;
+#[cfg(feature = "object-store")]
+mod single_deletes;
 
 use std::borrow::Cow;
 #[cfg(feature = "object-store")]
@@ -33,6 +39,8 @@ pub use counting::CountingStore;
 #[cfg(feature = "object-store")]
 pub use object_versions::{ObjectVersions, RemovedVersions};
 pub use requests::{RequestCounters, RequestCounts};
+#[cfg(feature = "object-store")]
+use single_deletes::SingleDeletes;
 
 /// The counters of all stores of this process that [`resolve_uri`] makes.
 static REQUESTS: LazyLock<Arc<RequestCounters>> = LazyLock::new(Arc::default);
@@ -77,7 +85,10 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
         object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
     let store: Arc<dyn ObjectStore> = match url.scheme() {
         "file" => store.into(),
-        _ => Arc::new(CountingStore::new(store.into(), Arc::clone(&REQUESTS))),
+        _ => Arc::new(
+            CountingStore::new(store.into(), Arc::clone(&REQUESTS))
+                .with_deletes(SingleDeletes::of(&url)),
+        ),
     };
     Ok(StoreLocation { store, path, url })
 }

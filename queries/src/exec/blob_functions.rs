@@ -323,15 +323,14 @@ mod tests {
 
     #[test]
     fn a_grain_without_the_words_has_no_score() {
-        let scorer = Scorer::new(&statistics(3));
-        assert!(evaluate(&score(Terms::of("tea"), scorer.clone())).is_valid(0));
-        assert!(evaluate(&score(Terms::of("milk"), scorer)).is_null(0));
+        assert!(evaluate(&score(Terms::of("tea"), statistics(3))).is_valid(0));
+        assert!(evaluate(&score(Terms::of("milk"), statistics(3))).is_null(0));
     }
 
     #[test]
     fn only_the_filter_of_a_search_has_search_terms() {
         let terms = Terms::of("tea");
-        let call = score(terms.clone(), Scorer::new(&statistics(3))).call(vec![col("blob")]);
+        let call = score(terms.clone(), statistics(3)).call(vec![col("blob")]);
         assert_eq!(
             search_terms_of(&call.clone().is_not_null()).map(Terms::words),
             Some(terms.words())

@@ -1,0 +1,241 @@
+//! Requests to a bucket of S3 that the crate `object_store` doesn't make, with its client,
+//! credentials and signatures: deletions of one object, and those about versions.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsAuthorizer, AwsCredentialProvider};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpRequest, HttpRequestBody, ReqwestConnector,
+};
+use object_store::{ClientOptions, Error};
+use url::Url;
+
+use super::store_options;
+use crate::ConnectorError;
+
+/// The region of a store that is named by its endpoint alone.
+const DEFAULT_REGION: &str = "us-east-1";
+
+/// Number of attempts at a request, if the store is busy or can't be reached.
+const ATTEMPTS: u32 = 5;
+
+/// Wait before the second attempt. Doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+
+/// A bucket.
+#[derive(Debug)]
+pub(super) struct S3Bucket {
+    client: HttpClient,
+    credentials: AwsCredentialProvider,
+    region: String,
+    url: Url,
+}
+
+/// Returns the settings of `variables` of the environment for `bucket`, and those of its client.
+fn configuration(
+    bucket: &str,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> (AmazonS3Builder, ClientOptions) {
+    let mut builder = AmazonS3Builder::new().with_bucket_name(bucket);
+    let mut options = ClientOptions::new();
+    for (name, value) in store_options(variables) {
+        match name.parse() {
+            Ok(AmazonS3ConfigKey::Client(key)) => {
+                options = options.with_config(key, value.clone());
+                builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
+            }
+            Ok(key) => builder = builder.with_config(key, value),
+            Err(_) => {}
+        }
+    }
+    (builder, options)
+}
+
+/// Returns the URL of `bucket`, as the store's client composes it.
+fn bucket_url(
+    builder: &AmazonS3Builder,
+    bucket: &str,
+    region: &str,
+) -> Result<Url, url::ParseError> {
+    let setting = |key| builder.get_config_value(&key);
+    let endpoint =
+        setting(AmazonS3ConfigKey::S3Endpoint).or_else(|| setting(AmazonS3ConfigKey::Endpoint));
+    let is_virtual = setting(AmazonS3ConfigKey::VirtualHostedStyleRequest);
+    let has_bucket = endpoint.is_some() && is_virtual.as_deref() == Some("true");
+    let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+    let mut url = Url::parse(&endpoint)?;
+    if let (Ok(mut segments), false) = (url.path_segments_mut(), has_bucket) {
+        segments.pop_if_empty().push(bucket);
+    }
+    Ok(url)
+}
+
+impl S3Bucket {
+    /// Returns the bucket of `uri`, an `s3://` URI. The configuration is that of
+    /// [`resolve_uri`](super::resolve_uri). `None` for other stores.
+    ///
+    /// # Errors
+    /// [`ConnectorError::Uri`] if the configuration is incomplete.
+    pub(super) fn of(uri: &Url) -> Result<Option<S3Bucket>, ConnectorError> {
+        S3Bucket::with(uri, std::env::vars_os())
+    }
+
+    /// Does the same with `variables` for the environment.
+    pub(super) fn with(
+        uri: &Url,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<Option<S3Bucket>, ConnectorError> {
+        let bucket = uri.host_str();
+        let Some(bucket) = bucket.filter(|_| matches!(uri.scheme(), "s3" | "s3a")) else {
+            return Ok(None);
+        };
+        let fault = |reason: String| ConnectorError::Uri {
+            uri: uri.to_string(),
+            reason,
+        };
+        let (builder, options) = configuration(bucket, variables);
+        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        let region = region.unwrap_or(DEFAULT_REGION.to_owned());
+        let url =
+            bucket_url(&builder, bucket, &region).map_err(|error| fault(error.to_string()))?;
+        let store = builder.build().map_err(|error| fault(error.to_string()))?;
+        let client = ReqwestConnector::default().connect(&options);
+        Ok(Some(S3Bucket {
+            client: client.map_err(|error| fault(error.to_string()))?,
+            credentials: Arc::clone(store.credentials()),
+            region,
+            url,
+        }))
+    }
+
+    /// Returns the URL of the bucket.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns the URL of an object.
+    pub(super) fn object_url(&self, key: &str) -> Url {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(key.split('/'));
+        }
+        url
+    }
+
+    /// Makes a request, again if the store is busy, and returns the body of its response. `what`
+    /// describes the failure.
+    ///
+    /// # Errors
+    /// [`ConnectorError::Store`]. An object that doesn't exist is deleted already.
+    pub(super) async fn request(
+        &self,
+        method: Method,
+        url: &Url,
+        what: &'static str,
+    ) -> Result<Bytes, ConnectorError> {
+        let mut wait = FIRST_WAIT;
+        let mut attempt = 1;
+        loop {
+            match self.attempt(&method, url).await {
+                Err(AttemptError::Transient(_)) if attempt < ATTEMPTS => {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                    attempt += 1;
+                }
+                Err(AttemptError::Transient(cause) | AttemptError::Final(cause)) => {
+                    return Err(failure(what, url, cause));
+                }
+                Ok(body) => return Ok(body),
+            }
+        }
+    }
+
+    async fn attempt(&self, method: &Method, url: &Url) -> Result<Bytes, AttemptError> {
+        let request = self.signed_request(method, url).await?;
+        let response = self.client.execute(request).await;
+        let response = response.map_err(|error| AttemptError::Transient(error.to_string()))?;
+        let status = response.status();
+        let body = response.into_body().bytes().await;
+        let body = body.map_err(|error| AttemptError::Transient(error.to_string()))?;
+        let cause = || format!("{status}: {}", String::from_utf8_lossy(&body));
+        match status {
+            _ if status.is_success() => Ok(body),
+            // Deleted by another process.
+            StatusCode::NOT_FOUND if method == Method::DELETE => Ok(body),
+            StatusCode::TOO_MANY_REQUESTS => Err(AttemptError::Transient(cause())),
+            _ if status.is_server_error() => Err(AttemptError::Transient(cause())),
+            _ => Err(AttemptError::Final(cause())),
+        }
+    }
+
+    async fn signed_request(
+        &self,
+        method: &Method,
+        url: &Url,
+    ) -> Result<HttpRequest, AttemptError> {
+        let credential = self.credentials.get_credential().await;
+        let credential = credential.map_err(|error| AttemptError::Final(error.to_string()))?;
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = url
+            .as_str()
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| AttemptError::Final(error.to_string()))?;
+        AwsAuthorizer::new(&credential, "s3", &self.region).authorize(&mut request, None);
+        Ok(request)
+    }
+}
+
+/// Why an attempt at a request failed.
+enum AttemptError {
+    /// Another attempt may succeed.
+    Transient(String),
+    /// It fails again.
+    Final(String),
+}
+
+/// Returns the failure of a request to `url`.
+pub(super) fn failure(
+    what: &'static str,
+    url: &Url,
+    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> ConnectorError {
+    ConnectorError::Store {
+        what,
+        uri: url.to_string(),
+        cause: Error::Generic {
+            store: "S3",
+            source: cause.into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_a_bucket_are_those_of_its_store() {
+        let variables = [("AWS_REGION", "eu-west-1"), ("ENDPOINT", "http://other")];
+        let variables =
+            variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let (builder, _) = configuration("bucket", variables.into_iter());
+        let setting = |key| builder.get_config_value(&key);
+        assert_eq!(
+            setting(AmazonS3ConfigKey::Region).as_deref(),
+            Some("eu-west-1")
+        );
+        assert_eq!(setting(AmazonS3ConfigKey::Endpoint), None);
+    }
+
+    #[test]
+    fn keys_are_parts_of_the_path() {
+        let (builder, _) = configuration("bucket", std::iter::empty());
+        let url = bucket_url(&builder, "bucket", "eu-west-1").unwrap();
+        assert_eq!(url.as_str(), "https://s3.eu-west-1.amazonaws.com/bucket");
+    }
+}
