@@ -136,14 +136,13 @@ mod tests {
             "fin:amount BETWEEN 0.1 AND 9007199254740993",
             "legal:hold_ref IN (\"a\", \"b, c\")",
             "con:ccpa_opted_out = true",
-            "hc:codes INCLUDE (\"x\")",
+            "hc:codes INCLUDE [\"x\"]",
             "sci:n != -3",
         ];
         let tests = conditions.map(|text| domain_test(DomainPredicate::new(&condition(text))));
         let others = [
             payload_text(KnownField::Context),
             domain_texts(condition("hc:x = 5").field),
-            domain_texts(KnownField::Tags.into()),
             has_words(terms.clone(), vec![Field::Content, Field::Object]),
             frequencies(terms.clone()),
             score(terms, statistics),
