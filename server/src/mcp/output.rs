@@ -75,22 +75,12 @@ fn take_results(whole: &mut JsonValue) -> Vec<JsonValue> {
     }
 }
 
-/// Members of an answer that isn't grains.
-const INSTEAD_OF_GRAINS: [&str; 3] = ["entries", "plan", "value"];
-
 /// Removes what is empty, and reduces the counts of a BATCH to numbers.
 fn simplify(whole: &mut JsonValue) {
     let Some(object) = whole.as_object_mut() else {
         return;
     };
     object.retain(|_, value| !value.is_null());
-    // Next to another answer, such as counts by type, no grains read as an empty memory.
-    let has_other = INSTEAD_OF_GRAINS
-        .iter()
-        .any(|member| object.contains_key(*member));
-    if has_other && object.get("total").and_then(JsonValue::as_u64) == Some(0) {
-        object.remove("total");
-    }
     if let Some(JsonValue::Object(entries)) = object.get_mut("entries") {
         for entry in entries.values_mut() {
             if let Some(value) = entry.get_mut("value") {
@@ -157,34 +147,6 @@ fn shortened(value: JsonValue) -> JsonValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_answer_without_grains_does_not_state_that_there_are_none() {
-        let simplified = |mut whole: JsonValue| {
-            simplify(&mut whole);
-            whole
-        };
-        for (whole, expected) in [
-            (
-                json!({ "total": 0, "next_cursor": null, "entries": { "n": { "value": 7 } } }),
-                json!({ "entries": { "n": 7 } }),
-            ),
-            (
-                json!({ "total": 0, "value": true }),
-                json!({ "value": true }),
-            ),
-            (
-                json!({ "total": 3, "value": ["ada"] }),
-                json!({ "total": 3, "value": ["ada"] }),
-            ),
-            (
-                json!({ "total": 0, "warnings": ["W101"] }),
-                json!({ "total": 0, "warnings": ["W101"] }),
-            ),
-        ] {
-            assert_eq!(simplified(whole), expected);
-        }
-    }
 
     #[test]
     fn long_texts_are_cut_at_a_character() {
