@@ -441,6 +441,7 @@ mod tests {
             ("[erase]\nexecute = true", &["no option `execute`"]),
             ("[profile.a]\nmemroy = 1", &["[profile.a]", "`memory`"]),
             ("embedder = \"command:sh\"", &["can't name a program here"]),
+            #[cfg(feature = "cluster")]
             (
                 "[scan]\ncluster-key = \"k\"",
                 &["`cluster-key` can't be set here"],
@@ -452,7 +453,11 @@ mod tests {
                 "{text}: {message}"
             );
         }
-        for text in ["embedder = \"command:sh\"", "[scan]\ncluster-key = \"k\""] {
+        for text in [
+            "embedder = \"command:sh\"",
+            #[cfg(feature = "cluster")]
+            "[scan]\ncluster-key = \"k\"",
+        ] {
             assert!(merged(&[(text, false)], None).is_ok(), "{text}");
         }
         let message = merged(&[("[profile.night]\nthreads = 1", true)], Some("nigth")).unwrap_err();
