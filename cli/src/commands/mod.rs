@@ -59,6 +59,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use gristmill_connectors::source::limit_resident_memory;
 use gristmill_engine::index::vectors::embed::{Embedder, embedder};
 use gristmill_engine::ingest::DEFAULT_MEMORY;
 use gristmill_engine::progress::WorkProgress;
@@ -78,6 +79,10 @@ use crate::requests::RequestsBefore;
 /// that are decoded from it.
 const ROW_GROUP_MEMORY: usize = 128 << 20;
 
+/// Resident memory above `--memory` from which on pages of mapped files are released, in bytes: the
+/// program itself, and what isn't counted.
+const RESIDENT_MARGIN: usize = 192 << 20;
+
 /// Runs the command of `arguments`.
 pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
     let Arguments {
@@ -91,6 +96,7 @@ pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
         requests_before: RequestsBefore::now(),
     };
     context.limit_shared_pool();
+    limit_resident_memory(context.memory().saturating_add(RESIDENT_MARGIN) as u64);
     match command {
         Command::Demo(arguments) => demo::run(&context, arguments).await,
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,

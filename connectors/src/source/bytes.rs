@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::Mmap;
 use tempfile::TempPath;
 
+use super::resident_limit;
 use crate::ConnectorError;
 
 /// The bytes of a source. Holding them is cheap: the system can reclaim pages of a mapping at any
@@ -22,7 +24,7 @@ pub struct SourceBytes {
 
 #[derive(Debug)]
 enum BytesContent {
-    Mapped(Mmap),
+    Mapped(Arc<Mmap>),
     Owned(Vec<u8>),
 }
 
@@ -54,7 +56,11 @@ impl SourceBytes {
         // An empty mapping is an error on some systems.
         let content = match length {
             0 => BytesContent::Owned(Vec::new()),
-            _ => BytesContent::Mapped(map_file(file)?),
+            _ => {
+                let map = Arc::new(map_file(file)?);
+                resident_limit::watch(&map);
+                BytesContent::Mapped(map)
+            }
         };
         Ok(SourceBytes {
             content,
@@ -124,23 +130,8 @@ impl SourceBytes {
     /// Advises the system to drop the pages of `range` (`MADV_DONTNEED`), so that reading a large
     /// file once doesn't count as memory of this process. The bytes can still be read.
     pub fn release(&self, range: Range<usize>) {
-        #[cfg(unix)]
-        if let BytesContent::Mapped(map) = &self.content
-            && range.end <= map.len()
-            && !range.is_empty()
-        {
-            // SAFETY: the mapping is shared, read-only and backed by a file, so dropping its pages
-            // changes no byte: the next access reads them from the file again. The range was
-            // checked to be inside the mapping.
-            let advised = unsafe {
-                map.unchecked_advise_range(
-                    memmap2::UncheckedAdvice::DontNeed,
-                    range.start,
-                    range.len(),
-                )
-            };
-            // Ignored advice costs memory, not correctness.
-            let _ = advised;
+        if let BytesContent::Mapped(map) = &self.content {
+            resident_limit::release(map, range.start, range.len());
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `discover` | which files, objects and streams do the names denote? |
 //! | `location` | where is a source, and what is a pattern? |
 //! | `bytes` | how are the bytes of a source accessed and released? |
+//! | `resident_limit` | how much memory do pages of mapped files take? |
 //! | `fetch` | how does a remote source become local? |
 //! | `spool` | where are the bytes of a stream stored while it is read? |
 //! | `objects` | which objects of a store does a URI denote? (cargo feature `object-store`) |
@@ -24,6 +25,7 @@ mod location;
 #[cfg(feature = "object-store")]
 mod objects;
 mod reference;
+mod resident_limit;
 pub(crate) mod spool;
 
 pub use bytes::SourceBytes;
@@ -32,4 +34,5 @@ pub use fetch::{fetch, fetch_with};
 pub use kind::{SourceKind, UnknownKind};
 pub use location::{Source, SourceLocation};
 pub use reference::SourceReference;
+pub use resident_limit::limit_resident_memory;
 pub use spool::{DEFAULT_SPOOL_LIMIT, SealedFile, SealedWriter, SpoolOptions};
