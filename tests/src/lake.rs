@@ -76,7 +76,15 @@ impl TestLake {
             source_id: None,
         };
         let rows: Vec<_> = links.iter().map(row).collect();
-        let batch = state_batch(&rows).expect("rows of `state`");
+        self.add_events(&rows).await;
+    }
+
+    /// Commits events in a file of their own.
+    ///
+    /// # Panics
+    /// If the commit fails.
+    pub async fn add_events(&mut self, rows: &[StateRow]) {
+        let batch = state_batch(rows).expect("rows of `state`");
         let state = &mut self.lake.state;
         let file = state.write_file(&batch).await.expect("a data file");
         let change = Change {
@@ -84,7 +92,7 @@ impl TestLake {
             changes_rows: true,
             ..Change::default()
         };
-        state.commit(change, "test", 0).await.expect("a commit");
+        state.commit(change, "test", 1).await.expect("a commit");
     }
 
     /// An executor of CAL over the lake that may write.

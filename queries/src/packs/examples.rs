@@ -34,6 +34,7 @@ use gristmill_schemas::grain::{
 use gristmill_schemas::json::{Json, Object};
 use serde::Serialize;
 
+use super::changes::register_everything;
 use super::error::{PackError, Result};
 use super::pack::{Example, Pack, Rule};
 use super::scan::{SCANNED, Scan, ScanScope};
@@ -76,7 +77,8 @@ pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
             rules: vec![rule.clone()],
             ..pack.clone()
         };
-        let scan = Scan::over(lake.context.clone(), vec![alone], ScanScope::of_example()).await?;
+        let context = lake.context.clone();
+        let scan = Scan::over(context, vec![alone], ScanScope::of_example(), 0).await?;
         for example in &rule.examples {
             lake.set(rule, example).await?;
             results.push(run_example(&scan, rule, example).await?);
@@ -145,6 +147,7 @@ impl ExampleLake {
             context.register_table(name, table)?;
         }
         register_views(&context, &options)?;
+        register_everything(&context)?;
         Ok(ExampleLake {
             context,
             grains,

@@ -6,6 +6,7 @@ use gristmill_engine::lake::Lake;
 use gristmill_schemas::columns::GRAINS;
 use serde::{Deserialize, Serialize};
 
+use super::changes::register_everything;
 use super::error::Result;
 use super::pack::{Pack, Rule};
 use super::scan::{SCANNED, Scan, ScanScope};
@@ -65,7 +66,8 @@ impl Scan {
             segments: files.len(),
             grains: files.iter().map(|file| file.rows).sum(),
         };
-        Scan::over(context, packs_for(purpose)?, scope).await
+        register_everything(&context)?;
+        Scan::over(context, packs_for(purpose)?, scope, lake.state.version()).await
     }
 }
 

@@ -23,6 +23,8 @@ use crate::sql::DataFusionError;
 /// The files that an incremental scan reads.
 pub(super) struct NewFiles {
     since: u64,
+    /// The version of `state` after which events are new; `None` if all are.
+    events_since: Option<u64>,
     /// Names of the files of that version; `None` if the log no longer has it.
     old: Option<HashSet<String>>,
     /// Rows of older versions may have changed.
@@ -43,13 +45,20 @@ impl NewFiles {
     ) -> Result<Option<NewFiles>> {
         let since = match since {
             Since::Beginning => None,
-            Since::Version(version) => Some(version),
+            Since::Version(grains) => Some(ScannedVersions {
+                grains,
+                state: None,
+            }),
             // After `repair --accept-logs` or the restoration of a copy, versions are used again.
             Since::Last => last_scan(context, packs)
                 .await?
-                .filter(|version| *version <= lake.grains.version()),
+                .filter(|last| last.grains <= lake.grains.version()),
         };
-        let Some(since) = since else {
+        let Some(ScannedVersions {
+            grains: since,
+            state,
+        }) = since
+        else {
             return Ok(None);
         };
         let old = files_at(lake, since).await?;
@@ -64,6 +73,7 @@ impl NewFiles {
         }
         Ok(Some(NewFiles {
             since,
+            events_since: state.filter(|state| *state <= lake.state.version()),
             old,
             is_repaired,
         }))
@@ -83,6 +93,22 @@ impl NewFiles {
             _ => !is_seen,
         }
     }
+
+    /// Returns true if the events of `file`, one of `state`, are in the scope of the scan.
+    pub(super) fn contain_events(&self, file: &DataFile) -> bool {
+        match (self.events_since, &file.versions) {
+            (Some(since), Some(versions)) if !self.is_repaired => versions.newest() > since,
+            _ => true,
+        }
+    }
+}
+
+/// The versions of the tables that a scan has seen.
+#[derive(Debug, Clone, Copy)]
+struct ScannedVersions {
+    grains: u64,
+    /// `None` if it isn't recorded.
+    state: Option<u64>,
 }
 
 /// Returns the names of the files that `grains` had at `version`; `None` if the log was cleaned up
@@ -100,15 +126,15 @@ async fn files_at(lake: &Lake, version: u64) -> Result<Option<HashSet<String>>> 
     }
 }
 
-/// Returns the version that this version of gristmill last scanned with exactly the rules of
-/// `packs`; `None` if there is none, or if the log of the lake was accepted with losses since.
-async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
+/// Returns the versions that this version of gristmill last scanned with exactly the rules of
+/// `packs`; `None` if there are none, or if the log of the lake was accepted with losses since.
+async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<ScannedVersions>> {
     for (action, details) in entries(context, &[ACTION, ACCEPTED]).await? {
         if action == ACCEPTED {
             return Ok(None);
         }
-        if let Some(version) = scanned_version(&details, packs) {
-            return Ok(Some(version));
+        if let Some(versions) = scanned_versions(&details, packs) {
+            return Ok(Some(versions));
         }
     }
     Ok(None)
@@ -117,12 +143,16 @@ async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u6
 /// Action in the audit log by which a log with losses was accepted.
 const ACCEPTED: &str = "accept-logs";
 
-/// Returns the version of a scan in the audit log, unless its rules weren't those of `packs`, or
+/// Returns the versions of a scan in the audit log, unless its rules weren't those of `packs`, or
 /// its functions and detectors those of another version of gristmill.
-fn scanned_version(details: &Value, packs: &[Pack]) -> Option<u64> {
+fn scanned_versions(details: &Value, packs: &[Pack]) -> Option<ScannedVersions> {
     let same = |pack: &Pack| details["packs"][&pack.id] == pack.stamp();
     let is_same = details["gristmill"] == PROGRAM_VERSION && packs.iter().all(same);
-    details["version"].as_u64().filter(|_| is_same)
+    let grains = details["version"].as_u64().filter(|_| is_same)?;
+    Some(ScannedVersions {
+        grains,
+        state: details["state_version"].as_u64(),
+    })
 }
 
 /// Returns true if `repair` has rewritten rows since `version` of `grains`.

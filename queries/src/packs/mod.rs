@@ -28,6 +28,7 @@
 //! | `rule_selection` | How are single rules of packs selected? |
 //! | `scan` | How do all rules run over a lake, or over what was added to it? |
 //! | `incremental` | What was added since the last scan? |
+//! | `changes` | Which grains have new lifecycle events? |
 //! | `export_rules` | Which grains must not be exported? |
 //! | `finding` | What is reported? |
 //! | `examples` | Do the rules of a pack pass and fail on their examples? |
@@ -41,6 +42,7 @@
 //! users (`docs/packs.md`).
 
 mod batch_result;
+mod changes;
 mod error;
 mod examples;
 mod export_rules;

@@ -7,7 +7,7 @@
 //!
 //! **Incremental scans** read the segments with rows that were added since a version. Conditions
 //! and policies see only their rows; queries see them as the table `scanned`, next to the whole
-//! lake. The audit log records the version and the rules of each scan.
+//! lake, and what changed since in the tables of [`changes`](super::changes). The audit log records the version and the rules of each scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::JoinSet;
 
 use super::batch_result::BatchResult;
+use super::changes::{register_changes, register_everything};
 use super::error::Result;
 use super::finding::{Finding, RuleCount};
 use super::incremental::NewFiles;
@@ -112,6 +113,8 @@ pub struct Scan {
     passes: Vec<RulePass>,
     queries: Vec<RuleQuery>,
     scope: ScanScope,
+    /// The version of `state`, which the audit log records.
+    state_version: u64,
 }
 
 impl Scan {
@@ -151,14 +154,19 @@ impl Scan {
             grains: table.rows(),
         };
         context.register_table(SCANNED, Arc::new(table))?;
-        Scan::over(context, packs, scope).await
+        match &new {
+            Some(new) => register_changes(&context, lake, new)?,
+            None => register_everything(&context)?,
+        }
+        Scan::over(context, packs, scope, lake.state.version()).await
     }
 
-    /// Compiles `packs` for the tables of `context`, which include `scanned`.
+    /// Compiles `packs` for the tables of `context`, which include those of a scan.
     pub(super) async fn over(
         context: SessionContext,
         packs: Vec<Pack>,
         scope: ScanScope,
+        state_version: u64,
     ) -> Result<Scan> {
         let rules: Vec<Rule> = packs
             .iter()
@@ -177,6 +185,7 @@ impl Scan {
             passes,
             queries,
             scope,
+            state_version,
         })
     }
 
@@ -307,6 +316,7 @@ impl Scan {
         let details = serde_json::json!({
             "gristmill": PROGRAM_VERSION,
             "version": summary.scope.version,
+            "state_version": self.state_version,
             "since": summary.scope.since,
             "packs": summary.packs,
             "grains": summary.scope.grains,

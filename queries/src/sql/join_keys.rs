@@ -24,7 +24,7 @@ pub(super) fn address_filters(predicate: &Arc<dyn PhysicalExpr>) -> Vec<Arc<dyn 
 }
 
 /// Returns true if `expression` is the address of a row, as a text of any type.
-fn is_address(expression: &Arc<dyn PhysicalExpr>) -> bool {
+pub(super) fn is_address(expression: &Arc<dyn PhysicalExpr>) -> bool {
     if let Some(cast) = expression.downcast_ref::<CastExpr>() {
         return cast.cast_type().is_string() && is_address(cast.expr());
     }

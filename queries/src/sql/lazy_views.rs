@@ -72,6 +72,15 @@ pub(super) fn register(
         .map(drop)
 }
 
+/// Registers one more view in `context`, planned at once.
+///
+/// # Errors
+/// If its query can't be planned, or the name is taken.
+pub(crate) fn register_view(context: &SessionContext, name: &str, query: String) -> Result<()> {
+    let view = ViewTable::new(plan(&context.state(), &query)?, Some(query));
+    context.register_table(name, Arc::new(view)).map(drop)
+}
+
 /// Plans `query` synchronously, which works because all tables are in memory.
 ///
 /// # Errors

@@ -146,11 +146,21 @@ const CONTRADICTED_SINCE: &str = "contradicted_since";
 /// Query of `supersessions`: `content_address`, `superseded_by`, `at`. If both a grain and an event
 /// state a supersession, it is one row.
 fn supersessions_query(copies: Copies) -> String {
+    supersessions_in("state", "grains", copies)
+}
+
+/// As [`supersessions_query`], of the events in `state` and the grains in `grains`, two relations.
+pub(crate) fn supersessions_in(state: &str, grains: &str, copies: Copies) -> String {
+    let sources = EventSources {
+        state,
+        grains,
+        copies,
+    };
     format!(
         "SELECT content_address, value AS superseded_by, min(at) AS at FROM {events}
          WHERE event = 'superseded' AND value IS NOT NULL
          GROUP BY content_address, value",
-        events = all(copies).events()
+        events = sources.events()
     )
 }
 

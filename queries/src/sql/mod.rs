@@ -184,6 +184,7 @@ pub use json_values::{json_options, json_writer, union_texts};
 pub use lake_table::LakeTable;
 pub(crate) use lake_table::{TextMatches, hide_rows, keep_rows};
 pub use large_joins::with_spilling_joins;
+pub(crate) use lazy_views::register_view;
 use lifecycle::{CURRENT, Copies};
 pub use no_lake::{context_without_grains, context_without_lake};
 pub use page_index_reader::PageIndexReaderFactory;

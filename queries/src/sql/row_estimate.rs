@@ -9,12 +9,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{
-    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
+    CrossJoinExec, HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec,
 };
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 
+use super::join_keys::is_address;
 use super::selectivity::kept_one_in;
 
 /// Bytes that a text or binary value is assumed to take.
@@ -87,18 +88,16 @@ impl RowEstimate {
 
     /// The rows of an operator with two inputs.
     fn of_pair(plan: &dyn ExecutionPlan, left: RowEstimate, right: RowEstimate) -> RowEstimate {
-        let join_type = plan
-            .downcast_ref::<HashJoinExec>()
-            .map(|join| *join.join_type())
-            .or_else(|| {
-                let join = plan.downcast_ref::<SortMergeJoinExec>();
-                join.map(SortMergeJoinExec::join_type)
-            })
-            .or_else(|| {
-                let join = plan.downcast_ref::<NestedLoopJoinExec>();
-                join.map(|join| *join.join_type())
-            });
+        let nested = || plan.downcast_ref::<NestedLoopJoinExec>();
+        let join = Join::of(plan);
+        let join_type = join
+            .as_ref()
+            .map(|join| join.kind)
+            .or_else(|| nested().map(|join| *join.join_type()));
+        let [left_addresses, right_addresses] = join.map_or([false; 2], |join| join.addresses());
         match join_type {
+            Some(JoinType::LeftSemi) if left_addresses => left.least(right),
+            Some(JoinType::RightSemi) if right_addresses => right.least(left),
             Some(JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) => left,
             Some(JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark) => right,
             Some(_) => RowEstimate {
@@ -115,6 +114,13 @@ impl RowEstimate {
                 most: None,
             },
         }
+    }
+
+    /// The rows of a semi join on the address of this side: at most a few have the same address, so
+    /// not many more than the other side has are expected.
+    fn least(self, other: RowEstimate) -> RowEstimate {
+        let expected = [self.expected, other.expected].into_iter().flatten().min();
+        RowEstimate { expected, ..self }
     }
 
     fn sum(inputs: &[RowEstimate]) -> RowEstimate {
@@ -137,6 +143,37 @@ impl RowEstimate {
             expected: least(self.expected),
             most: least(self.most),
         }
+    }
+}
+
+/// A join on equal keys.
+struct Join<'p> {
+    kind: JoinType,
+    keys: JoinOnRef<'p>,
+}
+
+impl<'p> Join<'p> {
+    /// Returns the join that `plan` is.
+    fn of(plan: &'p dyn ExecutionPlan) -> Option<Join<'p>> {
+        if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            return Some(Join {
+                kind: *join.join_type(),
+                keys: join.on(),
+            });
+        }
+        let join = plan.downcast_ref::<SortMergeJoinExec>()?;
+        Some(Join {
+            kind: join.join_type(),
+            keys: join.on(),
+        })
+    }
+
+    /// Returns for each side whether one of its keys is the address of a grain.
+    fn addresses(&self) -> [bool; 2] {
+        [
+            self.keys.iter().any(|(left, _)| is_address(left)),
+            self.keys.iter().any(|(_, right)| is_address(right)),
+        ]
     }
 }
 

@@ -16,7 +16,7 @@ use crate::grains::grain;
 const LEFT_OUT: [&str; 2] = ["ingested_at", "source_id"];
 
 /// Tables and views of a session besides those of the types.
-const VIEWS: [&str; 15] = [
+const VIEWS: [&str; 16] = [
     "grains",
     "current",
     "state",
@@ -25,6 +25,7 @@ const VIEWS: [&str; 15] = [
     "triples",
     "consent_state",
     "consent_withdrawals",
+    "withdrawn_consents",
     "holds",
     "messages",
     "blocks",

@@ -7,10 +7,10 @@ use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::index::lifecycle_mask::{LIFECYCLE_FILE, refresh_masks};
 use gristmill_engine::index::{SidecarCondition, SidecarState, sidecar_states};
-use gristmill_engine::lake::{Change, Lake, Segment};
+use gristmill_engine::lake::{Lake, Segment};
 use gristmill_engine::progress::WorkProgress;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
+use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 use gristmill_schemas::lifecycle::LifecycleState;
 use gristmill_tests::grains::grain;
 use gristmill_tests::lake::TestLake;
@@ -140,14 +140,7 @@ impl Histories {
         }
         rows.shuffle(random);
         for part in rows.chunks(rows.len() / 4) {
-            let state = &mut self.lake.lake.state;
-            let file = state.write_file(&state_batch(part).unwrap()).await.unwrap();
-            let change = Change {
-                added: vec![file],
-                changes_rows: true,
-                ..Change::default()
-            };
-            state.commit(change, "test", 1).await.unwrap();
+            self.lake.add_events(part).await;
         }
     }
 

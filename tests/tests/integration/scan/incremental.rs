@@ -138,6 +138,28 @@ async fn an_incremental_scan_reads_files_that_were_repaired_since() {
     );
 }
 
+#[tokio::test]
+async fn an_opt_out_and_a_consent_are_compared_whichever_is_new() {
+    const OPT_OUT: &str = r#"{"type": "event", "role": "user", "content": "don't sell my data", "user_id": "ada-1",
+        "context": {"con:ccpa_opted_out": true}, "created_at": 1735689600010}"#;
+    const CONSENT: &str = r#"{"type": "consent", "subject_did": "did:web:ada.example", "grantee_did": "did:web:agent.example",
+        "scope": ["share"], "is_withdrawal": false, "user_id": "ada-1", "created_at": 1735689600020}"#;
+    const RULE: &str = "ccpa/sale-after-opt-out";
+    for [first, second] in [[OPT_OUT, CONSENT], [CONSENT, OPT_OUT]] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lake = lake(folder.path()).await;
+        let mut found = Vec::new();
+        for (name, grains) in [("a", [first]), ("b", [second]), ("c", THIRD)] {
+            add(&mut lake, folder.path(), &format!("{name}.frames"), &grains).await;
+            let scan = prepare(&lake, &["ccpa"], Since::Last).await;
+            let (counts, summary) = findings(&scan).await;
+            scan.record(&mut lake, &summary).await.unwrap();
+            found.push(counts.get(RULE).copied().unwrap_or_default());
+        }
+        assert_eq!(found, [0, 1, 0]);
+    }
+}
+
 /// Records that the rows of a segment were repaired, which were not.
 async fn record_repair(lake: &mut Lake) {
     let details = serde_json::json!({ "segments": 1, "version": lake.grains.version() });

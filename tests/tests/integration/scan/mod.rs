@@ -1,7 +1,9 @@
 //! Scans of a lake: findings, and equal findings in all report formats. What a scan reads that
-//! continues the last one is in `incremental`.
+//! continues the last one is in `incremental`, what it finds about grains with new events in
+//! `lifecycle_changes`.
 
 mod incremental;
+mod lifecycle_changes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
