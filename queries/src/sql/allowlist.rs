@@ -4,12 +4,15 @@
 //! outside the lake unless that is allowed. Every node of the logical plan is checked, by matches
 //! without wildcards: a COPY, INSERT or CREATE inside EXPLAIN ANALYZE, PREPARE or a subquery is
 //! found, and a new kind of statement in DataFusion doesn't compile until it is listed here.
+//! Statements that are refused whatever they name are refused before they are planned.
 
 use std::ops::ControlFlow;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement, WriteOp};
+use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast::{SetExpr, Statement as SqlStatement};
 
 /// Access of statements to files outside the lake. Each level includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -126,6 +129,54 @@ const SETTINGS: [&str; 4] = [
     "datafusion.explain.",
     "datafusion.format.",
 ];
+
+/// Checks the kind of a statement that isn't planned yet: one that changes or defines something is
+/// refused for that, also if what it names doesn't exist or its columns don't fit. [`check_plan`]
+/// decides about all others.
+///
+/// # Errors
+/// [`StatementError::Write`] and [`StatementError::Definition`].
+pub(crate) fn check_kind(mut statement: &ParsedStatement) -> Result<(), StatementError> {
+    while let ParsedStatement::Explain(explained) = statement {
+        statement = explained.statement.as_ref();
+    }
+    let ParsedStatement::Statement(inner) = statement else {
+        return Ok(());
+    };
+    let mut inner = inner.as_ref();
+    while let SqlStatement::Prepare { statement, .. } = inner {
+        inner = statement.as_ref();
+    }
+    let statement = match changed_by_query(inner).unwrap_or(inner) {
+        SqlStatement::Insert(_) => "INSERT",
+        SqlStatement::Update(_) => "UPDATE",
+        SqlStatement::Delete(_) => "DELETE",
+        SqlStatement::Truncate(_) => "TRUNCATE",
+        SqlStatement::Merge(_) => "MERGE INTO",
+        SqlStatement::CreateTable(_) => return defines("CREATE TABLE"),
+        SqlStatement::CreateView(_) => return defines("CREATE VIEW"),
+        _ => return Ok(()),
+    };
+    Err(StatementError::Write { statement })
+}
+
+/// Returns the statement that changes rows in a query whose WITH clause precedes one.
+fn changed_by_query(statement: &SqlStatement) -> Option<&SqlStatement> {
+    let SqlStatement::Query(query) = statement else {
+        return None;
+    };
+    match query.body.as_ref() {
+        SetExpr::Insert(change)
+        | SetExpr::Update(change)
+        | SetExpr::Delete(change)
+        | SetExpr::Merge(change) => Some(change),
+        _ => None,
+    }
+}
+
+fn defines(statement: &'static str) -> Result<(), StatementError> {
+    Err(StatementError::Definition { statement })
+}
 
 /// Checks every node of `plan`.
 ///
@@ -281,4 +332,51 @@ fn check_session_statement(
 fn is_settable(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SETTINGS.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::statements;
+
+    #[test]
+    fn statements_that_change_something_are_refused_by_their_kind() {
+        let refusal = |text: &str| {
+            let statement = statements(text).unwrap().remove(0);
+            check_kind(&statement).err()
+        };
+        for (text, statement) in [
+            ("INSERT INTO nothing (a) VALUES (1, 2)", "INSERT"),
+            ("EXPLAIN INSERT INTO grains VALUES (1)", "INSERT"),
+            ("EXPLAIN ANALYZE DELETE FROM nothing", "DELETE"),
+            ("PREPARE p AS UPDATE grains SET nothing = 1", "UPDATE"),
+            ("TRUNCATE TABLE nothing", "TRUNCATE"),
+        ] {
+            assert_eq!(
+                refusal(text),
+                Some(StatementError::Write { statement }),
+                "{text}"
+            );
+        }
+        for (text, statement) in [
+            (
+                "CREATE TABLE t AS SELECT nothing FROM grains",
+                "CREATE TABLE",
+            ),
+            ("CREATE VIEW v AS SELECT nothing FROM grains", "CREATE VIEW"),
+        ] {
+            let expected = Some(StatementError::Definition { statement });
+            assert_eq!(refusal(text), expected, "{text}");
+        }
+        for text in [
+            "SELECT 1",
+            "EXPLAIN SELECT 1",
+            "SHOW TABLES",
+            "SET a = 1",
+            "COPY grains TO 'a.csv'",
+            "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'a.csv'",
+        ] {
+            assert_eq!(refusal(text), None, "{text}");
+        }
+    }
 }

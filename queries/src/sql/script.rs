@@ -9,7 +9,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
-use super::allowlist::{FileAccess, StatementScope, check_plan};
+use super::allowlist::{FileAccess, StatementScope, check_kind, check_plan};
 use super::describe::{described_table, with_descriptions};
 use super::error_message::with_suggestions;
 use super::external;
@@ -100,6 +100,7 @@ async fn checked_plan(
     statement: Statement,
     scope: StatementScope,
 ) -> Result<LogicalPlan> {
+    check_kind(&statement).map_err(external)?;
     let state = context.state();
     let lists_tables = match &statement {
         Statement::Statement(inner) => matches!(**inner, SqlStatement::ShowTables { .. }),

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::{Sink, SinkExt, StreamExt};
-use gristmill_queries::sql::{DataFusionError, check_depth, statements};
+use gristmill_queries::sql::{DataFusionError, StatementError, check_depth, statements};
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldInfo, QueryResponse, Tag};
 use pgwire::error::{PgWireError, PgWireResult};
@@ -49,7 +49,7 @@ enum CopyForm {
 /// Returns the query of a text that is `COPY … TO STDOUT`; `None` for other texts.
 ///
 /// # Errors
-/// Options that aren't known, and a table whose columns can't be named.
+/// `COPY … FROM`, which writes, options that aren't known, and a table whose columns can't be named.
 pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
     let is_copy = text
         .trim_start()
@@ -91,6 +91,11 @@ pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
                 .try_for_each(|it| copied.set_legacy(it))?;
             copied.check()?;
             Ok(Some(copied))
+        }
+        Some(SqlStatement::Copy { to: false, .. }) => {
+            let statement = "COPY … FROM";
+            let refused = StatementError::Write { statement };
+            Err(query_error(DataFusionError::External(Box::new(refused))))
         }
         _ => Ok(None),
     }
@@ -374,7 +379,6 @@ mod tests {
         for text in [
             "SELECT 1",
             "COPY grains TO '/tmp/x.csv'",
-            "COPY grains FROM STDIN",
             "COPY grains TO STDOUT; SELECT 1",
             "COPY",
         ] {
@@ -390,6 +394,16 @@ mod tests {
         ] {
             let text = format!("COPY grains TO STDOUT {options}");
             assert!(copied_query(&text).is_err(), "{text}");
+        }
+        for text in [
+            "COPY grains FROM STDIN",
+            "COPY grains (nothing) FROM STDIN WITH (FORMAT csv);",
+            "copy nothing from '/tmp/x.csv'",
+        ] {
+            let Err(PgWireError::UserError(refused)) = copied_query(text) else {
+                panic!("{text}");
+            };
+            assert_eq!(refused.code, "25006", "{text}");
         }
     }
 }

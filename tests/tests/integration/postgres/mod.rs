@@ -168,6 +168,10 @@ async fn errors_have_state_message_and_hint_and_the_session_goes_on() {
         ("DROP TABLE grains", "25006"),
         ("CREATE TABLE x AS SELECT 1", "25006"),
         ("INSERT INTO grains SELECT * FROM grains", "25006"),
+        ("INSERT INTO grains VALUES (1)", "25006"),
+        ("INSERT INTO nothing (a) VALUES (1, 2)", "25006"),
+        ("UPDATE grains SET nothing = 1", "25006"),
+        ("COPY grains (nothing) FROM STDIN", "25006"),
         (
             "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
             "42501",

@@ -23,7 +23,7 @@ const OF_FILES: [&str; 8] = [
 ];
 
 /// Statements that are always refused, and the word by which the message names them.
-const REFUSED: [(&str, &str); 20] = [
+const REFUSED: [(&str, &str); 23] = [
     ("DROP TABLE grains", "DROP TABLE"),
     ("DROP TABLE IF EXISTS nothing", "DROP TABLE"),
     ("DROP VIEW beliefs", "DROP VIEW"),
@@ -47,8 +47,11 @@ const REFUSED: [(&str, &str); 20] = [
     ("CREATE DATABASE d", "CREATE DATABASE"),
     ("INSERT INTO grains SELECT * FROM grains", "INSERT"),
     ("EXPLAIN INSERT INTO grains SELECT * FROM grains", "INSERT"),
+    ("INSERT INTO grains VALUES (1)", "INSERT"),
+    ("PREPARE p AS INSERT INTO nothing VALUES (1)", "INSERT"),
     ("DELETE FROM grains", "DELETE"),
     ("UPDATE grains SET type = 'x'", "UPDATE"),
+    ("UPDATE grains SET nothing = 1", "UPDATE"),
     (
         "SET datafusion.runtime.memory_limit = '100G'",
         "datafusion.runtime.memory_limit",
