@@ -1,5 +1,5 @@
-//! mem0: memories as returned by its API, its exports and its command line, and the events of their
-//! history.
+//! mem0: memories as returned by its API, its exports and its command line, the events of their
+//! history, and the statements of its graph.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,7 @@ use gristmill_schemas::message::Timestamp;
 
 use super::ExportReader;
 use super::fact::{Fact, id_text};
+use super::mem0_graph::{GraphStatements, RELATIONS, count_unread};
 use super::version_chains::VersionChains;
 use crate::lenient_timestamp::first_timestamp;
 use crate::transcript::line::Line;
@@ -73,11 +74,24 @@ fn is_record(json: &Json) -> bool {
     (has("id") || has("memory_id")) && has_memory() || has("memory_id") && has("event")
 }
 
-/// The memories and events of an export.
+/// Returns the user of all memories of a response: mem0 selects the statements of the graph by the
+/// same user.
+fn user_of_response(json: &Json) -> Option<String> {
+    let listed = LISTS.iter().flat_map(|key| items(json, key));
+    let records = listed.filter(|item| is_record(item));
+    let user_of = |record| id_text(record, "user_id").or_else(|| id_text(record, "userId"));
+    let mut users = records.map(user_of);
+    let user = users.next()??;
+    let is_only_one = users.all(|other| other.as_ref() == Some(&user));
+    is_only_one.then_some(user)
+}
+
+/// The memories, events and statements of an export.
 #[derive(Debug, Default)]
 pub(in crate::transcript) struct Mem0Export {
     memories: Vec<Mem0Record>,
     events: Vec<Mem0Record>,
+    statements: GraphStatements,
 }
 
 /// A memory or an event.
@@ -96,7 +110,10 @@ impl ExportReader for Mem0Export {
         if let Some(details) = json.get("event_details") {
             return self.add(details, line);
         }
-        let mut is_known = false;
+        let mut is_known = json.get(RELATIONS).is_some() && {
+            let user = user_of_response(json);
+            self.statements.add(json, user.as_deref(), line)
+        };
         for key in LISTS {
             let Some(list) = json.get(key).and_then(Json::as_array) else {
                 continue;
@@ -119,9 +136,7 @@ impl ExportReader for Mem0Export {
             return self.count_unknown_items(details);
         }
         let listed = LISTS.iter().flat_map(|key| items(json, key));
-        let unknown = listed.filter(|item| !is_record(item)).count();
-        // The statements of mem0's graph memory aren't read.
-        unknown + items(json, "relations").len()
+        listed.filter(|item| !is_record(item)).count() + count_unread(json)
     }
 
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
@@ -141,6 +156,7 @@ impl ExportReader for Mem0Export {
             memory.set_owner(chains.versions(&id));
         }
         chains.emit(options.namespace, part);
+        self.statements.emit(options, part);
     }
 }
 

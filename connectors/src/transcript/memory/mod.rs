@@ -2,7 +2,7 @@
 //!
 //! | export | a fact is | versions of one fact are |
 //! |---|---|---|
-//! | `mem0` | a memory of a user | the events of its history |
+//! | `mem0` | a memory of a user, a statement of the graph | the events of a memory's history |
 //! | `letta` | a memory block or passage of an agent | the checkpoints of a block |
 //! | `zep` | an edge of the graph | edges that invalidate each other |
 //! | `langgraph` | an item of a store, a channel of a thread | writes to the same key |
@@ -14,6 +14,7 @@
 //! | module | question |
 //! |---|---|
 //! | `fact` | which grain is a fact? |
+//! | `mem0_graph` | which facts are in the graph of mem0? |
 //! | `version_chains` | which version of a fact supersedes which? |
 //! | `framework_message` | which blocks are in the messages of these systems? |
 //! | `msgpack` | which value is in a checkpoint of LangGraph? |
@@ -23,6 +24,7 @@ mod framework_message;
 pub(super) mod langgraph;
 pub(super) mod letta;
 pub(super) mod mem0;
+mod mem0_graph;
 #[cfg(feature = "sqlite")]
 mod msgpack;
 #[cfg(test)]

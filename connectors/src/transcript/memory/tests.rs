@@ -425,6 +425,36 @@ fn items_of_lists_that_are_not_read_are_one_fault() {
 }
 
 #[test]
+fn statements_of_the_graph_of_mem0_are_facts_of_the_user_of_the_response() {
+    let listed = r#"{"results":[{"id":"1","memory":"x","user_id":"joseph"}],"relations":[
+        {"source":"joseph","source_type":"person","relationship":"city","target":"seattle","score":0.4},
+        {"source":"joseph","relationship":"job","destination":"engineer"},
+        {"source":"joseph","relationship":"city","target":"seattle"},
+        {"source":"joseph","relationship":"","target":"y"}]}"#;
+    let added = r#"{"results":[{"id":"1","memory":"x","event":"ADD","user_id":"a"},
+        {"id":"2","memory":"y","event":"ADD","user_id":"b"}],"relations":{
+        "added_entities":[[],[{"source":"a","relationship":"likes","target":"b"}]],
+        "deleted_entities":[[],[{"source":"a","relationship":"likes","target":"c"}]]}}"#;
+    let of_joseph = [
+        "joseph mg:knows x",
+        "joseph city seattle",
+        "joseph job engineer",
+    ];
+    let of_both = ["a mg:knows x", "b mg:knows y", "a likes b"];
+    for (text, expected, user) in [(listed, of_joseph, "joseph"), (added, of_both, "")] {
+        let part = parsed(text, TranscriptKind::Mem0);
+        assert_eq!(facts(&part), expected);
+        let faults: Vec<_> = part.faults.iter().map(|fault| &*fault.message).collect();
+        assert_eq!(faults, ["1 items of its lists have a form that isn't read"]);
+        assert_eq!(self::text(&json(&part.grains[2]), "user_id"), user);
+    }
+    let city = json(&parsed(listed, TranscriptKind::Mem0).grains[1]);
+    let context = city.get("context").unwrap();
+    let kind = self::text(context, "mem0:source_type");
+    assert_eq!((kind, context.get("mem0:score")), ("person", None));
+}
+
+#[test]
 fn a_channel_named_messages_that_is_no_list_is_a_fact() {
     let text = r#"{"values":{"messages":"none yet"},"config":{"configurable":{"thread_id":"t"}},"created_at":"2025-01-01T00:00:00Z"}"#;
     let part = parsed(text, TranscriptKind::LangGraph);
