@@ -55,6 +55,12 @@ fn configuration(
     (builder, options)
 }
 
+/// Returns true if the setting `key` is a spelling of true that the store's client accepts.
+fn is_set(builder: &AmazonS3Builder, key: AmazonS3ConfigKey) -> bool {
+    let value = builder.get_config_value(&key).unwrap_or_default();
+    ["1", "true", "on", "yes", "y"].contains(&&*value.to_ascii_lowercase())
+}
+
 /// Returns the URL of `bucket`, as the store's client composes it.
 fn bucket_url(
     builder: &AmazonS3Builder,
@@ -64,14 +70,33 @@ fn bucket_url(
     let setting = |key| builder.get_config_value(&key);
     let endpoint =
         setting(AmazonS3ConfigKey::S3Endpoint).or_else(|| setting(AmazonS3ConfigKey::Endpoint));
-    let is_virtual = setting(AmazonS3ConfigKey::VirtualHostedStyleRequest);
-    let has_bucket = endpoint.is_some() && is_virtual.as_deref() == Some("true");
+    let is_virtual = is_set(builder, AmazonS3ConfigKey::VirtualHostedStyleRequest);
+    let has_bucket = endpoint.is_some() && is_virtual;
     let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
     let mut url = Url::parse(&endpoint)?;
     if let (Ok(mut segments), false) = (url.path_segments_mut(), has_bucket) {
         segments.pop_if_empty().push(bucket);
     }
     Ok(url)
+}
+
+/// Returns the URL of the object `key` of the bucket at `bucket`. All characters but those that
+/// signatures leave as they are are encoded, or a store that checks them refuses the request. Parts
+/// of a key that would be steps between folders in a URL are left out.
+fn object_url(bucket: &Url, key: &str) -> Url {
+    let mut path = bucket.path().trim_end_matches('/').to_owned();
+    for part in key.split('/').filter(|part| !matches!(*part, "." | "..")) {
+        path.push('/');
+        for byte in part.bytes() {
+            match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                true => path.push(char::from(byte)),
+                false => path.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    let mut url = bucket.clone();
+    url.set_path(&path);
+    url
 }
 
 impl S3Bucket {
@@ -119,11 +144,7 @@ impl S3Bucket {
 
     /// Returns the URL of an object.
     pub(super) fn object_url(&self, key: &str) -> Url {
-        let mut url = self.url.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.extend(key.split('/'));
-        }
-        url
+        object_url(&self.url, key)
     }
 
     /// Makes a request, again if the store is busy, and returns the body of its response. `what`
@@ -237,5 +258,40 @@ mod tests {
         let (builder, _) = configuration("bucket", std::iter::empty());
         let url = bucket_url(&builder, "bucket", "eu-west-1").unwrap();
         assert_eq!(url.as_str(), "https://s3.eu-west-1.amazonaws.com/bucket");
+        for (key, path) in [
+            ("lake/a b", "/bucket/lake/a%20b"),
+            (
+                "team=a/x+y (1)/é",
+                "/bucket/team%3Da/x%2By%20%281%29/%C3%A9",
+            ),
+            ("a%2Fb/%2E%2E", "/bucket/a%252Fb/%252E%252E"),
+            ("a//b?c#d", "/bucket/a//b%3Fc%23d"),
+            ("lake/../x", "/bucket/lake/x"),
+        ] {
+            let url = object_url(&url, key);
+            assert_eq!((url.path(), url.query()), (path, None), "{key}");
+        }
+        let of_bucket = Url::parse("https://bucket.example/").unwrap();
+        assert_eq!(object_url(&of_bucket, "a/b").path(), "/a/b");
+    }
+
+    #[test]
+    fn an_endpoint_has_the_bucket_in_every_spelling_of_true() {
+        for (value, expected) in [
+            ("true", "https://bucket.example/"),
+            ("TRUE", "https://bucket.example/"),
+            ("1", "https://bucket.example/"),
+            ("false", "https://bucket.example/bucket"),
+        ] {
+            let variables = [
+                ("AWS_ENDPOINT", "https://bucket.example"),
+                ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", value),
+            ];
+            let variables =
+                variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+            let (builder, _) = configuration("bucket", variables.into_iter());
+            let url = bucket_url(&builder, "bucket", "eu-west-1").unwrap();
+            assert_eq!(url.as_str(), expected, "{value}");
+        }
     }
 }
