@@ -33,6 +33,8 @@ pub(super) struct S3Bucket {
     credentials: AwsCredentialProvider,
     region: String,
     url: Url,
+    /// The store serves requests without a signature, and there may be no credentials.
+    skips_signature: bool,
 }
 
 /// Returns the settings of `variables` of the environment for `bucket`, and those of its client.
@@ -127,6 +129,7 @@ impl S3Bucket {
         let region = region.unwrap_or(DEFAULT_REGION.to_owned());
         let url =
             bucket_url(&builder, bucket, &region).map_err(|error| fault(error.to_string()))?;
+        let skips_signature = is_set(&builder, AmazonS3ConfigKey::SkipSignature);
         let store = builder.build().map_err(|error| fault(error.to_string()))?;
         let client = ReqwestConnector::default().connect(&options);
         Ok(Some(S3Bucket {
@@ -134,6 +137,7 @@ impl S3Bucket {
             credentials: Arc::clone(store.credentials()),
             region,
             url,
+            skips_signature,
         }))
     }
 
@@ -176,7 +180,10 @@ impl S3Bucket {
     }
 
     async fn attempt(&self, method: &Method, url: &Url) -> Result<Bytes, AttemptError> {
-        let request = self.signed_request(method, url).await?;
+        let mut request = unsigned_request(method, url)?;
+        if !self.skips_signature {
+            self.sign(&mut request).await?;
+        }
         let response = self.client.execute(request).await;
         let response = response.map_err(|error| AttemptError::Transient(error.to_string()))?;
         let status = response.status();
@@ -193,22 +200,22 @@ impl S3Bucket {
         }
     }
 
-    async fn signed_request(
-        &self,
-        method: &Method,
-        url: &Url,
-    ) -> Result<HttpRequest, AttemptError> {
+    async fn sign(&self, request: &mut HttpRequest) -> Result<(), AttemptError> {
         let credential = self.credentials.get_credential().await;
         let credential = credential.map_err(|error| AttemptError::Final(error.to_string()))?;
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = url
-            .as_str()
-            .parse()
-            .map_err(|error: http::uri::InvalidUri| AttemptError::Final(error.to_string()))?;
-        AwsAuthorizer::new(&credential, "s3", &self.region).authorize(&mut request, None);
-        Ok(request)
+        AwsAuthorizer::new(&credential, "s3", &self.region).authorize(request, None);
+        Ok(())
     }
+}
+
+fn unsigned_request(method: &Method, url: &Url) -> Result<HttpRequest, AttemptError> {
+    let mut request = HttpRequest::new(HttpRequestBody::empty());
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = url
+        .as_str()
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| AttemptError::Final(error.to_string()))?;
+    Ok(request)
 }
 
 /// Why an attempt at a request failed.

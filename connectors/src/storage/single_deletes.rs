@@ -201,4 +201,26 @@ mod tests {
         ];
         assert_eq!(requests, expected);
     }
+
+    #[tokio::test]
+    async fn a_store_without_signatures_requires_no_credentials() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let served = serve(listener, 1);
+        let variables = [
+            ("AWS_ENDPOINT", endpoint.as_str()),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_SKIP_SIGNATURE", "true"),
+        ];
+        let variables =
+            variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let uri = Url::parse("s3://bucket/lake").unwrap();
+        let bucket = S3Bucket::with(&uri, variables.into_iter()).unwrap();
+        let deletes = SingleDeletes {
+            bucket: OnceCell::new_with(bucket),
+            ..SingleDeletes::of(&uri).unwrap()
+        };
+        deletes.delete_one(Path::from("lake/a")).await.unwrap();
+        assert_eq!(served.join().unwrap(), ["DELETE /bucket/lake/a HTTP/1.1"]);
+    }
 }
