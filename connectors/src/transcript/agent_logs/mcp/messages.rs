@@ -259,15 +259,25 @@ impl Connection<'_> {
         }
     }
 
-    /// Appends the messages that the model is to answer.
+    /// Appends the messages that the model is to answer; parameters without a list of messages are
+    /// a message without content.
     pub(super) fn push_sampling_request(&mut self, parameters: &Json) {
         self.push_system_prompt(parameters);
-        let mut other_members = Some(other_members(
-            parameters,
-            &Json::Null,
-            &["messages", "systemPrompt"],
-        ));
         let messages = items(parameters, "messages");
+        let represented: &[&str] = match messages.is_empty() {
+            true => &["systemPrompt"],
+            false => &["messages", "systemPrompt"],
+        };
+        let other_members = other_members(parameters, &Json::Null, represented);
+        let mut other_members = Some(other_members).filter(has_members);
+        if messages.is_empty() && other_members.is_some() {
+            let context = MessageContext {
+                other_members: other_members.take(),
+                hook: Some(MessageHook::LlmInput),
+                ..MessageContext::default()
+            };
+            self.push(Role::User, Vec::new(), context);
+        }
         for (index, message) in messages.iter().enumerate() {
             let role = text(message, "role")
                 .and_then(|role| Role::from_text(&role))

@@ -217,6 +217,23 @@ fn what_a_message_cannot_hold_is_in_its_metadata() {
 }
 
 #[test]
+fn a_request_for_sampling_without_a_list_of_messages_is_kept() {
+    let part = parsed(&[
+        r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":"a question","maxTokens":5}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":["positional"]}"#,
+    ]);
+    let kept = part.messages.iter().map(|placed| {
+        let metadata = &placed.message.metadata.unknown_fields;
+        metadata.get("mcp").map(Json::to_string).unwrap_or_default()
+    });
+    let expected = [
+        r#"{"messages":"a question","maxTokens":5}"#,
+        r#"{"value":["positional"]}"#,
+    ];
+    assert_eq!(kept.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_new_connection_is_a_new_conversation() {
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
     let other = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"u"}}"#;
