@@ -455,6 +455,18 @@ fn statements_of_the_graph_of_mem0_are_facts_of_the_user_of_the_response() {
 }
 
 #[test]
+fn the_summary_of_a_node_without_a_name_is_a_fact_about_its_id() {
+    for name in ["null", "\"\""] {
+        let text = format!(
+            r#"{{"edges":[{{"uuid":"1","fact":"x"}}],"nodes":[{{"uuid":"2","name":{name},"summary":"y"}}]}}"#
+        );
+        let part = parsed(&text, TranscriptKind::Zep);
+        assert_eq!(facts(&part), ["zep:1 mg:knows x", "zep:2 summary y"]);
+        assert!(part.faults.is_empty(), "{name}");
+    }
+}
+
+#[test]
 fn a_channel_named_messages_that_is_no_list_is_a_fact() {
     let text = r#"{"values":{"messages":"none yet"},"config":{"configurable":{"thread_id":"t"}},"created_at":"2025-01-01T00:00:00Z"}"#;
     let part = parsed(text, TranscriptKind::LangGraph);

@@ -324,10 +324,12 @@ impl Graph<'_> {
         fact
     }
 
-    /// Emits the summary of a node, if it has one.
+    /// Emits the summary of a node, if it has one. A node without a name is named by its id.
     fn emit_node(&self, node: &Json, line: &Line, part: &mut ParsedPart) {
         let non_empty = |key| text(node, key).filter(|text| !text.is_empty());
-        let (Some(name), Some(summary)) = (non_empty("name"), non_empty("summary")) else {
+        let name = non_empty("name").map(Cow::into_owned);
+        let by_id = || id_text(node, "uuid").map(|id| format!("zep:{id}"));
+        let (Some(name), Some(summary)) = (name.or_else(by_id), non_empty("summary")) else {
             return;
         };
         let time = first_timestamp(node, &["created_at"]).unwrap_or(self.options.fallback);
