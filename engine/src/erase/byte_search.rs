@@ -3,9 +3,10 @@
 //! Parquet files are searched page by page, decompressed, including dictionaries; and as raw bytes
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
 //! Other files are searched as raw bytes. The terms of a hexastore are concatenated without
-//! separators, so they are searched one by one instead. Sealed cells are also searched opened. Each
-//! match must be attributed to a row that stays: in a data file, to one in the same row group; in a
-//! sidecar, to one in its segment; or to the text of a legal act. Any other match is a remnant.
+//! separators, so those of an intact one are searched one by one instead. Sealed cells are also
+//! searched opened. Each match must be attributed to a row that stays: in a data file, to one in
+//! the same row group; in a sidecar, to one in its segment; or to the text of a legal act. Any
+//! other match is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -25,9 +26,9 @@ use super::legal_acts::{RetainedTexts, accounting_for};
 use super::pattern_search::PatternSearch;
 use super::search_files::SearchWorkers;
 use crate::error::{Context, Result};
-use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
+use crate::index::hexastore::{HEXASTORE_FILE, HexastoreTerms};
 use crate::lake::{Lake, LakeFile, is_sealed_file, sealed_cells};
-use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies, without_trailer};
+use crate::segment::{ADDRESSES_FILE, MappedFile, content_of, page_bodies};
 
 /// Result of the byte search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -341,7 +342,7 @@ impl FileSearch<'_> {
             self.pages(path, bytes, groups, &mut found)?;
             found
         } else if path.ends_with(HEXASTORE_FILE) {
-            self.hexastore(bytes, attribution)
+            self.hexastore(bytes.as_ref(), attribution)
         } else {
             self.raw_bytes(bytes.as_ref(), &[], attribution)
         };
@@ -353,24 +354,16 @@ impl FileSearch<'_> {
 
     /// Searches a hexastore. If it is intact, its terms are searched one by one: the end of one and
     /// the beginning of the next are no text. Otherwise all of it is raw bytes.
-    fn hexastore(&self, bytes: MappedFile, attribution: Attribution) -> ByteSearchResult {
-        let raw = bytes.as_ref();
-        let terms = Hexastore::terms_in(raw);
-        let mut found = self.raw_bytes(raw, terms.as_slice(), attribution);
-        let terms = terms.and_then(|terms| raw.get(terms)).unwrap_or_default();
-        let mut in_terms = ByteSearchResult {
-            files: 0,
-            ..self.raw_bytes(terms, &[], attribution)
+    fn hexastore(&self, bytes: &[u8], attribution: Attribution) -> ByteSearchResult {
+        let Some(terms) = HexastoreTerms::of(content_of(bytes)) else {
+            return self.raw_bytes(bytes, &[], attribution);
         };
-        let bytes = Arc::into_inner(bytes.0);
-        if let Some(Ok(store)) = bytes.map(|bytes| Hexastore::open(without_trailer(bytes))) {
-            (in_terms.explained, in_terms.remnants) = (0, 0);
-            let mut scratch = Vec::new();
-            store.each_term(|term| {
-                in_terms.note(self.patterns.count(term, &mut scratch), attribution);
-            });
-        }
-        found.add(in_terms);
+        let mut found = self.raw_bytes(bytes, &[terms.range()], attribution);
+        found.bytes += terms.range().len() as u64;
+        let count = |scratch: &mut Vec<u8>, number| self.patterns.count(terms.get(number), scratch);
+        let counts = (0..terms.count()).into_par_iter().map_init(Vec::new, count);
+        let sum = |one: (u64, u64), other: (u64, u64)| (one.0 + other.0, one.1 + other.1);
+        found.note(counts.reduce(|| (0, 0), sum), attribution);
         found
     }
 

@@ -148,13 +148,16 @@ impl SidecarBinding {
 
 /// Returns the content of the sidecar in `bytes`, whichever segment it belongs to.
 pub(crate) fn without_trailer(bytes: SourceBytes) -> SourceBytes {
-    match trailer_of(&bytes) {
-        Ok(_) => {
-            let content = bytes.len() - TRAILER;
-            bytes.truncate(content)
-        }
-        Err(_) => bytes,
-    }
+    let content = content_of(&bytes).len();
+    bytes.truncate(content)
+}
+
+/// As [`without_trailer`], of bytes that stay where they are.
+pub(crate) fn content_of(bytes: &[u8]) -> &[u8] {
+    let trailer = trailer_of(bytes).map_or(0, |_| TRAILER);
+    bytes
+        .get(..bytes.len().saturating_sub(trailer))
+        .unwrap_or_default()
 }
 
 fn trailer_of(bytes: &[u8]) -> Result<(u64, [u8; DIGEST], [u8; DIGEST]), BindingError> {

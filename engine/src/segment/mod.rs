@@ -41,7 +41,7 @@ mod writer;
 pub(crate) use address_index::addresses_of;
 pub use address_index::{ADDRESSES_FILE, AddressIndex};
 pub use binding::BindingError;
-pub(crate) use binding::{PARQUET_END, SidecarBinding, footer_length, without_trailer};
+pub(crate) use binding::{PARQUET_END, SidecarBinding, content_of, footer_length, without_trailer};
 pub(crate) use copy::CopySource;
 pub use creation_seconds::CreationSeconds;
 pub(crate) use creation_seconds::creation_seconds_of;

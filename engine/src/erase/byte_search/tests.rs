@@ -60,38 +60,58 @@ async fn opened_matches(lake: &Lake, table: &Table, file: &DataFile, name: &str)
     found.unwrap().remnants
 }
 
+/// Returns a hexastore whose subjects are `terms`.
+fn hexastore_of(terms: &[&str]) -> Vec<u8> {
+    let subjects: ArrayRef = Arc::new(StringArray::from(terms.to_vec()));
+    let nothing: ArrayRef = Arc::new(StringArray::new_null(terms.len()));
+    let columns =
+        StatementColumns::NAMES
+            .into_iter()
+            .zip([subjects, Arc::clone(&nothing), nothing]);
+    let columns = columns.map(|(name, column)| (name, column, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    build(&[StatementColumns::of(&batch).unwrap()])
+}
+
+/// Returns how often the byte search finds a name in a hexastore whose bytes are `bytes`.
+fn remnants_in_hexastore(bytes: Vec<u8>) -> u64 {
+    let search = FileSearch {
+        patterns: &patterns_of("Ada Okafor"),
+        retained: &RetainedRows::default(),
+    };
+    let length = bytes.len() as u64;
+    let bytes = MappedFile(Arc::new(bytes.into()));
+    let found = search.file("index/a/hexastore.bin", bytes).unwrap();
+    assert_eq!((found.files, found.bytes), (1, length));
+    found.remnants
+}
+
 #[test]
 fn the_terms_of_a_hexastore_are_searched_one_by_one() {
-    let store = |terms: &[&str]| {
-        let subjects: ArrayRef = Arc::new(StringArray::from(terms.to_vec()));
-        let nothing: ArrayRef = Arc::new(StringArray::new_null(terms.len()));
-        let columns =
-            StatementColumns::NAMES
-                .into_iter()
-                .zip([subjects, Arc::clone(&nothing), nothing]);
-        let columns = columns.map(|(name, column)| (name, column, true));
-        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
-        build(&[StatementColumns::of(&batch).unwrap()])
-    };
-    let remnants = |bytes: Vec<u8>| {
-        let search = FileSearch {
-            patterns: &patterns_of("Ada Okafor"),
-            retained: &RetainedRows::default(),
-        };
-        let bytes = MappedFile(Arc::new(bytes.into()));
-        search
-            .file("index/a/hexastore.bin", bytes)
-            .unwrap()
-            .remnants
-    };
-    assert_eq!(
-        remnants(store(&["A letter to Okafor", "Ada, please call"])),
-        0
-    );
-    assert_eq!(remnants(store(&["A", "Ada Okafor", "Berlin"])), 1);
-    let mut damaged = store(&["from Ada Okafor, today"]);
+    let apart = hexastore_of(&["A letter to Okafor", "Ada, please call"]);
+    assert_eq!(remnants_in_hexastore(apart), 0);
+    let whole = hexastore_of(&["A", "Ada Okafor", "Berlin"]);
+    assert_eq!(remnants_in_hexastore(whole), 1);
+    let mut damaged = hexastore_of(&["from Ada Okafor, today"]);
     *damaged.last_mut().unwrap() ^= 1;
-    assert_eq!(remnants(damaged), 1);
+    assert_eq!(remnants_in_hexastore(damaged), 1);
+}
+
+#[test]
+fn a_hexastore_with_a_wrong_header_is_searched_as_a_whole() {
+    let mut cut = hexastore_of(&["from Ada Okafor, today"]);
+    // The number of bytes of all terms: the terms seem to end within the name.
+    assert_eq!(cut[24..32], 22_u64.to_le_bytes());
+    cut[24] = 10;
+    assert_eq!(remnants_in_hexastore(cut), 1);
+    let mut left_over = hexastore_of(&["from Ada Okafor, today"]);
+    // The end of the only term: what follows belongs to none.
+    assert_eq!(left_over[144..149], [22, 0, 0, 0, 0]);
+    left_over[144] = 4;
+    let content = left_over.len() - 32;
+    let checksum = blake3::hash(&left_over[..content]);
+    left_over[content..].copy_from_slice(checksum.as_bytes());
+    assert_eq!(remnants_in_hexastore(left_over), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

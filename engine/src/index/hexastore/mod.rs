@@ -37,6 +37,7 @@ mod read;
 mod tests;
 
 pub use build::{StatementColumns, build};
+pub(crate) use read::HexastoreTerms;
 pub use read::{DamagedHexastore, Hexastore, Matches, Statement};
 
 /// Name of the sidecar file.

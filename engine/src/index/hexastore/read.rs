@@ -61,22 +61,9 @@ impl Hexastore {
     /// # Errors
     /// [`DamagedHexastore`] if it isn't intact.
     pub fn open(bytes: SourceBytes) -> Result<Hexastore, DamagedHexastore> {
-        if bytes.len() < HEADER + CHECKSUM {
-            return Err(DamagedHexastore("shorter than its header"));
-        }
-        if !bytes.starts_with(MAGIC) {
-            return Err(DamagedHexastore("other magic"));
-        }
-        let (content, checksum) = bytes.split_at(bytes.len() - CHECKSUM);
-        if blake3::hash(content).as_bytes() != checksum {
-            return Err(DamagedHexastore("checksum differs"));
-        }
+        let layout = HexastoreLayout::checked(&bytes)?;
         // The check has read every page; a look-up needs few.
         bytes.release(0..bytes.len());
-        let layout = HexastoreLayout::of(content).ok_or(DamagedHexastore("impossible counts"))?;
-        if layout.end != content.len() {
-            return Err(DamagedHexastore("cut or grown"));
-        }
         let HexastoreLayout {
             rows,
             terms,
@@ -210,20 +197,6 @@ impl Hexastore {
         }
     }
 
-    /// Returns where the terms are in `bytes`, which needn't be intact. `None` if the header states
-    /// a place that isn't in them.
-    pub(crate) fn terms_in(bytes: &[u8]) -> Option<Range<usize>> {
-        let layout = HexastoreLayout::of(bytes).filter(|_| bytes.starts_with(MAGIC))?;
-        Some(layout.text).filter(|text| text.end <= bytes.len())
-    }
-
-    /// Calls `seen` with every term, as bytes.
-    pub(crate) fn each_term(&self, seen: impl FnMut(&[u8])) {
-        (0..self.terms)
-            .map(|number| self.term_bytes(number))
-            .for_each(seen);
-    }
-
     /// Returns the id of `term`, if a statement contains it.
     fn number_of(&self, term: &str) -> Option<u32> {
         let place = partition_point(self.terms, |number| {
@@ -237,12 +210,61 @@ impl Hexastore {
     }
 
     fn term_bytes(&self, number: usize) -> &[u8] {
-        let end_of = |number: usize| read_u40(&self.bytes, HEADER + 5 * number);
-        let start = number.checked_sub(1).map_or(0, end_of);
-        self.bytes
-            .get(self.text.start + start..self.text.start + end_of(number))
-            .unwrap_or_default()
+        term_at(&self.bytes, self.text.start, number)
     }
+}
+
+/// The terms of an intact hexastore, which are all bytes between the first and the last.
+#[derive(Debug)]
+pub(crate) struct HexastoreTerms<'h> {
+    bytes: &'h [u8],
+    count: usize,
+    text: Range<usize>,
+}
+
+impl<'h> HexastoreTerms<'h> {
+    /// Returns the terms of the hexastore in `bytes`, and verifies its checksum. `None` if it isn't
+    /// intact, or if some bytes between its terms belong to none. Reads every byte.
+    pub(crate) fn of(bytes: &'h [u8]) -> Option<HexastoreTerms<'h>> {
+        let layout = HexastoreLayout::checked(bytes).ok()?;
+        let (count, text) = (layout.terms, layout.text);
+        let last = count.checked_sub(1).map_or(0, |last| end_of(bytes, last));
+        let ascends = (1..count).all(|number| end_of(bytes, number - 1) <= end_of(bytes, number));
+        (ascends && last == text.len()).then_some(HexastoreTerms { bytes, count, text })
+    }
+
+    /// Returns the number of terms.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the byte range of all terms together.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.text.clone()
+    }
+
+    /// Returns the term `number`; an empty one from [`HexastoreTerms::count`] on.
+    pub(crate) fn get(&self, number: usize) -> &'h [u8] {
+        match number < self.count {
+            true => term_at(self.bytes, self.text.start, number),
+            false => &[],
+        }
+    }
+}
+
+/// Returns the term `number` of the hexastore in `bytes`, whose terms begin at `start`.
+fn term_at(bytes: &[u8], start: usize, number: usize) -> &[u8] {
+    let from = number
+        .checked_sub(1)
+        .map_or(0, |before| end_of(bytes, before));
+    bytes
+        .get(start + from..start + end_of(bytes, number))
+        .unwrap_or_default()
+}
+
+/// Returns where the term `number` ends, from the start of the first.
+fn end_of(bytes: &[u8], number: usize) -> usize {
+    read_u40(bytes, HEADER + 5 * number)
 }
 
 impl<'h> Matches<'h> {
@@ -296,6 +318,25 @@ struct HexastoreLayout {
 }
 
 impl HexastoreLayout {
+    /// Returns the layout of the file `bytes`, whose checksum it verifies.
+    fn checked(bytes: &[u8]) -> Result<HexastoreLayout, DamagedHexastore> {
+        if bytes.len() < HEADER + CHECKSUM {
+            return Err(DamagedHexastore("shorter than its header"));
+        }
+        if !bytes.starts_with(MAGIC) {
+            return Err(DamagedHexastore("other magic"));
+        }
+        let (content, checksum) = bytes.split_at(bytes.len() - CHECKSUM);
+        if blake3::hash(content).as_bytes() != checksum {
+            return Err(DamagedHexastore("checksum differs"));
+        }
+        let layout = HexastoreLayout::of(content).ok_or(DamagedHexastore("impossible counts"))?;
+        match layout.end == content.len() {
+            true => Ok(layout),
+            false => Err(DamagedHexastore("cut or grown")),
+        }
+    }
+
     /// Returns `None` if the counts in the header are impossible.
     fn of(content: &[u8]) -> Option<HexastoreLayout> {
         let number = |at: usize| Some(u64::from_le_bytes(*content.get(8 * at..)?.first_chunk()?));
