@@ -1,5 +1,8 @@
 //! The context of a match: the pieces of a pattern around its anchor, and its boundaries.
 
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::{compose, is_combining_mark};
+
 use crate::erase::decoded;
 use crate::erase::gapped_patterns::{Gap, GappedPattern};
 use crate::erase::normalized::NormalizedBytes;
@@ -59,7 +62,8 @@ impl SearchedText<'_> {
             bytes.get(end..).unwrap_or_default(),
         );
         if pattern.is_anywhere {
-            return !letter_after(after).is_some_and(completes_letter);
+            let found = bytes.get(start..end).unwrap_or_default();
+            return !letter_after(after).is_some_and(|next| completes_letter(found, next));
         }
         let opens = self.opens(pattern, before, start, end);
         let closes = closes(pattern, after);
@@ -127,8 +131,7 @@ pub(super) fn is_length(after: &[u8]) -> bool {
 
 /// Returns whether `letter` is part of a word.
 pub(in crate::erase) fn is_letter(letter: char) -> bool {
-    letter.is_alphanumeric()
-        || !letter.is_ascii() && unicode_normalization::char::is_combining_mark(letter)
+    letter.is_alphanumeric() || !letter.is_ascii() && is_combining_mark(letter)
 }
 
 /// Returns whether `letter`, which is next to a match, may be part of the same word. Letters of
@@ -137,10 +140,12 @@ pub(super) fn is_joined(letter: char) -> bool {
     is_letter(letter) && !is_unsegmented(letter)
 }
 
-/// Returns whether `letter` makes the one before it another letter, which decomposed text has in
-/// parts: the vowel or the end of a Hangul syllable, or a voicing mark of kana.
-fn completes_letter(letter: char) -> bool {
-    matches!(letter, '\u{1160}'..='\u{11ff}' | '\u{3099}' | '\u{309a}')
+/// Returns whether `next` makes the last letter of `found` another one, which decomposed text has in
+/// parts: as the vowel or the end of a Hangul syllable, a voicing mark of kana, or an accent.
+fn completes_letter(found: &[u8], next: char) -> bool {
+    let found = String::from_utf8_lossy(found);
+    let last = found.chars().nfc().last();
+    last.is_some_and(|last| compose(last, next).is_some())
 }
 
 /// Returns the letter at the end of `bytes`, if they end with text.

@@ -184,6 +184,20 @@ fn selection_and_byte_search_agree_on_syllables_and_voiced_kana() {
             "\u{306a}\u{304c}\u{3060}",
             false,
         ),
+        // A vowel as a letter of its own, as in a laugh or in tears, completes no syllable.
+        (
+            "\u{bc15}\u{c9c0}\u{c218}",
+            "\u{bc15}\u{c9c0}\u{c218}\u{3160}\u{3160}",
+            true,
+        ),
+        (
+            "\u{ae40}\u{bbfc}\u{c900}",
+            "\u{ae40}\u{bbfc}\u{c900}\u{315c}",
+            true,
+        ),
+        ("\u{306a}\u{3042}", "\u{306a}\u{3042}\u{3099}", true),
+        ("\u{306a}\u{304b}", "\u{306a}\u{304b}\u{3099}", false),
+        ("\u{1019}\u{1025}", "\u{1019}\u{1026}", false),
     ] {
         assert_eq!(
             both(&request(&[identifier]), text, Encoding::MessagePack),
