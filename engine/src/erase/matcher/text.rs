@@ -1,5 +1,7 @@
 //! Finds identifiers in one text: as it is written, unescaped, and decoded.
 
+use rustc_hash::FxHashMap;
+
 use super::{IdentifierMatcher, PersonNumber};
 use crate::erase::patterns::{Coverage, IdentifierPattern, words};
 use crate::erase::variations::{Variation, Variations};
@@ -77,7 +79,7 @@ impl IdentifierMatcher {
     pub(super) fn each_form(&self, text: &str, folded: &mut String, found: &mut OnMatch<'_>) {
         let mut plain: Vec<PersonNumber> = Vec::new();
         let mut found = |pattern: &IdentifierPattern, coverage: Coverage, classes: Variations| {
-            if classes.is_empty() {
+            if classes.is_empty() && !plain.contains(&pattern.person) {
                 plain.push(pattern.person);
             }
             let is_plain =
@@ -108,8 +110,13 @@ impl IdentifierMatcher {
     fn find_in_form(&self, form: &str, folded: &mut String, found: &mut OnMatch<'_>) {
         self.folding
             .fold_equivalent(LetterEquivalence::ALL, form, folded);
+        // The classes of letters depend on the whole form, which may contain a pattern many times.
+        let mut letters_of = FxHashMap::default();
         self.occurrences(folded, |pattern, coverage, classes, _| {
-            if let Some(letters) = self.letter_classes_of(pattern, form, false) {
+            let letters = letters_of
+                .entry(std::ptr::from_ref(pattern))
+                .or_insert_with(|| self.letter_classes_of(pattern, form, false));
+            if let Some(letters) = *letters {
                 found(pattern, coverage, classes.with(letters));
             }
         });
@@ -257,6 +264,8 @@ fn may_hold_number(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -299,5 +308,27 @@ mod tests {
             matcher.occurrences(&matcher.coarsest_form(&text), |_, _, _, _| found += 1);
             prop_assert!(found == 0 || matcher.scan_text(&text, &mut String::new()).may_match);
         }
+    }
+
+    #[test]
+    fn a_text_that_repeats_a_name_is_matched_in_linear_time() {
+        let identifiers = ["Ada Okafor", "ada@x.example"].map(str::to_owned).into();
+        let people = vec![Person {
+            identifiers,
+            ..Person::default()
+        }];
+        let matcher = IdentifierMatcher::new(&SubjectRequest {
+            people,
+            ..SubjectRequest::default()
+        });
+        let start = Instant::now();
+        let found_in = |text: &str| {
+            let mut found = 0;
+            matcher.each_form(text, &mut String::new(), &mut |_, _, _| found += 1);
+            found
+        };
+        assert!(found_in(&"Ada Okafor \u{e9} ".repeat(1 << 15)) >= 1 << 15);
+        assert_eq!(found_in(&"ada ".repeat(1 << 20)), 0);
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
 }

@@ -2,6 +2,7 @@
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
+use rustc_hash::FxHashSet;
 
 use super::{Hits, IdentifierMatcher, NO_PERSON};
 use crate::erase::field_roles::{FieldRole, role_of};
@@ -166,8 +167,11 @@ impl IdentifierMatcher {
         }
         for chunk in bytes.utf8_chunks() {
             let folded = self.coarsest_form(chunk.valid());
+            // Which classes a match requires depends on the whole chunk.
+            let mut known = FxHashSet::default();
             self.unbounded.find(folded.as_bytes(), |number, _| {
-                if let Some(pattern) = self.pattern(number)
+                if known.insert(number)
+                    && let Some(pattern) = self.pattern(number)
                     && let Some(classes) = self.letter_classes_of(pattern, chunk.valid(), true)
                 {
                     hits.variations = hits.variations.with(classes);

@@ -171,7 +171,12 @@ impl IdentifierPattern {
         had_tag: bool,
     ) -> Option<Occurrence> {
         let rest = text.get(start..)?.strip_prefix(&*self.text)?;
-        let (tag, rest) = rest.split_once('@')?;
+        // No further than a tag may reach: most texts with the local part contain no address.
+        let at = rest
+            .bytes()
+            .take(MAX_TAG + 2)
+            .position(|byte| byte == b'@')?;
+        let (tag, rest) = (rest.get(..at)?, rest.get(at + 1..)?);
         let is_untagged = tag.is_empty() && had_tag;
         if !(is_tag(tag) || is_untagged) {
             return None;
