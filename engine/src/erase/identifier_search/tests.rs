@@ -215,6 +215,18 @@ fn selection_and_byte_search_find_a_name_across_the_entries_of_a_map() {
         (r#""contacts":{"Ada":{"Okafor":1}}"#, true),
         (r#""contacts":{"Ada":false,"Okafor":false}"#, true),
         (r#""contacts":{"A":"Ada","Okafor":1}"#, true),
+        (r#""contacts":{"Ada":{"last":"Okafor"}}"#, true),
+        (r#""contacts":{"Ingrid":{"friend":"Ada"},"Okafor":1}"#, true),
+        (r#""contacts":{"A":["x","Ada"],"Okafor":1}"#, true),
+        (
+            r#""team":{"lead":{"name":"Ada"},"second":{"name":"Okafor"}}"#,
+            true,
+        ),
+        (
+            r#""team":{"lead":{"name":"Ada","zip":3},"second":{"name":"Okafor"}}"#,
+            false,
+        ),
+        (r#""team":{"first":"Ada","last":"Okafor"}"#, false),
         (r#""contacts":{"Ada":1,"Okafor":1}"#, false),
     ] {
         let json = format!(

@@ -22,10 +22,12 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `adjacent_texts` | texts over which a name may be split |
 //! | `compile` | from a request to patterns and look-up tables |
 //! | `values` | grains, values, addresses and raw bytes |
 //! | `text` | one text in all its forms |
 
+mod adjacent_texts;
 mod compile;
 mod text;
 mod values;

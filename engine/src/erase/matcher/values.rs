@@ -4,6 +4,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxHashSet;
 
+use super::adjacent_texts::AdjacentTexts;
 use super::{Hits, IdentifierMatcher, NO_PERSON};
 use crate::erase::field_roles::{FieldRole, role_of};
 use crate::erase::patterns::{Coverage, IdentifierPattern};
@@ -41,6 +42,11 @@ impl IdentifierMatcher {
         self.match_entries(FieldRole::Value(Reason::Value), unknown, hits);
         for key in grain.null_keys() {
             self.match_text(FieldRole::Value(Reason::Value), key, hits);
+        }
+        if self.variations.contains(Variation::SplitBlocks) {
+            AdjacentTexts::default().visit_grain(grain, &mut |before, after| {
+                self.match_across_blocks(before, after, hits);
+            });
         }
         if self.lacks_consent(grain) {
             hits.add(NO_PERSON, Reason::Consent);
@@ -108,31 +114,16 @@ impl IdentifierMatcher {
         }
     }
 
-    /// Matches keys and values of entries, and names that are split over two adjacent ones.
+    /// Matches keys and values of entries.
     fn match_entries<'g>(
         &self,
         role: FieldRole,
         entries: impl Iterator<Item = (&'g str, RawValue<'g>)>,
         hits: &mut Hits,
     ) {
-        let mut before = None;
         for (key, value) in entries {
             self.match_text(role, key, hits);
             self.match_value(role, &value, hits);
-            if !self.variations.contains(Variation::SplitBlocks) {
-                continue;
-            }
-            if let Some(before) = before {
-                self.match_across_blocks(before, key, hits);
-            }
-            if let Some(text) = first_text(&value) {
-                self.match_across_blocks(key, text, hits);
-            }
-            before = match value {
-                RawValue::Text(text) => Some(text),
-                RawValue::Nil | RawValue::Bool(_) => Some(key),
-                _ => None,
-            };
         }
     }
 
@@ -184,6 +175,11 @@ impl IdentifierMatcher {
     /// Matches a value that isn't part of a decoded grain.
     pub fn match_loose_value(&self, value: &RawValue<'_>, hits: &mut Hits) {
         self.match_value(FieldRole::Value(Reason::Undecodable), value, hits);
+        if self.variations.contains(Variation::SplitBlocks) {
+            AdjacentTexts::default().visit(value, &mut |before, after| {
+                self.match_across_blocks(before, after, hits);
+            });
+        }
     }
 
     /// Returns whether `text` names a person distinctively: as a whole or as a mention; by initials
@@ -315,15 +311,6 @@ fn main_text<'g>(item: &RawValue<'g>) -> Option<&'g str> {
             .entries()
             .filter_map(|(_, value)| value.as_text())
             .max_by_key(|text| text.len()),
-        _ => None,
-    }
-}
-
-/// Returns the text that follows the key of a map directly: its value, or the first key of that.
-fn first_text<'g>(value: &RawValue<'g>) -> Option<&'g str> {
-    match value {
-        RawValue::Text(text) => Some(text),
-        RawValue::Map(entries) => entries.all_entries().next().map(|(key, _)| key),
         _ => None,
     }
 }
