@@ -212,14 +212,17 @@ pub(crate) fn is_segmented(letter: char) -> bool {
 }
 
 /// Returns whether `letter` belongs to an unsegmented script, which doesn't separate words by
-/// blanks. Decomposed text has the letters of Hangul instead of its syllables.
+/// blanks. Decomposed text has the letters of Hangul instead of its syllables; text that isn't
+/// folded also has katakana and Hangul of half the width.
 pub fn is_unsegmented(letter: char) -> bool {
     let is_thai_or_lao = matches!(letter, '\u{e00}'..='\u{eff}');
     let is_burmese_or_khmer = matches!(letter, '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}');
     let is_hangul = matches!(letter, '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7af}');
     let is_east_asian = matches!(letter, '\u{2e80}'..='\u{9fff}');
     let is_ideograph = matches!(letter, '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
-    is_thai_or_lao || is_burmese_or_khmer || is_hangul || is_east_asian || is_ideograph
+    let is_halfwidth = matches!(letter, '\u{ff66}'..='\u{ffdc}');
+    let is_asian = is_hangul || is_east_asian || is_ideograph || is_halfwidth;
+    is_thai_or_lao || is_burmese_or_khmer || is_asian
 }
 
 #[cfg(test)]

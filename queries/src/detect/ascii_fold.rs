@@ -83,7 +83,7 @@ fn fold(character: char) -> Folding {
         {
             Some(zero) => Folding::To(b'0' + (code - zero) as u8),
             None if is_symbol(character) => Folding::To(SYMBOL),
-            None if is_unspaced(character) => Folding::To(UNSPACED),
+            None if is_unsegmented(character) => Folding::To(UNSPACED),
             None => Folding::Kept,
         },
     }
@@ -95,12 +95,6 @@ const SYMBOL: u8 = b'"';
 /// What letters are folded to that need no space before or after a number. UTF-8 doesn't have this
 /// byte.
 pub(super) const UNSPACED: u8 = 0xFF;
-
-/// Returns true for letters of scripts that don't separate words by blanks, also for Japanese ones
-/// of half the width.
-fn is_unspaced(character: char) -> bool {
-    is_unsegmented(character) || matches!(character, '\u{FF66}'..='\u{FF9F}')
-}
 
 /// Returns true for quotation marks, long dashes, ellipses, bullets, arrows, emoji and other
 /// symbols.

@@ -261,6 +261,7 @@ fn identifiers_are_found_next_to_letters_of_scripts_without_blanks() {
         "\u{7528}\u{6237}moy_4711_k9\u{7684}",
         "\u{7535}\u{8bdd}0160 5551003\u{8c22}\u{8c22}",
         "\u{c804}\u{d654}01605551003\u{c785}\u{b2c8}\u{b2e4}",
+        "\u{ff83}\u{ff9e}\u{ff9d}\u{ff9c}01605551003\u{ff83}\u{ff9e}\u{ff7d}",
     ] {
         assert_eq!(
             both(&request(&IDENTIFIERS), text, Encoding::MessagePack),
