@@ -208,6 +208,26 @@ fn selection_and_byte_search_agree_on_syllables_and_voiced_kana() {
 }
 
 #[test]
+fn selection_and_byte_search_find_other_spellings_of_identifiers_without_blanks() {
+    for (identifier, text) in [
+        ("ada@\u{4f8b}\u{3048}.jp", "to ada@xn--r8jz45g.jp now"),
+        ("ada@\u{4f8b}\u{3048}.jp", "to ada+n@xn--r8jz45g.jp now"),
+        ("ada@xn--r8jz45g.jp", "to ada@\u{4f8b}\u{3048}.jp now"),
+        ("j\u{fc}rgen@\u{4f8b}.jp", "to juergen@\u{4f8b}.jp now"),
+    ] {
+        assert_eq!(
+            both(&request(&[identifier]), text, Encoding::MessagePack),
+            Some((true, true)),
+            "{identifier} in {text}"
+        );
+    }
+    // A part of such a name is no name of its own.
+    let name = request(&["\u{738b}\u{5c0f} J\u{fc}rgen M\u{fc}ller"]);
+    let found = both(&name, "with Mueller, Juergen", Encoding::MessagePack);
+    assert_eq!(found, Some((false, false)));
+}
+
+#[test]
 fn selection_and_byte_search_find_a_name_across_the_entries_of_a_map() {
     for (members, is_found) in [
         (r#""Ada":"Okafor""#, true),

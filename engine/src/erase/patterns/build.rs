@@ -34,13 +34,19 @@ pub(super) fn patterns_of(
         .out
         .first()
         .is_some_and(|own| own.distinctive && !own.is_did);
-    if source.folding == Folding::Exact || !is_varied || text.chars().any(is_unsegmented) {
+    if source.folding == Folding::Exact || !is_varied {
         return builder.out;
     }
-    builder.variations(&text, Variations::NONE);
+    let is_anywhere = text.chars().any(is_unsegmented);
+    if !is_anywhere {
+        builder.variations(&text, Variations::NONE);
+    }
     for (alias, class) in aliases(source) {
-        builder.literal(&fold(&alias), class.into());
-        builder.variations(&fold(&alias), class.into());
+        let alias = fold(&alias);
+        builder.literal(&alias, class.into());
+        if !(is_anywhere && alias.chars().any(is_unsegmented)) {
+            builder.variations(&alias, class.into());
+        }
     }
     builder.out
 }
