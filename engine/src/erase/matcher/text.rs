@@ -25,11 +25,10 @@ pub(super) struct TextScan {
 }
 
 /// Returns how much of `text` the number from `start` to `end` covers: the whole if there are no
-/// other letters and digits.
-fn coverage_of(text: &str, start: usize, end: usize) -> Coverage {
-    let is_blank =
-        |text: Option<&str>| !text.unwrap_or_default().chars().any(char::is_alphanumeric);
-    match is_blank(text.get(..start)) && is_blank(text.get(end..)) {
+/// other letters and digits. The first letter or digit is at `first`.
+fn coverage_of(text: &str, first: usize, start: usize, end: usize) -> Coverage {
+    let after = text.get(end..).unwrap_or_default();
+    match first >= start && !after.chars().any(char::is_alphanumeric) {
         true => Coverage::Whole,
         false => Coverage::Part,
     }
@@ -145,12 +144,13 @@ impl IdentifierMatcher {
         if self.phones.is_empty() || !may_hold_number(text) {
             return;
         }
+        let first = text.find(char::is_alphanumeric).unwrap_or_default();
         each_number(text, |number| {
             for (phone, pattern) in self.phones.get(&number.tail()).into_iter().flatten() {
                 if let (Some(start), Some(pattern)) =
                     (phone.start_in(number), self.pattern(*pattern))
                 {
-                    let coverage = coverage_of(text, start, number.end);
+                    let coverage = coverage_of(text, first, start, number.end);
                     found(pattern, coverage, Variation::Phone.into());
                 }
             }
@@ -312,7 +312,8 @@ mod tests {
 
     #[test]
     fn a_text_that_repeats_a_name_is_matched_in_linear_time() {
-        let identifiers = ["Ada Okafor", "ada@x.example"].map(str::to_owned).into();
+        let identifiers = ["Ada Okafor", "ada@x.example", "+49 160 5551003"];
+        let identifiers = identifiers.map(str::to_owned).into();
         let people = vec![Person {
             identifiers,
             ..Person::default()
@@ -329,6 +330,8 @@ mod tests {
         };
         assert!(found_in(&"Ada Okafor \u{e9} ".repeat(1 << 15)) >= 1 << 15);
         assert_eq!(found_in(&"ada ".repeat(1 << 20)), 0);
+        let numbers = ".".repeat(1 << 22) + &"0160 5551003, ".repeat(1 << 15);
+        assert!(found_in(&numbers) >= 1 << 15);
         assert!(start.elapsed() < Duration::from_secs(60));
     }
 }
