@@ -124,7 +124,8 @@ impl PlanCheck {
         Ok(DataSourceExec::from_data_source(scan))
     }
 
-    /// Refuses functions that executors have in another form: the protobuf has only their names.
+    /// Refuses functions that executors have in another form: except for those of one statement, the
+    /// protobuf has only their names.
     fn check_functions(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         let mut unknown = None;
         let mut visit = |root: &Arc<dyn PhysicalExpr>| {
