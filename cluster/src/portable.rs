@@ -124,7 +124,7 @@ impl PlanCheck {
         Ok(DataSourceExec::from_data_source(scan))
     }
 
-    /// Refuses functions that executors have in another form: except for those of one statement, the
+    /// Refuses functions that executors have in another form: but for those of one statement, the
     /// protobuf has only their names.
     fn check_functions(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         let mut unknown = None;

@@ -347,8 +347,8 @@ fn text_length(plain: &[u8]) -> usize {
 
 /// Maximal number of bytes of structure between the texts of adjacent blocks, and of texts between
 /// them that belong to neither.
-const STRUCTURE: usize = 64;
-const KEYS: usize = 4;
+pub(super) const STRUCTURE: usize = 64;
+pub(super) const KEYS: usize = 4;
 
 /// Returns the end of `piece` if the block after the one whose text ends at `at` begins with it.
 pub(super) fn block_after(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usize> {

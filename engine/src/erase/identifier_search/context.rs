@@ -140,8 +140,8 @@ pub(super) fn is_joined(letter: char) -> bool {
     is_letter(letter) && !is_unsegmented(letter)
 }
 
-/// Returns whether `next` makes the last letter of `found` another one, which decomposed text has in
-/// parts: as the vowel or the end of a Hangul syllable, a voicing mark of kana, or an accent.
+/// Returns whether `next` makes the last letter of `found` another one, which decomposed text has
+/// in parts: as the vowel or the end of a Hangul syllable, a voicing mark of kana, or an accent.
 fn completes_letter(found: &[u8], next: char) -> bool {
     let found = String::from_utf8_lossy(found);
     let last = found.chars().nfc().last();

@@ -8,11 +8,7 @@ use std::collections::VecDeque;
 
 use gristmill_schemas::grain::{Grain, RawValue};
 
-/// Maximal number of bytes between two adjacent texts: of other texts, and of all headers.
-const MAX_BYTES: usize = 64;
-
-/// Maximal number of texts between two adjacent ones.
-const MAX_BETWEEN: usize = 4;
+use crate::erase::decoded::{KEYS, STRUCTURE};
 
 /// The texts that precede a place, the nearest last.
 #[derive(Debug, Default)]
@@ -68,13 +64,13 @@ impl<'g> AdjacentTexts<'g> {
     /// Calls `found` with each preceding text that is adjacent to `text`, and adds this one.
     fn text(&mut self, text: &'g str, found: &mut dyn FnMut(&str, &str)) {
         for (between, before) in self.preceding.iter().rev().enumerate() {
-            let is_adjacent = (between == 0 || before.has_map) && before.bytes < MAX_BYTES;
+            let is_adjacent = (between == 0 || before.has_map) && before.bytes < STRUCTURE;
             if is_adjacent && !before.text.is_empty() && !text.is_empty() {
                 found(before.text, text);
             }
         }
         self.pass(1 + text.len(), false);
-        if self.preceding.len() > MAX_BETWEEN {
+        if self.preceding.len() > KEYS {
             self.preceding.pop_front();
         }
         self.preceding.push_back(PrecedingText {
