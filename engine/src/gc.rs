@@ -292,7 +292,7 @@ impl<'o> Sweep<'o> {
 }
 
 /// Returns the name of a data file of `table`, or `None` for files of the log and of others.
-fn data_file_name(file: &ObjectMeta, table: &Table) -> Option<String> {
+pub(crate) fn data_file_name(file: &ObjectMeta, table: &Table) -> Option<String> {
     let parts: Vec<_> = file.location.parts().collect();
     let [folder, name] = parts.as_slice() else {
         return None;

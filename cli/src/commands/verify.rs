@@ -68,13 +68,21 @@ pub async fn run(
     ))
 }
 
-/// Prints what to do about damage, and that nothing was checked.
+/// Prints what to do about damage and files that are left over, and that nothing was checked.
 fn print_hints(context: &CommandContext, report: &VerifyReport, arguments: &VerifyArgs) {
     if report.bad > 0 && arguments.sources.is_empty() {
         context.hint(
             "`gristmill repair --dry-run` lists what can be computed again, and what must come \
              from a backup",
         );
+    }
+    if let Some(left) = &report.unreferenced {
+        context.hint(format_args!(
+            "{} data files ({} bytes) are part of no version of the lake: a killed command left \
+             them, or a running one hasn't committed them yet; `gristmill gc` removes those that \
+             are older than an hour",
+            left.files, left.bytes
+        ));
     }
     if report.checked == 0 && arguments.subset.is_some() {
         context.hint(

@@ -2,8 +2,8 @@
 //! newest checkpoint.
 
 use bytes::Bytes;
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt};
 use serde::de::IgnoredAny;
 
 use super::location::LakeLocation;
@@ -86,10 +86,17 @@ impl LogFile {
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub(crate) async fn list(location: &LakeLocation, table: &str) -> Result<Vec<LogFile>> {
         let files = location.list(&format!("{table}/{LOG}")).await?;
-        Ok(files
-            .into_iter()
-            .filter_map(|file| LogFile::of(&file.location))
-            .collect())
+        Ok(LogFile::among(&files, table))
+    }
+
+    /// Returns the commits and checkpoints of `table` among `files`, in their order.
+    pub(crate) fn among(files: &[ObjectMeta], table: &str) -> Vec<LogFile> {
+        let log = Path::from(format!("{table}/{LOG}"));
+        let paths = files.iter().map(|file| &file.location);
+        paths
+            .filter(|path| path.prefix_matches(&log))
+            .filter_map(LogFile::of)
+            .collect()
     }
 }
 

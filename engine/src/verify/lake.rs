@@ -125,6 +125,7 @@ pub async fn verify_unopened(
         tables: check.coverage,
         ..Coverage::default()
     });
+    tally.report().unreferenced = check.unreferenced.found();
     Ok(tally.finish(started.elapsed()))
 }
 
@@ -166,6 +167,7 @@ impl<'l> LakeCheck<'l> {
         check.started = started;
         check.coverage.tables = tables.coverage;
         check.coverage.certificates = certificates;
+        check.tally.report().unreferenced = tables.unreferenced.found();
         check.tally.add(0, tables.findings);
         Ok(check)
     }

@@ -10,6 +10,7 @@
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
 //! | `unique_addresses` | is every grain in one row only? |
+//! | `unreferenced` | which data files does no log name? |
 //! | `scope` | which part of the lake is checked next? |
 //! | `row_counts` | are the counts of rows in the log those of the segment? |
 //! | `segment_check` | how does another process check a segment? |
@@ -35,6 +36,7 @@ mod segment_check;
 mod sizes;
 mod tables;
 mod unique_addresses;
+mod unreferenced;
 
 use std::sync::Arc;
 
@@ -49,6 +51,7 @@ pub use report::{Coverage, Problem, TableCoverage, VerifyReport};
 pub(crate) use row_group::open_segment;
 pub use scope::{Subset, VerifyScope};
 pub use segment_check::{SegmentCheck, SegmentSettings, check_segment};
+pub use unreferenced::UnreferencedFiles;
 
 use crate::ingest::prove::ProofOptions;
 

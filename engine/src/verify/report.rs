@@ -8,6 +8,7 @@ use gristmill_schemas::columns::GRAINS;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use serde::{Deserialize, Serialize};
 
+use super::unreferenced::UnreferencedFiles;
 use crate::index::{CheckedSidecar, SidecarCondition};
 use crate::lake::remedy_of_lost_file;
 use crate::segment::SegmentId;
@@ -38,6 +39,9 @@ pub struct VerifyReport {
     /// How much of the lake was checked; absent for files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coverage: Option<Coverage>,
+    /// Data files that no version of the lake has; absent if there are none, and for files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreferenced: Option<UnreferencedFiles>,
     /// The first problems, in the order of the input.
     pub problems: Vec<Problem>,
 }

@@ -11,10 +11,12 @@ use std::time::Instant;
 
 use gristmill_schemas::columns::GRAINS;
 use gristmill_schemas::error::ErrorCode;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::job_set::JobSet;
 use super::report::{Findings, Problem, TableCoverage};
+use super::unreferenced::UnreferencedFiles;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
@@ -48,6 +50,8 @@ pub(super) struct TablesCheck<'l> {
     pub(super) findings: Findings,
     /// What was checked so far.
     pub(super) coverage: Vec<TableCoverage>,
+    /// The data files so far that no log names.
+    pub(super) unreferenced: UnreferencedFiles,
 }
 
 impl<'l> TablesCheck<'l> {
@@ -81,6 +85,7 @@ impl<'l> TablesCheck<'l> {
             remedy_of_entries: ACCEPT,
             findings,
             coverage: Vec::new(),
+            unreferenced: UnreferencedFiles::default(),
         })
     }
 
@@ -123,15 +128,19 @@ impl<'l> TablesCheck<'l> {
             .as_ref()
             .and_then(|heads| heads.tables.get(name))
             .cloned();
+        // Before the log is read: files that are committed in between are named in it then.
+        let listed = self.location.list(name).await?;
         let opened = Table::open(self.location, name).await;
         self.remedy_of_entries = match &opened {
             Err(EngineError::Damaged { remedy, .. }) => remedy,
             _ => ACCEPT,
         };
-        coverage.log_entries = self.log(name, head.as_ref()).await?;
+        let log = LogFile::among(&listed, name);
+        coverage.log_entries = self.log(name, head.as_ref(), &log).await?;
         let Some(table) = self.opened(name, opened, head.is_some())? else {
             return Ok(true);
         };
+        self.note_unreferenced(&table, &listed).await?;
         if name == GRAINS
             && self.heads.is_none()
             && !self.heads_damaged
@@ -155,6 +164,15 @@ impl<'l> TablesCheck<'l> {
             self.data_file(name, file).await?;
         }
         Ok(true)
+    }
+
+    /// Notes those of the files `listed` that no version of `table` has.
+    async fn note_unreferenced(&mut self, table: &Table, listed: &[ObjectMeta]) -> Result<()> {
+        match self.unreferenced.add(table, listed).await {
+            Err(error) if error.is_environment() => Err(error),
+            // Damage of the log is a problem of its own.
+            _ => Ok(()),
+        }
     }
 
     /// Returns an opened table. Returns `None`, with a problem if it `has_head`, if there is none,
@@ -199,10 +217,14 @@ impl<'l> TablesCheck<'l> {
         Ok(())
     }
 
-    /// Checks the entries of a log. Returns the number of commits.
-    async fn log(&mut self, name: &'static str, head: Option<&TableHead>) -> Result<u64> {
-        let files = LogFile::list(self.location, name).await?;
-        let (found, mut known) = self.entries(name, &files).await?;
+    /// Checks the entries of the log that consists of `files`. Returns the number of commits.
+    async fn log(
+        &mut self,
+        name: &'static str,
+        head: Option<&TableHead>,
+        files: &[LogFile],
+    ) -> Result<u64> {
+        let (found, mut known) = self.entries(name, files).await?;
         if let Some(head) = head {
             let of_heads =
                 |(version, digest): (&u64, &FileDigest)| (*version, (*digest, HEADS.to_owned()));
@@ -218,7 +240,7 @@ impl<'l> TablesCheck<'l> {
                 self.found(problem(name, path.as_ref(), &cause, remedy));
             }
         }
-        self.checkpoint(name, head, &files).await?;
+        self.checkpoint(name, head, files).await?;
         Ok(found.len() as u64)
     }
 

@@ -14,4 +14,5 @@ mod refused_commits;
 mod repair;
 mod rows;
 mod sidecars;
+mod unreferenced;
 mod workers;

@@ -248,6 +248,21 @@ async fn check_one_row_group(bucket: &Bucket) -> (u64, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_check_notes_an_object_that_no_log_names() {
+    let bucket = bucket_of(2).await;
+    let lake = Lake::open_at(bucket.client().lake()).await.unwrap();
+    let path = Path::from("state/part-left.parquet");
+    let store = lake.location().store();
+    store.put(&path, "rows".into()).await.unwrap();
+    let (scope, options) = (VerifyScope::default(), VerifyOptions::default());
+    let verified = verify_lake(&lake, scope, &options, Arc::default()).await;
+    let report = verified.unwrap();
+    let noted = report.unreferenced.unwrap();
+    assert_eq!((report.bad, noted.files, noted.bytes), (0, 1, 4));
+    assert_eq!(noted.first, [path.to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_check_of_any_part_finds_a_truncated_object_of_another_part() {
     let bucket = bucket_of(5).await;
     let (requests, problems) = check_one_row_group(&bucket).await;
