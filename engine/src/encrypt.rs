@@ -6,7 +6,7 @@
 //! the secrets of replaced keys are destroyed. A run that was killed is simply run again: segments
 //! that are sealed with current keys are skipped.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds, SegmentBuilder, refresh_subjects};
-use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys};
+use crate::keys::{ErasedRows, KeyDisposition, KeyId, LakeKeys, key_of};
 use crate::lake::{
     Change, DataFile, Lake, LakeFile, LakeLocation, Purged, Segment, Table, disclosed_rows_in,
     is_sealed_file,
@@ -104,25 +104,26 @@ async fn overtake_writers(lake: &mut Lake) -> Result<()> {
     Ok(())
 }
 
-/// Renews the keys of `users` (of all users and of grains without a user, if none are named), and
-/// reseals their data. Addresses and tokens don't change. With `exclusive`, which states that no
-/// other process writes, the old keys are retired; without it, they remain usable for other writers
-/// until a rotation with it.
+/// Renews the keys of `users` (of all users of the lake and of grains without a user, if none are
+/// named), and reseals their data. Addresses and tokens don't change. With `exclusive`, which
+/// states that no other process writes, the old keys are retired; without it, they remain usable
+/// for other writers until a rotation with it, which then needs no new ones. Keys of other lakes in
+/// the same store stay as they are.
 ///
 /// # Errors
 /// As [`encrypt`]; [`EngineError::Request`] if a user has no key.
 pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Result<SealReport> {
     let (started, keys) = (Instant::now(), keys_of(lake)?);
     lake.refresh().await?;
-    let wanted = people(&keys, users)?;
+    let used = keys_in_use(lake).await?;
+    let wanted = people(&keys, users, &used)?;
     let mut report = SealReport {
         segments: lake.segments()?.len() as u64,
         ..SealReport::default()
     };
-    // Users with two keys were renewed by a run that was killed.
     let fresh: Vec<KeyId> = wanted
         .iter()
-        .filter(|(_, keys)| keys.len() == 1)
+        .filter(|(id, generations)| needs_new_key(id, generations, &used, exclusive))
         .map(|(id, _)| *id)
         .collect();
     keys.renew(&fresh)?;
@@ -148,11 +149,11 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
 }
 
 /// Returns the keys of the people `wanted` that have a newer generation.
-fn replaced(keys: &LakeKeys, wanted: &BTreeMap<KeyId, Vec<u32>>) -> Vec<(KeyId, u32)> {
+fn replaced(keys: &LakeKeys, wanted: &BTreeMap<KeyId, Vec<u32>>) -> Vec<KeyVersion> {
     let usable = keys.usable();
     // Keys are ascending, so that the last generation of each person remains.
     let newest: BTreeMap<KeyId, u32> = usable.iter().copied().collect();
-    let is_replaced = |(id, generation): &(KeyId, u32)| {
+    let is_replaced = |(id, generation): &KeyVersion| {
         newest.get(id).is_some_and(|newest| newest > generation) && wanted.contains_key(id)
     };
     usable.into_iter().filter(is_replaced).collect()
@@ -166,13 +167,65 @@ fn keys_of(lake: &Lake) -> Result<Arc<LakeKeys>> {
     })
 }
 
-/// Returns the generations of the keys of `users`.
-fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>> {
+/// A key and its generation.
+type KeyVersion = (KeyId, u32);
+
+/// Returns the keys with which rows of `lake` are sealed, as their envelopes state.
+async fn keys_in_use(lake: &Lake) -> Result<BTreeSet<KeyVersion>> {
+    let mut used = BTreeSet::new();
+    for segment in lake.segments()?.iter().filter(|it| it.id.is_sealed()) {
+        let path = lake.grains.path_of(&segment.file.name);
+        let file = LakeFile::open(lake, &path).await?;
+        let read = tokio::task::spawn_blocking(move || keys_of_rows(&file)).await;
+        used.extend(read.file("can't read", &path)??);
+    }
+    Ok(used)
+}
+
+/// Returns the keys with which the rows of `file` are sealed.
+fn keys_of_rows(file: &LakeFile) -> Result<BTreeSet<KeyVersion>> {
+    let mut used = BTreeSet::new();
+    each_envelope(file, |envelope| {
+        used.extend(key_of(envelope));
+        true
+    })?;
+    Ok(used)
+}
+
+/// Returns whether a person whose usable keys have these `generations`, ascending, gets a new key.
+/// If there are several, the newest is of a rotation that was killed, when rows are still sealed
+/// with an older one, or of one without `exclusive`, which one with it completes.
+fn needs_new_key(
+    id: &KeyId,
+    generations: &[u32],
+    used: &BTreeSet<KeyVersion>,
+    exclusive: bool,
+) -> bool {
+    let [older @ .., _] = generations else {
+        return false;
+    };
+    let is_killed = older
+        .iter()
+        .any(|generation| used.contains(&(*id, *generation)));
+    older.is_empty() || !exclusive && !is_killed
+}
+
+/// Returns the generations of the usable keys of `users`; if none are named, of everybody with a
+/// key among `used`, and of what belongs to nobody. The store may have keys of other lakes, whose
+/// rows this one doesn't have.
+fn people(
+    keys: &LakeKeys,
+    users: &[String],
+    used: &BTreeSet<KeyVersion>,
+) -> Result<BTreeMap<KeyId, Vec<u32>>> {
     let mut people: BTreeMap<KeyId, Vec<u32>> = BTreeMap::new();
     keys.usable()
         .into_iter()
         .for_each(|(id, generation)| people.entry(id).or_default().push(generation));
     if users.is_empty() {
+        let own = used.iter().map(|(id, _)| *id);
+        let own: HashSet<KeyId> = own.chain([keys.id_of(None)]).collect();
+        people.retain(|id, _| own.contains(id));
         return Ok(people);
     }
     let mut wanted = HashSet::new();
@@ -199,6 +252,16 @@ async fn holds_outdated(lake: &Lake, segment: &Segment, keys: &Arc<LakeKeys>) ->
 
 /// Returns whether a row of `file` is sealed with an outdated key.
 fn has_outdated_row(file: &LakeFile, keys: &LakeKeys) -> Result<bool> {
+    let mut found = false;
+    each_envelope(file, |envelope| {
+        found = keys.is_outdated(envelope);
+        !found
+    })?;
+    Ok(found)
+}
+
+/// Calls `visit` with the envelopes of the rows of `file`, as long as it returns true.
+fn each_envelope(file: &LakeFile, mut visit: impl FnMut(&[u8]) -> bool) -> Result<()> {
     for batch in file.stored_rows(Some(&[SystemColumn::Blob.name()]))? {
         let batch = batch.file("can't read", "a segment")?;
         let blobs = batch
@@ -206,11 +269,11 @@ fn has_outdated_row(file: &LakeFile, keys: &LakeKeys) -> Result<bool> {
             .as_binary_opt::<i32>()
             .ok_or("no blobs")
             .file("can't read", "a segment")?;
-        if blobs.iter().flatten().any(|blob| keys.is_outdated(blob)) {
-            return Ok(true);
+        if !blobs.iter().flatten().all(&mut visit) {
+            break;
         }
     }
-    Ok(false)
+    Ok(())
 }
 
 /// Replaces `segment` by sealed segments.
@@ -388,90 +451,4 @@ async fn finish(
 }
 
 #[cfg(test)]
-mod tests {
-    use gristmill_schemas::columns::{LifecycleEvent, RejectRow, StateRow};
-
-    use super::*;
-    use crate::keys::{FileKeys, Keyring};
-
-    /// Adds a file in plain text to `rejects`.
-    async fn reject(lake: &mut Lake) {
-        let row = RejectRow {
-            source_id: "0".repeat(64),
-            source: "a.mg".to_owned(),
-            ordinal: 0,
-            offset: None,
-            error_code: "ERR_VERSION".to_owned(),
-            field: None,
-            message: "no version".to_owned(),
-            bytes: b"Ada".to_vec(),
-            truncated: false,
-            rejected_at: 0,
-        };
-        let change = Change {
-            added: vec![lake.write_rejects(&[row]).await.unwrap()],
-            changes_rows: true,
-            ..Change::default()
-        };
-        lake.rejects.commit(change, "ingest", 0).await.unwrap();
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn files_of_a_writer_that_was_faster_are_sealed() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("lake").display().to_string();
-        let mut lake = Lake::open_or_create(&place).await.unwrap();
-        let before = lake.rejects.clone();
-        reject(&mut lake).await;
-        let keyring = folder.path().join("keyring.json");
-        let keyring = Keyring::open_or_create(&keyring, "for tests").unwrap();
-        let keys = FileKeys::next_to(keyring).unwrap();
-        lake.enable_encryption(Box::new(keys)).await.unwrap();
-        // As a handle that was read before the other writer's commit.
-        lake.rejects = before;
-        let keys = keys_of(&lake).unwrap();
-        let report = seal_open(&mut lake, &keys, false).await.unwrap();
-        assert_eq!(report.table_files, 1);
-        let files = lake.rejects.files().unwrap();
-        assert_eq!(files.len(), 1);
-        assert!(is_sealed_file(&files[0].name), "{files:?}");
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_file_of_many_small_rows_is_sealed_as_one_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("lake").display().to_string();
-        let mut lake = Lake::open_or_create(&place).await.unwrap();
-        let event = |at| StateRow {
-            content_address: "0".repeat(64),
-            event: LifecycleEvent::Expired,
-            value: None,
-            at,
-            actor: None,
-            reason: None,
-            source_id: None,
-        };
-        let events: Vec<StateRow> = (0..3_000).map(event).collect();
-        let change = Change::of_new_rows(lake.write_events(&events).await.unwrap());
-        lake.state.commit(change, "test", 0).await.unwrap();
-        let keyring = folder.path().join("keyring.json");
-        let keyring = Keyring::open_or_create(&keyring, "for tests").unwrap();
-        let keys = FileKeys::next_to(keyring).unwrap();
-        lake.enable_encryption(Box::new(keys)).await.unwrap();
-        let keys = keys_of(&lake).unwrap();
-        seal_open(&mut lake, &keys, true).await.unwrap();
-        let files = lake.state.files().unwrap();
-        assert_eq!(files.len(), 1);
-        assert_eq!(files[0].rows, 3_000);
-    }
-
-    #[test]
-    fn row_groups_are_chunked_by_size_and_a_large_one_is_alone() {
-        let mib = 1 << 20;
-        assert_eq!(
-            chunks(&[100 * mib, 100 * mib, 100 * mib, 900 * mib, mib]),
-            [0..2, 2..3, 3..4, 4..5]
-        );
-        assert!(chunks(&[]).is_empty());
-    }
-}
+mod tests;

@@ -259,6 +259,38 @@ fn a_hold_prevents_key_destruction_and_a_plain_erasure_removes_the_rest() {
 }
 
 #[test]
+fn a_rotation_leaves_the_keys_of_other_lakes_of_the_keyring() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "lake");
+    encrypt(&sandbox, "other");
+    let report = sandbox.run("lake", 0, &["keys", "rotate", "--exclusive"]);
+    assert_eq!(report["keys_renewed"].as_u64(), Some(4));
+    for lake in ["lake", "other"] {
+        let verified = sandbox.run(lake, 0, &["verify"]);
+        assert_eq!(verified["ok"].as_u64(), Some(180), "{lake}: {verified:#}");
+    }
+}
+
+#[test]
+fn every_rotation_that_keeps_the_old_keys_makes_new_ones() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "lake");
+    let rotated = |arguments: &[&str]| {
+        sandbox.run("lake", 0, &[&["keys", "rotate"][..], arguments].concat());
+        stored_blobs(&sandbox.path("lake"))
+    };
+    let first = rotated(&[]);
+    let second = rotated(&[]);
+    assert!(second.is_disjoint(&first));
+    // Completes the rotations before it.
+    assert_eq!(rotated(&["--exclusive"]), second);
+    assert_eq!(
+        sandbox.run("lake", 0, &["verify"])["ok"].as_u64(),
+        Some(180)
+    );
+}
+
+#[test]
 fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
     let sandbox = sandbox_with_corpus();
     encrypt(&sandbox, "lake");
