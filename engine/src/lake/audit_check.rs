@@ -54,11 +54,6 @@ impl Lake {
         {
             problems.push(format!("`{HEADS}` is missing"));
         }
-        let recorded = entries
-            .iter()
-            .rev()
-            .find_map(|entry| recorded_versions(&entry.details))
-            .unwrap_or_default();
         for table in self.tables() {
             let heads = heads.as_ref();
             if let Some(head) = heads.and_then(|heads| heads.tables.get(table.name()))
@@ -66,11 +61,40 @@ impl Lake {
             {
                 problems.push(format!("the table `{}`: {}", table.name(), damage.cause));
             }
-            if let Some(recorded) = recorded.get(table.name()) {
-                problems.extend(recorded.difference(table)?);
-            }
         }
+        let rolled_back = self.rolled_back_tables(entries).await?;
+        problems.extend(rolled_back.into_iter().map(|(_, cause)| cause));
         Ok(problems)
+    }
+
+    /// Returns the tables that aren't what the last of `entries` recorded, each with what differs.
+    pub(crate) async fn rolled_back_tables(
+        &self,
+        entries: &[AuditRow],
+    ) -> Result<Vec<(&'static str, String)>> {
+        let mut found = Vec::new();
+        let recorded = entries
+            .iter()
+            .rev()
+            .find_map(|entry| recorded_versions(&entry.details))
+            .unwrap_or_default();
+        for table in self.tables() {
+            let Some(recorded) = recorded.get(table.name()) else {
+                continue;
+            };
+            if recorded.difference(table)?.is_none() {
+                continue;
+            }
+            // The entry may be of a commit since the table was read.
+            let mut newest = table.clone();
+            match newest.refresh().await {
+                Err(error) if error.is_environment() => return Err(error),
+                _ => {}
+            }
+            let cause = recorded.difference(&newest)?;
+            found.extend(cause.map(|cause| (table.name(), cause)));
+        }
+        Ok(found)
     }
 
     /// Returns what the lake contains for which `entries` are missing.

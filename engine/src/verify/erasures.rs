@@ -1,5 +1,5 @@
-//! Verifying erasures: the audit log's chain, certificates with their files, and the tombstones in
-//! `erased`.
+//! Verifying erasures and the audit log: its chain, the versions of tables that it recorded,
+//! certificates with their files, and the tombstones in `erased`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +17,8 @@ use crate::error::Result;
 use crate::file_digest::FileDigest;
 use crate::keys::Tombstone;
 use crate::lake::{
-    ADOPTED, AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake, RESUMED,
+    ACCEPT, ADOPTED, AUDIT, AuditVerdict, ENCRYPTION, ERASED, ERASURES, FIRST_WITH_HEADS, Lake,
+    RESUMED,
 };
 
 /// The remedy for a damaged certificate.
@@ -81,6 +82,17 @@ async fn check_audit_log(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<Vec
     }
     for cause in lake.unrecorded(&entries).await? {
         check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
+    }
+    // A table that its own log or head shows to be damaged is a problem already.
+    if check.findings.bad_count() == 0 {
+        for (table, cause) in lake.rolled_back_tables(&entries).await? {
+            check.found(problem(
+                table,
+                &format!("{table}/_delta_log"),
+                &cause,
+                ACCEPT,
+            ));
+        }
     }
     Ok(entries)
 }

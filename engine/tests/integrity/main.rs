@@ -12,6 +12,7 @@ mod ingest_workers;
 mod lab;
 mod refused_commits;
 mod repair;
+mod rolled_back;
 mod rows;
 mod sidecars;
 mod unreferenced;
