@@ -435,7 +435,7 @@ async fn finish(
     started: Instant,
     mut report: SealReport,
 ) -> Result<SealReport> {
-    refresh_subjects(lake).await?;
+    refresh_subjects(lake, false).await?;
     report.removed = lake.purge(exclusive).await?;
     report.version = lake.grains.version();
     let details = serde_json::json!({

@@ -162,7 +162,7 @@ impl Rebuilt {
     ) -> Result<ReindexReport> {
         // Masks need the address indexes of all segments.
         let masks = refresh_masks(lake, all).await?;
-        refresh_subjects(lake).await?;
+        refresh_subjects(lake, all).await?;
         self.segments.extend(masks.segments);
         let of_rebuilt = segments
             .iter()

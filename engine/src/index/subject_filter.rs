@@ -96,17 +96,45 @@ fn hash_of(subject: &str) -> u64 {
     u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap_or(&[0; 8]))
 }
 
-fn path() -> Path {
-    Path::from(format!("{SIDECARS}/{SUBJECTS_FILE}"))
-}
-
 impl SubjectFilters {
+    /// Returns the path of the file, from the lake's root.
+    pub(crate) fn path() -> Path {
+        Path::from(format!("{SIDECARS}/{SUBJECTS_FILE}"))
+    }
+
+    /// Returns true if the lake at `location` has the file, and it isn't intact.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn are_damaged(location: &LakeLocation) -> Result<bool> {
+        let found = location.read_small(&Self::path()).await?;
+        Ok(found.is_some_and(|bytes| SubjectFilters::parse(&bytes).is_none()))
+    }
+
+    /// Returns the filter that queries use for `segment`.
+    fn of(&self, segment: &Segment) -> Option<&SegmentSubjects> {
+        let known = self.by_segment.get(segment.id.as_str());
+        known.filter(|known| segment.file.footer == Some(known.footer))
+    }
+
+    /// Returns true if the filter of `segment` is here.
+    pub(crate) fn know(&self, segment: &Segment) -> bool {
+        self.of(segment).is_some()
+    }
+
+    /// Returns true if the filter of `segment` is here and isn't that of the subjects in `store`,
+    /// the statements of the segment.
+    pub(crate) fn differ(&self, segment: &Segment, store: &Hexastore) -> bool {
+        let known = self.of(segment);
+        known.is_some_and(|known| *known != SegmentSubjects::of(store, known.footer))
+    }
+
     /// Reads the filters of the lake at `location`: none if it has no intact file.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
-    pub(super) async fn load(location: &LakeLocation) -> Result<SubjectFilters> {
-        let found = location.read_small(&path()).await?;
+    pub(crate) async fn load(location: &LakeLocation) -> Result<SubjectFilters> {
+        let found = location.read_small(&Self::path()).await?;
         Ok(found
             .and_then(|bytes| SubjectFilters::parse(&bytes))
             .unwrap_or_default())
@@ -114,9 +142,7 @@ impl SubjectFilters {
 
     /// Returns true if `segment` has no statement about any of `subjects`.
     pub fn excludes(&self, segment: &Segment, subjects: &[&str]) -> bool {
-        let known = self.by_segment.get(segment.id.as_str());
-        let known = known.filter(|known| segment.file.footer == Some(known.footer));
-        known.is_some_and(|known| {
+        self.of(segment).is_some_and(|known| {
             let mut hashes = subjects.iter().map(|subject| hash_of(subject));
             !hashes.any(|hash| known.may_contain(hash))
         })
@@ -214,22 +240,24 @@ fn take_number(rest: &mut &[u8]) -> Option<u64> {
 }
 
 /// Adds the segments of `lake` that its subject filter lacks, and removes those that the lake
-/// doesn't have any more. Reads the hexastores of the former. A lake that is encrypted or in a
+/// doesn't have any more. Reads the hexastores of the former. With `all`, the filters of all
+/// segments are made again, whatever the file has. A lake that is encrypted or in a
 /// folder has no such filter: one that it had before, or elsewhere, is removed.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File).
-pub(crate) async fn refresh_subjects(lake: &Lake) -> Result<()> {
-    let location = lake.location();
+pub(crate) async fn refresh_subjects(lake: &Lake, all: bool) -> Result<()> {
+    let (location, path) = (lake.location(), SubjectFilters::path());
     if lake.is_encrypted() || !location.is_remote() {
-        return location.delete(&path()).await;
+        return location.delete(&path).await;
     }
     for _ in 0..ATTEMPTS {
-        let (found, mode) = read_with_version(location, &path()).await?;
-        let known = found.and_then(|bytes| SubjectFilters::parse(&bytes));
+        let (found, mode) = read_with_version(location, &path).await?;
+        let usable = found.filter(|_| !all);
+        let known = usable.and_then(|bytes| SubjectFilters::parse(&bytes));
         let mut filters = known.unwrap_or_default();
         if !filters.update(lake).await?
-            || replace_unchanged(location, &path(), filters.into_bytes(), mode).await?
+            || replace_unchanged(location, &path, filters.into_bytes(), mode).await?
         {
             return Ok(());
         }
@@ -268,9 +296,20 @@ impl LoadedSubjects {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_connectors::source::discover;
+    use gristmill_connectors::storage::StoreLocation;
+    use gristmill_schemas::container::write_frame;
+    use gristmill_schemas::grain::{EncodeOptions, encode_json};
+    use gristmill_schemas::json::Json;
+    use object_store::memory::InMemory;
+    use object_store::{ObjectStoreExt, PutPayload};
+
     use super::*;
+    use crate::index::{IndexKinds, reindex};
+    use crate::ingest::{IngestOptions, ingest};
     use crate::lake::DataFile;
     use crate::segment::SegmentId;
+    use crate::verify::{VerifyOptions, VerifyScope, verify_lake};
 
     fn filter(subjects: &[&str], footer: FileDigest) -> SegmentSubjects {
         let mut words = vec![0; (subjects.len() * BITS_PER_SUBJECT).div_ceil(64)];
@@ -324,6 +363,65 @@ mod tests {
         assert!(!filters.excludes(&other, &["nobody"]));
         assert!(!filters.excludes(&segment("c", footer), &["nobody"]));
         assert!(filters.cover(&[a]) && !filters.cover(&[segment("c", footer)]));
+    }
+
+    /// Creates a lake in an object store that has a belief about somebody.
+    async fn lake_in_a_store() -> Lake {
+        let location = LakeLocation::in_store(StoreLocation {
+            store: Arc::new(InMemory::new()),
+            path: Path::from("lake"),
+            url: "memory:///lake".parse().unwrap(),
+        });
+        let mut lake = Lake::open_or_create_at(location).await.unwrap();
+        let belief = br#"{"type": "belief", "subject": "somebody", "relation": "likes",
+            "object": "tea", "confidence": 1.0, "created_at": 1700000000000}"#;
+        let grain = encode_json(&Json::parse(belief).unwrap(), EncodeOptions::default());
+        let (folder, mut frames) = (tempfile::tempdir().unwrap(), Vec::new());
+        write_frame(&grain.unwrap().blob, &mut frames).unwrap();
+        let path = folder.path().join("a.frames");
+        std::fs::write(&path, frames).unwrap();
+        let sources = discover(&[path.display().to_string()]).await.unwrap();
+        let options = IngestOptions::default();
+        let ingested = ingest(&mut lake, sources, &options, Arc::default()).await;
+        assert_eq!(ingested.unwrap().grains_written, 1);
+        lake.refresh().await.unwrap();
+        lake
+    }
+
+    /// Verifies `lake` with its sidecars, and returns the files with problems.
+    async fn problems(lake: &Lake, sidecars: bool) -> Vec<String> {
+        let options = VerifyOptions {
+            sidecars,
+            ..VerifyOptions::default()
+        };
+        let verified = verify_lake(lake, VerifyScope::default(), &options, Arc::default()).await;
+        let problems = verified.unwrap().problems.into_iter();
+        problems.map(|problem| problem.source).collect()
+    }
+
+    async fn replace(lake: &Lake, bytes: Vec<u8>) {
+        let (store, path) = (lake.location().store(), SubjectFilters::path());
+        store.put(&path, PutPayload::from(bytes)).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_filter_without_the_subjects_of_its_segment_is_found_and_made_again() {
+        let lake = lake_in_a_store().await;
+        assert_eq!(problems(&lake, true).await, [""; 0]);
+        let mut filters = SubjectFilters::load(lake.location()).await.unwrap();
+        let sound = filters.clone();
+        assert!(filters.cover(&lake.segments().unwrap()));
+        for own in filters.by_segment.values_mut() {
+            own.words.fill(0);
+        }
+        replace(&lake, filters.into_bytes()).await;
+        assert_eq!(problems(&lake, true).await, ["index/subjects.bin"]);
+        reindex(&lake, IndexKinds::ALL, true).await.unwrap();
+        let made = SubjectFilters::load(lake.location()).await.unwrap();
+        assert_eq!(made, sound);
+        assert_eq!(problems(&lake, true).await, [""; 0]);
+        replace(&lake, b"cut".to_vec()).await;
+        assert_eq!(problems(&lake, false).await, ["index/subjects.bin"]);
     }
 
     #[test]

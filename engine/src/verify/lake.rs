@@ -15,10 +15,11 @@ use super::row_group::{OpenSegment, open_segment};
 use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::segment_check::{SegmentCheck, SegmentSettings};
 use super::tables::{TablesCheck, check_segment_file, problem};
-use super::{VerifyOptions, erasures, sizes, unique_addresses};
+use super::{VerifyOptions, erasures, sizes, subjects, unique_addresses};
 use crate::error::{EngineError, Result};
 use crate::index::{
-    LIFECYCLE_FILE, SidecarCondition, differing_masks, differing_sidecars, states_of, vector_files,
+    LIFECYCLE_FILE, SidecarCondition, SubjectFilters, differing_masks, differing_sidecars,
+    states_of, vector_files,
 };
 use crate::keys::TrustedKey;
 use crate::lake::{
@@ -146,6 +147,8 @@ struct LakeCheck<'l> {
     vectors: Vec<String>,
     /// The segments whose lifecycle mask differs from the fold, once all masks were compared.
     differing_masks: Option<Vec<SegmentId>>,
+    /// The subject filters that are compared with the segments.
+    subjects: SubjectFilters,
 }
 
 impl<'l> LakeCheck<'l> {
@@ -163,6 +166,7 @@ impl<'l> LakeCheck<'l> {
                 .await?;
         tables.run().await?;
         let certificates = erasures::check(lake, &mut tables).await?;
+        subjects::check(lake, &mut tables).await?;
         let mut check = LakeCheck::new(lake, scope, options, progress).await?;
         check.started = started;
         check.coverage.tables = tables.coverage;
@@ -200,6 +204,7 @@ impl<'l> LakeCheck<'l> {
             jobs: 0,
             vectors: vector_files(lake).await?,
             differing_masks: None,
+            subjects: subjects::to_compare(lake, options).await?,
         })
     }
 
@@ -416,6 +421,7 @@ impl<'l> LakeCheck<'l> {
         }
         if self.options.sidecars {
             self.compare_mask(segment, &fresh, &mut findings).await?;
+            subjects::compare(&self.subjects, self.lake, segment, &mut findings).await;
             match differing_sidecars(self.lake, segment, &fresh).await {
                 Ok(files) => files.iter().for_each(|file| {
                     findings.differing_sidecar(&segment.id, file, self.options.problems);

@@ -10,6 +10,7 @@
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
 //! | `unique_addresses` | is every grain in one row only? |
+//! | `subjects` | is the subject filter of a lake in an object store sound? |
 //! | `unreferenced` | which data files does no log name? |
 //! | `scope` | which part of the lake is checked next? |
 //! | `row_counts` | are the counts of rows in the log those of the segment? |
@@ -34,6 +35,7 @@ pub(crate) mod row_group;
 mod scope;
 mod segment_check;
 mod sizes;
+mod subjects;
 mod tables;
 mod unique_addresses;
 mod unreferenced;

@@ -290,7 +290,7 @@ impl Findings {
 }
 
 /// The command that rebuilds sound sidecars, too.
-const REINDEX: &str = "gristmill reindex --all";
+pub(super) const REINDEX: &str = "gristmill reindex --all";
 
 impl From<VerifyReport> for Findings {
     /// Returns what another check found.

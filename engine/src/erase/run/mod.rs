@@ -397,7 +397,7 @@ impl Run<'_> {
                 let patterns = self.compile_patterns(&survey);
                 // Masks of before may contain the addresses of erased grains.
                 refresh_masks(self.lake, false).await?;
-                refresh_subjects(self.lake).await?;
+                refresh_subjects(self.lake, false).await?;
                 let removed = self.lake.purge(self.options.exclusive).await?;
                 let patterns = patterns.await.file("can't make", "a proof")??;
                 return Ok(LastSurvey {

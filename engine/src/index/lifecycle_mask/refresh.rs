@@ -115,7 +115,7 @@ impl MaskRefresh {
 /// Refreshes the subject filter, and builds the masks, after a job has committed. The job doesn't
 /// depend on them, so a failure is a warning: queries read the events instead.
 pub(crate) async fn refresh_after(lake: &Lake, job: &str) {
-    if let Err(error) = refresh_subjects(lake).await {
+    if let Err(error) = refresh_subjects(lake, false).await {
         tracing::warn!(job, %error, "the subject filter can't be written; queries by subject make \
                                      more requests");
     }
