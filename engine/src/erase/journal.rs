@@ -119,6 +119,15 @@ impl Journal {
             .collect()
     }
 
+    /// Returns the addresses of the grains among the items.
+    pub(super) fn grains(&self) -> Vec<ContentAddress> {
+        let grains = self
+            .items
+            .iter()
+            .filter(|(_, item)| item.type_byte.is_some());
+        grains.filter_map(|(text, _)| text.parse().ok()).collect()
+    }
+
     /// Returns the addresses of the items whose rows are removed by rewriting.
     pub(super) fn rewritten(&self) -> Vec<ContentAddress> {
         let items = self.items.iter().filter(|(_, item)| !item.by_key);

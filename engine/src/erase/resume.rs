@@ -71,9 +71,13 @@ pub async fn resume_erasures(
         let Ok(Some(journal)) = Journal::load(lake, digest, &key).await else {
             continue;
         };
-        let request = request_of(journal.addresses());
-        if keyed_hash(&key, request.canonical()?.as_bytes()).starts_with(digest) {
-            reports.push(erase(lake, &request, options).await?);
+        // Rejects that name the grains are erased with them, and weren't requested.
+        for addresses in [journal.grains(), journal.addresses()] {
+            let request = request_of(addresses);
+            if keyed_hash(&key, request.canonical()?.as_bytes()).starts_with(digest) {
+                reports.push(erase(lake, &request, options).await?);
+                break;
+            }
         }
     }
     Ok(reports)

@@ -110,7 +110,7 @@ mod tests {
 
     use gristmill_connectors::source::discover;
     use gristmill_schemas::address::ContentAddress;
-    use gristmill_schemas::columns::{LifecycleEvent, StateRow};
+    use gristmill_schemas::columns::{LifecycleEvent, RejectRow, StateRow};
     use gristmill_schemas::container::write_frame;
     use gristmill_schemas::grain::{EncodeOptions, encode_json};
     use gristmill_schemas::json::Json;
@@ -124,9 +124,10 @@ mod tests {
     use crate::erase::journal::{Journal, JournalFile, keyed_hash};
     use crate::erase::reason::Exemption;
     use crate::erase::request::SubjectRequest;
+    use crate::erase::resume_erasures;
     use crate::ingest::{IngestOptions, IngestProgress, ingest};
     use crate::keys::{FileKeys, Keyring};
-    use crate::lake::{Change, Lake};
+    use crate::lake::{Change, Lake, MANIFEST};
 
     const USER: &str = "ada-4711-k9";
 
@@ -239,6 +240,45 @@ mod tests {
         let signed = lake.location().read(&path).await.unwrap();
         let check = verify(&signed, Some(&report.signer), None, &[]);
         assert!(check.valid, "{:?}", check.problems);
+    }
+
+    /// Adds a claim of a manifest about the grain `address` that was denied.
+    async fn deny_claim(lake: &mut Lake, address: &ContentAddress) {
+        let claim = format!(r#"{{"content_address":"{address}","event":"expired","value":null}}"#);
+        let row = RejectRow {
+            source_id: "0".repeat(64),
+            source: "a.mg".to_owned(),
+            ordinal: -1,
+            offset: None,
+            error_code: "ERR_INVALIDATION_DENIED".to_owned(),
+            field: Some(MANIFEST.to_owned()),
+            message: "denied".to_owned(),
+            bytes: claim.into_bytes(),
+            truncated: false,
+            rejected_at: 0,
+        };
+        let change = Change::of_new_rows(lake.write_rejects(&[row]).await.unwrap());
+        lake.rejects.commit(change, "test", 0).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_erasure_of_an_address_is_resumed_also_if_it_erases_a_reject() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path(), false);
+        let (mut lake, addresses) = lake_of(folder.path(), false, &[OWN]).await;
+        deny_claim(&mut lake, &addresses[0]).await;
+        let request = SubjectRequest {
+            addresses,
+            ..SubjectRequest::default()
+        };
+        let journal = interrupt(&mut lake, &request, &options).await;
+        assert_eq!(journal.items.len(), 2);
+        let reports = resume_erasures(&mut lake, &options).await.unwrap();
+        let [report] = reports.as_slice() else {
+            panic!("{reports:?}")
+        };
+        assert!(report.resumed && report.proven, "{:?}", report.proofs);
+        assert_eq!((report.scope.grains, report.scope.rejects), (1, 1));
     }
 
     async fn hold(lake: &mut Lake, address: &ContentAddress) {
