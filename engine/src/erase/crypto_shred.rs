@@ -43,6 +43,8 @@ pub(super) async fn plan(lake: &Lake, survey: &Survey) -> Result<ShredPlan> {
         keys: keys_of_subjects(lake, survey, &found).await?,
         rows: HashSet::new(),
     };
+    let kept = kept_keys(lake, &plan.keys);
+    plan.keys.extend(kept);
     let mut exempt: BTreeMap<&'static str, u64> = BTreeMap::new();
     for (number, segment) in sealed_segments(survey).filter(|_| !plan.keys.is_empty()) {
         for (row, _, key) in envelopes(lake, segment).await? {
@@ -94,6 +96,15 @@ async fn keys_of_subjects(
         }
     }
     Ok(keys)
+}
+
+/// Returns all usable keys of the people of `keys`. Older ones, which a rotation has kept, open
+/// backups of the lake.
+fn kept_keys(lake: &Lake, keys: &BTreeSet<KeyVersion>) -> Vec<KeyVersion> {
+    let people: HashSet<KeyId> = keys.iter().map(|(id, _)| *id).collect();
+    let usable = lake.keys().map(|own| own.usable()).unwrap_or_default();
+    let of_people = usable.into_iter().filter(|(id, _)| people.contains(id));
+    of_people.collect()
 }
 
 fn check_none_exempt(exempt: &BTreeMap<&'static str, u64>) -> Result<()> {

@@ -259,6 +259,28 @@ fn a_hold_prevents_key_destruction_and_a_plain_erasure_removes_the_rest() {
 }
 
 #[test]
+fn older_keys_that_a_rotation_kept_are_destroyed_with_the_newest() {
+    let sandbox = sandbox_with_corpus();
+    encrypt(&sandbox, "lake");
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+    copy_folder(&sandbox.path("lake"), &sandbox.path("backup")).unwrap();
+    sandbox.run("lake", 0, &["keys", "rotate", "--user", "quokka-user-1"]);
+    let own = "user_id = 'quokka-user-1'";
+    assert_eq!(sandbox.addresses("backup", own).len(), 45);
+    let erase = [
+        "erase",
+        "--user",
+        "quokka-user-1",
+        "--execute",
+        "--exclusive",
+        "--destroy-keys",
+    ];
+    assert_eq!(sandbox.run("lake", 0, &erase)["proven"], true);
+    assert!(sandbox.addresses("backup", own).is_empty());
+    assert_eq!(sandbox.addresses("backup", "true").len(), 135);
+}
+
+#[test]
 fn a_rotation_leaves_the_keys_of_other_lakes_of_the_keyring() {
     let sandbox = sandbox_with_corpus();
     encrypt(&sandbox, "lake");
