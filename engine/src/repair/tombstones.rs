@@ -59,7 +59,8 @@ pub(super) async fn repair(
 }
 
 /// Returns the tombstones of copies that aren't among the `sound` ones, by their erasures, and adds
-/// them to `sound`. A copy that differs from its digest in the audit log is listed.
+/// them to `sound`. A copy that differs from its digest in the audit log is listed instead, and so
+/// is one with lost tombstones that has no digest there.
 async fn lost(
     lake: &Lake,
     sound: &mut HashSet<Tombstone>,
@@ -67,17 +68,19 @@ async fn lost(
 ) -> Result<Vec<(String, Vec<Tombstone>)>> {
     let mut lost = Vec::new();
     let digests = match lake.audit_entries().await {
-        Ok(entries) => tombstone_digests(&entries),
+        Ok(entries) => Some(tombstone_digests(&entries)),
         Err(error) if error.is_environment() => return Err(error),
         // A damaged log is listed with its own file, and states no digest.
-        Err(_) => HashMap::new(),
+        Err(_) => None,
     };
+    let no_digests = HashMap::new();
     for id in erasures(lake).await? {
         let path = tombstones_path(&id);
         let Some(bytes) = lake.location().read_small(&path).await? else {
             continue;
         };
-        let known = digests.get(&id).map(Vec::as_slice).unwrap_or_default();
+        let of_log = digests.as_ref().unwrap_or(&no_digests);
+        let known = of_log.get(&id).map(Vec::as_slice).unwrap_or_default();
         if !known.is_empty() && !known.contains(&FileDigest::of(&bytes)) {
             let cause = "its bytes don't have the digest in the audit log".to_owned();
             let path = path.to_string();
@@ -85,6 +88,16 @@ async fn lost(
             continue;
         }
         match tombstones_from_bytes(&bytes, &path) {
+            // An erasure that was killed at its end has no entry yet, and its tombstones are there.
+            Ok(copied)
+                if digests.is_some()
+                    && known.is_empty()
+                    && copied.iter().any(|it| !sound.contains(it)) =>
+            {
+                let cause = "the audit log has no digest of this copy".to_owned();
+                let path = path.to_string();
+                report.unrepaired(Unrepaired::file(ERASED, path, cause, FROM_BACKUP));
+            }
             Ok(mut copied) => {
                 copied.retain(|tombstone| sound.insert(*tombstone));
                 lost.extend((!copied.is_empty()).then_some((id, copied)));

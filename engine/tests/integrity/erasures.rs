@@ -130,6 +130,41 @@ async fn the_certificate_of_another_lake_is_reported() {
     assert_eq!(own.bad, 0, "{own:#?}");
 }
 
+/// Returns a copy of tombstones with one more, under a checksum that fits.
+fn with_one_more(copy: &[u8]) -> Vec<u8> {
+    let mut forged = copy[..copy.len() - 32].to_vec();
+    forged.extend([7; 64]);
+    let count = (forged.len() as u64 - 16) / 64;
+    forged[8..16].copy_from_slice(&count.to_le_bytes());
+    let digest = blake3::hash(&forged);
+    forged.extend(digest.as_bytes());
+    forged
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_restores_nothing_from_a_copy_of_an_erasure_without_an_entry() {
+    let lab = Lab::new(0, 0, false).await;
+    let blob = blob_of(&belief(r#","user_id":"ada-4711-k9""#));
+    lab.ingest("a.frames", &[blob]).await;
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+    let id = erased.unwrap().id;
+    let file = |id: &str, ending: &str| lab.path(&format!("erasures/{id}.{ending}"));
+    std::fs::copy(file(&id, "cose"), file("forged", "cose")).unwrap();
+    let copy = std::fs::read(file(&id, "tombstones")).unwrap();
+    std::fs::write(file("forged", "tombstones"), with_one_more(&copy)).unwrap();
+    let report = lab.repair(false).await;
+    assert!(
+        report.repairs.iter().all(|repair| repair.table != "erased"),
+        "{report:#?}"
+    );
+    let mut listed = report.problems.iter();
+    assert!(
+        listed.any(|problem| problem.reason.contains("no digest of this copy")),
+        "{report:#?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn repair_restores_nothing_from_a_copy_of_tombstones_that_the_audit_log_does_not_have() {
     let lab = Lab::new(0, 0, false).await;
@@ -139,14 +174,7 @@ async fn repair_restores_nothing_from_a_copy_of_tombstones_that_the_audit_log_do
     let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
     let copy = lab.path(&format!("erasures/{}.tombstones", erased.unwrap().id));
     let written = std::fs::read(&copy).unwrap();
-    // One more tombstone, under a checksum that fits.
-    let mut forged = written[..written.len() - 32].to_vec();
-    forged.extend([7; 64]);
-    let count = (forged.len() as u64 - 16) / 64;
-    forged[8..16].copy_from_slice(&count.to_le_bytes());
-    let digest = blake3::hash(&forged);
-    forged.extend(digest.as_bytes());
-    std::fs::write(&copy, forged).unwrap();
+    std::fs::write(&copy, with_one_more(&written)).unwrap();
     let report = lab.repair(false).await;
     assert!(
         report.repairs.iter().all(|repair| repair.table != "erased"),
