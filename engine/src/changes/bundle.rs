@@ -228,9 +228,33 @@ fn checked_end(bytes: &SourceBytes) -> Result<BundleEnd, &'static str> {
     let is_sound = FileDigest::from(hasher.finalize()).to_string() == end.blake3
         && text(end.clone()).as_bytes() == last;
     match is_sound {
-        true => Ok(end),
+        true if counted(bytes) == Some([end.added, end.events, end.erased]) => Ok(end),
+        true => Err("its last line states other numbers of lines than it has"),
         false => Err("its bytes don't have the checksum in its last line"),
     }
+}
+
+/// How lines begin: those that the last line counts, in the order of its members, and the others.
+const LINES: [&str; 5] = [
+    ADDED,
+    r#"{"change":"event","#,
+    r#"{"change":"erased","#,
+    r#"{"change":"begin","#,
+    r#"{"change":"end","#,
+];
+
+/// Counts the lines of grains, events and erasures. `None` if a line begins in another way: its
+/// readers would pass over it.
+fn counted(bytes: &SourceBytes) -> Option<[u64; 3]> {
+    let mut counts = [0; 3];
+    for line in bytes.lines().filter(|line| !line.is_empty()) {
+        let mut forms = LINES.iter();
+        let form = forms.position(|form| line.starts_with(form.as_bytes()))?;
+        if let Some(count) = counts.get_mut(form) {
+            *count += 1;
+        }
+    }
+    Some(counts)
 }
 
 #[cfg(test)]
@@ -238,6 +262,15 @@ mod tests {
     use super::*;
 
     fn bundle() -> Vec<u8> {
+        let end = BundleEnd {
+            events: 1,
+            ..BundleEnd::default()
+        };
+        bundle_of(end, |event| event)
+    }
+
+    /// Returns a bundle whose last line is `end`, and whose line of an event is `edit`ed.
+    fn bundle_of(mut end: BundleEnd, edit: impl Fn(String) -> String) -> Vec<u8> {
         let header = ChangeLine::Begin(BundleHeader {
             format: CHANGE_BUNDLE.to_owned(),
             lake: "a".to_owned(),
@@ -253,14 +286,8 @@ mod tests {
             reason: None,
             source_id: None,
         });
-        let mut text = String::new();
-        for line in [&header, &event] {
-            text.push_str(&text_of(line).unwrap());
-        }
-        let mut end = BundleEnd {
-            events: 1,
-            ..BundleEnd::default()
-        };
+        let mut text = text_of(&header).unwrap();
+        text.push_str(&edit(text_of(&event).unwrap()));
         let blank = text_of(&ChangeLine::End(end.clone())).unwrap();
         end.blake3 = FileDigest::of(format!("{text}{blank}").as_bytes()).to_string();
         text.push_str(&text_of(&ChangeLine::End(end)).unwrap());
@@ -280,6 +307,27 @@ mod tests {
         };
         bundle.each(count).unwrap();
         assert_eq!(lines, 3);
+    }
+
+    #[test]
+    fn a_bundle_whose_last_line_counts_other_lines_is_refused() {
+        let end = |added, events| BundleEnd {
+            added,
+            events,
+            ..BundleEnd::default()
+        };
+        let spaced = |event: String| event.replacen(':', ": ", 1);
+        for bundle in [
+            bundle_of(end(0, 0), |event| event),
+            bundle_of(end(1, 1), |event| event),
+            bundle_of(end(0, 2), |event| event),
+            // A line that is valid JSON, and isn't written so.
+            bundle_of(end(0, 1), spaced),
+        ] {
+            let opened = Bundle::open("b", bundle.into()).map(drop);
+            let error = opened.unwrap_err().to_string();
+            assert!(error.contains("numbers of lines"), "{error}");
+        }
     }
 
     #[test]
