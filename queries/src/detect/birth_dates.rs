@@ -2,7 +2,7 @@
 
 use super::checksum::{is_day, number};
 use super::digit_groups::{GroupWindow, Separator, end_of_digits};
-use super::{Match, PersonalDataKind, ends_word, is_named, is_word};
+use super::{Match, PersonalDataKind, ends_word, is_letter, is_named};
 
 const BIRTH_WORDS: &[&str] = &[
     "born",
@@ -165,10 +165,6 @@ fn month_before(text: &[u8], at: usize) -> Option<(usize, u32)> {
     let letters = name.iter().rev().take(LONGEST_MONTH + 1);
     let start = name.len() - letters.take_while(|byte| is_letter(**byte)).count();
     Some((start, month(name.get(start..)?)?))
-}
-
-fn is_letter(byte: u8) -> bool {
-    is_word(byte) && byte != b'_' && !byte.is_ascii_digit()
 }
 
 /// Returns the number of the month with this name, or with one that begins so.

@@ -247,6 +247,11 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii() && byte != ascii_fold::UNSPACED
 }
 
+/// Returns true for letters of all scripts.
+fn is_letter(byte: u8) -> bool {
+    is_word(byte) && byte != b'_' && !byte.is_ascii_digit()
+}
+
 /// Returns true if no word continues at `at`.
 fn ends_word(text: &[u8], at: usize) -> bool {
     match text.get(at) {
@@ -276,21 +281,26 @@ const REACH: usize = 40;
 
 /// Returns true if one of `words` (in lower case) occurs as a whole word in the bytes before `at`.
 fn is_named(text: &[u8], at: usize, words: &[&str]) -> bool {
+    words
+        .iter()
+        .any(|word| has_word_before(text, at, word, is_letter))
+}
+
+/// Returns true if `word` (in lower case) occurs in the bytes before `at`, and neither byte next to
+/// it is a part of a word by `is_part`.
+fn has_word_before(text: &[u8], at: usize, word: &str, is_part: impl Fn(u8) -> bool) -> bool {
     let start = at.saturating_sub(REACH);
     let before = text.get(start..at).unwrap_or_default();
-    words.iter().any(|word| {
-        before
-            .windows(word.len())
-            .enumerate()
-            .any(|(place, window)| {
-                window.eq_ignore_ascii_case(word.as_bytes())
-                    && place
-                        .checked_sub(1)
-                        .and_then(|left| before.get(left))
-                        .is_none_or(|left| !left.is_ascii_alphabetic())
-                    && before
-                        .get(place + word.len())
-                        .is_none_or(|right| !right.is_ascii_alphabetic())
-            })
+    let is_free = |place: Option<usize>| {
+        place
+            .and_then(|place| text.get(place))
+            .is_none_or(|byte| !is_part(*byte))
+    };
+    let mut windows = before.windows(word.len()).enumerate();
+    windows.any(|(place, window)| {
+        let begin = start + place;
+        window.eq_ignore_ascii_case(word.as_bytes())
+            && is_free(begin.checked_sub(1))
+            && is_free(Some(begin + word.len()))
     })
 }

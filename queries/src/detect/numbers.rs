@@ -264,3 +264,26 @@ fn is_named_phone(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
     let dated = window.has_shape(&[4, 2, 2]) || window.has_shape(&[2, 2, 4]);
     (7..=15).contains(&window.digits.len()) && !dated && is_named(text, at, PHONE_WORDS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::mask;
+
+    #[test]
+    fn a_word_ends_at_letters_with_accents_and_at_spanish_signs() {
+        for text in [
+            "Hôtel Lutetia, réservation 84930215",
+            // The beginning of the word is too far away.
+            &format!("hotel {} 84930215", "x".repeat(35)),
+        ] {
+            assert_eq!(mask(text), text);
+        }
+        for (text, masked) in [
+            ("¿Tel 84930215?", "¿Tel [phone]?"),
+            ("¿4111111111111111?", "¿[payment_card]?"),
+            ("电话tel 84930215", "电话tel [phone]"),
+        ] {
+            assert_eq!(mask(text), masked);
+        }
+    }
+}
