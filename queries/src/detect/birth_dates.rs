@@ -52,32 +52,51 @@ const LONGEST_MONTH: usize = 10;
 /// Returns true if the groups of `window`, which start at `at`, form a date of birth. Two digits of
 /// a year count only with two for day and month.
 pub(super) fn is_numeric(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
-    let separated = window.is_separated_by(&[Separator::Dash, Separator::Slash, Separator::Dot]);
-    if window.separators.len() != 2 || !separated {
+    if window.separators.len() != 2 || !has_date_separators(window) {
         return false;
     }
+    let date = long_date(window).or_else(|| {
+        let short = window.has_shape(&[2, 2, 2]);
+        let part = |from: usize, to: usize| part_of(window, from, to);
+        short.then(|| (2000 + part(4, 6), part(0, 2), part(2, 4)))
+    });
+    date.is_some_and(is_date) && is_named(text, at, BIRTH_WORDS)
+}
+
+/// Returns true if `window` begins with a date whose year has four digits.
+pub(super) fn begins_with_date(window: &GroupWindow<'_>) -> bool {
+    has_date_separators(window) && long_date(window).is_some_and(is_date)
+}
+
+/// Returns true if the same sign of dates is between the first three groups.
+fn has_date_separators(window: &GroupWindow<'_>) -> bool {
+    matches!(
+        window.separators,
+        [first @ (Separator::Dash | Separator::Slash | Separator::Dot), second, ..]
+            if first == second
+    )
+}
+
+/// Returns a year of four digits and the two numbers of the day and month, with which `window`
+/// begins.
+fn long_date(window: &GroupWindow<'_>) -> Option<(u32, u32, u32)> {
     let part = |from: usize, to: usize| part_of(window, from, to);
-    let date = [(1, 1), (1, 2), (2, 1), (2, 2)]
-        .into_iter()
-        .find_map(|(one, other)| {
-            let both = one + other;
-            if window.has_shape(&[4, one, other]) {
-                Some((part(0, 4), part(4, 4 + one), part(4 + one, 4 + both)))
-            } else if window.has_shape(&[one, other, 4]) {
-                Some((part(both, both + 4), part(0, one), part(one, both)))
-            } else {
-                None
-            }
-        })
-        .or_else(|| {
-            let short = window.has_shape(&[2, 2, 2]);
-            short.then(|| (2000 + part(4, 6), part(0, 2), part(2, 4)))
-        });
-    date.is_some_and(|(year, one, other)| {
-        (is_day(year, one, other) || is_day(year, other, one))
-            && is_year(year)
-            && is_named(text, at, BIRTH_WORDS)
+    let mut shapes = [(1, 1), (1, 2), (2, 1), (2, 2)].into_iter();
+    shapes.find_map(|(one, other)| {
+        let both = one + other;
+        if window.begins_with(&[4, one, other]) {
+            Some((part(0, 4), part(4, 4 + one), part(4 + one, 4 + both)))
+        } else if window.begins_with(&[one, other, 4]) {
+            Some((part(both, both + 4), part(0, one), part(one, both)))
+        } else {
+            None
+        }
     })
+}
+
+/// Returns true for a year and two numbers that are a day and a month, in any order.
+fn is_date((year, one, other): (u32, u32, u32)) -> bool {
+    is_year(year) && (is_day(year, one, other) || is_day(year, other, one))
 }
 
 /// Returns the number that the digits `from` to `to` of `window` form.

@@ -106,8 +106,13 @@ impl DigitGroups {
 impl GroupWindow<'_> {
     /// Returns true if the groups have these lengths.
     pub(super) fn has_shape(&self, lengths: &[usize]) -> bool {
+        lengths.len() == self.separators.len() + 1 && self.begins_with(lengths)
+    }
+
+    /// Returns true if the first groups have these lengths.
+    pub(super) fn begins_with(&self, lengths: &[usize]) -> bool {
         let mut before = 0;
-        lengths.len() == self.separators.len() + 1
+        lengths.len() <= self.separators.len() + 1
             && lengths
                 .iter()
                 .zip(self.phrase.ends)

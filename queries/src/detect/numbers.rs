@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use super::checksum::{luhn, number};
 use super::digit_groups::{DigitGroups, GroupWindow, Separator};
 use super::{
-    Match, PersonalDataKind, begins_word, birth_dates, ends_word, is_named, is_word, national_ids,
+    Match, PersonalDataKind, begins_word, birth_dates, ends_word, has_word_before, is_named,
+    is_word, national_ids,
 };
 
 /// Examines digits that start at `at` and don't follow a letter.
@@ -171,7 +172,6 @@ const PHONE_WORDS: &[&str] = &[
     "phone",
     "mobile",
     "cell",
-    "call",
     "fax",
     "whatsapp",
     "sms",
@@ -261,13 +261,39 @@ fn is_european(window: &GroupWindow<'_>) -> bool {
 }
 
 fn is_named_phone(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
-    let dated = window.has_shape(&[4, 2, 2]) || window.has_shape(&[2, 2, 4]);
-    (7..=15).contains(&window.digits.len()) && !dated && is_named(text, at, PHONE_WORDS)
+    let dated = window.has_shape(&[4, 2, 2])
+        || window.has_shape(&[2, 2, 4])
+        || birth_dates::begins_with_date(window);
+    // The rest of a date, or the minutes before one.
+    let continued = match text.get(..at) {
+        Some([.., digit, b'/']) => digit.is_ascii_digit(),
+        Some([.., ten, one, b':']) => ten.is_ascii_digit() && one.is_ascii_digit(),
+        _ => false,
+    };
+    // Calls of tools have numbers of their own: `tool_call_id`.
+    let named = || is_named(text, at, PHONE_WORDS) || has_word_before(text, at, "call", is_word);
+    (7..=15).contains(&window.digits.len()) && !dated && !continued && named()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::mask;
+
+    #[test]
+    fn times_of_calls_and_numbers_of_tool_calls_are_no_phone_numbers() {
+        for text in [
+            "call on 2024-11-22 14:30",
+            "call at 22.11.2024 10:00",
+            "call on 13/5/2024",
+            "call on 11/22/2024 14:30",
+            "call at 10:30 2024-11-22",
+            r#"{"tool_call_id":10293847}"#,
+        ] {
+            assert_eq!(mask(text), text);
+        }
+        assert_eq!(mask("call 415 555 2671"), "call [phone]");
+        assert_eq!(mask("phone2:4155552671"), "phone2:[phone]");
+    }
 
     #[test]
     fn a_word_ends_at_letters_with_accents_and_at_spanish_signs() {
