@@ -18,6 +18,12 @@ pub(super) enum Separator {
     Bracket,
 }
 
+impl Separator {
+    const fn joins(self) -> bool {
+        matches!(self, Separator::Dash | Separator::Dot | Separator::Slash)
+    }
+}
+
 /// Up to eight groups of digits.
 #[derive(Debug)]
 pub(super) struct DigitGroups {
@@ -25,6 +31,8 @@ pub(super) struct DigitGroups {
     /// For each group the number of digits up to its end, and its end position in the text.
     ends: [(usize, usize); GROUPS],
     separators: [Separator; GROUPS],
+    /// For each group true if a sign without spaces joins it to the next one.
+    joins: [bool; GROUPS],
     groups: usize,
 }
 
@@ -56,6 +64,7 @@ impl DigitGroups {
             digits: [0; DIGITS],
             ends: [(0, 0); GROUPS],
             separators: [Separator::Space; GROUPS],
+            joins: [false; GROUPS],
             groups: 0,
         };
         let (mut place, mut count) = (at, 0);
@@ -76,6 +85,8 @@ impl DigitGroups {
             };
             if phrase.groups < GROUPS {
                 phrase.separators[phrase.groups - 1] = separator;
+                // A dash between spaces is one of the sentence.
+                phrase.joins[phrase.groups - 1] = next == end + 1 && separator.joins();
             }
             place = next;
         }
@@ -86,11 +97,7 @@ impl DigitGroups {
     /// joined to further digits.
     pub(super) fn windows(&self) -> impl Iterator<Item = GroupWindow<'_>> {
         (1..=self.groups).rev().filter_map(move |groups| {
-            let joined = groups < self.groups
-                && matches!(
-                    self.separators[groups - 1],
-                    Separator::Dash | Separator::Dot | Separator::Slash
-                );
+            let joined = groups < self.groups && self.joins[groups - 1];
             let (count, end) = self.ends[groups - 1];
             let window = GroupWindow {
                 digits: &self.digits[..count],

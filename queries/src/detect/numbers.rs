@@ -280,6 +280,18 @@ mod tests {
     use super::super::mask;
 
     #[test]
+    fn a_dash_between_spaces_ends_a_number() {
+        for (text, masked) in [
+            ("4111 1111 1111 1111 - 12/25", "[payment_card] - 12/25"),
+            ("SSN 536-90-4399 - 2 files", "SSN [us_ssn] - 2 files"),
+            ("81.2.69.142 - 200", "[ip_address] - 200"),
+            ("415 - 555 - 2671", "[phone]"),
+        ] {
+            assert_eq!(mask(text), masked);
+        }
+    }
+
+    #[test]
     fn times_of_calls_and_numbers_of_tool_calls_are_no_phone_numbers() {
         for text in [
             "call on 2024-11-22 14:30",
