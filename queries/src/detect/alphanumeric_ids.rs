@@ -132,7 +132,9 @@ fn insurance(text: &[u8], start: usize) -> Match {
     let (prefix, rest) = characters.split_at_checked(2)?;
     let (digits, suffix) = rest.split_at_checked(6)?;
 
-    let written_large = text.get(start).is_some_and(u8::is_ascii_uppercase);
+    let is_large = |place: usize| text.get(place).is_some_and(u8::is_ascii_uppercase);
+    // A small letter is a word after a number: `PR 123456 a week ago`.
+    let written_large = is_large(start) && is_large(start + 1) && is_large(end - 1);
     let formed = digits.iter().all(u8::is_ascii_digit) && matches!(suffix, [b'A'..=b'D']);
     (formed && is_issued_prefix(prefix) && written_large)
         .then_some((PersonalDataKind::UkNino, start..end))
@@ -209,5 +211,18 @@ fn fiscal_value(place: usize, byte: u8) -> u32 {
     match place % 2 {
         0 => PERMUTED.get(rank).copied().unwrap_or(0),
         _ => rank as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mask;
+
+    #[test]
+    fn letters_of_an_insurance_number_are_large() {
+        for text in ["merged PR 123456 a week ago", "see Pr123456A"] {
+            assert_eq!(mask(text), text);
+        }
+        assert_eq!(mask("NI number AB 12 34 56 C"), "NI number [uk_nino]");
     }
 }
