@@ -29,7 +29,8 @@ pub(super) fn find(text: &[u8], at: usize) -> Match {
     }
 }
 
-/// Examines a digit at `at` that follows two letters and a space, as in `QQ 12 34 56 C`.
+/// Examines a digit at `at` that follows two letters and a space, as in `QQ 12 34 56 C` and
+/// `DE 89 3704 0044 0532 0130 00`.
 pub(super) fn spaced(text: &[u8], at: usize) -> Match {
     let apart = at >= 3
         && text.get(at - 1) == Some(&b' ')
@@ -38,7 +39,12 @@ pub(super) fn spaced(text: &[u8], at: usize) -> Match {
     if !apart || !begins_word(text, at - 3) {
         return None;
     }
-    insurance(text, at - 3)
+    insurance(text, at - 3).or_else(|| {
+        let (kind, range) = iban(text, at - 3)?;
+        // Small letters are those of a sentence: `at 20 …`.
+        let is_large = !text.get(range.clone())?.iter().any(u8::is_ascii_lowercase);
+        is_large.then_some((kind, range))
+    })
 }
 
 fn is_letter(text: &[u8], at: usize, back: usize) -> bool {
@@ -47,8 +53,8 @@ fn is_letter(text: &[u8], at: usize, back: usize) -> bool {
         .is_some_and(u8::is_ascii_alphabetic)
 }
 
-/// Letters and digits from `start` on without single spaces between them, and the end position of
-/// each.
+/// Letters and digits from `start` on without single separators between them, and the end position
+/// of each.
 struct CompactId {
     characters: [u8; LONGEST],
     ends: [usize; LONGEST],
@@ -56,7 +62,7 @@ struct CompactId {
 }
 
 impl CompactId {
-    fn read(text: &[u8], start: usize, limit: usize) -> CompactId {
+    fn read(text: &[u8], start: usize, limit: usize, separators: &[u8]) -> CompactId {
         let mut compact = CompactId {
             characters: [0; LONGEST],
             ends: [0; LONGEST],
@@ -64,7 +70,8 @@ impl CompactId {
         };
         let mut at = start;
         while compact.count < limit.min(LONGEST) {
-            let skipped = usize::from(compact.count > 0 && text.get(at) == Some(&b' '));
+            let separated = text.get(at).is_some_and(|byte| separators.contains(byte));
+            let skipped = usize::from(compact.count > 0 && separated);
             let Some(byte) = text
                 .get(at + skipped)
                 .filter(|byte| byte.is_ascii_alphanumeric())
@@ -92,7 +99,7 @@ fn iban_length(country: &[u8]) -> Option<usize> {
     Some(match country {
         b"NO" => 15,
         b"BE" => 16,
-        b"DK" | b"FI" | b"FO" | b"GL" | b"NL" | b"SD" => 18,
+        b"DK" | b"FI" | b"FK" | b"FO" | b"GL" | b"NL" | b"SD" => 18,
         b"MK" | b"SI" => 19,
         b"AT" | b"BA" | b"EE" | b"KZ" | b"LT" | b"LU" | b"MN" | b"XK" => 20,
         b"CH" | b"HR" | b"LI" | b"LV" => 21,
@@ -102,7 +109,8 @@ fn iban_length(country: &[u8]) -> Option<usize> {
         b"LY" | b"PT" | b"ST" => 25,
         b"IS" | b"TR" => 26,
         b"BI" | b"DJ" | b"FR" | b"GR" | b"IT" | b"MC" | b"MR" | b"SM" => 27,
-        b"AL" | b"AZ" | b"BY" | b"CY" | b"DO" | b"GT" | b"HU" | b"LB" | b"NI" | b"PL" | b"SV" => 28,
+        b"AL" | b"AZ" | b"BY" | b"CY" | b"DO" | b"GT" | b"HN" | b"HU" | b"LB" | b"NI" | b"PL"
+        | b"SV" => 28,
         b"BR" | b"EG" | b"PS" | b"QA" | b"UA" => 29,
         b"JO" | b"KW" | b"MU" | b"YE" => 30,
         b"MT" | b"SC" => 31,
@@ -118,7 +126,7 @@ fn iban(text: &[u8], start: usize) -> Match {
         text.get(start + 1)?.to_ascii_uppercase(),
     ];
     let length = iban_length(&country)?;
-    let compact = CompactId::read(text, start, length);
+    let compact = CompactId::read(text, start, length, b" -");
     let (characters, end) = compact.whole(text, length)?;
     let checked = characters.get(2..4)?.iter().all(u8::is_ascii_digit);
     let moved = characters.iter().cycle().skip(4).take(length).copied();
@@ -127,7 +135,7 @@ fn iban(text: &[u8], start: usize) -> Match {
 
 /// Two letters, six digits and a letter from A to D, without prefixes that are never issued.
 fn insurance(text: &[u8], start: usize) -> Match {
-    let compact = CompactId::read(text, start, 9);
+    let compact = CompactId::read(text, start, 9, b" ");
     let (characters, end) = compact.whole(text, 9)?;
     let (prefix, rest) = characters.split_at_checked(2)?;
     let (digits, suffix) = rest.split_at_checked(6)?;
@@ -217,6 +225,20 @@ fn fiscal_value(place: usize, byte: u8) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::super::mask;
+
+    #[test]
+    fn bank_accounts_as_people_write_them() {
+        for text in [
+            "DE89-3704-0044-0532-0130-00",
+            "DE 89 3704 0044 0532 0130 00",
+            "FK88SC123456789012",
+            "HN88CABF00000000000250005469",
+        ] {
+            assert_eq!(mask(&format!("to {text} by Friday")), "to [iban] by Friday");
+        }
+        let wrong = "DE89-3704-0044-0532-0130-01";
+        assert_eq!(mask(wrong), wrong);
+    }
 
     #[test]
     fn letters_of_an_insurance_number_are_large() {
