@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use super::ascii_fold::UNSPACED;
 use super::{Match, PersonalDataKind};
 
 /// Maximum length of the local part of an address (RFC 5321).
@@ -26,35 +27,54 @@ fn is_domain(byte: u8) -> bool {
 
 /// Detects the e-mail address around the `@` at `at`.
 pub(super) fn email(text: &[u8], at: usize) -> Match {
-    let before = text.get(at.saturating_sub(LOCAL_LIMIT)..at)?;
-    let count = before
-        .iter()
-        .rev()
-        .take_while(|byte| is_local(**byte))
-        .count();
-    let after = text.get(at + 1..text.len().min(at + 1 + DOMAIN_LIMIT))?;
-    let length = after.iter().take_while(|byte| is_domain(**byte)).count();
-    let domain = after.get(..length)?;
-    let trimmed = domain
-        .iter()
-        .rposition(|byte| *byte != b'.' && *byte != b'-')?
-        + 1;
-    let domain = domain.get(..trimmed)?;
-    let quoted = before.len() - count;
-    let local = before.get(quoted..)?;
-    // Quotation marks, dots and similar characters before the address aren't part of it.
-    let skipped = local
-        .iter()
-        .take_while(|byte| b".'`*_~{|".contains(byte))
-        .count();
-    let local = local.get(skipped..)?;
+    let local = local_part(text.get(at.saturating_sub(LOCAL_LIMIT)..at)?)?;
+    let domain = domain(text.get(at + 1..text.len().min(at + 1 + DOMAIN_LIMIT))?)?;
     let start = at - local.len();
-    let end = at + 1 + trimmed;
+    let end = at + 1 + domain.len();
     let addressed = !local.is_empty()
         && !local.ends_with(b".")
         && is_host(domain)
         && !is_part_of_url(text, start, end);
     addressed.then_some((PersonalDataKind::Email, start..end))
+}
+
+/// Returns the local part with which `before` ends. It may be empty.
+fn local_part(before: &[u8]) -> Option<&[u8]> {
+    let letters = before.iter().rev().take_while(|byte| is_local(**byte));
+    let local = before.get(before.len() - letters.count()..)?;
+    // Prose in a script without spaces isn't part of an address in ASCII, and neither are names and
+    // other values in the query of a URL.
+    let is_ascii = local.last().is_some_and(u8::is_ascii);
+    let in_query = local.contains(&b'?');
+    let is_before = |byte: &u8| {
+        is_ascii && *byte == UNSPACED || in_query && matches!(*byte, b'?' | b'&' | b'=')
+    };
+    let start = local.iter().rposition(is_before).map_or(0, |at| at + 1);
+    let local = local.get(start..)?;
+    // Quotation marks, dots and similar characters before the address aren't part of it.
+    let skipped = local
+        .iter()
+        .take_while(|byte| b".'`*_~{|".contains(byte))
+        .count();
+    local.get(skipped..)
+}
+
+/// Returns the domain with which `after` begins; `None` without one.
+fn domain(after: &[u8]) -> Option<&[u8]> {
+    let length = after.iter().take_while(|byte| is_domain(**byte)).count();
+    let domain = after.get(..length)?;
+    // Prose in a script without spaces may follow a top-level domain in ASCII.
+    let is_prose = |at: &usize| {
+        let before = domain.get(..*at).unwrap_or_default();
+        domain.get(*at) == Some(&UNSPACED)
+            && before.last().is_some_and(u8::is_ascii_alphanumeric)
+            && before.contains(&b'.')
+    };
+    let domain = domain.get(..(0..length).find(is_prose).unwrap_or(length))?;
+    let last = domain
+        .iter()
+        .rposition(|byte| *byte != b'.' && *byte != b'-')?;
+    domain.get(..=last)
 }
 
 /// Returns true for labels separated by dots, the last of letters and not a file extension.
@@ -93,7 +113,8 @@ fn is_part_of_url(text: &[u8], start: usize, end: usize) -> bool {
         .windows(3)
         .rposition(|window| window == b"://")
         .and_then(|at| token.get(at + 3..));
-    path_follows || authority.is_some_and(|authority| !authority.contains(&b'/'))
+    let is_over = |byte: &u8| matches!(*byte, b'/' | b'?' | b'#');
+    path_follows || authority.is_some_and(|authority| !authority.iter().any(is_over))
 }
 
 /// Detects the IPv6 address around the colon at `at`. Only public addresses count, which start with
@@ -123,4 +144,43 @@ pub(super) fn ipv6(text: &[u8], at: usize) -> Match {
     let end = start + address.len();
     (!documentation && super::ends_word(text, end))
         .then_some((PersonalDataKind::IpAddress, start..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mask;
+
+    #[test]
+    fn an_address_ends_at_prose_without_spaces() {
+        for (text, masked) in [
+            ("请联系ada@example.com谢谢", "请联系[email]谢谢"),
+            ("อีเมลada@example.comนะ", "อีเมล[email]นะ"),
+            (
+                "从ada@example.com转到bob@mail.example.org。",
+                "从[email]转到[email]。",
+            ),
+            ("用户@例子.公司", "[email]"),
+            ("ada@例子.com", "[email]"),
+        ] {
+            assert_eq!(mask(text), masked);
+        }
+    }
+
+    #[test]
+    fn addresses_in_the_query_of_a_url() {
+        for (text, masked) in [
+            (
+                "https://example.com?email=ada@example.com",
+                "https://example.com?email=[email]",
+            ),
+            (
+                "https://example.com/?a=1&to=ada@example.com&b=2",
+                "https://example.com/?a=1&to=[email]&b=2",
+            ),
+        ] {
+            assert_eq!(mask(text), masked);
+        }
+        let login = "https://ada:secret@example.com/x";
+        assert_eq!(mask(login), login);
+    }
 }
