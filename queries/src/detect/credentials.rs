@@ -24,10 +24,11 @@ pub(super) fn find(text: &[u8], at: usize) -> Match {
             text,
             at,
             &[
-                b"ghp_", b"gho_", b"ghr_", b"ghs_", b"ghu_", b"github_", b"sk_", b"rk_", b"npm_",
+                b"ghp_", b"gho_", b"ghr_", b"ghs_", b"ghu_", b"github_", b"sk_", b"rk_",
             ],
             24,
-        ),
+        )
+        .or_else(|| unbroken(text, at)),
         b'A' => access_key(text, at),
         b'J' => web_token(text, at),
         _ => None,
@@ -50,6 +51,26 @@ fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Match {
     let mixed = token.iter().any(u8::is_ascii_digit) && token.iter().any(u8::is_ascii_alphabetic);
     (token.len() >= least && mixed)
         .then(|| (PersonalDataKind::Credential, start..end + token.len()))
+}
+
+/// `npm_…` with 36 letters and digits and `hf_…` with 34, in large and small letters. Names such as
+/// `npm_package_dependencies_base64_js` begin like them.
+fn unbroken(text: &[u8], at: usize) -> Match {
+    let end = at + 1;
+    let before = text.get(..end)?;
+    let known: [(&[u8], usize); 2] = [(b"npm_", 36), (b"hf_", 34)];
+    let (prefix, length) = known
+        .into_iter()
+        .find(|(prefix, _)| before.ends_with(prefix))?;
+    let start = end - prefix.len();
+    if is_preceded_by(text, start, |byte| is_word(byte) || byte == b'-') {
+        return None;
+    }
+    let token = token(text, end, is_base64url);
+    let formed = token.len() == length && token.iter().all(u8::is_ascii_alphanumeric);
+    let mixed =
+        token.iter().any(u8::is_ascii_uppercase) && token.iter().any(u8::is_ascii_lowercase);
+    (formed && mixed).then(|| (PersonalDataKind::Credential, start..end + length))
 }
 
 /// `AKIA…` and `ASIA…` with sixteen further characters, `AIza…` with thirty-five.
@@ -170,4 +191,21 @@ fn token(text: &[u8], start: usize, is_part: impl Fn(u8) -> bool) -> &[u8] {
         .unwrap_or_default();
     let length = rest.iter().take_while(|byte| is_part(**byte)).count();
     rest.get(..length).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mask;
+
+    #[test]
+    fn names_of_variables_are_no_tokens() {
+        let name = "npm_package_dependencies_base64_js=1";
+        assert_eq!(mask(name), name);
+        let name = "hf_transformers_pipeline_for_text_gene";
+        assert_eq!(mask(name), name);
+        for prefix in ["npm_a1", "hf_"] {
+            let token = format!("{prefix}aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH");
+            assert_eq!(mask(&format!("use {token}.")), "use [credential].");
+        }
+    }
 }
