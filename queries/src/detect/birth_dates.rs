@@ -22,25 +22,55 @@ const BIRTH_WORDS: &[&str] = &[
     "naissance",
     "né le",
     "née le",
+    "né(e) le",
     "nacimiento",
+    "nacido",
+    "nacida",
+    "nació",
     "nascita",
+    "nato il",
+    "nata il",
     "nascimento",
 ];
 
 /// Names of the months, in lower case. Their beginnings are abbreviations.
 const MONTHS: [&[&str]; 12] = [
-    &["january", "januar", "janvier", "enero", "gennaio"],
-    &["february", "februar", "février", "febrero", "febbraio"],
-    &["march", "märz", "mars", "marzo"],
+    &[
+        "january", "januari", "janvier", "enero", "gennaio", "janeiro",
+    ],
+    &[
+        "february",
+        "februari",
+        "février",
+        "febrero",
+        "febbraio",
+        "fevereiro",
+    ],
+    &["march", "märz", "maart", "mars", "marzo", "março"],
     &["april", "avril", "abril", "aprile"],
-    &["may", "mai", "mayo", "maggio"],
-    &["june", "juni", "juin", "junio", "giugno"],
-    &["july", "juli", "juillet", "julio", "luglio"],
-    &["august", "août", "agosto"],
-    &["september", "septembre", "septiembre", "settembre"],
-    &["october", "oktober", "octobre", "octubre", "ottobre"],
-    &["november", "novembre", "noviembre"],
-    &["december", "dezember", "décembre", "diciembre", "dicembre"],
+    &["may", "mai", "mei", "mayo", "maggio", "maio"],
+    &["june", "juni", "juin", "junio", "giugno", "junho"],
+    &["july", "juli", "juillet", "julio", "luglio", "julho"],
+    &["augustus", "août", "agosto"],
+    &[
+        "september",
+        "septembre",
+        "septiembre",
+        "settembre",
+        "setembro",
+    ],
+    &[
+        "october", "oktober", "octobre", "octubre", "ottobre", "outubro",
+    ],
+    &["november", "novembre", "noviembre", "novembro"],
+    &[
+        "december",
+        "dezember",
+        "décembre",
+        "diciembre",
+        "dicembre",
+        "dezembro",
+    ],
 ];
 
 /// Words between the parts of a date, as in `10 de mayo de 1985`.
@@ -52,14 +82,15 @@ const LONGEST_MONTH: usize = 10;
 /// Returns true if the groups of `window`, which start at `at`, form a date of birth. Two digits of
 /// a year count only with two for day and month.
 pub(super) fn is_numeric(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
-    if window.separators.len() != 2 || !has_date_separators(window) {
-        return false;
-    }
-    let date = long_date(window).or_else(|| {
-        let short = window.has_shape(&[2, 2, 2]);
-        let part = |from: usize, to: usize| part_of(window, from, to);
-        short.then(|| (2000 + part(4, 6), part(0, 2), part(2, 4)))
-    });
+    let part = |from: usize, to: usize| part_of(window, from, to);
+    let date = match window.separators.len() {
+        0 => (window.digits.len() == 8).then(|| (part(0, 4), part(4, 6), part(6, 8))),
+        2 if has_date_separators(window) => long_date(window).or_else(|| {
+            let short = window.has_shape(&[2, 2, 2]);
+            short.then(|| (2000 + part(4, 6), part(0, 2), part(2, 4)))
+        }),
+        _ => None,
+    };
     date.is_some_and(is_date) && is_named(text, at, BIRTH_WORDS)
 }
 
@@ -153,8 +184,11 @@ fn after_ordinal(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// Returns the position after a space at `at`, or after a comma or dot and a space.
+/// Returns the position after a space, dash or slash at `at`, or after a comma or dot and a space.
 fn after_separator(text: &[u8], at: usize) -> Option<usize> {
+    if matches!(text.get(at), Some(b'-' | b'/')) {
+        return Some(at + 1);
+    }
     let signs = usize::from(matches!(text.get(at), Some(b',' | b'.')));
     (text.get(at + signs) == Some(&b' ')).then_some(at + signs + 1)
 }
@@ -221,6 +255,14 @@ mod tests {
             "née le 10 décembre 1985",
             "fecha de nacimiento: 10 de mayo de 1985",
             "Geburtsdatum: 10.12.1985",
+            "DOB: 10-Dec-1985",
+            "DOB 10/DEC/1985",
+            "DOB: 19851210",
+            "Né(e) le 10/12/1985",
+            "nacida el 10 de mayo de 1985",
+            "nata il 10 maggio 1985",
+            "Data de nascimento: 10 de março de 1985",
+            "geboortedatum: 10 maart 1985",
         ] {
             let masked = mask(&format!("{text} in Rome")).into_owned();
             let before = masked.strip_suffix("[date_of_birth] in Rome");
@@ -240,6 +282,8 @@ mod tests {
         for text in [
             "released on December 10, 1985",
             "released on 3/5/1985",
+            "released on 10-Dec-1985",
+            "born in ward 19851399",
             "born in 1985",
             "born December 32, 1985",
             "born 10 Decembers 1985",
