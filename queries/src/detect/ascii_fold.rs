@@ -63,9 +63,10 @@ enum Folding {
 }
 
 /// Code points of the digit zero of scripts in use.
-const ZEROS: [u32; 22] = [
+const ZEROS: [u32; 24] = [
     0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66,
-    0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7F6,
+    0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC,
+    0x1D7F6,
 ];
 
 fn fold(character: char) -> Folding {
@@ -105,4 +106,18 @@ fn is_symbol(character: char) -> bool {
             | 0xFE58 | 0x1F000..=0x1FAFF
     );
     is_of_block && !character.is_alphanumeric()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mask;
+
+    #[test]
+    fn digits_in_all_styles_are_digits() {
+        for zero in [0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6] {
+            let digit = |digit: char| char::from_u32(zero + u32::from(digit) - u32::from('0'));
+            let card: String = "4111111111111111".chars().filter_map(digit).collect();
+            assert_eq!(mask(&card), "[payment_card]");
+        }
+    }
 }

@@ -105,13 +105,13 @@ fn classify(
 fn is_issued(digits: &[u8]) -> bool {
     let prefix = |count: usize| number(digits.get(..count).unwrap_or_default());
     match digits.len() {
-        14 => matches!(prefix(2), 30 | 36 | 38),
+        14 => matches!(prefix(2), 30 | 36 | 38 | 39),
         15 => matches!(prefix(2), 34 | 37),
         16 => {
             matches!(prefix(1), 4)
                 || matches!(prefix(2), 51..=55 | 65)
                 || matches!(prefix(3), 644..=649)
-                || matches!(prefix(4), 2221..=2720 | 3528..=3589 | 6011 | 6200..=6299)
+                || matches!(prefix(4), 2200..=2204 | 2221..=2720 | 3528..=3589 | 6011 | 6200..=6299)
         }
         19 => matches!(prefix(1), 4) || matches!(prefix(4), 6200..=6299),
         _ => false,
@@ -278,6 +278,13 @@ fn is_named_phone(text: &[u8], at: usize, window: &GroupWindow<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::mask;
+
+    #[test]
+    fn cards_of_further_issuers() {
+        for card in ["39341234567801", "3934 123456 7801", "2200 7000 0000 0009"] {
+            assert_eq!(mask(&format!("card {card}")), "card [payment_card]");
+        }
+    }
 
     #[test]
     fn a_dash_between_spaces_ends_a_number() {
