@@ -42,7 +42,7 @@ const PERSONAL_DATA: &str = "personal_data";
 const PERSONAL_DATA_IN: &str = "personal_data_in";
 
 /// Columns that can contain free text.
-const FREE_TEXT: [Field; 17] = [
+const FREE_TEXT: [Field; 28] = [
     Field::Subject,
     Field::Object,
     Field::Content,
@@ -59,7 +59,18 @@ const FREE_TEXT: [Field; 17] = [
     Field::Context,
     Field::Plan,
     Field::Steps,
+    Field::Trigger,
     Field::History,
+    Field::ToolDescription,
+    Field::Criteria,
+    Field::CriteriaStructured,
+    Field::StateReason,
+    Field::ExpectedOutput,
+    Field::Premises,
+    Field::AlternativesConsidered,
+    Field::ParameterSet,
+    Field::SupersessionJustification,
+    Field::InvalidationReason,
 ];
 
 /// Evidence of every finding.

@@ -52,6 +52,39 @@ async fn a_contradicted_record_that_was_verified_is_reported_as_contradicted() {
     assert_eq!(results[0].messages, ["stands as contradicted"]);
 }
 
+/// Criteria, premises and reasons are texts of people, too.
+#[tokio::test]
+async fn personal_data_is_found_in_all_columns_of_free_text() {
+    let mut pack = shipped("gdpr").unwrap_or_else(|error| panic!("{error}"));
+    pack.rules
+        .retain(|rule| rule.id == "gdpr/unclassified-personal-data");
+    pack.rules[0].examples = vec![Example {
+        number: 1,
+        grains: r#"[
+            {"type": "goal", "description": "invite", "goal_state": "active",
+             "criteria": ["ada@example.com has answered"]},
+            {"type": "goal", "description": "invite", "goal_state": "suspended",
+             "state_reason": "waits for ada@example.com"},
+            {"type": "reasoning", "conclusion": "invite her",
+             "premises": ["ada@example.com is hers"]},
+            {"type": "belief", "subject": "ada", "relation": "likes", "object": "tea",
+             "supersession_justification": "ada@example.com asked for it"}]"#
+            .to_owned(),
+        state: None,
+        findings: 4,
+    }];
+    let results = run_examples(&pack).await.expect("a rule that fits");
+    for column in [
+        "criteria",
+        "state_reason",
+        "premises",
+        "supersession_justification",
+    ] {
+        let message = format!("[email] in {column}, classified as public");
+        assert!(results[0].messages.contains(&message), "{message}");
+    }
+}
+
 const OWN: &str = r#"
     id = "own"
     title = "Own rules"
