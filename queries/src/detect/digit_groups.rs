@@ -151,6 +151,7 @@ fn separator(text: &[u8], at: usize) -> Option<(Separator, usize)> {
     let found = match (byte(0), byte(1), byte(2)) {
         (b' ', b'(', _) | (b')', b' ' | b'-', _) if digit(2) => (Separator::Bracket, 2),
         (b' ', b'-', b' ') if digit(3) => (Separator::Dash, 3),
+        (b' ', b'/', b' ') if digit(3) => (Separator::Slash, 3),
         (b')' | b'(', _, _) if digit(1) => (Separator::Bracket, 1),
         (b' ', _, _) if digit(1) => (Separator::Space, 1),
         (b'-', _, _) if digit(1) => (Separator::Dash, 1),

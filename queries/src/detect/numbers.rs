@@ -287,6 +287,18 @@ mod tests {
     }
 
     #[test]
+    fn a_slash_between_spaces_separates_groups() {
+        for (text, masked) in [
+            ("+49 30 / 901820", "[phone]"),
+            ("Tel. 030 / 901820", "Tel. [phone]"),
+            ("DOB 10 / 12 / 1985", "DOB [date_of_birth]"),
+            ("4111 1111 1111 1111 / 12 / 25", "[payment_card] / 12 / 25"),
+        ] {
+            assert_eq!(mask(text), masked);
+        }
+    }
+
+    #[test]
     fn a_dash_between_spaces_ends_a_number() {
         for (text, masked) in [
             ("4111 1111 1111 1111 - 12/25", "[payment_card] - 12/25"),
