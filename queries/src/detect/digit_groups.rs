@@ -85,8 +85,12 @@ impl DigitGroups {
             };
             if phrase.groups < GROUPS {
                 phrase.separators[phrase.groups - 1] = separator;
+                // A path after an address; a shorter number is the length of a network's prefix.
+                let is_path = separator == Separator::Slash
+                    && phrase.separators[..phrase.groups - 1] == [Separator::Dot; 3]
+                    && end_of_digits(text, next) > next + 2;
                 // A dash between spaces is one of the sentence.
-                phrase.joins[phrase.groups - 1] = next == end + 1 && separator.joins();
+                phrase.joins[phrase.groups - 1] = next == end + 1 && separator.joins() && !is_path;
             }
             place = next;
         }

@@ -299,6 +299,14 @@ mod tests {
     }
 
     #[test]
+    fn an_address_ends_at_a_path_and_not_at_the_length_of_a_prefix() {
+        let text = "http://81.2.69.142/2024/01";
+        assert_eq!(mask(text), "http://[ip_address]/2024/01");
+        let network = "104.16.0.0/13";
+        assert_eq!(mask(network), network);
+    }
+
+    #[test]
     fn a_dash_between_spaces_ends_a_number() {
         for (text, masked) in [
             ("4111 1111 1111 1111 - 12/25", "[payment_card] - 12/25"),
