@@ -114,11 +114,16 @@ fn evaluate_each(nodes: &[Node], scope: &dyn TemplateScope, output: &mut Bounded
     }
 }
 
-/// Returns true for a value that is present, not empty and not `false`. Zero is truthy.
+/// Returns true for a value that is present, not empty and not `false`. Zero is truthy, and so is a
+/// grain's text that says `false`.
 fn is_truthy(scope: &dyn TemplateScope, variable: Variable) -> bool {
+    let is_flag = matches!(
+        variable,
+        Variable::SourceTruncated | Variable::GrainIsFull | Variable::GrainIsSummary
+    );
     scope
         .value(variable)
-        .is_some_and(|value| !value.is_empty() && value != "false")
+        .is_some_and(|value| !value.is_empty() && !(is_flag && value == "false"))
 }
 
 #[cfg(test)]
@@ -173,6 +178,13 @@ mod tests {
         let words = Words(vec![], None);
         let text = "{{#assembly.name}}1{{/assembly.name}}{{#source.truncated}}2{{/source.truncated}}{{#budget.used}}3{{/budget.used}}{{^grain.hash}}4{{/grain.hash}}";
         assert_eq!(render(text, &words, 100).0, "34");
+    }
+
+    #[test]
+    fn a_text_that_says_false_is_truthy() {
+        let words = Words(vec!["false"], None);
+        let text = "{{#each}}{{#grain.content}}{{grain.content}}{{/grain.content}}{{/each}}";
+        assert_eq!(render(text, &words, 100), ("false".to_owned(), false));
     }
 
     #[test]
