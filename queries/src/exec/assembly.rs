@@ -59,6 +59,8 @@ impl QueryRun<'_, '_> {
         Ok(answer(statement, &input, &results, warnings))
     }
 
+    /// Returns the grains of a source. Its error becomes a part of a warning or of another error,
+    /// so it is already one that the session may see.
     async fn source(
         &self,
         source: &Source,
@@ -68,7 +70,10 @@ impl QueryRun<'_, '_> {
         match &source.body {
             SourceBody::Recall(recall) => {
                 let recall = inherit_options(recall, options);
-                Ok(Arc::new(self.recalled_grains(&recall, scope).await?))
+                let grains = self.recalled_grains(&recall, scope).await;
+                grains
+                    .map(Arc::new)
+                    .map_err(|error| self.executor.disclosed(error))
             }
             SourceBody::Binding(parameter) => Ok(Arc::clone(
                 scope

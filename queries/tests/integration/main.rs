@@ -12,6 +12,7 @@ mod cal_hostile;
 mod cal_language;
 mod cal_round_trip;
 mod cal_safety;
+mod disclosure;
 mod exec_oracle;
 mod packs;
 mod render_formats;
