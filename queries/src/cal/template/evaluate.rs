@@ -123,7 +123,7 @@ fn is_truthy(scope: &dyn TemplateScope, variable: Variable) -> bool {
     );
     scope
         .value(variable)
-        .is_some_and(|value| !value.is_empty() && !(is_flag && value == "false"))
+        .is_some_and(|value| !(value.is_empty() || is_flag && value == "false"))
 }
 
 #[cfg(test)]
