@@ -59,8 +59,14 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    pub(super) fn boolean(&mut self, key: &str, default: bool) -> Result<bool, DecodeError> {
-        match self.object.remove(key) {
+    /// Takes a boolean; `default` if it is absent (see [`FieldReader::defaulted`]).
+    pub(super) fn boolean(
+        &mut self,
+        key: &str,
+        default: bool,
+        mode: MessageDecodeMode,
+    ) -> Result<bool, DecodeError> {
+        match self.defaulted(key, mode) {
             None => Ok(default),
             Some(json) => json
                 .as_bool()
@@ -68,14 +74,21 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// Takes a count; required unless there is a default.
-    pub(super) fn count(&mut self, key: &str, default: Option<u64>) -> Result<u64, DecodeError> {
-        match (self.object.remove(key), default) {
-            (None, Some(default)) => Ok(default),
-            (None, None) => Err(DecodeError::new(DecodeProblem::Missing).inside(key)),
-            (Some(json), _) => json
-                .as_u64()
-                .ok_or_else(|| DecodeError::kind("unsigned integer", &json).inside(key)),
+    /// Takes a required count.
+    pub(super) fn count(&mut self, key: &str) -> Result<u64, DecodeError> {
+        let json = self.required(key)?;
+        expect_count(&json).map_err(|error| error.inside(key))
+    }
+
+    /// Takes a count; 0 if it is absent (see [`FieldReader::defaulted`]).
+    pub(super) fn count_or_zero(
+        &mut self,
+        key: &str,
+        mode: MessageDecodeMode,
+    ) -> Result<u64, DecodeError> {
+        match self.defaulted(key, mode) {
+            None => Ok(0),
+            Some(json) => expect_count(&json).map_err(|error| error.inside(key)),
         }
     }
 
@@ -114,4 +127,9 @@ pub(super) fn expect_str(json: Json<'_>) -> Result<Cow<'_, str>, DecodeError> {
         Json::String(text) => Ok(text),
         other => Err(DecodeError::kind("string", &other)),
     }
+}
+
+fn expect_count(json: &Json) -> Result<u64, DecodeError> {
+    json.as_u64()
+        .ok_or_else(|| DecodeError::kind("unsigned integer", json))
 }

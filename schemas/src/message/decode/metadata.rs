@@ -29,7 +29,7 @@ pub(super) fn metadata(
         model: fields.optional_text("model")?,
         provider: fields.optional_text("provider")?,
         routing: optional(&mut fields, "routing", |object| routing(object, mode))?,
-        usage: optional(&mut fields, "usage", usage)?,
+        usage: optional(&mut fields, "usage", |object| usage(object, mode))?,
         parent_tool_use_id: fields.optional_text("parent_tool_use_id")?,
         status,
         provider_raw: optional(&mut fields, "provider_raw", Ok)?,
@@ -117,18 +117,18 @@ fn alternatives(json: Option<Json<'_>>) -> Result<Vec<Cow<'_, str>>, DecodeError
     }
 }
 
-fn usage(object: Object<'_>) -> Result<Usage<'_>, DecodeError> {
+fn usage(object: Object<'_>, mode: MessageDecodeMode) -> Result<Usage<'_>, DecodeError> {
     let mut fields = FieldReader::new(object);
     Ok(Usage {
-        input_tokens: fields.count("input_tokens", None)?,
-        output_tokens: fields.count("output_tokens", None)?,
-        cached_input_tokens: fields.count("cached_input_tokens", Some(0))?,
-        cache_creation_input_tokens: fields.count("cache_creation_input_tokens", Some(0))?,
+        input_tokens: fields.count("input_tokens")?,
+        output_tokens: fields.count("output_tokens")?,
+        cached_input_tokens: fields.count_or_zero("cached_input_tokens", mode)?,
+        cache_creation_input_tokens: fields.count_or_zero("cache_creation_input_tokens", mode)?,
         cost_usd: fields
             .required("cost_usd")
             .and_then(|json| decimal(json).map_err(|error| error.inside("cost_usd")))?,
         pricing_version: fields.text("pricing_version")?,
-        latency_ms: fields.count("latency_ms", None)?,
+        latency_ms: fields.count("latency_ms")?,
     })
 }
 

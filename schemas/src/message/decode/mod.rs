@@ -86,6 +86,7 @@ pub fn decode_message_with<'a>(
 ) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
     let object = expect_object(json)?;
     let stored = match object.get("schema_version") {
+        Some(Json::Null) if mode == MessageDecodeMode::Tolerant => SCHEMA_VERSION,
         Some(version) => version
             .as_i64()
             .ok_or_else(|| DecodeError::kind("integer", version).inside("schema_version"))?,
@@ -243,7 +244,7 @@ fn tool_result<'a>(
         tool_use_id: fields.text("tool_use_id")?,
         content: take_blocks(content, mode, &inner, warnings)
             .map_err(|error| error.inside("content"))?,
-        is_error: fields.boolean("is_error", false)?,
+        is_error: fields.boolean("is_error", false, mode)?,
     }))
 }
 
@@ -336,6 +337,14 @@ mod tests {
                 r#"{"routing":{"mode":"rule","chosen_model":"m","reason":"r","alternatives_considered":null}}"#,
                 "$.metadata.routing.alternatives_considered: expected array, got null",
             ),
+            (
+                r#"{"usage":{"input_tokens":1,"output_tokens":2,"cost_usd":"0","pricing_version":"v","latency_ms":3,"cached_input_tokens":null}}"#,
+                "$.metadata.usage.cached_input_tokens: expected unsigned integer, got null",
+            ),
+            (
+                r#"{},"schema_version":null"#,
+                "$.schema_version: expected integer, got null",
+            ),
         ] {
             let text = message(metadata);
             let json = json(&text);
@@ -345,6 +354,15 @@ mod tests {
         }
         let nullable = message(r#"{"model":null,"routing":null,"provider_raw":null}"#);
         assert!(decode_message(&json(&nullable), MessageDecodeMode::Strict).is_ok());
+        let result =
+            json(r#"[{"type":"tool_result","tool_use_id":"tu_a","content":[],"is_error":null}]"#);
+        let refused = decode_blocks(&result, MessageDecodeMode::Strict).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "$[0].is_error: expected boolean, got null"
+        );
+        let (blocks, _) = decode_blocks(&result, MessageDecodeMode::Tolerant).unwrap();
+        assert!(matches!(&blocks[..], [ContentBlock::ToolResult(result)] if !result.is_error));
     }
 
     #[test]
