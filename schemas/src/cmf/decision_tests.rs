@@ -335,6 +335,34 @@ fn a_legal_hop_passes_the_check_as_it_passes_the_merge() {
 }
 
 #[test]
+fn a_delegation_changes_by_hops_only_and_keeps_its_origin() {
+    let extensions = |hops: &[&str], origin: &str| {
+        let hop = |id: &&str| format!(r#"{{"subject_id":"{id}","subject_type":"user"}}"#);
+        let chain: Vec<String> = hops.iter().map(hop).collect();
+        let text = format!(
+            r#"{{"delegation":{{"chain":[{}],"depth":{},"origin_subject_id":"{origin}"}}}}"#,
+            chain.join(","),
+            hops.len()
+        );
+        Extensions::parse(&json(&text)).unwrap()
+    };
+    let may_append = CapabilitySet::from_names(["append_delegation"]).unwrap();
+    let before = extensions(&["alice"], "alice");
+    let refused = |after: &Extensions| {
+        let checked = validate(Some(&before), Some(after), may_append);
+        checked.err().map(|violation| violation.reason)
+    };
+    assert_eq!(refused(&extensions(&["alice", "bob"], "alice")), None);
+    for after in [
+        extensions(&["alice"], "mallory"),
+        extensions(&["alice", "bob"], "mallory"),
+    ] {
+        let reason = refused(&after);
+        assert_eq!(reason, Some(ViolationReason::DelegationRewritten));
+    }
+}
+
+#[test]
 fn unknown_slots_are_kept_and_hidden() {
     let text = r#"{"raw_credentials":{"token":"s3cret"},"custom":{}}"#;
     let extensions = Extensions::parse(&json(text)).unwrap();

@@ -2,7 +2,9 @@
 
 use super::capability::Capability;
 use super::capability::CapabilitySet;
-use super::extensions::{DelegationBreak, Extensions, SecurityExtension, Subject};
+use super::extensions::{
+    DelegationBreak, DelegationExtension, Extensions, SecurityExtension, Subject,
+};
 use super::labels::Labels;
 use super::vocabulary::vocabulary;
 
@@ -182,6 +184,9 @@ pub enum ViolationReason {
         /// The index of the hop.
         hop: usize,
     },
+    /// The origin of the delegation was replaced, or another member without a new hop.
+    #[error("the delegation was changed other than by new hops")]
+    DelegationRewritten,
 }
 
 impl From<DelegationBreak> for TierViolation {
@@ -264,15 +269,10 @@ fn only_grew(
     after: Option<&Extensions>,
 ) -> Result<(), TierViolation> {
     if slot == Slot::Delegation {
-        let none = Default::default();
-        let before = before
-            .and_then(|ext| ext.delegation.as_ref())
-            .unwrap_or(&none);
-        let after = after
-            .and_then(|ext| ext.delegation.as_ref())
-            .unwrap_or(&none);
-        before.added_by(after)?;
-        return Ok(());
+        let none = DelegationExtension::default();
+        let before = before.and_then(|ext| ext.delegation.as_ref());
+        let after = after.and_then(|ext| ext.delegation.as_ref());
+        return check_delegation_grew(before.unwrap_or(&none), after.unwrap_or(&none));
     }
     let none = Labels::new();
     let before = before
@@ -284,4 +284,25 @@ fn only_grew(
             .and_then(security)
             .map_or(&none, |security| &security.labels),
     )
+}
+
+/// Checks that a delegation differs by new hops only. These change the members that are derived
+/// from the chain, but not the origin.
+fn check_delegation_grew(
+    before: &DelegationExtension,
+    after: &DelegationExtension,
+) -> Result<(), TierViolation> {
+    let added = before.added_by(after)?;
+    let (known, given) = (&before.origin_subject_id, &after.origin_subject_id);
+    let has_grown = match added.is_empty() {
+        true => before == after,
+        false => known.is_none() || given.is_none() || known == given,
+    };
+    match has_grown {
+        true => Ok(()),
+        false => Err(TierViolation {
+            slot: Slot::Delegation,
+            reason: ViolationReason::DelegationRewritten,
+        }),
+    }
 }
