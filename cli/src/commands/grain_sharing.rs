@@ -129,7 +129,10 @@ fn elided(blob: &[u8], hidden: &[Field]) -> Result<Json<'static>, GrainError> {
         compressed: flags.compressed(),
     };
     let encoded = grain::elide(&original.to_json(), &address, hidden, options)?;
-    let linked = ("disclosure_of", address.to_string().into());
+    // A copy of a copy is one of the same original.
+    let first = original.text(Field::DisclosureOf).map(str::to_owned);
+    let linked = first.unwrap_or_else(|| address.to_string());
+    let linked = ("disclosure_of", linked.into());
     Ok(delivered(&encoded.address, &encoded.blob, [linked]))
 }
 

@@ -38,6 +38,9 @@ pub(super) fn is_sha256_reference(text: &str) -> bool {
 /// and of the grain's tags, hidden ones included: a reader of the variant has the duties of a
 /// reader of the grain.
 ///
+/// If `grain` is a disclosed variant itself, what it hides stays hidden and provable, and the
+/// result is a variant of the same original.
+///
 /// # Errors
 /// [`ErrorCode::Schema`] if a field must stay visible (§10.2) or is absent; encoding errors.
 pub fn elide(
@@ -57,13 +60,21 @@ pub fn elide(
         sensitivity: options.sensitivity.max(required),
         ..options
     };
-    let mut hashes = Object::new();
+    let mut hashes = match disclosed.remove(Field::Elided.name()) {
+        Some(Json::Object(hashes)) => hashes,
+        _ => Object::new(),
+    };
     for &field in hidden {
         let value = take_elidable(&mut disclosed, field)?;
         hashes.insert(field.name(), elision_hash(field, &value)?);
     }
     disclosed.insert(Field::Elided.name(), hashes);
-    disclosed.insert(Field::DisclosureOf.name(), original.to_string());
+    let first = disclosed
+        .get(Field::DisclosureOf.name())
+        .and_then(Json::as_str);
+    if first.is_none() {
+        disclosed.insert(Field::DisclosureOf.name(), original.to_string());
+    }
     encode_json(&Json::Object(disclosed), options)
 }
 

@@ -85,3 +85,22 @@ fn a_hidden_tag_that_is_a_single_string_counts_like_a_list() {
     let header = GrainHeader::read(&disclosed.blob).unwrap();
     assert_eq!(header.flags.sensitivity(), Sensitivity::Phi);
 }
+
+#[test]
+fn a_copy_of_a_copy_hides_the_fields_of_both_and_names_the_original() {
+    let grain = json(
+        r#"{"type":"belief","subject":"a","relation":"b","object":"c","confidence":0.5,
+            "created_at":0}"#,
+    );
+    let original = ContentAddress::of(b"original");
+    let options = EncodeOptions::default();
+    let copy = elide(&grain, &original, &[Field::Subject], options).unwrap();
+    let copied = decoded(&copy.blob);
+    let again = elide(&copied, &copy.address, &[Field::Object], options).unwrap();
+    let again = decoded(&again.blob);
+    for (field, value) in [(Field::Subject, "a"), (Field::Object, "c")] {
+        assert_eq!(verify_elision(&again, field, &Json::from(value)), Ok(()));
+    }
+    let named = again.get("_disclosure_of").and_then(Json::as_str);
+    assert_eq!(named, Some(original.to_string().as_str()));
+}
