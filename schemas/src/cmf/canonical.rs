@@ -7,6 +7,8 @@
 //! unknown blocks have no corresponding part, and [`CmfProjection::dropped`] lists the omitted
 //! ones.
 
+use std::borrow::Cow;
+
 use super::bodies::{CmfImageSource, ToolCall, ToolResult};
 use super::extensions::{AgentExtension, Extensions, LlmExtension, ProvenanceExtension};
 use super::json_record::ToJson;
@@ -83,8 +85,19 @@ pub fn to_canonical(envelope: &Envelope, identity: CanonicalIds) -> canonical::M
         made.metadata.model = llm.model_id.clone().map(Into::into);
         made.metadata.provider = llm.provider.clone().map(Into::into);
     }
+    if made.role == canonical::Role::Tool {
+        made.metadata.parent_tool_use_id = made.content.iter().find_map(answered_call);
+    }
     made.metadata.unknown_fields = kept;
     made
+}
+
+/// Returns the id of the call that a block answers.
+fn answered_call<'m>(block: &ContentBlock<'m>) -> Option<Cow<'m, str>> {
+    match block {
+        ContentBlock::ToolResult(result) => Some(result.tool_use_id.clone()),
+        _ => None,
+    }
 }
 
 /// Stores extensions and hook with a canonical message of another origin; [`from_canonical`]
@@ -361,6 +374,17 @@ mod tests {
             from_canonical(&to_canonical(&before, identity()), |_| None).envelope,
             before
         );
+    }
+
+    #[test]
+    fn the_answer_to_a_call_is_a_valid_message() {
+        let answer = envelope(
+            r#"{"role": "tool", "content": [
+                {"content_type": "tool_result", "content": {"tool_call_id": "1", "tool_name": "n"}}]}"#,
+        );
+        let message = to_canonical(&answer, identity());
+        assert_eq!(message.metadata.parent_tool_use_id.as_deref(), Some("1"));
+        assert!(canonical::validate::validate_message(&message).is_empty());
     }
 
     #[test]
