@@ -142,11 +142,7 @@ impl StreamDecoder for ChatStreamDecoder {
             self.usage = read::token_usage(usage, &mut |_| {});
         }
         self.failed |= data.get("error").is_some_and(|error| !error.is_null());
-        let Some(choice) = data
-            .get("choices")
-            .and_then(Json::as_array)
-            .and_then(<[Json]>::first)
-        else {
+        let Some(choice) = items(data, "choices").iter().find(is_first) else {
             return;
         };
         if let Some(delta) = choice.get("delta") {
@@ -168,4 +164,9 @@ impl StreamDecoder for ChatStreamDecoder {
             .unwrap_or(StopReason::Error);
         assembler.complete(reason, self.usage);
     }
+}
+
+/// Returns true for the first of the choices; one without an index is.
+fn is_first(choice: &&Json) -> bool {
+    choice.get("index").and_then(Json::as_u64).unwrap_or(0) == 0
 }
