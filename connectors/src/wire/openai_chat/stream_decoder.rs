@@ -16,6 +16,7 @@ pub(super) struct ChatStreamDecoder {
     reasoning: ReasoningPlacement,
     thinking: Option<usize>,
     text: Option<usize>,
+    refusal: Option<usize>,
     /// All calls, in the order of their blocks.
     calls: Vec<StreamedCall>,
     positions: CallPositions,
@@ -41,6 +42,7 @@ impl ChatStreamDecoder {
             reasoning,
             thinking: None,
             text: None,
+            refusal: None,
             calls: Vec::new(),
             positions: CallPositions::default(),
             open: Vec::new(),
@@ -62,13 +64,12 @@ impl ChatStreamDecoder {
                 .get_or_insert_with(|| assembler.start_thinking());
             assembler.push_delta(at, &piece);
         }
-        if let Some(piece) = delta
-            .get("content")
-            .and_then(Json::as_str)
-            .filter(|piece| !piece.is_empty())
-        {
-            let at = *self.text.get_or_insert_with(|| assembler.start_text());
-            assembler.push_delta(at, piece);
+        for (key, block) in [("content", &mut self.text), ("refusal", &mut self.refusal)] {
+            let piece = text_or_empty(delta, key);
+            if !piece.is_empty() {
+                let at = *block.get_or_insert_with(|| assembler.start_text());
+                assembler.push_delta(at, piece);
+            }
         }
         for call in items(delta, "tool_calls") {
             self.call_delta(call, assembler, call_id);
