@@ -235,6 +235,29 @@ fn append<'m>(object: &mut Object<'m>, more: &'m Object) {
     }
 }
 
+/// Normalizes in `written`, the JSON of `metadata`, what may differ between equal messages: the
+/// origin of the time, the spelling of the cost and the sign of a zero. Removes `provider_raw`.
+fn normalize_metadata<'m>(metadata: &'m MessageMetadata, written: &mut Object<'m>) {
+    written.remove("provider_raw");
+    match metadata.unknown_fields.get(TIME_SOURCE) {
+        Some(other) => _ = written.insert(TIME_SOURCE, other.reborrow()),
+        None => _ = written.remove(TIME_SOURCE),
+    }
+    let usage = written.get_mut("usage").and_then(Json::as_object_mut);
+    if let (Some(known), Some(usage)) = (&metadata.usage, usage) {
+        usage.insert("cost_usd", known.cost_usd.normalize().to_string());
+    }
+    let confidence = metadata
+        .routing
+        .as_ref()
+        .and_then(|record| record.confidence)
+        .and_then(|confidence| Number::from_f64(confidence + 0.0));
+    let routing = written.get_mut("routing").and_then(Json::as_object_mut);
+    if let (Some(confidence), Some(routing)) = (confidence, routing) {
+        routing.insert("confidence", Json::Number(confidence));
+    }
+}
+
 impl Message<'_> {
     /// Returns a digest of the message without `provider_raw`: equal messages have equal digests on
     /// every run and machine (§2.1 goal 5).
@@ -243,10 +266,9 @@ impl Message<'_> {
         if let Some(object) = json.as_object_mut() {
             // Equal instants may have different UTC offsets.
             object.insert("created_at", self.created_at.micros());
-            object
-                .get_mut("metadata")
-                .and_then(Json::as_object_mut)
-                .map(|metadata| metadata.remove("provider_raw"));
+            if let Some(metadata) = object.get_mut("metadata").and_then(Json::as_object_mut) {
+                normalize_metadata(&self.metadata, metadata);
+            }
         }
         let mut hasher = Hasher::new_derive_key("gristmill canonical message digest v1");
         json.hash_into(&mut hasher);
@@ -256,6 +278,9 @@ impl Message<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rust_decimal::Decimal;
+
+    use super::super::TimeSource;
     use super::super::decode::{MessageDecodeMode, decode_message};
     use super::*;
 
@@ -341,6 +366,21 @@ mod tests {
             (message == twin, message.digest() == twin.digest()),
             (true, true)
         );
+        // Another spelling of 1.50, and the time from elsewhere.
+        twin.metadata.usage.as_mut().unwrap().cost_usd = Decimal::new(15, 1);
+        twin.created_at = twin.created_at.with_source(TimeSource::File);
+        assert_eq!(
+            (message == twin, message.digest() == twin.digest()),
+            (true, true)
+        );
+        let mut zeros = [0.0, -0.0].map(|confidence| {
+            let mut one = message.clone();
+            one.metadata.routing.as_mut().unwrap().confidence = Some(confidence);
+            one
+        });
+        assert!(zeros[0] == zeros[1] && zeros[0].digest() == zeros[1].digest());
+        zeros[1].metadata.usage.as_mut().unwrap().cost_usd = Decimal::ONE;
+        assert!(zeros[0] != zeros[1] && zeros[0].digest() != zeros[1].digest());
         twin.metadata.user_id = None;
         assert_eq!(
             (message == twin, message.digest() == twin.digest()),
