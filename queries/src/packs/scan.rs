@@ -7,7 +7,8 @@
 //!
 //! **Incremental scans** read the segments with rows that were added since a version. Conditions
 //! and policies see only their rows; queries see them as the table `scanned`, next to the whole
-//! lake, and what changed since in the tables of [`changes`](super::changes). The audit log records the version and the rules of each scan.
+//! lake, and what changed since in the tables of [`changes`](super::changes). The audit log records
+//! the versions and the rules of each scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

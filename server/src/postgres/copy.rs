@@ -49,7 +49,7 @@ enum CopyForm {
 /// Returns the query of a text that is `COPY … TO STDOUT`; `None` for other texts.
 ///
 /// # Errors
-/// `COPY … FROM`, which writes, options that aren't known, and a table whose columns can't be named.
+/// `COPY … FROM`, which writes; options that aren't known; a table whose columns can't be named.
 pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
     let is_copy = text
         .trim_start()

@@ -41,6 +41,10 @@ fn check(grains: &[(String, Index)], statements: &[String]) -> Result<(), TestCa
             continue;
         };
         let query = bind(&parsed.query, &Bindings::new(), Options::default()).unwrap();
+        // The oracle has no scores: it can't tell which matches of a search such a condition keeps.
+        if searches(&query.statement) && text.contains("score >=") {
+            continue;
+        }
         let is_assembly = matches!(query.statement, Statement::Assemble(_));
         let answer = runtime
             .block_on(executor.run(&query))
