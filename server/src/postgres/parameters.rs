@@ -138,6 +138,9 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
         });
         return list_value(item, items);
     }
+    if *kind == Type::UUID {
+        return Ok(uuid_value(text));
+    }
     let arrow = match arrow_of(kind)? {
         DataType::Binary => {
             let digits = text
@@ -153,6 +156,24 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
         DataType::Utf8 => Ok(Some(ScalarValue::Utf8(Some(text.to_owned())))),
         _ => Ok(parsed.ok().filter(|value| !value.is_null())),
     }
+}
+
+/// Returns a UUID in PostgreSQL's form: small letters, with hyphens. `text` may lack these, as some
+/// drivers write it, or have other ones.
+fn uuid_value(text: &str) -> Option<ScalarValue> {
+    let mut digits: String = text
+        .trim()
+        .chars()
+        .filter(|letter| *letter != '-')
+        .collect();
+    if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    digits.make_ascii_lowercase();
+    for at in [20, 16, 12, 8] {
+        digits.insert(at, '-');
+    }
+    Some(ScalarValue::from(digits))
 }
 
 /// Returns the type of the items of an array. Numbers get as many digits behind the point as the
@@ -247,7 +268,7 @@ fn binary_value(kind: &Type, mut bytes: &[u8]) -> PgWireResult<Option<ScalarValu
             None => return Ok(None),
         },
         DataType::Binary => ScalarValue::Binary(Some(bytes.to_vec())),
-        _ if *kind == Type::UUID => ScalarValue::from(hex::encode(bytes)),
+        _ if *kind == Type::UUID => return Ok(uuid_value(&hex::encode(bytes))),
         _ => {
             // The binary form of `jsonb` begins with its version.
             let text = if *kind == Type::JSONB {
@@ -348,6 +369,26 @@ mod tests {
         ] {
             assert_eq!(read(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn uuids_have_one_form_however_they_are_sent() {
+        let expected = ScalarValue::from("550e8400-e29b-41d4-a716-446655440000");
+        let read = |format, bytes: &[u8]| {
+            value_of(&Type::UUID, format, Some(&Bytes::copy_from_slice(bytes))).ok()
+        };
+        for text in [
+            "550e8400-e29b-41d4-a716-446655440000",
+            "550e8400e29b41d4a716446655440000",
+            "550E8400-E29B-41D4-A716-446655440000",
+        ] {
+            let found = read(FieldFormat::Text, text.as_bytes());
+            assert_eq!(found.as_ref(), Some(&expected), "{text}");
+        }
+        let bytes = hex::decode("550e8400e29b41d4a716446655440000").unwrap();
+        assert_eq!(read(FieldFormat::Binary, &bytes), Some(expected));
+        assert_eq!(read(FieldFormat::Binary, &bytes[1..]), None);
+        assert_eq!(read(FieldFormat::Text, b"550e8400"), None);
     }
 
     #[test]
