@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, FieldRef};
 use arrow::error::ArrowError;
 use bytes::BytesMut;
@@ -111,10 +111,18 @@ impl RowWriter {
         }
     }
 
+    /// Writes the rows of a batch.
+    ///
+    /// # Errors
+    /// A value that its type of PostgreSQL can't have: NULL in its place would be another answer.
     fn rows(&self, batch: &RecordBatch) -> Result<Vec<DataRow>, ArrowError> {
+        let strict = CastOptions {
+            safe: false,
+            ..CastOptions::default()
+        };
         let arrays = batch.columns().iter().zip(&self.columns);
         let arrays = arrays
-            .map(|(array, (column, ..))| cast(array, &column.written))
+            .map(|(array, (column, ..))| cast_with_options(array, &column.written, &strict))
             .collect::<Result<Vec<_>, _>>()?;
         let mut values = arrays
             .iter()
@@ -132,5 +140,38 @@ impl RowWriter {
                 Ok(DataRow::new(data, width))
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Decimal256Array, TimestampSecondArray};
+    use arrow::datatypes::i256;
+
+    use super::super::types::columns;
+    use super::*;
+
+    /// Returns the rows of a column as text.
+    fn written(column: ArrayRef) -> Result<Vec<DataRow>, ArrowError> {
+        let batch = RecordBatch::try_from_iter_with_nullable([("a", column, true)])?;
+        let columns = columns(&batch.schema()).into_iter();
+        let columns = columns.map(|column| (column, FieldFormat::Text));
+        RowWriter::new(columns.collect()).rows(&batch)
+    }
+
+    #[test]
+    fn a_value_beyond_its_type_is_an_error_and_not_null() {
+        let decimal = |value: Option<i256>| -> ArrayRef {
+            let values = Decimal256Array::from(vec![value]);
+            Arc::new(values.with_precision_and_scale(60, 2).unwrap())
+        };
+        let small = written(decimal(Some(i256::from_i128(150)))).unwrap();
+        assert_eq!(&small[0].data[..], b"\0\0\0\x041.50");
+        let null = written(decimal(None)).unwrap();
+        assert_eq!(&null[0].data[..], b"\xff\xff\xff\xff");
+        let large = i256::from_i128(10_i128.pow(38)).checked_mul(i256::from_i128(10));
+        assert!(written(decimal(large)).is_err());
+        let late = TimestampSecondArray::from(vec![i64::MAX]);
+        assert!(written(Arc::new(late)).is_err());
     }
 }
