@@ -12,7 +12,7 @@ use super::failure::invalid;
 use crate::http::MAX_BODY;
 
 /// First word of statements in CAL.
-const CAL: &str = "CAL ";
+const CAL: &str = "CAL";
 
 /// What a ticket runs, and what the handle of a prepared statement names.
 #[derive(Clone, PartialEq, Message)]
@@ -87,7 +87,11 @@ impl Handle {
     pub(super) fn statement(&self) -> Statement<'_> {
         let text = self.text.trim_start();
         match text.split_at_checked(CAL.len()) {
-            Some((word, rest)) if word.eq_ignore_ascii_case(CAL) => Statement::Cal(rest),
+            Some((word, rest))
+                if word.eq_ignore_ascii_case(CAL) && rest.starts_with(char::is_whitespace) =>
+            {
+                Statement::Cal(rest.trim_start())
+            }
             _ => Statement::Sql(&self.text),
         }
     }
@@ -118,6 +122,9 @@ mod tests {
         for (text, expected) in [
             ("CAL RECALL beliefs", Statement::Cal("RECALL beliefs")),
             ("\n cal RECALL beliefs", Statement::Cal("RECALL beliefs")),
+            ("CAL\nRECALL beliefs", Statement::Cal("RECALL beliefs")),
+            ("CAL\r\n\tRECALL beliefs", Statement::Cal("RECALL beliefs")),
+            ("CAL", Statement::Sql("CAL")),
             ("SELECT 1", Statement::Sql("SELECT 1")),
             ("CALL x", Statement::Sql("CALL x")),
             ("é", Statement::Sql("é")),
