@@ -212,24 +212,36 @@ fn rows_of(direction: &FetchDirection) -> PgWireResult<Option<usize>> {
 
 /// Refuses the settings that would have answers in another form or with other limits.
 fn check_setting(set: &Set) -> PgWireResult<Reply> {
-    if let Set::SingleAssignment {
-        variable, values, ..
-    } = set
-    {
-        let name = variable.to_string().to_lowercase();
-        let value = values.iter().map(ToString::to_string).collect::<String>();
-        let value = value.trim_matches('\'').replace('-', "").to_lowercase();
-        if name.starts_with("datafusion.") {
-            return Err(error(
-                "0A000",
-                format!("the setting `{name}` can't be changed"),
-            ));
+    match set {
+        Set::SingleAssignment {
+            variable, values, ..
+        } => {
+            let name = variable.to_string().to_lowercase();
+            if name.starts_with("datafusion.") {
+                return Err(error(
+                    "0A000",
+                    format!("the setting `{name}` can't be changed"),
+                ));
+            }
+            if name == "client_encoding" {
+                let value = values.iter().map(ToString::to_string).collect::<String>();
+                check_encoding(value.trim_matches('\''))?;
+            }
         }
-        if name == "client_encoding" && !["utf8", "unicode", "default"].contains(&&*value) {
-            return Err(error("22023", "answers are in UTF-8 only"));
-        }
+        // Another form of the same.
+        Set::SetNames { charset_name, .. } => check_encoding(&charset_name.value)?,
+        _ => {}
     }
     Ok(Reply::Done("SET"))
+}
+
+/// Refuses an encoding of texts other than that of answers.
+fn check_encoding(name: &str) -> PgWireResult<()> {
+    let name = name.replace('-', "").to_lowercase();
+    match ["utf8", "unicode", "default"].contains(&&*name) {
+        true => Ok(()),
+        false => Err(error("22023", "answers are in UTF-8 only")),
+    }
 }
 
 /// Returns the reply to `SHOW`, or `None` for what isn't a setting of PostgreSQL.
@@ -294,6 +306,8 @@ mod tests {
             ("RELEASE SAVEPOINT a", Reply::Done("RELEASE")),
             ("SET extra_float_digits = 3", Reply::Done("SET")),
             ("SET client_encoding TO 'UTF8'", Reply::Done("SET")),
+            ("SET NAMES 'UTF8'", Reply::Done("SET")),
+            ("SET NAMES DEFAULT", Reply::Done("SET")),
             ("SET TIME ZONE 'UTC'", Reply::Done("SET")),
             (
                 "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
@@ -367,6 +381,7 @@ mod tests {
     #[test]
     fn settings_that_would_change_answers_are_refused() {
         assert!(parsed("SET client_encoding TO 'LATIN1'").is_err());
+        assert!(parsed("SET NAMES 'LATIN1'").is_err());
         assert!(parsed("SET datafusion.execution.batch_size = 1").is_err());
     }
 }
