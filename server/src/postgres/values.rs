@@ -12,6 +12,7 @@ use arrow::error::ArrowError;
 use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
 use arrow::temporal_conversions::{date32_to_datetime, time64us_to_time, timestamp_us_to_datetime};
 use bytes::{BufMut, BytesMut};
+use chrono::{Datelike, NaiveDate};
 use gristmill_queries::sql::json_options;
 use pgwire::api::Type;
 use pgwire::api::results::FieldFormat;
@@ -174,8 +175,8 @@ impl<'a> Values<'a> {
             Values::Bytes(array) => write!(out, "\\x{}", hex::encode(array.value(row))),
             Values::Date(array) => {
                 let date = date32_to_datetime(array.value(row));
-                let date = date.ok_or_else(|| out_of_range("date"))?;
-                write!(out, "{}", date.date())
+                let date = date.ok_or_else(|| out_of_range("date"))?.date();
+                write!(out, "{}{}", date_text(date), era(date))
             }
             Values::Time(array) => {
                 let time = time64us_to_time(array.value(row));
@@ -189,7 +190,8 @@ impl<'a> Values<'a> {
                 } else {
                     ""
                 };
-                write!(out, "{time}{zone}")
+                let (date, time) = (time.date(), time.time());
+                write!(out, "{} {time}{zone}{}", date_text(date), era(date))
             }
             Values::List(list, items, _) => return write_list_text(list, items, row, out),
             Values::Json(encoder) => {
@@ -198,6 +200,20 @@ impl<'a> Values<'a> {
             }
         };
         Ok(())
+    }
+}
+
+/// Returns a date without its era. Years after 9999 have no sign.
+fn date_text(date: NaiveDate) -> String {
+    let (_, year) = date.year_ce();
+    format!("{year:04}-{:02}-{:02}", date.month(), date.day())
+}
+
+/// Returns what PostgreSQL writes behind a time before the year 1.
+fn era(date: NaiveDate) -> &'static str {
+    match date.year_ce() {
+        (true, _) => "",
+        (false, _) => " BC",
     }
 }
 
@@ -338,6 +354,23 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{value} scale {scale}");
         }
+    }
+
+    #[test]
+    fn years_have_no_sign_and_those_before_the_first_an_era() {
+        let dates = |day: i32| written(Arc::new(Date32Array::from(vec![day])), FieldFormat::Text);
+        assert_eq!(&dates(2_932_896)[4..], b"9999-12-31");
+        assert_eq!(&dates(2_932_897)[4..], b"10000-01-01");
+        assert_eq!(&dates(-719_162)[4..], b"0001-01-01");
+        assert_eq!(&dates(-719_163)[4..], b"0001-12-31 BC");
+        let time = |micros: i64| {
+            let array = TimestampMicrosecondArray::from(vec![micros]).with_timezone("+00:00");
+            written(Arc::new(array), FieldFormat::Text)
+        };
+        assert_eq!(&time(0)[4..], b"1970-01-01 00:00:00+00");
+        let day = 86_400_000_000;
+        assert_eq!(&time(2_932_897 * day)[4..], b"10000-01-01 00:00:00+00");
+        assert_eq!(&time(-719_163 * day)[4..], b"0001-12-31 00:00:00+00 BC");
     }
 
     #[test]
