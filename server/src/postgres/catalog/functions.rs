@@ -72,7 +72,7 @@ enum Answer {
 /// Name of the function for patterns of LIKE with an escape character.
 pub(super) const LIKE_PATTERN: &str = "like_pattern";
 
-const FUNCTIONS: [(&str, Answer); 59] = [
+const FUNCTIONS: [(&str, Answer); 60] = [
     (LIKE_PATTERN, Answer::LikePattern),
     ("version", Answer::Text("PostgreSQL 16.6 (gristmill)")),
     ("current_schema", Answer::Text("public")),
@@ -85,6 +85,8 @@ const FUNCTIONS: [(&str, Answer); 59] = [
     ("current_schemas", Answer::Schemas),
     ("current_setting", Answer::Setting),
     ("set_config", Answer::SecondText),
+    // There are no locks. asyncpg and Npgsql call it before a connection goes back to its pool.
+    ("pg_advisory_unlock_all", Answer::Text("")),
     ("quote_ident", Answer::Quoted),
     ("format_type", Answer::FormatType),
     ("to_regclass", Answer::Relation),

@@ -225,6 +225,14 @@ async fn statements_about_the_session_change_nothing() {
         .batch_execute("DISCARD ALL; RESET ALL; DEALLOCATE ALL")
         .await
         .unwrap();
+    // What asyncpg and Npgsql send before a connection goes back to its pool.
+    for pooled in [
+        "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;",
+        "SET SESSION AUTHORIZATION DEFAULT;RESET ALL;CLOSE ALL;UNLISTEN *;\
+         SELECT pg_advisory_unlock_all();DISCARD SEQUENCES;DISCARD TEMP",
+    ] {
+        client.batch_execute(pooled).await.unwrap();
+    }
     let transaction = client.transaction().await.unwrap();
     assert!(transaction.simple_query("SELECT nothing").await.is_err());
     for error in [
