@@ -273,17 +273,18 @@ pub(super) struct DescribeArguments {
     /// What to describe [default: contents].
     #[serde(default)]
     topic: Topic,
-    /// The grain type whose fields are described, e.g. `belief`.
+    /// The grain type whose grains are counted or whose fields are described, e.g. `belief`.
     #[serde(rename = "type")]
     grain_type: Option<String>,
 }
 
 impl DescribeArguments {
     pub(super) fn into_call(self) -> Result<ToolCall> {
+        let grain_type = grain_type(self.grain_type.as_deref())?;
         let target = match self.topic {
             Topic::Contents => {
                 return Ok(ToolCall {
-                    statement: counts_by_type(),
+                    statement: counts_by_type(grain_type),
                     shape: AnswerShape::Grains,
                 });
             }
@@ -291,18 +292,16 @@ impl DescribeArguments {
             Topic::Grammar => DescribeTarget::Grammar,
             Topic::Capabilities => DescribeTarget::Capabilities,
         };
-        let describe = Describe {
-            target,
-            grain_type: grain_type(self.grain_type.as_deref())?,
-        };
+        let describe = Describe { target, grain_type };
         ToolCall::of(Statement::Describe(describe), AnswerShape::Grains)
     }
 }
 
-/// Returns the statement that counts the current grains of each type.
-fn counts_by_type() -> String {
+/// Returns the statement that counts the current grains of each type, or of `only` one.
+fn counts_by_type(only: Option<GrainType>) -> String {
     let counts: Vec<String> = GrainType::ALL
         .into_iter()
+        .filter(|grain_type| only.is_none_or(|only| only == *grain_type))
         .map(|grain_type| {
             let plural = TypeName::plural(grain_type);
             format!("{plural}_count: RECALL {plural} | COUNT")

@@ -78,7 +78,18 @@ fn a_context_is_no_larger_than_an_answer() {
 
 #[test]
 fn the_counts_of_all_types_are_one_valid_statement() {
-    gristmill_queries::cal::parse(&counts_by_type(), Default::default()).unwrap();
+    gristmill_queries::cal::parse(&counts_by_type(None), Default::default()).unwrap();
+}
+
+#[test]
+fn a_type_restricts_every_description_or_is_refused() {
+    let describe = |arguments| call(arguments, DescribeArguments::into_call);
+    let of_type = describe(json!({ "type": "belief" })).unwrap();
+    assert_eq!(of_type, "BATCH { beliefs_count: RECALL beliefs | COUNT }");
+    gristmill_queries::cal::parse(&of_type, Default::default()).unwrap();
+    let refused = describe(json!({ "type": "beleif" })).unwrap_err();
+    assert_eq!(refused.code().as_str(), "CAL-E003");
+    assert!(describe(json!({ "topic": "grammar", "type": "belief" })).is_err());
 }
 
 #[test]
