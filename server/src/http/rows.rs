@@ -3,10 +3,12 @@
 //! A body that ends early never looks complete: JSON Lines end with an `error` line, and in every
 //! format the connection is closed without the end of the body.
 
+use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::LineDelimitedWriter;
@@ -56,7 +58,10 @@ enum BatchWriter {
 impl BatchWriter {
     fn new(format: RowFormat, rows: &RowQueue) -> Result<BatchWriter> {
         Ok(match format {
-            RowFormat::JsonLines => BatchWriter::JsonLines,
+            RowFormat::JsonLines => {
+                check_names(&rows.schema())?;
+                BatchWriter::JsonLines
+            }
             RowFormat::Arrow => {
                 let writer = StreamWriter::try_new(Vec::new(), &rows.schema());
                 BatchWriter::Arrow(Box::new(writer.map_err(|error| unwritable(&error))?))
@@ -88,6 +93,21 @@ impl BatchWriter {
                 Ok(std::mem::take(writer.get_mut()))
             }
         }
+    }
+}
+
+/// Refuses columns of one name: a reader of JSON keeps one of an object's equal keys.
+fn check_names(schema: &Schema) -> Result<()> {
+    let mut names = HashSet::new();
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(repeated) => Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "FORMAT",
+            format!("several columns are named `{}`", repeated.name()),
+            "Give them names with AS, or ask for another format.",
+        )),
     }
 }
 

@@ -462,3 +462,19 @@ async fn every_value_of_an_answer_is_json() {
     assert_eq!(server.rows(query).await, [expected]);
     server.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_one_name_are_refused_where_a_reader_would_lose_one() {
+    let lake = namespaces::lake(true).await;
+    let server = TestServer::start(Protocol::Http, &lake, None, limits()).await;
+    let joined = "SELECT a.subject, b.subject FROM beliefs a CROSS JOIN beliefs b LIMIT 1";
+    let refused = server.sql(joined).await;
+    assert_eq!((refused.status, &*code(&refused)), (400, "FORMAT"));
+    assert!(refused.body.contains("`subject`"), "{}", refused.body);
+    let headers = "Content-Type: application/json\r\n\
+                   Accept: application/vnd.apache.arrow.stream\r\n";
+    let body = json!({ "query": joined }).to_string();
+    let columns = server.request("POST", "/sql", headers, &body).await;
+    assert_eq!(columns.status, 200, "{}", columns.body);
+    server.end().await;
+}
