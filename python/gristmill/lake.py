@@ -222,12 +222,15 @@ class Lake:
         """
         return Result(self._native.search(text, k, mode))
 
-    def scan(self, packs: _Names | None = None, *, since: int | None = None) -> ScanReport:
+    def scan(
+        self, packs: _Path | Iterable[_Path] | None = None, *, since: int | None = None
+    ) -> ScanReport:
         """Runs compliance packs: names of shipped ones or files; all shipped ones by default.
 
         :param since: Scans only grains added after this version.
         """
-        names = _list(packs)
+        named: Iterable[_Path] = [packs] if isinstance(packs, str | PathLike) else packs or ()
+        names = [fspath(pack) for pack in named]
         findings, summary = self._native.scan(names, since)
         report = Report(json.loads(summary))
         return ScanReport(self._native, names, since, Result(findings), report)

@@ -175,6 +175,8 @@ def test_a_scan_has_findings_and_files(lake: gm.Lake, tmp_path: Path) -> None:
     report = lake.scan(str(pack))
     assert [row["message"] for row in report.findings.to_dicts()] == ["ada drinks tea"]
     assert report.summary["findings"] == 1
+    for packs in (pack, [pack]):
+        assert lake.scan(packs).summary["findings"] == 1
     report.html(tmp_path / "report.html")
     report.sarif(tmp_path / "report.sarif")
     assert "ada drinks tea" in (tmp_path / "report.html").read_text()
