@@ -23,7 +23,7 @@ const PATTERNS: [(&str, &str); 14] = [
 
 /// Returns the format of `strftime` that is equal to one of PostgreSQL. `None` if that is one of
 /// `strftime` already, or has patterns that `strftime` lacks or that aren't numbers, such as
-/// `Month`.
+/// `Month`. What is between quotation marks stands for itself.
 pub(super) fn strftime_format(format: &str) -> Option<String> {
     if format.contains('%') {
         return None;
@@ -37,7 +37,15 @@ pub(super) fn strftime_format(format: &str) -> Option<String> {
                 out.push_str(own);
                 pattern.len()
             }
-            None if letter.is_alphanumeric() || letter == '"' => return None,
+            None if letter == '"' => {
+                let quoted = rest[1..].split('"').next().unwrap_or_default();
+                if quoted.contains('\\') {
+                    return None;
+                }
+                out.push_str(quoted);
+                rest.len().min(quoted.len() + 2)
+            }
+            None if letter.is_alphanumeric() => return None,
             None => {
                 out.push(letter);
                 letter.len_utf8()
@@ -71,7 +79,10 @@ mod tests {
             ("FMMonth", None),
             ("YYYY-MM-DD SSSS", None),
             ("SSSSS", None),
-            ("YYYY-MM-DD\"T\"HH24", None),
+            ("YYYY-MM-DD\"T\"HH24:MI\"Z\"", Some("%Y-%m-%dT%H:%MZ")),
+            ("DD\" day\"", Some("%d day")),
+            ("\"\"YYYY\"MM", Some("%YMM")),
+            ("YYYY\"\\\"\"", None),
             ("", Some("")),
         ] {
             let translated = strftime_format(format);
