@@ -105,7 +105,7 @@ impl Parameters {
                 return plan_err!("there is no value for ${}", field.name());
             };
             let value = ScalarValue::try_from_array(column, 0)?;
-            Ok((field.name().clone(), value.cast_to(field.data_type())?))
+            Ok((field.name().clone(), converted(&value, field.data_type())?))
         });
         Ok(self.values(values.collect::<Result<Vec<_>>>()?))
     }
@@ -121,6 +121,21 @@ impl Parameters {
             false => ParamValues::from(values.into_iter().collect::<HashMap<_, _>>()),
         }
     }
+}
+
+/// Converts a value to the type that the query expects.
+///
+/// # Errors
+/// A value that doesn't fit, among them a fraction where a whole number is expected: without its
+/// fraction it would be another one.
+fn converted(value: &ScalarValue, expected: &DataType) -> Result<ScalarValue> {
+    let converted = value.cast_to(expected)?;
+    let given = value.data_type();
+    let may_have_fraction = given.is_numeric() && !given.is_integer();
+    if expected.is_integer() && may_have_fraction && converted.cast_to(&given)? != *value {
+        return plan_err!("the query expects a whole number in place of {value}");
+    }
+    Ok(converted)
 }
 
 /// Receives the row of parameters that a client binds.
@@ -144,4 +159,25 @@ pub(super) async fn received(
         }
     }
     decoded(row.finish()).map_err(|error| invalid(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_keeps_its_value_or_is_refused() {
+        let whole = |value: ScalarValue| converted(&value, &DataType::Int64).ok();
+        let two = Some(ScalarValue::from(2_i64));
+        assert_eq!(whole(ScalarValue::from(2.0_f64)), two);
+        assert_eq!(whole(ScalarValue::Decimal128(Some(200), 5, 2)), two);
+        assert_eq!(whole(ScalarValue::from("2")), two);
+        let null = whole(ScalarValue::Float64(None));
+        assert_eq!(null, Some(ScalarValue::Int64(None)));
+        assert_eq!(whole(ScalarValue::from(2.5_f64)), None);
+        assert_eq!(whole(ScalarValue::Decimal128(Some(250), 5, 2)), None);
+        assert_eq!(whole(ScalarValue::from("2.5")), None);
+        let narrow = converted(&ScalarValue::from(0.1_f64), &DataType::Float32);
+        assert_eq!(narrow.unwrap(), ScalarValue::from(0.1_f32));
+    }
 }

@@ -8,7 +8,7 @@ mod isolation;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{Array, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow_flight::IpcMessage;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetTables, SqlInfo};
@@ -254,6 +254,7 @@ async fn prepared_statements_take_parameters() {
     assert_eq!(count_with(&mut client, one, quoted).await, Ok(0));
     let two: Arc<dyn Array> = Arc::new(StringArray::from(vec!["a", "b"]));
     let two_rows = row(vec![("1", two)]);
+    let fraction: Arc<dyn Array> = Arc::new(Float64Array::from(vec![2.5]));
     for (query, bound, expected) in [
         (one, row_of(None, 1), "3 parameters are bound"),
         (
@@ -266,6 +267,11 @@ async fn prepared_statements_take_parameters() {
             "SELECT * FROM range(0, 9) LIMIT $1",
             row(vec![("1", text(Some("a")))]),
             "'a'",
+        ),
+        (
+            "SELECT value FROM range(0, 9) WHERE value < $1",
+            row(vec![("1", fraction)]),
+            "a whole number in place of 2.5",
         ),
     ] {
         let error = count_with(&mut client, query, bound).await.unwrap_err();
