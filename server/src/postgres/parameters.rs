@@ -151,10 +151,27 @@ fn text_value(kind: &Type, bytes: &[u8]) -> PgWireResult<Option<ScalarValue>> {
         DataType::Decimal128(..) => return Ok(numeric_value(text.trim())),
         arrow => arrow,
     };
-    let parsed = ScalarValue::try_from_string(text.trim_end().to_owned(), &arrow);
+    let parsed = ScalarValue::try_from_string(calendar_text(text, &arrow), &arrow);
     match arrow {
         DataType::Utf8 => Ok(Some(ScalarValue::Utf8(Some(text.to_owned())))),
         _ => Ok(parsed.ok().filter(|value| !value.is_null())),
+    }
+}
+
+/// Returns the text of a value as Arrow reads it, without the spaces behind it. As PostgreSQL does,
+/// it takes a date with an offset (`2027-01-31 +01`, of JDBC's setDate) for its midnight, and of a
+/// time, where a date is expected, its date.
+fn calendar_text(text: &str, arrow: &DataType) -> String {
+    let text = text.trim_end();
+    let is_offset = |rest: &str| rest.starts_with(['+', '-']);
+    let is_time = |rest: &str| is_offset(rest) || rest.starts_with(|c: char| c.is_ascii_digit());
+    match (text.split_once(' '), arrow) {
+        (Some((date, rest)), DataType::Date32) if is_time(rest) => date.to_owned(),
+        (Some((date, rest)), DataType::Timestamp(_, zone)) if is_offset(rest) => {
+            let offset = zone.as_ref().map_or("", |_| rest);
+            format!("{date} 00:00:00{offset}")
+        }
+        _ => text.to_owned(),
     }
 }
 
@@ -389,6 +406,29 @@ mod tests {
         assert_eq!(read(FieldFormat::Binary, &bytes), Some(expected));
         assert_eq!(read(FieldFormat::Binary, &bytes[1..]), None);
         assert_eq!(read(FieldFormat::Text, b"550e8400"), None);
+    }
+
+    #[test]
+    fn a_date_may_have_an_offset() {
+        let read = |kind: &Type, text: &'static str| {
+            let bytes = Bytes::from_static(text.as_bytes());
+            value_of(kind, FieldFormat::Text, Some(&bytes)).ok()
+        };
+        let date = Some(ScalarValue::Date32(Some(20_849)));
+        assert_eq!(read(&Type::DATE, "2027-01-31"), date);
+        assert_eq!(read(&Type::DATE, "2027-01-31 +01"), date);
+        assert_eq!(read(&Type::DATE, "2027-01-31 12:30:00+01"), date);
+        let zoned = |micros: i64| {
+            let zone = Some("+00:00".into());
+            Some(ScalarValue::TimestampMicrosecond(Some(micros), zone))
+        };
+        let found = read(&Type::TIMESTAMPTZ, "2027-01-31 +01");
+        assert_eq!(found, zoned(1_801_350_000_000_000));
+        let found = read(&Type::TIMESTAMPTZ, "2027-01-31 01:00:00+01");
+        assert_eq!(found, zoned(1_801_353_600_000_000));
+        let local = ScalarValue::TimestampMicrosecond(Some(1_801_353_600_000_000), None);
+        assert_eq!(read(&Type::TIMESTAMP, "2027-01-31 -05:30"), Some(local));
+        assert_eq!(read(&Type::DATE, "2027-01-31 x"), None);
     }
 
     #[test]
