@@ -1,7 +1,7 @@
 //! Discovery: resolves paths, folders, patterns and URIs to a list of sources.
 
 use std::ffi::OsStr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path, PathBuf, is_separator};
 
 use glob::{MatchOptions, Pattern};
 use walkdir::WalkDir;
@@ -17,9 +17,10 @@ use crate::storage::{has_scheme, without_password};
 /// A name is a file, a folder (with everything in it except names that begin with a dot, and links
 /// to folders), a pattern, the URI of an object, a prefix or a pattern of objects, or `-` for
 /// standard input. The result is in the order of the names, and for one name in the order of the
-/// paths; a source that several names denote occurs once. A pattern doesn't match names that aren't
-/// Unicode, which only their folder contains. A user and a password in a URI have no effect and
-/// aren't part of the source's name.
+/// paths; a source that several names denote occurs once. A part of a pattern matches names that
+/// begin with a dot only if it begins with one. A pattern doesn't match names that aren't Unicode,
+/// which only their folder contains. A user and a password in a URI have no effect and aren't part
+/// of the source's name.
 ///
 /// # Errors
 /// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
@@ -108,12 +109,13 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
         ..MATCHING
     };
     let mut found = Vec::new();
-    for matched in glob::glob_with(path, options).map_err(|error| fault(error.to_string()))? {
-        let reached = match &matched {
-            Ok(reached) => reached.as_path(),
-            Err(error) => error.path(),
+    let walked = without_special_entries(path);
+    for matched in glob::glob_with(&walked, options).map_err(|error| fault(error.to_string()))? {
+        let (reached, is_whole) = match &matched {
+            Ok(reached) => (reached.as_path(), true),
+            Err(error) => (error.path(), false),
         };
-        if is_hidden_from(path, reached) {
+        if is_hidden_from(path, reached, is_whole) {
             continue;
         }
         let matched = matched.map_err(|error| fault(error.to_string()))?;
@@ -126,18 +128,69 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
     Ok(found)
 }
 
-/// Returns true if a part of `path` begins with a dot and isn't written so in `pattern`.
-fn is_hidden_from(pattern: &str, path: &Path) -> bool {
-    let parts = pattern.split('/').filter(|part| part.starts_with('.'));
-    let parts: Vec<_> = parts.filter_map(|part| Pattern::new(part).ok()).collect();
-    let is_written = |name: &OsStr| {
-        let name = name.to_string_lossy();
-        parts.iter().any(|part| part.matches(&name))
+/// Returns the pattern with brackets around a dot that begins a part with special characters. The
+/// crate matches such a part with `.` and `..`, too, and would walk the parent.
+fn without_special_entries(pattern: &str) -> String {
+    let parts = pattern.split_inclusive(is_separator);
+    let bracketed = parts.map(|part| match part.strip_prefix('.') {
+        Some(rest) if is_pattern(part) => format!("[.]{rest}"),
+        _ => part.to_owned(),
+    });
+    bracketed.collect()
+}
+
+/// Returns true if a name in `path`, which `pattern` matches, begins with a dot and the part of the
+/// pattern at its place doesn't: `**` matches no such name. The pattern may continue after the path
+/// of a folder that can't be listed (`is_whole` is false).
+fn is_hidden_from(pattern: &str, path: &Path, is_whole: bool) -> bool {
+    let names: Vec<_> = names(path).collect();
+    if !names.iter().any(|name| is_hidden(name)) {
+        return false;
+    }
+    // How many of the names the parts so far may match.
+    let mut reached = vec![false; names.len() + 1];
+    reached[0] = true;
+    let mut is_begin = false;
+    for part in self::names(Path::new(pattern)) {
+        advance(&mut reached, &part.to_string_lossy(), &names);
+        is_begin |= reached[names.len()];
+    }
+    let is_shown = match is_whole {
+        true => reached[names.len()],
+        false => is_begin,
     };
-    path.components().any(|component| match component {
-        Component::Normal(name) => is_hidden(name) && !is_written(name),
-        _ => false,
-    })
+    !is_shown
+}
+
+/// Returns the names in a path, of folders above, too. A `.` is none.
+fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
+    let components = path
+        .components()
+        .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir));
+    components.map(Component::as_os_str)
+}
+
+/// Advances `reached`, the numbers of `names` that the parts before `part` match, over `part`.
+fn advance(reached: &mut [bool], part: &str, names: &[&OsStr]) {
+    if part == "**" {
+        for (at, name) in names.iter().enumerate() {
+            reached[at + 1] |= reached[at] && !is_hidden(name);
+        }
+        return;
+    }
+    let pattern = Pattern::new(part).ok();
+    let matches = |name: &OsStr| {
+        let is_written = part.starts_with('.') || !is_hidden(name);
+        let name = name.to_string_lossy();
+        is_written
+            && pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.matches(&name))
+    };
+    for (at, &name) in names.iter().enumerate().rev() {
+        reached[at + 1] = reached[at] && matches(name);
+    }
+    reached[0] = false;
 }
 
 fn is_hidden(name: &OsStr) -> bool {
@@ -331,6 +384,40 @@ mod tests {
             let found = discover(&[pattern]).await.unwrap();
             assert_eq!(names(&found), [expected]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_pattern_matches_hidden_names_only_where_it_has_the_dot() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [
+            "out.mg",
+            "in/.cache/x/.cache/y.mg",
+            "in/.cache/x/z.mg",
+            "in/.other/.deep/w.mg",
+            "in/.other/v.mg",
+            "in/a/.cache/b.mg",
+        ];
+        for name in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"x").unwrap();
+        }
+        let cases: [(&str, &[&str]); 4] = [
+            ("in/.cache/**/*.mg", &["z.mg"]),
+            ("in/.*/**/*.mg", &["z.mg", "v.mg"]),
+            ("in/**/.cache/*.mg", &["b.mg"]),
+            ("in/../in/./.other/*.mg", &["v.mg"]),
+        ];
+        for (pattern, expected) in cases {
+            let path = format!("{}/{pattern}", folder.path().display());
+            let found = discover(&[path]).await.unwrap();
+            assert_eq!(names(&found), expected, "{pattern}");
+        }
+        let hidden = |pattern: &str, path: &str| is_hidden_from(pattern, Path::new(path), true);
+        assert!(!hidden("./.cache/**/*.mg", ".cache/a/b.mg"));
+        assert!(hidden("./.cache/**/*.mg", ".cache/.a/b.mg"));
+        let unlisted = |path: &str| is_hidden_from("x/**/.a/*.mg", Path::new(path), false);
+        assert!(!unlisted("x/y/.a") && !unlisted("x") && unlisted("x/.b"));
     }
 
     #[cfg(unix)]
