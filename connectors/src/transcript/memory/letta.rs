@@ -124,7 +124,8 @@ impl ExportReader for LettaExport {
         for (file, line) in &self.files {
             let file = AgentFile::new(file, line, options.fallback);
             file.push_facts(&mut chains);
-            for agent in &file.agents {
+            let shared = file.is_shared().then_some(file.json);
+            for agent in file.agents.iter().copied().chain(shared) {
                 file.read_conversation(agent, part);
             }
         }
@@ -162,9 +163,7 @@ impl<'d> AgentFile<'d> {
 
     /// Returns the name of the first agent, which owns blocks without an owner.
     fn default_owner(&self) -> String {
-        self.agents
-            .first()
-            .map_or_else(|| DEFAULT_OWNER.to_owned(), |agent| agent_name(agent))
+        agent_name(self.agents.first().unwrap_or(&self.json))
     }
 
     /// Adds the blocks and passages of the file and of its agents.
@@ -183,13 +182,18 @@ impl<'d> AgentFile<'d> {
                 }
             }
         }
-        if self.json.get("agents").is_some() {
-            for passage in items(self.json, "passages") {
+        if self.is_shared() {
+            for passage in PASSAGE_LISTS.iter().flat_map(|key| items(self.json, key)) {
                 let owner = text(passage, "agent_id").map(Cow::into_owned);
                 let owner = owner.unwrap_or_else(|| self.default_owner());
                 self.push_passage(passage, &owner, chains);
             }
         }
+    }
+
+    /// Returns true if the file has a list of agents, and so isn't one itself.
+    fn is_shared(&self) -> bool {
+        self.json.get("agents").and_then(Json::as_array).is_some()
     }
 
     /// Adds the blocks of the file, which agents refer to by id.
@@ -200,7 +204,9 @@ impl<'d> AgentFile<'d> {
                 owners.entry(id).or_insert_with(|| agent_name(agent));
             }
         }
-        for key in SHARED_BLOCK_LISTS {
+        // Those of a file that is an agent are read with the agent.
+        let of_agents = BLOCK_LISTS.iter().filter(|_| self.is_shared());
+        for key in SHARED_BLOCK_LISTS.iter().chain(of_agents) {
             for block in items(self.json, key) {
                 let owner = block_id(block).and_then(|id| owners.get(&*id).cloned());
                 let owner = owner.unwrap_or_else(|| self.default_owner());
@@ -334,5 +340,41 @@ fn checkpoint_time(block: &Json, fallback: Timestamp) -> Timestamp {
             Timestamp::from_micros(micros).with_source(fallback.source())
         }
         None => fallback,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse_export;
+    use super::super::tests::facts;
+    use super::*;
+    use crate::transcript::kind::TranscriptKind;
+
+    #[test]
+    fn lists_next_to_the_agents_of_a_file_are_read() {
+        let text = r#"{"agents":[{"name":"sam","block_ids":[]},{"name":"ada","block_ids":["b"]}],
+            "core_memory":[{"label":"human","value":"Chad","limit":9},
+                {"id":"b","label":"persona","value":"I"}],
+            "passages":[{"id":"p","text":"likes sailing"}],
+            "archival_memory":[{"id":"q","text":"has a boat"}],
+            "archival_passages":[{"id":"r","content":"was in Rome","agent_id":"ada"},{"id":"s"},5],
+            "messages":[{"role":"user","content":"hi"}]}"#;
+        let part = parse_export(
+            text.as_bytes(),
+            TranscriptKind::Letta,
+            ReadOptions::default(),
+        );
+        let expected = [
+            "sam human Chad",
+            "ada persona I",
+            "sam archival_memory likes sailing",
+            "sam archival_memory has a boat",
+            "ada archival_memory was in Rome",
+        ];
+        assert_eq!(facts(&part), expected);
+        assert_eq!(part.messages.len(), 1);
+        let faults = part.faults.iter().map(|fault| &*fault.message);
+        let expected = "1 items of its lists have a form that isn't read";
+        assert_eq!(faults.collect::<Vec<_>>(), [expected]);
     }
 }

@@ -29,7 +29,7 @@ fn text<'j>(json: &'j Json, key: &str) -> &'j str {
 }
 
 /// Returns every fact as `subject relation object`, with `< superseded object` and `! end time`.
-fn facts(part: &ParsedPart) -> Vec<String> {
+pub(super) fn facts(part: &ParsedPart) -> Vec<String> {
     let known: BTreeMap<_, _> = part
         .grains
         .iter()
