@@ -50,11 +50,11 @@ impl LogLine {
 #[derive(Default)]
 pub(super) struct StreamTails(HashMap<(String, String), String>);
 
-/// Returns the message of a `user` or `assistant` line.
+/// Returns the message of a `user` or `assistant` line; `None` if it is null.
 pub(super) fn message_of_line<'j>(json: &'j Json<'j>) -> Option<&'j Json<'j>> {
     let kind = json.get("type").and_then(Json::as_str);
     json.get("message")
-        .filter(|_| matches!(kind, Some("user" | "assistant")))
+        .filter(|message| !message.is_null() && matches!(kind, Some("user" | "assistant")))
 }
 
 impl StreamTails {

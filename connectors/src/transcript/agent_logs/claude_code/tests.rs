@@ -285,3 +285,20 @@ fn a_message_that_is_no_object_or_repeats_an_id_is_a_fault_unless_it_is_the_same
     let numbers = part.messages.iter().map(|placed| placed.line.number);
     assert_eq!(numbers.collect::<Vec<_>>(), [2, 3]);
 }
+
+#[test]
+fn a_line_whose_message_is_null_only_links_to_its_parent() {
+    let text = [
+        line("a", "", "user", &user("hi")),
+        line("b", "a", "user", "null"),
+        line("c", "b", "user", &user("still there?")),
+        r#"{"type":"user","sessionId":"s","message":null}"#.to_owned(),
+        r#"{"type":"user","session_id":"s","message":null}"#.to_owned(),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert!(part.faults.is_empty());
+    let [first, second] = &part.messages[..] else {
+        panic!("{:?}", part.messages)
+    };
+    assert_eq!(second.parent, Some(first.position));
+}
