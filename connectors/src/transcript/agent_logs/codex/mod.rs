@@ -3,7 +3,10 @@
 //! The `response_item` lines of a rollout are items of the Responses dialect. Of the `event_msg`
 //! lines, only the token counts have information that isn't in the items. Older rollouts have the
 //! items themselves as lines. The items of an execution have types of their own and are converted
-//! to those of the dialect.
+//! to those of the dialect; executions of several threads may be in one file.
+//!
+//! A fork begins with its own header, then has the header and a copy of the lines of its original:
+//! these keep their content, and the usage in them belongs to the original.
 //!
 //! | module | question |
 //! |---|---|
@@ -12,6 +15,9 @@
 mod exec_items;
 #[cfg(test)]
 mod tests;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::ids::MessagePosition;
@@ -25,7 +31,7 @@ use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 use crate::wire::adapter::Adapter;
 use crate::wire::body_codec::read_request;
 use crate::wire::conversation::{Conversation, ReadContext};
-use crate::wire::json_access::{count, object, text};
+use crate::wire::json_access::{count, non_empty_text, object, present, text, text_or_empty};
 use crate::wire::registry;
 
 /// The adapter of the items.
@@ -33,6 +39,9 @@ const ADAPTER: &dyn Adapter = &registry::OPENAI_RESPONSES;
 
 /// The type of the item that reports a failed turn.
 const FAILED_TURN: &str = "turn.failed";
+
+/// Maximum gap between lines that were copied into a fork at once, in microseconds.
+const COPY_GAP_MICROS: u64 = 1_000_000;
 
 /// The types of lines of rollouts without envelopes.
 pub(in crate::transcript) const BARE_ITEM_TYPES: [&str; 7] = [
@@ -81,22 +90,62 @@ struct Rollout {
     usage: Vec<(usize, TokenUsage)>,
     /// The last recorded usage of the whole session.
     total_usage: Option<Json<'static>>,
+    /// The usage of the thread of an execution up to its last turn.
+    thread_usage: TokenUsage,
+    /// The time of the header of a fork.
+    forked_at: Option<Timestamp>,
+    /// The time of the last line, if it was copied from the original of the fork.
+    copied_at: Option<Timestamp>,
+}
+
+/// The sessions of a file.
+#[derive(Default)]
+struct Sessions {
+    rollouts: Vec<Rollout>,
+    /// By the id of the thread of an execution.
+    by_thread: HashMap<String, usize>,
+    current: usize,
+}
+
+impl Sessions {
+    /// Returns the session that a line belongs to. The start of a thread begins a session, or
+    /// continues that of the same thread.
+    fn session_of(&mut self, json: &Json) -> &mut Rollout {
+        let is_start = text_or_empty(json, "type") == "thread.started";
+        if let Some(thread) = text(json, "thread_id").filter(|_| is_start) {
+            let is_unused = |last: &Rollout| last.id.is_none() && last.items.is_empty();
+            let unused = usize::from(self.rollouts.last().is_some_and(is_unused));
+            let next = self.rollouts.len() - unused;
+            let known = self.by_thread.entry(thread.into_owned());
+            self.current = *known.or_insert(next);
+        }
+        if self.current == self.rollouts.len() {
+            self.rollouts.push(Rollout::default());
+        }
+        &mut self.rollouts[self.current]
+    }
 }
 
 /// Parses a session file. Lines without a time get `time`.
 pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     let mut part = ParsedPart::default();
-    let mut rollout = Rollout::default();
+    let mut sessions = Sessions::default();
     for line in lines(bytes) {
         match line.json(bytes) {
-            Ok(json) if json.as_object().is_some() => rollout.add_line(&json, line),
+            Ok(json) if json.as_object().is_some() => {
+                sessions.session_of(&json).add_line(&json, line)
+            }
             Ok(_) => part
                 .faults
                 .push(line.fault(FaultCode::Shape, "not an object")),
             Err(fault) => part.faults.push(fault),
         }
     }
-    part.messages = rollout.into_messages(time);
+    let rollouts = sessions.rollouts.into_iter();
+    part.messages = rollouts
+        .flat_map(|rollout| rollout.into_messages(time))
+        .collect();
+    part.messages.sort_by_key(|placed| placed.line.number);
     part
 }
 
@@ -105,8 +154,9 @@ impl Rollout {
         let owned = |json: &Json, key: &str| text(json, key).map(|text| text.into_owned());
         let time = text(json, "timestamp").and_then(|time| Timestamp::parse(&time));
         let payload = json.get("payload").unwrap_or(&Json::Null);
+        self.follow_copy(time);
         match json.get("type").and_then(Json::as_str).unwrap_or_default() {
-            "session_meta" => self.id = owned(payload, "id"),
+            "session_meta" => self.add_header(payload, time),
             "thread.started" => self.id = owned(json, "thread_id"),
             "turn_context" => self.model = owned(payload, "model"),
             "response_item" => self.push(payload, line, time),
@@ -121,8 +171,8 @@ impl Rollout {
             }
             FAILED_TURN => self.push(json, line, time),
             "turn.completed" => {
-                if let Some(usage) = json.get("usage") {
-                    self.usage.push((self.items.len(), token_usage(usage)));
+                if let Some(usage) = present(json, "usage") {
+                    self.add_thread_usage(token_usage(usage));
                 }
             }
             kind if BARE_ITEM_TYPES.contains(&kind) => self.push(json, line, time),
@@ -141,13 +191,44 @@ impl Rollout {
         });
     }
 
-    /// Adds the usage of the last response. The same counts are repeated in events about rate
-    /// limits; they are recognised by an unchanged total.
+    /// Takes the header of the session. The headers of other sessions that follow it are copies.
+    fn add_header(&mut self, payload: &Json, time: Option<Timestamp>) {
+        let id = text(payload, "id").map(Cow::into_owned);
+        if self.id.is_none() {
+            self.id = id;
+            self.forked_at = time.filter(|_| is_fork(payload));
+        } else {
+            let is_copy = self.forked_at.is_some() && id != self.id;
+            self.copied_at = time.filter(|_| is_copy);
+        }
+    }
+
+    /// Notes whether the next line, which has `time`, was copied, too. Copies have their original
+    /// times, or all the time of the fork; then the first pause ends them.
+    fn follow_copy(&mut self, time: Option<Timestamp>) {
+        let Some(last) = self.copied_at else { return };
+        let is_copy = |time: &Timestamp| {
+            self.forked_at.is_some_and(|forked_at| *time < forked_at)
+                || time.micros().abs_diff(last.micros()) <= COPY_GAP_MICROS
+        };
+        self.copied_at = time.filter(is_copy);
+    }
+
+    /// Adds the usage of a turn of an execution, which is recorded as that of its thread so far.
+    fn add_thread_usage(&mut self, total: TokenUsage) {
+        let usage = difference(total, self.thread_usage).unwrap_or(total);
+        self.thread_usage = total;
+        self.usage.push((self.items.len(), usage));
+    }
+
+    /// Adds the usage of the last response, unless it was copied. The same counts are repeated in
+    /// events about rate limits; they are recognised by an unchanged total.
     fn add_token_count(&mut self, payload: &Json) {
         let info = payload.get("info").unwrap_or(&Json::Null);
         let total = info.get("total_token_usage").cloned().map(Json::into_owned);
         let is_repeated = total.is_some() && total == self.total_usage;
-        if let Some(last) = info.get("last_token_usage").filter(|_| !is_repeated) {
+        let is_counted = is_repeated || self.copied_at.is_some();
+        if let Some(last) = info.get("last_token_usage").filter(|_| !is_counted) {
             self.usage.push((self.items.len(), token_usage(last)));
         }
         self.total_usage = total.or(self.total_usage.take());
@@ -213,6 +294,13 @@ impl Rollout {
     }
 }
 
+/// Returns true for the header of a session that begins with a copy of another one: a fork, or a
+/// subagent that knows what its parent knew.
+fn is_fork(header: &Json) -> bool {
+    let subagent = || present(header.get("source")?, "subagent");
+    non_empty_text(header, "forked_from_id").is_some() || subagent().is_some()
+}
+
 /// Groups items that are read together, as index ranges: consecutive items that one model
 /// generated, and every other item by itself.
 fn group_items(items: &[ResponseItem]) -> Vec<(usize, usize)> {
@@ -260,6 +348,20 @@ fn sum(one: TokenUsage, two: TokenUsage) -> TokenUsage {
             .cache_creation_input_tokens
             .saturating_add(two.cache_creation_input_tokens),
     }
+}
+
+/// Returns what `total` counts beyond `before`; `None` if it counts less in a class.
+fn difference(total: TokenUsage, before: TokenUsage) -> Option<TokenUsage> {
+    Some(TokenUsage {
+        input_tokens: total.input_tokens.checked_sub(before.input_tokens)?,
+        output_tokens: total.output_tokens.checked_sub(before.output_tokens)?,
+        cached_input_tokens: total
+            .cached_input_tokens
+            .checked_sub(before.cached_input_tokens)?,
+        cache_creation_input_tokens: total
+            .cache_creation_input_tokens
+            .checked_sub(before.cache_creation_input_tokens)?,
+    })
 }
 
 fn token_usage(json: &Json) -> TokenUsage {

@@ -159,3 +159,92 @@ fn usage_is_assigned_in_linear_time() {
     assign_usage(&mut messages, usage);
     assert!(messages.iter().all(|(_, placed)| placed.usage.is_none()));
 }
+
+#[test]
+fn executions_in_one_file_have_their_own_sessions_and_the_usage_of_their_turns() {
+    let turn = |thread: &str, text: &str, usage: [u64; 3]| {
+        let [input, cached, output] = usage;
+        format!(
+            r#"{{"type":"thread.started","thread_id":"{thread}"}}
+            {{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}
+            {{"type":"item.completed","item":{{"type":"command_execution","command":"ls"}}}}
+            {{"type":"turn.completed","usage":{{"input_tokens":{input},
+            "cached_input_tokens":{cached},"output_tokens":{output}}}}}"#
+        )
+        .replace(",\n", ",")
+    };
+    let text = [
+        turn("a", "one", [10, 4, 2]),
+        turn("b", "two", [8, 0, 1]),
+        turn("a", "three", [30, 14, 5]),
+        turn("a", "again", [3, 0, 1]),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let answers = part.messages.iter();
+    let answers = answers.filter(|placed| placed.message.role == Role::Assistant);
+    let found: Vec<_> = answers
+        .map(|placed| {
+            let usage = placed.usage.unwrap_or_default();
+            let counts = [
+                usage.input_tokens,
+                usage.cached_input_tokens,
+                usage.output_tokens,
+            ];
+            let text = placed.message.content[0].as_text().unwrap_or_default();
+            (&*placed.message.session_id, text, counts)
+        })
+        .collect();
+    let expected = [
+        ("a", "one", [6, 4, 2]),
+        ("b", "two", [8, 0, 1]),
+        ("a", "three", [10, 10, 3]),
+        ("a", "again", [3, 0, 1]),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_fork_has_its_own_id_and_no_usage_of_its_original() {
+    let line = |time: &str, kind: &str, payload: &str| {
+        format!(r#"{{"timestamp":"2026-05-08T{time}Z","type":"{kind}","payload":{payload}}}"#)
+    };
+    let said = |time: &str, text: &str| {
+        let payload = format!(
+            r#"{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":"{text}"}}]}}"#
+        );
+        line(time, "response_item", &payload)
+    };
+    let asked = |time: &str| {
+        let payload = r#"{"type":"message","role":"user","content":"go on"}"#;
+        line(time, "response_item", payload)
+    };
+    let counted = |time: &str, total: u64| {
+        let payload = format!(
+            r#"{{"type":"token_count","info":{{"total_token_usage":{{"input_tokens":{total}}},"last_token_usage":{{"input_tokens":7}}}}}}"#
+        );
+        line(time, "event_msg", &payload)
+    };
+    let headers = [r#""forked_from_id":"old""#, r#""source":{"subagent":{}}"#];
+    for (header, copied) in headers.into_iter().zip(["12:00:00.040", "11:00:00"]) {
+        let text = [
+            line(
+                "12:00:00",
+                "session_meta",
+                &format!(r#"{{"id":"new",{header}}}"#),
+            ),
+            line(copied, "session_meta", r#"{"id":"old"}"#),
+            said(copied, "before"),
+            counted(copied, 7),
+            asked("12:00:05"),
+            said("12:00:09", "after"),
+            counted("12:00:09", 14),
+        ];
+        let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        let found = part.messages.iter().map(|placed| {
+            let input = placed.usage.map(|usage| usage.input_tokens);
+            (&*placed.message.session_id, input)
+        });
+        let expected = [("new", None), ("new", None), ("new", Some(7))];
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{header}");
+    }
+}
