@@ -7,7 +7,7 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
 use crate::transcript::line::Line;
-use crate::wire::json_access::{items, text};
+use crate::wire::json_access::{items, object, text, text_or_empty};
 
 /// A line with an id.
 #[derive(Debug)]
@@ -16,7 +16,8 @@ pub(super) struct LogLine {
     pub(super) parent: Option<String>,
     pub(super) session: String,
     pub(super) time: Option<Timestamp>,
-    /// The message of a `user` or `assistant` line; other lines only link to their parent.
+    /// The message of a `user` or `assistant` line, or of a prompt that waited; other lines only
+    /// link to their parent.
     pub(super) message: Option<Json<'static>>,
     /// The message reports a failed request.
     pub(super) is_api_error: bool,
@@ -57,6 +58,23 @@ pub(super) fn message_of_line<'j>(json: &'j Json<'j>) -> Option<&'j Json<'j>> {
         .filter(|message| !message.is_null() && matches!(kind, Some("user" | "assistant")))
 }
 
+/// Returns the message of a prompt that waited while the agent worked. Such a prompt has no `user`
+/// line: the agent got it with the results of its tools, as an attachment.
+pub(super) fn queued_message(json: &Json) -> Option<Json<'static>> {
+    if text_or_empty(json, "type") != "attachment" {
+        return None;
+    }
+    let attachment = json.get("attachment")?;
+    if text_or_empty(attachment, "type") != "queued_command" {
+        return None;
+    }
+    let prompt = attachment.get("prompt")?;
+    let is_content = prompt.as_str().is_some() || prompt.as_array().is_some();
+    let mut message = object("role", "user");
+    message.insert("content", prompt.clone().into_owned());
+    is_content.then_some(Json::Object(message))
+}
+
 impl StreamTails {
     /// Returns a line with its id; `None` for lines without an id.
     pub(super) fn parse_line(&mut self, json: &Json, line: Line) -> Option<(String, LogLine)> {
@@ -82,7 +100,9 @@ impl StreamTails {
             parent,
             session: session.to_owned(),
             time: text("timestamp").and_then(Timestamp::parse),
-            message: message.map(|message| message.clone().into_owned()),
+            message: message
+                .map(|message| message.clone().into_owned())
+                .or_else(|| queued_message(json)),
             is_api_error: json.get("isApiErrorMessage").and_then(Json::as_bool) == Some(true),
         };
         Some((uuid, line))

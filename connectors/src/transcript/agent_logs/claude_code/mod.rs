@@ -1,10 +1,11 @@
 //! Sessions of Claude Code.
 //!
 //! Lines name their parent (`parentUuid`), so a session is a tree. Lines that aren't messages
-//! (progress, snapshots, notices) may be between messages and are skipped. One answer of the model
-//! is split over several lines that repeat its id and its usage, with results of its tool calls
-//! between them: they are merged into one message, the results follow it in sequence, and the usage
-//! counts once. Subagents have roots of their own.
+//! (progress, snapshots, notices) may be between messages and are skipped, except the attachment of
+//! a prompt that waited while the agent worked, which is recorded nowhere else. One answer of the
+//! model is split over several lines that repeat its id and its usage, with results of its tool
+//! calls between them: they are merged into one message, the results follow it in sequence, and the
+//! usage counts once. Subagents have roots of their own.
 //!
 //! The output for other programs (`stream-json`) has no parents: a line follows the previous line
 //! of its session, or of its subagent.
@@ -25,7 +26,7 @@ mod tests;
 
 use gristmill_schemas::message::Timestamp;
 
-use self::log_line::{StreamTails, message_of_line};
+use self::log_line::{StreamTails, message_of_line, queued_message};
 use self::session_tree::SessionTree;
 use crate::transcript::line::{FaultCode, lines};
 use crate::transcript::parsed::ParsedPart;
@@ -40,7 +41,9 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
                 let parsed = tails.parse_line(&json, line.clone());
                 let is_kept = parsed.map(|(uuid, parsed)| tree.insert(uuid, parsed));
                 let problem = match (is_kept, message_of_line(&json)) {
-                    (None, Some(_)) => Some("a message without a uuid or session_id"),
+                    (None, message) if message.is_some() || queued_message(&json).is_some() => {
+                        Some("a message without a uuid or session_id")
+                    }
                     (Some(false), _) => Some("another message with the uuid of an earlier one"),
                     (Some(true), Some(message)) if message.as_object().is_none() => {
                         Some("a message that isn't an object")

@@ -302,3 +302,37 @@ fn a_line_whose_message_is_null_only_links_to_its_parent() {
     };
     assert_eq!(second.parent, Some(first.position));
 }
+
+#[test]
+fn a_prompt_that_waited_is_a_message_of_the_user() {
+    let attachment = |uuid: &str, attachment: &str| {
+        format!(
+            r#"{{"type":"attachment","uuid":"{uuid}","parentUuid":"r","sessionId":"s","attachment":{attachment}}}"#
+        )
+    };
+    let call = answer(r#"{"type":"tool_use","id":"toolu_1","name":"t","input":{}}"#);
+    let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"}]}"#;
+    let queued = r#"{"type":"queued_command","prompt":"use rust","commandMode":"prompt"}"#;
+    let text = [
+        line("a", "", "user", &user("hi")),
+        line("b", "a", "assistant", &call),
+        line("r", "b", "user", result),
+        r#"{"type":"queue-operation","operation":"enqueue","content":"use rust"}"#.to_owned(),
+        attachment("q", queued),
+        attachment("x", r#"{"type":"todo_reminder","content":[]}"#),
+        line("e", "q", "user", &user("go on")),
+        format!(r#"{{"type":"attachment","attachment":{queued}}}"#),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let faults = part.faults.iter().map(|fault| fault.number);
+    assert_eq!(faults.collect::<Vec<_>>(), [8]);
+    let [_, _, result, queued, last] = &part.messages[..] else {
+        panic!("{:?}", part.messages)
+    };
+    assert_eq!(
+        (queued.message.role, &*queued.message.text()),
+        (Role::User, "use rust")
+    );
+    assert_eq!(queued.parent, Some(result.position));
+    assert_eq!(last.parent, Some(queued.position));
+}
