@@ -384,7 +384,11 @@ const CACHED: [&str; 4] = [
     "cache_read_input_tokens",
 ];
 /// Members with the tokens that were written to a cache, in the details.
-const WRITTEN: [&str; 2] = ["cache_write_tokens", "cache_creation_tokens"];
+const WRITTEN: [&str; 3] = [
+    "cache_write_tokens",
+    "cache_creation_tokens",
+    "cache_creation_input_tokens",
+];
 /// Members with the tokens that were written to a cache, outside the details.
 const WRITTEN_OUTSIDE: [&str; 1] = ["cache_creation_input_tokens"];
 
@@ -451,5 +455,21 @@ mod tests {
             );
         }
         assert!(usage_of(&Json::Null).is_none());
+    }
+
+    #[test]
+    fn tokens_that_were_written_to_a_cache_are_read_from_all_known_members() {
+        for usage in [
+            r#"{"prompt_tokens":9,"prompt_tokens_details":{"cache_write_tokens":7}}"#,
+            r#"{"prompt_tokens":9,"prompt_tokens_details":{"cache_creation_tokens":7}}"#,
+            r#"{"prompt_tokens":9,"prompt_tokens_details":{"cache_creation_input_tokens":7,
+                "cache_creation":{"ephemeral_5m_input_tokens":7},"cached_tokens":0}}"#,
+            r#"{"prompt_tokens":9,"cache_creation_input_tokens":7}"#,
+        ] {
+            let json = Json::parse(usage.as_bytes()).unwrap();
+            let counts = token_usage(&json, &mut |_| {});
+            let counts = (counts.input_tokens, counts.cache_creation_input_tokens);
+            assert_eq!(counts, (2, 7), "{usage}");
+        }
     }
 }
