@@ -53,6 +53,9 @@ const ITEM_REPRESENTED: [&str; 6] = [
     "score",
 ];
 
+/// Members with the tokens that were written to a cache, by their lifetime there.
+const CACHE_LIFETIMES: [&str; 2] = ["ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"];
+
 /// Maximum depth of wrapped messages.
 const WRAPPER_DEPTH_LIMIT: usize = 4;
 
@@ -413,14 +416,46 @@ fn class_of<'m>(message: &'m Json<'m>) -> Option<&'m str> {
         .or_else(|| message.get("type")?.as_str())
 }
 
+/// Returns the token counts of an answer. If LangChain tells apart how long tokens stay in the
+/// cache, their sum is 0.
 fn token_usage(usage: &Json) -> TokenUsage {
     let details = usage.get("input_token_details").unwrap_or(&Json::Null);
+    let by_lifetime = CACHE_LIFETIMES.iter().map(|key| count(details, key));
+    let by_lifetime = by_lifetime.fold(0, u64::saturating_add);
     let counts = PromptCount {
         prompt: count(usage, "input_tokens"),
         cached: count(details, "cache_read"),
-        written: count(details, "cache_creation"),
+        written: count(details, "cache_creation").max(by_lifetime),
         output: count(usage, "output_tokens"),
         total: count(usage, "total_tokens"),
     };
     counts.usage()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_written_to_a_cache_are_counted_once_by_sum_or_by_lifetime() {
+        for details in [
+            r#"{"cache_read":10,"cache_creation":150}"#,
+            r#"{"cache_read":10,"cache_creation":0,"ephemeral_5m_input_tokens":80,
+                "ephemeral_1h_input_tokens":70}"#,
+            r#"{"cache_read":10,"cache_creation":150,"ephemeral_5m_input_tokens":150}"#,
+        ] {
+            let usage = format!(
+                r#"{{"input_tokens":200,"output_tokens":5,"total_tokens":205,
+                "input_token_details":{details}}}"#
+            );
+            let usage = token_usage(&Json::parse(usage.as_bytes()).unwrap());
+            let expected = TokenUsage {
+                input_tokens: 40,
+                output_tokens: 5,
+                cached_input_tokens: 10,
+                cache_creation_input_tokens: 150,
+            };
+            assert_eq!(usage, expected, "{details}");
+        }
+    }
 }
