@@ -8,7 +8,7 @@ use gristmill_schemas::message::block::{
 };
 use gristmill_schemas::message::{ContentBlock, Role};
 
-use crate::wire::json_access::{items, text};
+use crate::wire::json_access::{either, items, present, text};
 
 /// The role and content of a message.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub(super) fn parse_message(role: Role, json: &Json) -> FrameworkMessage {
     FrameworkMessage { role, content }
 }
 
-/// Appends the `tool_calls` that aren't in the content already.
+/// Appends the calls that aren't in the content already: `tool_calls`, and those whose arguments
+/// LangChain couldn't parse. Older versions have calls in `additional_kwargs` only.
 fn add_tool_calls(json: &Json, content: &mut Vec<ContentBlock<'static>>) {
     let known: HashSet<String> = content
         .iter()
@@ -57,16 +58,47 @@ fn add_tool_calls(json: &Json, content: &mut Vec<ContentBlock<'static>>) {
             _ => None,
         })
         .collect();
-    let calls = items(json, "tool_calls").iter().filter_map(tool_call);
-    content.extend(
-        calls
-            .filter(|call| !known.contains(&*call.id))
-            .map(ContentBlock::ToolUse),
-    );
+    let parsed = items(json, "tool_calls").iter();
+    let mut calls: Vec<&Json> = parsed.chain(items(json, "invalid_tool_calls")).collect();
+    if calls.is_empty() && known.is_empty() {
+        let raw = json.get("additional_kwargs").unwrap_or(&Json::Null);
+        calls.extend(items(raw, "tool_calls"));
+        calls.extend(present(raw, "function_call"));
+    }
+    for call in calls {
+        match tool_call(call) {
+            Some(call) if known.contains(&*call.id) => {}
+            Some(call) => content.push(ContentBlock::ToolUse(call)),
+            None => content.push(unknown_block(call)),
+        }
+    }
 }
 
-/// Returns a message of the role tool: one result with the content.
+/// Returns the results of several calls in one message of Letta, whose content is the first one;
+/// `None` for another message.
+fn tool_returns(json: &Json) -> Option<Vec<ContentBlock<'static>>> {
+    let returns = items(json, "tool_returns");
+    let result = |item: &Json| {
+        let content = either(item, ["func_response", "tool_return"])?;
+        Some(ContentBlock::ToolResult(ToolResultBlock {
+            tool_use_id: text(item, "tool_call_id")?.into_owned().into(),
+            content: content_blocks(content),
+            is_error: item.get("status").and_then(Json::as_str) == Some("error"),
+        }))
+    };
+    let results: Option<Vec<_>> = returns.iter().map(result).collect();
+    results.filter(|results| results.len() > 1)
+}
+
+/// Returns a message of the role tool: one result with the content, or the results of several
+/// calls.
 fn tool_message(json: &Json, content: Vec<ContentBlock<'static>>) -> FrameworkMessage {
+    let is_result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult(_));
+    let own = (!content.is_empty() && content.iter().all(is_result)).then(|| content.clone());
+    if let Some(content) = tool_returns(json).or(own) {
+        let role = Role::Tool;
+        return FrameworkMessage { role, content };
+    }
     let id = text(json, "tool_call_id")
         .or_else(|| text(json, "name"))
         .unwrap_or_default()
@@ -110,11 +142,13 @@ fn content_block(part: &Json) -> ContentBlock<'static> {
             .map(|text| ContentBlock::text(text.to_owned())),
         _ => None,
     };
-    known.unwrap_or_else(|| {
-        ContentBlock::Unknown(UnknownBlock {
-            origin: Origin::Canonical,
-            json: part.clone().into_owned(),
-        })
+    known.unwrap_or_else(|| unknown_block(part))
+}
+
+fn unknown_block(json: &Json) -> ContentBlock<'static> {
+    ContentBlock::Unknown(UnknownBlock {
+        origin: Origin::Canonical,
+        json: json.clone().into_owned(),
     })
 }
 
@@ -167,4 +201,68 @@ fn tool_call(json: &Json) -> Option<ToolUseBlock<'static>> {
         name: text(function, "name")?.into_owned().into(),
         input,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(role: Role, json: &str) -> Vec<ContentBlock<'static>> {
+        parse_message(role, &Json::parse(json.as_bytes()).unwrap()).content
+    }
+
+    #[test]
+    fn calls_that_were_not_parsed_are_kept() {
+        let function = r#""function":{"name":"f","arguments":"{}"}"#;
+        let legacy = r#""function_call":{"name":"f","arguments":"{}"}"#;
+        for json in [
+            r#"{"tool_calls":[],"invalid_tool_calls":[{"id":"c","name":"f","args":"{\"a\":"}]}"#
+                .to_owned(),
+            format!(r#"{{"additional_kwargs":{{"tool_calls":[{{"id":"c",{function}}}]}}}}"#),
+            format!(r#"{{"content":null,"additional_kwargs":{{{legacy}}}}}"#),
+            format!(
+                r#"{{"tool_calls":[{{"id":"c","name":"f"}}],"additional_kwargs":{{{legacy}}}}}"#
+            ),
+        ] {
+            let content = read(Role::Assistant, &json);
+            let [ContentBlock::ToolUse(call)] = &content[..] else {
+                panic!("{json}: {content:?}")
+            };
+            assert_eq!(call.name, "f");
+        }
+        let custom = r#"{"tool_calls":[{"id":"c","custom":{"name":"f","input":"x"}}]}"#;
+        let content = read(Role::Assistant, custom);
+        assert!(
+            matches!(content[..], [ContentBlock::Unknown(_)]),
+            "{content:?}"
+        );
+    }
+
+    #[test]
+    fn a_message_with_results_of_several_calls_has_one_of_each() {
+        let returns = r#"{"tool_call_id":"a","content":"one","tool_returns":[
+            {"tool_call_id":"a","status":"success","func_response":"one"},
+            {"tool_call_id":"b","status":"error","func_response":"two"}]}"#;
+        let parts = r#"{"content":[
+            {"type":"tool_return","tool_call_id":"a","content":"one"},
+            {"type":"tool_return","tool_call_id":"b","content":"two","is_error":true}]}"#;
+        for json in [returns, parts] {
+            let results: Vec<_> = read(Role::Tool, json)
+                .into_iter()
+                .map(|block| match block {
+                    ContentBlock::ToolResult(result) => {
+                        let text = result.content[0].as_text().unwrap_or_default().to_owned();
+                        (result.tool_use_id.to_string(), text, result.is_error)
+                    }
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            let result =
+                |id: &str, text: &str, has_failed| (id.to_owned(), text.to_owned(), has_failed);
+            assert_eq!(
+                results,
+                [result("a", "one", false), result("b", "two", true)]
+            );
+        }
+    }
 }
