@@ -12,6 +12,12 @@ use super::super::framing::StreamFrame;
 use super::super::json_access::{append_text, merge_member, merge_members};
 use super::json_path::{parse_path, value_at};
 
+/// The two spellings of the reason why a candidate ended.
+const FINISH_REASONS: [&str; 2] = ["finishReason", "finish_reason"];
+
+/// The two spellings of the signature of a part.
+const SIGNATURES: [&str; 2] = ["thoughtSignature", "thought_signature"];
+
 pub(super) fn fold<'f>(frames: Vec<StreamFrame<'f>>) -> FoldedStream<'f> {
     let mut fold = GenerateContentFold::default();
     for frame in frames {
@@ -55,7 +61,7 @@ impl<'f> GenerateContentFold<'f> {
         let mut body = self.body;
         let error = body.get("error").filter(|error| !error.is_null()).cloned();
         let is_finished =
-            |candidate: &CandidateFold| candidate.members.contains_key("finishReason");
+            |candidate: &CandidateFold| has_either(&candidate.members, FINISH_REASONS);
         let complete = error.is_none()
             && !self.candidates.is_empty()
             && self.candidates.values().all(is_finished);
@@ -181,6 +187,12 @@ fn is_partial_call(call: &Object) -> bool {
     call.contains_key("partialArgs") || call.contains_key("willContinue")
 }
 
+/// Returns true if one of two spellings of a member isn't null.
+fn has_either(object: &Object, keys: [&str; 2]) -> bool {
+    let is_present = |key| object.get(key).is_some_and(|value| !value.is_null());
+    keys.into_iter().any(is_present)
+}
+
 /// Returns true if `part` continues the text of `last`: both are texts of the same kind, and `last`
 /// has no signature.
 fn continues(last: &Object, part: &Object) -> bool {
@@ -188,7 +200,7 @@ fn continues(last: &Object, part: &Object) -> bool {
     is_text(last)
         && is_text(part)
         && last.get("thought") == part.get("thought")
-        && !last.contains_key("thoughtSignature")
+        && !has_either(last, SIGNATURES)
 }
 
 /// Appends the text of a part, and merges its other members.
@@ -315,6 +327,28 @@ mod tests {
             parts,
             r#"[{"text":"ab","thought":true},{"text":"c","thoughtSignature":"s"},{"text":"d"}]"#
         );
+    }
+
+    #[test]
+    fn a_stream_in_snake_case_is_complete_with_its_reason() {
+        let event = |text: &str, reason: &str| {
+            let event = format!(
+                r#"{{"candidates":[{{"content":{{"parts":[
+                {{"text":"{text}","thought_signature":null}}]}},"finish_reason":{reason}}}]}}"#
+            );
+            StreamFrame {
+                event: None,
+                data: Json::parse(event.as_bytes()).unwrap().into_owned(),
+            }
+        };
+        let cut = fold(vec![event("a", "null"), event("b", "null")]);
+        assert!(!cut.complete);
+        assert!(
+            cut.body.to_string().contains(r#""text":"ab""#),
+            "{}",
+            cut.body
+        );
+        assert!(fold(vec![event("a", "null"), event("b", "\"STOP\"")]).complete);
     }
 
     #[test]
