@@ -22,6 +22,8 @@ const FINAL: [&str; 4] = [
 ];
 /// The event that begins an item.
 const ITEM_ADDED: &str = "response.output_item.added";
+/// The event with an annotation of a text.
+const ANNOTATION_ADDED: &str = "response.output_text.annotation.added";
 /// The event that completes an item.
 const ITEM_DONE: &str = "response.output_item.done";
 
@@ -174,8 +176,12 @@ impl DeltaTarget {
     }
 }
 
-/// Adds a delta to its item. The `done` events are ignored, because they repeat the deltas.
+/// Adds a delta or an annotation to its item. The `done` events are ignored, because they repeat
+/// the deltas.
 fn append_delta<'f>(item: &mut Object<'f>, kind: &str, mut event: Object<'f>) {
+    if kind == ANNOTATION_ADDED {
+        return append_annotation(item, event);
+    }
     let delta = event.remove("delta");
     let (Some(delta), Some(name)) = (delta, kind.strip_suffix(".delta")) else {
         return;
@@ -206,6 +212,26 @@ fn part_index(event: &Object, target: &DeltaTarget) -> usize {
     usize::try_from(index.unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
+/// Returns the part that `event` selects, which may be a new one.
+fn part_of<'i, 'f>(
+    item: &'i mut Object<'f>,
+    target: &DeltaTarget,
+    event: &Object,
+) -> Option<&'i mut Object<'f>> {
+    if item.get(target.list).and_then(Json::as_array).is_none() {
+        item.insert(Cow::Borrowed(target.list), Vec::new());
+    }
+    let Some(Json::Array(parts)) = item.get_mut(target.list) else {
+        return None;
+    };
+    // Parts are sequential; a larger index is treated as the next one.
+    let index = part_index(event, target).min(parts.len());
+    if index == parts.len() {
+        parts.push(Json::Object(object("type", target.part_type)));
+    }
+    parts.get_mut(index).and_then(Json::as_object_mut)
+}
+
 /// Appends `delta` to a text of the part that `event` selects.
 fn append_to_part<'f>(
     item: &mut Object<'f>,
@@ -213,19 +239,23 @@ fn append_to_part<'f>(
     event: &Object,
     delta: Json<'f>,
 ) {
-    if item.get(target.list).and_then(Json::as_array).is_none() {
-        item.insert(Cow::Borrowed(target.list), Vec::new());
+    if let Some(part) = part_of(item, target, event) {
+        append_text(part, target.text_key, delta);
     }
-    let Some(Json::Array(parts)) = item.get_mut(target.list) else {
+}
+
+/// Appends an annotation to the text that `event` selects.
+fn append_annotation<'f>(item: &mut Object<'f>, mut event: Object<'f>) {
+    let Some(annotation) = event.remove("annotation") else {
         return;
     };
-    // Parts are sequential; a larger index is treated as the next one.
-    let index = part_index(event, target).min(parts.len());
-    if index == parts.len() {
-        parts.push(Json::Object(object("type", target.part_type)));
-    }
-    if let Some(Json::Object(part)) = parts.get_mut(index) {
-        append_text(part, target.text_key, delta);
+    let target = DeltaTarget::content("output_text", "text");
+    let Some(part) = part_of(item, &target, &event) else {
+        return;
+    };
+    match part.get_mut("annotations") {
+        Some(Json::Array(annotations)) => annotations.push(annotation),
+        _ => _ = part.insert("annotations", vec![annotation]),
     }
 }
 
@@ -292,6 +322,27 @@ mod tests {
             cut.body.get("output"),
             Some(&Json::parse(output.as_bytes()).unwrap())
         );
+    }
+
+    #[test]
+    fn a_truncated_stream_keeps_its_annotations() {
+        let annotation = |url: &str| {
+            format!(
+                r#"{{"type":"response.output_text.annotation.added","output_index":0,
+                "content_index":0,"annotation":{{"type":"url_citation","url":"{url}"}}}}"#
+            )
+        };
+        let body = folded(&[
+            CREATED,
+            r#"{"type":"response.output_text.delta","output_index":0,"delta":"a"}"#,
+            &annotation("x"),
+            &annotation("y"),
+        ])
+        .body;
+        let expected = r#"[{"content":[{"type":"output_text","text":"a","annotations":[
+            {"type":"url_citation","url":"x"},{"type":"url_citation","url":"y"}]}]}]"#;
+        let expected = Json::parse(expected.as_bytes()).unwrap();
+        assert_eq!(body.get("output"), Some(&expected));
     }
 
     #[test]
