@@ -149,25 +149,24 @@ fn is_empty_call(function: &Json) -> bool {
     is_blank("name") && is_blank("arguments")
 }
 
-/// Reads thinking from the most detailed form that is present.
+/// Reads thinking from the most detailed form that is present. Details that are all encrypted
+/// follow the text that other members have.
 fn thinking<'j>(placement: ReasoningPlacement, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
-    if placement != ReasoningPlacement::Parts {
-        let details: Vec<_> = items(message, "reasoning_details")
-            .iter()
-            .filter_map(reasoning_detail)
-            .collect();
-        if !details.is_empty() {
-            return details;
-        }
+    let details = match placement {
+        ReasoningPlacement::Parts => &[][..],
+        _ => items(message, "reasoning_details"),
+    };
+    let details: Vec<_> = details.iter().filter_map(reasoning_detail).collect();
+    let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. });
+    if details.iter().any(is_text) {
+        return details;
     }
     let block = |text| ContentBlock::Thinking {
         text,
         signature: None,
     };
-    thinking_text(placement, message)
-        .map(block)
-        .into_iter()
-        .collect()
+    let text = thinking_text(placement, message).map(block);
+    text.into_iter().chain(details).collect()
 }
 
 /// The two members that contain thinking as one text.
@@ -455,6 +454,21 @@ mod tests {
             );
         }
         assert!(usage_of(&Json::Null).is_none());
+    }
+
+    #[test]
+    fn thinking_next_to_encrypted_details_is_kept() {
+        let message = r#"{"reasoning_content":"hm",
+            "reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#;
+        let message = Json::parse(message.as_bytes()).unwrap();
+        let expected = [
+            ContentBlock::Thinking {
+                text: "hm".into(),
+                signature: None,
+            },
+            ContentBlock::RedactedThinking { data: "x".into() },
+        ];
+        assert_eq!(thinking(ReasoningPlacement::Foreign, &message), expected);
     }
 
     #[test]
