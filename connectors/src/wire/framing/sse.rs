@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use gristmill_schemas::json::Json;
+
 use super::{FrameParser, SkipFrame, StreamFrames, lines};
 
 /// The data that ends a stream in OpenAI's dialect.
@@ -37,10 +39,8 @@ pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'
     let mut data: Option<Cow<str>> = None;
     for line in lines(text).chain([""]) {
         if line.is_empty() {
-            match data.take() {
-                Some(data) if data.trim() == DONE => parser.frames.is_done = true,
-                Some(data) => parser.push(event.map(Cow::Borrowed), data),
-                None => {}
+            if let Some(data) = data.take() {
+                push_event(&mut parser, event, data);
             }
             event = None;
             continue;
@@ -55,6 +55,32 @@ pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'
         }
     }
     parser.frames
+}
+
+/// Adds an event. Recorders may omit the blank lines between events: data whose first line alone is
+/// JSON are several events without names.
+fn push_event<'f>(parser: &mut FrameParser<'f, '_>, event: Option<&'f str>, data: Cow<'f, str>) {
+    let is_json = |text: &str| Json::parse(text.as_bytes()).is_ok();
+    match data {
+        Cow::Owned(lines) if is_json(first_line(&lines)) && !is_json(&lines) => {
+            let lines = lines.split('\n').map(|line| Cow::Owned(line.to_owned()));
+            lines.for_each(|line| push_data(parser, None, line));
+        }
+        data => push_data(parser, event, data),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.split('\n').next().unwrap_or_default()
+}
+
+/// Adds the data of an event, or notes that they are the end.
+fn push_data<'f>(parser: &mut FrameParser<'f, '_>, event: Option<&'f str>, data: Cow<'f, str>) {
+    if data.trim() == DONE {
+        parser.frames.is_done = true;
+    } else {
+        parser.push(event.map(Cow::Borrowed), data);
+    }
 }
 
 /// Appends a line to the data of an event.
@@ -103,6 +129,17 @@ mod tests {
                 "{end:?}"
             );
         }
+    }
+
+    #[test]
+    fn events_without_blank_lines_between_them_are_separate() {
+        let text = "event: a\ndata: {\"x\":1}\nevent: b\ndata: {\"x\":2}";
+        assert_eq!(shown(text), ["-:{\"x\":1}", "-:{\"x\":2}"]);
+        let read = frames("data: 1\ndata: 2\ndata: [DONE]\n");
+        assert_eq!((read.frames.len(), read.is_done), (2, true));
+        let cut = frames("data: 1\ndata: {\"x\":");
+        assert_eq!(cut.unreadable, [(1, Cow::Borrowed("{\"x\":"))]);
+        assert_eq!(shown("data: {\ndata: \"x\":1}"), ["-:{\"x\":1}"]);
     }
 
     #[test]
