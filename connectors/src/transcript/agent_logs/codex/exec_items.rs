@@ -1,8 +1,10 @@
 //! Items of `codex exec --json`, converted to items of the Responses dialect.
 
+use std::borrow::Cow;
+
 use gristmill_schemas::json::Json;
 
-use crate::wire::json_access::{items, object, present, text};
+use crate::wire::json_access::{items, object, present, text, text_or_empty};
 
 /// Converts an item of an execution. An item of unknown type is copied.
 pub(super) fn response_items(item: &Json) -> Vec<Json<'static>> {
@@ -51,7 +53,7 @@ fn command_execution(item: &Json) -> Vec<Json<'static>> {
         id: owned_text(item, "id"),
         name: "shell".to_owned(),
         arguments: arguments.to_string(),
-        output: owned_text(item, "aggregated_output"),
+        output: Json::from(owned_text(item, "aggregated_output")),
         has_failed: exit_code != 0 || has_failed(item),
     }
     .into_items()
@@ -67,24 +69,53 @@ fn arguments_text(item: &Json) -> String {
 }
 
 fn mcp_tool_call(item: &Json) -> Vec<Json<'static>> {
-    let result = item.get("result").unwrap_or(&Json::Null);
     let error = present(item, "error");
-    let texts = items(result, "content")
-        .iter()
-        .chain(error)
-        .filter_map(|part| {
-            text(part, "text")
-                .or_else(|| text(part, "message"))
-                .or_else(|| part.as_str().map(Into::into))
-        });
     ToolCall {
         id: owned_text(item, "id"),
         name: owned_text(item, "tool"),
         arguments: arguments_text(item),
-        output: texts.collect::<Vec<_>>().join("\n"),
+        output: mcp_output(item.get("result").unwrap_or(&Json::Null), error),
         has_failed: error.is_some() || has_failed(item),
     }
     .into_items()
+}
+
+/// Returns the output of a tool of an MCP server: one text, or parts if it has other content.
+/// Without content it is the structured content as JSON text.
+fn mcp_output(result: &Json, error: Option<&Json>) -> Json<'static> {
+    let parts: Vec<&Json> = items(result, "content").iter().chain(error).collect();
+    let texts: Option<Vec<_>> = parts.iter().map(|part| mcp_text(part)).collect();
+    let structured = || present(result, "structured_content").map(Json::to_string);
+    match texts {
+        Some(texts) if texts.is_empty() => Json::from(structured().unwrap_or_default()),
+        Some(texts) => Json::from(texts.join("\n")),
+        None => Json::Array(parts.iter().map(|part| mcp_part(part)).collect()),
+    }
+}
+
+/// Returns the text of a part or of an error.
+fn mcp_text<'j>(part: &'j Json<'_>) -> Option<Cow<'j, str>> {
+    text(part, "text")
+        .or_else(|| text(part, "message"))
+        .or_else(|| part.as_str().map(Cow::Borrowed))
+}
+
+/// Converts a part to one of the dialect. A part of another type is copied.
+fn mcp_part(part: &Json) -> Json<'static> {
+    if let Some(text) = mcp_text(part) {
+        let mut written = object("type", "input_text");
+        written.insert("text", text.into_owned());
+        return Json::Object(written);
+    }
+    let media_type = text(part, "mimeType").or_else(|| text(part, "mime_type"));
+    match (text_or_empty(part, "type"), text(part, "data"), media_type) {
+        ("image", Some(data), Some(media_type)) => {
+            let mut written = object("type", "input_image");
+            written.insert("image_url", format!("data:{media_type};base64,{data}"));
+            Json::Object(written)
+        }
+        _ => part.clone().into_owned(),
+    }
 }
 
 /// A tool call with its output.
@@ -92,7 +123,7 @@ struct ToolCall {
     id: String,
     name: String,
     arguments: String,
-    output: String,
+    output: Json<'static>,
     has_failed: bool,
 }
 

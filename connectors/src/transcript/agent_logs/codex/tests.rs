@@ -248,3 +248,32 @@ fn a_fork_has_its_own_id_and_no_usage_of_its_original() {
         assert_eq!(found.collect::<Vec<_>>(), expected, "{header}");
     }
 }
+
+#[test]
+fn results_of_mcp_servers_are_kept_whole() {
+    let outputs = [
+        r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+        r#"{"content":[{"type":"text","text":"a"},
+            {"type":"image","data":"QUFB","mimeType":"image/gif"},
+            {"type":"resource","resource":{"uri":"u"}}]}"#,
+        r#"{"content":[],"structured_content":{"n":1}}"#,
+        r#"{"content":[],"structured_content":null}"#,
+    ];
+    let shown = outputs.map(|result| {
+        let line = format!(
+            r#"{{"type":"item.completed","item":{{"id":"i","type":"mcp_tool_call","tool":"t","result":{}}}}}"#,
+            result.replace('\n', "")
+        );
+        let part = parse_session(line.as_bytes(), Timestamp::from_seconds(0));
+        let ContentBlock::ToolResult(result) = &part.messages[1].message.content[0] else {
+            panic!("no result")
+        };
+        let blocks = result.content.iter().map(|block| match block {
+            ContentBlock::Text(text) => text.to_string(),
+            ContentBlock::Image(image) => image.media_type.to_string(),
+            other => other.tag().to_owned(),
+        });
+        blocks.collect::<Vec<_>>().join("|")
+    });
+    assert_eq!(shown, ["a\nb", "a|image/gif|resource", r#"{"n":1}"#, ""]);
+}
