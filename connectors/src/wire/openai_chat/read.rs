@@ -1,5 +1,8 @@
 //! Reads bodies: wire to canonical.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
@@ -67,7 +70,8 @@ fn request_message<'j>(
         "tool" | "function" => {
             let content = parts(content, reader);
             let name = message.get("name").and_then(Json::as_str);
-            let id = message.get("tool_call_id").and_then(Json::as_str);
+            // An empty id counts as none.
+            let id = non_empty_text(message, "tool_call_id");
             let result = reader.tool_result(id, name, content, false);
             reader.push_message(Role::Tool, vec![result]);
         }
@@ -407,83 +411,4 @@ pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) ->
         total,
     };
     disjoint(counts, warn)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn usage_is_read_from_all_known_members() {
-        for (body, expected) in [
-            (
-                r#"{"usage":{"prompt_tokens":8,"completion_tokens":5,"total_tokens":13,"completion_tokens_details":{"reasoning_tokens":3}}}"#,
-                [8, 5, 0],
-            ),
-            (
-                r#"{"usage":{"prompt_tokens":741,"completion_tokens":15,"total_tokens":866,"completion_tokens_details":{"reasoning_tokens":110}}}"#,
-                [741, 125, 0],
-            ),
-            (
-                r#"{"x_groq":{"usage":{"prompt_tokens":8,"completion_tokens":5}}}"#,
-                [8, 5, 0],
-            ),
-            (
-                r#"{"choices":[{"usage":{"prompt_tokens":8,"completion_tokens":5,"cached_tokens":6}}]}"#,
-                [2, 5, 6],
-            ),
-            (
-                r#"{"usage":{"prompt_tokens":8,"completion_tokens":5,"prompt_cache_hit_tokens":6}}"#,
-                [2, 5, 6],
-            ),
-            (
-                r#"{"usage":{"prompt_tokens":8,"cached_tokens":6,"prompt_tokens_details":{"cached_tokens":1}}}"#,
-                [7, 0, 1],
-            ),
-        ] {
-            let body = Json::parse(body.as_bytes()).unwrap();
-            let usage = token_usage(usage_of(&body).unwrap(), &mut |_| {});
-            assert_eq!(
-                [
-                    usage.input_tokens,
-                    usage.output_tokens,
-                    usage.cached_input_tokens
-                ],
-                expected,
-                "{body}"
-            );
-        }
-        assert!(usage_of(&Json::Null).is_none());
-    }
-
-    #[test]
-    fn thinking_next_to_encrypted_details_is_kept() {
-        let message = r#"{"reasoning_content":"hm",
-            "reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#;
-        let message = Json::parse(message.as_bytes()).unwrap();
-        let expected = [
-            ContentBlock::Thinking {
-                text: "hm".into(),
-                signature: None,
-            },
-            ContentBlock::RedactedThinking { data: "x".into() },
-        ];
-        assert_eq!(thinking(ReasoningPlacement::Foreign, &message), expected);
-    }
-
-    #[test]
-    fn tokens_that_were_written_to_a_cache_are_read_from_all_known_members() {
-        for usage in [
-            r#"{"prompt_tokens":9,"prompt_tokens_details":{"cache_write_tokens":7}}"#,
-            r#"{"prompt_tokens":9,"prompt_tokens_details":{"cache_creation_tokens":7}}"#,
-            r#"{"prompt_tokens":9,"prompt_tokens_details":{"cache_creation_input_tokens":7,
-                "cache_creation":{"ephemeral_5m_input_tokens":7},"cached_tokens":0}}"#,
-            r#"{"prompt_tokens":9,"cache_creation_input_tokens":7}"#,
-        ] {
-            let json = Json::parse(usage.as_bytes()).unwrap();
-            let counts = token_usage(&json, &mut |_| {});
-            let counts = (counts.input_tokens, counts.cache_creation_input_tokens);
-            assert_eq!(counts, (2, 7), "{usage}");
-        }
-    }
 }
