@@ -36,10 +36,59 @@ struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Returns its id, and whether it is for sampling.
-    fn key(&self) -> (String, bool) {
-        let is_sampling = matches!(self.kind, RequestKind::Sampling);
-        (self.id.clone(), is_sampling)
+    /// Returns its id, and the form of its result.
+    fn key(&self) -> (String, ResultForm) {
+        let form = ResultForm::of_method(self.kind.method());
+        (self.id.clone(), form)
+    }
+}
+
+/// The form of a result. It tells apart requests of the client and of the server with the same id,
+/// because each numbers its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ResultForm {
+    /// That of nearly all methods of the client.
+    Other,
+    /// The answer of a model.
+    Sampling,
+    /// The answer of a user.
+    Elicitation,
+    Roots,
+    /// No members, such as the answer to a ping.
+    Empty,
+}
+
+impl ResultForm {
+    const ALL: [ResultForm; 5] = [
+        ResultForm::Other,
+        ResultForm::Sampling,
+        ResultForm::Elicitation,
+        ResultForm::Roots,
+        ResultForm::Empty,
+    ];
+
+    /// Returns the form of the results of a method.
+    fn of_method(method: &str) -> ResultForm {
+        match method {
+            "sampling/createMessage" => ResultForm::Sampling,
+            "elicitation/create" => ResultForm::Elicitation,
+            "roots/list" => ResultForm::Roots,
+            "ping" => ResultForm::Empty,
+            _ => ResultForm::Other,
+        }
+    }
+
+    /// Returns the form of a result; `None` is an error.
+    fn of_result(result: Option<&Json>) -> ResultForm {
+        let has = |key| result.is_some_and(|result| result.get(key).is_some());
+        let members = result.and_then(Json::as_object);
+        match members.is_some_and(|members| members.is_empty()) {
+            true => ResultForm::Empty,
+            false if has("role") && has("model") => ResultForm::Sampling,
+            false if has("action") => ResultForm::Elicitation,
+            false if has("roots") => ResultForm::Roots,
+            false => ResultForm::Other,
+        }
     }
 }
 
@@ -94,8 +143,8 @@ impl RequestKind {
 struct PendingRequests {
     /// By their number in the order of the requests.
     requests: BTreeMap<u64, PendingRequest>,
-    /// The numbers of the requests with an id that are for sampling, and of those that aren't.
-    by_id: HashMap<(String, bool), VecDeque<u64>>,
+    /// The numbers of the requests with an id whose results have a form.
+    by_id: HashMap<(String, ResultForm), VecDeque<u64>>,
     next: u64,
 }
 
@@ -113,15 +162,16 @@ impl PendingRequests {
         self.next += 1;
     }
 
-    /// Takes the oldest request with this id: one for sampling if `is_sampling`, else another one;
-    /// without such a request, the oldest of the other kind.
-    fn take(&mut self, id: String, is_sampling: bool) -> Option<PendingRequest> {
-        let number = self.take_number((id.clone(), is_sampling));
-        let number = number.or_else(|| self.take_number((id, !is_sampling)))?;
+    /// Takes the oldest request with this id whose result has this form; without such a request,
+    /// the oldest of another form.
+    fn take(&mut self, id: &str, form: ResultForm) -> Option<PendingRequest> {
+        let others = ResultForm::ALL.into_iter().filter(|other| *other != form);
+        let mut forms = std::iter::once(form).chain(others);
+        let number = forms.find_map(|form| self.take_number((id.to_owned(), form)))?;
         self.requests.remove(&number)
     }
 
-    fn take_number(&mut self, key: (String, bool)) -> Option<u64> {
+    fn take_number(&mut self, key: (String, ResultForm)) -> Option<u64> {
         let with_id = self.by_id.get_mut(&key)?;
         let number = with_id.pop_front();
         if with_id.is_empty() {
@@ -156,15 +206,10 @@ impl ConnectionState {
         }
     }
 
-    /// Takes the request that a response answers. A server numbers its own requests, so two pending
-    /// requests may have the same id; a result of sampling is matched to a request for it.
+    /// Takes the request that a response answers.
     fn take_pending(&mut self, id: &Json, result: Option<&Json>) -> Option<PendingRequest> {
-        let is_sampling_result = result.is_some_and(|result| {
-            ["role", "model"]
-                .iter()
-                .all(|key| result.get(key).is_some())
-        });
-        self.pending.take(id.to_string(), is_sampling_result)
+        let form = ResultForm::of_result(result);
+        self.pending.take(&id.to_string(), form)
     }
 }
 
@@ -353,11 +398,11 @@ mod tests {
             pending.push(request(id, RequestKind::ListTools));
         }
         for _ in 0..RESPONSES {
-            assert!(pending.take("0".to_owned(), true).is_none());
+            assert!(pending.take("0", ResultForm::Sampling).is_none());
         }
         for id in 1..PENDING_LIMIT + 1 {
             assert_eq!(
-                pending.take(id.to_string(), false).unwrap().id,
+                pending.take(&id.to_string(), ResultForm::Other).unwrap().id,
                 id.to_string()
             );
         }
@@ -365,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_request_of_the_kind_of_a_response_is_preferred() {
+    fn the_oldest_request_of_the_form_of_a_response_is_preferred() {
         let mut pending = PendingRequests::default();
         for kind in [
             RequestKind::ListTools,
@@ -374,13 +419,14 @@ mod tests {
         ] {
             pending.push(request(7, kind));
         }
-        let mut take = |is_sampling| {
-            let taken = pending.take("7".to_owned(), is_sampling);
+        let mut take = |form| {
+            let taken = pending.take("7", form);
             taken.map(|request| request.kind.method().to_owned())
         };
-        assert_eq!(take(true).as_deref(), Some("sampling/createMessage"));
-        assert_eq!(take(true).as_deref(), Some("tools/list"));
-        assert_eq!(take(false).as_deref(), Some("prompts/list"));
-        assert_eq!(take(false), None);
+        let (sampling, other) = (ResultForm::Sampling, ResultForm::Other);
+        assert_eq!(take(sampling).as_deref(), Some("sampling/createMessage"));
+        assert_eq!(take(sampling).as_deref(), Some("tools/list"));
+        assert_eq!(take(other).as_deref(), Some("prompts/list"));
+        assert_eq!(take(other), None);
     }
 }

@@ -247,3 +247,22 @@ fn a_new_connection_is_a_new_conversation() {
         part.messages[1].message.session_id
     );
 }
+
+#[test]
+fn answers_to_requests_of_the_server_with_the_id_of_a_call_are_not_its_result() {
+    let part = parsed(&[
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{}}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"Sure?"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"sure":true}}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"yes"}]}}"#,
+    ]);
+    assert_eq!((part.messages.len(), part.grains.len()), (2, 6));
+    let [ContentBlock::ToolResult(result)] = &part.messages[1].message.content[..] else {
+        panic!("no result")
+    };
+    assert_eq!(result.content[0].as_text(), Some("yes"));
+}
