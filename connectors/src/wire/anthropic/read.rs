@@ -189,11 +189,39 @@ pub(super) fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
+/// Converts token counts. Those of a compaction of the context, which is sampled separately, are
+/// listed among the iterations only.
 pub(super) fn usage(json: &Json) -> TokenUsage {
+    let iterations = items(json, "iterations").iter();
+    let compactions = iterations.filter(|usage| text_or_empty(usage, "type") == "compaction");
+    let counted: Vec<&Json> = compactions.chain([json]).collect();
+    let sum = |key| {
+        let counts = counted.iter().map(|usage| count(usage, key));
+        counts.fold(0, u64::saturating_add)
+    };
     TokenUsage {
-        input_tokens: count(json, "input_tokens"),
-        output_tokens: count(json, "output_tokens"),
-        cached_input_tokens: count(json, "cache_read_input_tokens"),
-        cache_creation_input_tokens: count(json, "cache_creation_input_tokens"),
+        input_tokens: sum("input_tokens"),
+        output_tokens: sum("output_tokens"),
+        cached_input_tokens: sum("cache_read_input_tokens"),
+        cache_creation_input_tokens: sum("cache_creation_input_tokens"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokens_of_a_compaction_are_counted_in_addition() {
+        let json = r#"{"input_tokens":23,"output_tokens":10,"cache_read_input_tokens":1,
+            "iterations":[{"type":"compaction","input_tokens":180,"output_tokens":35,
+            "cache_creation_input_tokens":4},{"type":"message","input_tokens":23,"output_tokens":10}]}"#;
+        let expected = TokenUsage {
+            input_tokens: 203,
+            output_tokens: 45,
+            cached_input_tokens: 1,
+            cache_creation_input_tokens: 4,
+        };
+        assert_eq!(usage(&Json::parse(json.as_bytes()).unwrap()), expected);
     }
 }
