@@ -374,7 +374,7 @@ pub(super) fn block_before(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usiz
 /// Returns whether `gap` consists of the structure between the texts of adjacent blocks, up to the
 /// header of the second text: only keys and short words, and either nothing else or the header of a
 /// map.
-fn is_structure(gap: &[u8]) -> bool {
+pub(super) fn is_structure(gap: &[u8]) -> bool {
     in_message_pack(gap)
         .or_else(|| in_cbor(gap))
         .unwrap_or(false)

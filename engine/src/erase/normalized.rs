@@ -86,9 +86,19 @@ impl NormalizedBytes {
         });
     }
 
-    /// Returns the position in the original of the normalised position `at`.
+    /// Returns the position in the original of the normalised position `at`: after all letters that
+    /// were removed there.
     pub(super) fn original(&self, at: usize) -> usize {
-        let after = self.places.partition_point(|(here, _)| *here <= at);
+        self.original_by(at, self.places.partition_point(|(here, _)| *here <= at))
+    }
+
+    /// As [`NormalizedBytes::original`], before the letters that were removed at `at`.
+    pub(super) fn original_end(&self, at: usize) -> usize {
+        self.original_by(at, self.places.partition_point(|(here, _)| *here < at))
+    }
+
+    /// Returns the position in the original of `at`, by the last of the first `after` places.
+    fn original_by(&self, at: usize, after: usize) -> usize {
         let (here, there) = after
             .checked_sub(1)
             .and_then(|last| self.places.get(last))

@@ -1,26 +1,52 @@
 //! The context of a match: the pieces of a pattern around its anchor, and its boundaries.
 
+use std::cell::OnceCell;
+use std::ops::Range;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::{compose, is_combining_mark};
 
-use crate::erase::decoded;
+use crate::erase::decoded::{self, STRUCTURE};
 use crate::erase::gapped_patterns::{Gap, GappedPattern};
 use crate::erase::normalized::NormalizedBytes;
 use crate::erase::patterns::{MAX_AFFIX, SUFFIXES};
 use crate::text::fold::is_unsegmented;
 
+use super::grain_texts::GrainTexts;
 use super::length_prefix::has_length_prefix;
 
 /// Bytes that are searched.
 pub(super) struct SearchedText<'b> {
     /// The bytes as they are.
-    pub(super) raw: &'b [u8],
+    raw: &'b [u8],
     pub(super) normalized: &'b NormalizedBytes,
     /// Whether names that are split over adjacent blocks are found.
-    pub(super) splits: bool,
+    splits: bool,
+    /// Read only where a letter is next to a match: most matches have none.
+    texts: OnceCell<GrainTexts>,
 }
 
-impl SearchedText<'_> {
+impl<'b> SearchedText<'b> {
+    /// Returns `raw`, of which `normalized` is the normal form. With `splits`, names that are split
+    /// over adjacent blocks are found.
+    pub(super) fn new(
+        raw: &'b [u8],
+        normalized: &'b NormalizedBytes,
+        splits: bool,
+    ) -> SearchedText<'b> {
+        SearchedText {
+            raw,
+            normalized,
+            splits,
+            texts: OnceCell::new(),
+        }
+    }
+
+    /// Returns the texts of the grains in the bytes.
+    fn texts(&self) -> &GrainTexts {
+        self.texts.get_or_init(|| GrainTexts::of(self.raw))
+    }
+
     /// Returns start and end of the occurrence of `pattern` whose piece `place` is at `start..end`,
     /// or `None` if the other pieces don't surround it.
     pub(super) fn occurrence(
@@ -35,18 +61,21 @@ impl SearchedText<'_> {
         for (piece, gap) in pattern.before(place) {
             let is_split = self.splits && gap.may_be_split();
             let split = || {
-                is_split
-                    .then(|| decoded::block_before(bytes, from, piece))
-                    .flatten()
+                let found = is_split.then(|| {
+                    decoded::block_before(bytes, from, piece)
+                        .or_else(|| self.text_before(from, piece))
+                });
+                found.flatten()
             };
             from = gap.back(bytes.get(..from)?, piece).or_else(split)?;
         }
         for (piece, gap) in pattern.after(place) {
             let is_split = self.splits && gap.may_be_split();
             let split = || {
-                is_split
-                    .then(|| decoded::block_after(bytes, to, piece))
-                    .flatten()
+                let found = is_split.then(|| {
+                    decoded::block_after(bytes, to, piece).or_else(|| self.text_after(to, piece))
+                });
+                found.flatten()
             };
             to = gap.on(bytes, to, piece).or_else(split)?;
         }
@@ -66,10 +95,10 @@ impl SearchedText<'_> {
             return !letter_after(after).is_some_and(|next| completes_letter(found, next));
         }
         let opens = self.opens(pattern, before, start, end);
-        let closes = closes(pattern, after);
+        let closes = || closes(pattern, after) || self.ends_a_value(start, end);
         let has_dot = || !pattern.needs_dot || after.first() == Some(&b'.');
         let is_first = || !pattern.is_first || before.last() != Some(&b'.');
-        opens && closes && has_dot() && is_first()
+        opens && has_dot() && is_first() && closes()
             || has_length_prefix(
                 self.raw,
                 self.normalized.original(start),
@@ -87,18 +116,61 @@ impl SearchedText<'_> {
             || self.begins_a_value(start, end - start)
     }
 
-    /// Returns whether the bytes before `start` are the header of a text of at least `length`
-    /// bytes.
+    /// Returns whether a text of at least `length` bytes begins at `start`, by its header.
     pub(super) fn begins_a_value(&self, start: usize, length: usize) -> bool {
-        match self
-            .raw
-            .get(..self.normalized.original(start))
-            .unwrap_or_default()
-        {
-            [.., 0xd9, one] => usize::from(*one) >= length,
-            [.., 0xda, high, low] => usize::from(u16::from_be_bytes([*high, *low])) >= length,
-            _ => false,
-        }
+        let start = self.normalized.original(start);
+        let announced = match self.raw.get(..start).unwrap_or_default() {
+            // Two larger bytes are a letter, which may be the one before the match.
+            [.., 0xd9, one @ 0..=0x7f] => usize::from(*one),
+            [.., 0xda, high @ 0..=0x7f, low] => usize::from(u16::from_be_bytes([*high, *low])),
+            _ => 0,
+        };
+        let is_long = |text: &Range<usize>| text.len() >= length;
+        announced >= length || self.texts().beginning_at(start).is_some_and(is_long)
+    }
+
+    /// Returns whether the text of a grain ends at `end`, and contains the bytes from `start` on.
+    pub(super) fn ends_a_value(&self, start: usize, end: usize) -> bool {
+        let start = self.normalized.original(start);
+        self.text_ending_at(end)
+            .is_some_and(|text| text.start <= start)
+    }
+
+    /// Returns the text of a grain that ends at the normalised position `end`.
+    fn text_ending_at(&self, end: usize) -> Option<&Range<usize>> {
+        let most = self.normalized.original(end);
+        let least = self.normalized.original_end(end).min(most);
+        self.texts().ending_within(least, most)
+    }
+
+    /// Returns whether a text ends at `end` and the next one of a block begins at `start`.
+    fn are_adjacent(&self, end: usize, start: usize) -> bool {
+        let start = self.normalized.original(start);
+        let Some(before) = self.text_ending_at(end) else {
+            return false;
+        };
+        let between = self.raw.get(before.end..start);
+        between.is_some_and(|gap| gap.len() <= STRUCTURE && decoded::is_structure(gap))
+            && self.texts().beginning_at(start).is_some()
+    }
+
+    /// Returns the end of `piece` if the text after the one that ends at `at` begins with it. Finds
+    /// what [`decoded::block_after`] doesn't: where the bytes between the texts look like letters.
+    fn text_after(&self, at: usize, piece: &[u8]) -> Option<usize> {
+        let bytes = &self.normalized.bytes;
+        (at..=at + STRUCTURE).find_map(|start| {
+            let has_piece = bytes.get(start..)?.starts_with(piece);
+            (has_piece && self.are_adjacent(at, start)).then_some(start + piece.len())
+        })
+    }
+
+    /// Returns the start of `piece` if the text before the one that begins at `at` ends with it.
+    fn text_before(&self, at: usize, piece: &[u8]) -> Option<usize> {
+        let bytes = &self.normalized.bytes;
+        (at.saturating_sub(STRUCTURE)..=at).rev().find_map(|end| {
+            let has_piece = bytes.get(..end)?.ends_with(piece);
+            (has_piece && self.are_adjacent(end, at)).then(|| end - piece.len())
+        })
     }
 }
 

@@ -77,12 +77,12 @@ impl DigitRun {
 
     /// Returns whether a number may end before digit `end`.
     fn ends_at(&self, end: usize, text: &SearchedText<'_>) -> bool {
-        let after = self
-            .place(end - 1)
-            .and_then(|last| text.normalized.bytes.get(last + 1..))
-            .unwrap_or_default();
+        let last = self.place(end - 1).unwrap_or_default();
+        let after = text.normalized.bytes.get(last + 1..).unwrap_or_default();
         (end == self.digits.len() || self.is_apart(end))
-            && (!is_word(letter_after(after)) || is_length(after))
+            && (!is_word(letter_after(after))
+                || is_length(after)
+                || text.ends_a_value(last, last + 1))
     }
 
     /// Returns whether a separator precedes digit `at`.

@@ -10,10 +10,12 @@
 //! |---|---|
 //! | `context` | the pieces around an anchor, and the boundaries of a match |
 //! | `digits` | telephone numbers |
+//! | `grain_texts` | where the texts of grains begin and end |
 //! | `length_prefix` | values by the length before them |
 
 mod context;
 mod digits;
+mod grain_texts;
 mod length_prefix;
 
 use std::collections::BTreeMap;
@@ -153,11 +155,8 @@ impl IdentifierSearch {
     /// decoding.
     fn in_text(&self, raw: &[u8], scratch: &mut NormalizedBytes) -> u64 {
         scratch.fill(raw, self.form);
-        let text = SearchedText {
-            raw,
-            normalized: scratch,
-            splits: self.variations.contains(Variation::SplitBlocks),
-        };
+        let splits = self.variations.contains(Variation::SplitBlocks);
+        let text = SearchedText::new(raw, scratch, splits);
         let mut found = Vec::new();
         for hit in self.anchors.find_overlapping_iter(&text.normalized.bytes) {
             for (number, place) in self

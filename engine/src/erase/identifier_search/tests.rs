@@ -234,6 +234,7 @@ fn selection_and_byte_search_find_a_name_across_the_entries_of_a_map() {
         (r#""contacts":{"Okafor":"Ada"}"#, true),
         (r#""contacts":{"Ada":{"Okafor":1}}"#, true),
         (r#""contacts":{"Ada":false,"Okafor":false}"#, true),
+        (r#""contacts":{"Ada":true,"Okafor":1}"#, true),
         (r#""contacts":{"A":"Ada","Okafor":1}"#, true),
         (r#""contacts":{"Ada":{"last":"Okafor"}}"#, true),
         (r#""contacts":{"Ingrid":{"friend":"Ada"},"Okafor":1}"#, true),
@@ -340,5 +341,66 @@ fn selection_and_byte_search_ignore_a_disabled_class() {
             Some((false, false)),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn selection_and_byte_search_agree_on_texts_next_to_bytes_that_look_like_letters() {
+    let number = 1_767_225_600_195_i64;
+    for (members, is_found) in [
+        (r#""extra":[true,"Ada Okafor is here"]"#.to_owned(), true),
+        (
+            r#""extra":{"a":true,"Ada Okafor is here":1}"#.to_owned(),
+            true,
+        ),
+        (r#""extra":[false,"Ada Okafor ab"]"#.to_owned(), true),
+        (format!(r#""extra":[{number},"Ada Okafor is here"]"#), true),
+        (r#""extra":{"I met Ada Okafor":65}"#.to_owned(), true),
+        (
+            r#""extra":{"I met Ada Okafor":true,"abcdef":1}"#.to_owned(),
+            true,
+        ),
+        (
+            r#""extra":{"I met Ada Okafor":false,"thirteenbytes":1}"#.to_owned(),
+            true,
+        ),
+        (r#""extra":["Ada Okafor is here","yes"]"#.to_owned(), true),
+        (r#""extra":["I met Ada Okafor","yes"]"#.to_owned(), true),
+        (r#""extra":["call 01605551003","yes"]"#.to_owned(), true),
+        (format!(r#""extra":["Ada Okafor{}"]"#, ".".repeat(55)), true),
+        (
+            format!(r#""extra":["{}Ada Okafor","yes"]"#, "x ".repeat(300)),
+            true,
+        ),
+        (r#""extra":["rada okafor is here"]"#.to_owned(), false),
+        (r#""extra":["I met Ada Okaford","yes"]"#.to_owned(), false),
+        // A letter of two bytes that are also the header of a text of 136 bytes.
+        (r#""extra":["\u0648Ada Okafor is here"]"#.to_owned(), false),
+    ] {
+        let json = format!(
+            r#"{{"type":"event","created_at":1767225600000,"role":"user",
+                "content":"hi",{members}}}"#
+        );
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let request = request(&IDENTIFIERS);
+        let matcher = IdentifierMatcher::new(&request);
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            let options = EncodeOptions {
+                encoding,
+                ..EncodeOptions::default()
+            };
+            let blob = encode_json(&json, options).unwrap().blob;
+            let mut hits = Hits::default();
+            with_grain_if_any(&blob, |grain| {
+                matcher.match_grain(grain.unwrap(), &mut hits)
+            });
+            let found = (!hits.people.is_empty(), search(&request).count(&blob) > 0);
+            assert_eq!(
+                found,
+                (is_found, is_found),
+                "{members} in {}",
+                encoding.name()
+            );
+        }
     }
 }
