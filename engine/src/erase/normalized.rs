@@ -4,7 +4,9 @@
 //! differently, so that a mistake in one doesn't hide anything from both. Bytes that aren't text
 //! are unchanged.
 
-use unicode_normalization::char::{decompose_compatible, is_combining_mark};
+use unicode_normalization::char::{
+    canonical_combining_class, decompose_compatible, is_combining_mark,
+};
 
 use crate::text::confusables::{LetterEquivalence, is_dropped_mark, plain};
 
@@ -24,6 +26,8 @@ pub(super) struct NormalizedBytes {
     /// Positions at which the offset to the original changes: in the normalised and in the original
     /// bytes.
     places: Vec<(usize, usize)>,
+    /// The marks of the last letter: their classes, starts and ends in the normalised bytes.
+    marks: Vec<(u8, usize, usize)>,
 }
 
 impl NormalizedBytes {
@@ -31,6 +35,7 @@ impl NormalizedBytes {
     pub(super) fn fill(&mut self, raw: &[u8], form: NormalForm) {
         self.bytes.clear();
         self.places.clear();
+        self.marks.clear();
         let (mut at, mut base) = (0, None);
         while let Some(rest) = raw.get(at..).filter(|rest| !rest.is_empty()) {
             let ascii = rest
@@ -38,6 +43,7 @@ impl NormalizedBytes {
                 .position(|byte| *byte >= 0x80)
                 .unwrap_or(rest.len());
             if let Some(ascii) = rest.get(..ascii).filter(|ascii| !ascii.is_empty()) {
+                self.order_marks();
                 match form.exact {
                     true => self.bytes.extend(ascii),
                     false => self.bytes.extend(ascii.iter().map(u8::to_ascii_lowercase)),
@@ -49,11 +55,28 @@ impl NormalizedBytes {
                 at += letter.len_utf8();
                 self.places.push((self.bytes.len(), at));
             } else {
+                self.order_marks();
                 self.bytes.extend(rest.first());
                 base = None;
                 at += 1;
             }
         }
+        self.order_marks();
+    }
+
+    /// Puts the marks of the last letter into canonical order, as normal forms have them: か with an
+    /// accent and a voicing mark is が with an accent.
+    fn order_marks(&mut self) {
+        if !self.marks.is_sorted_by_key(|(class, ..)| *class) {
+            let start = self.marks.first().map_or(0, |(_, start, _)| *start);
+            let written = self.bytes.split_off(start);
+            self.marks.sort_by_key(|(class, ..)| *class);
+            for (_, from, to) in &self.marks {
+                let mark = written.get(from - start..to - start);
+                self.bytes.extend(mark.unwrap_or_default());
+            }
+        }
+        self.marks.clear();
     }
 
     fn letter(&mut self, letter: char, form: NormalForm, base: &mut Option<char>) {
@@ -71,6 +94,11 @@ impl NormalizedBytes {
                 if !is_combining_mark(part) {
                     *base = Some(part);
                 }
+                let class = canonical_combining_class(part);
+                if class == 0 {
+                    self.order_marks();
+                }
+                let start = self.bytes.len();
                 match part {
                     'ß' => self.bytes.extend(b"ss"),
                     'ς' => self.bytes.extend("σ".as_bytes()),
@@ -81,6 +109,9 @@ impl NormalizedBytes {
                         Some(text) => self.bytes.extend(text.as_bytes()),
                         None => self.bytes.extend(part.encode_utf8(&mut buffer).as_bytes()),
                     },
+                }
+                if class > 0 {
+                    self.marks.push((class, start, self.bytes.len()));
                 }
             }
         });

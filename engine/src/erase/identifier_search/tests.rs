@@ -152,7 +152,7 @@ fn a_value_in_a_footer_is_found_after_a_length_that_looks_like_a_digit() {
 }
 
 #[test]
-fn selection_and_byte_search_agree_on_syllables_and_voiced_kana() {
+fn selection_and_byte_search_agree_on_syllables_and_marks() {
     for (identifier, text, is_found) in [
         (
             "\u{bc15}\u{c9c0}\u{c218}",
@@ -198,6 +198,19 @@ fn selection_and_byte_search_agree_on_syllables_and_voiced_kana() {
         ("\u{306a}\u{3042}", "\u{306a}\u{3042}\u{3099}", true),
         ("\u{306a}\u{304b}", "\u{306a}\u{304b}\u{3099}", false),
         ("\u{1019}\u{1025}", "\u{1019}\u{1026}", false),
+        // Marks in another order than the canonical one.
+        ("\u{306a}\u{304c}", "\u{306a}\u{304b}\u{301}\u{3099}", true),
+        ("\u{306a}\u{304b}", "\u{306a}\u{304b}\u{301}\u{3099}", false),
+        (
+            "\u{645}\u{62d}\u{645}\u{651}\u{64e}\u{62f}",
+            "\u{645}\u{62d}\u{645}\u{64e}\u{651}\u{62f}",
+            true,
+        ),
+        (
+            "\u{5d3}\u{5bc}\u{5b8}\u{5d5}\u{5b4}\u{5d3}",
+            "\u{5d3}\u{5b8}\u{5bc}\u{5d5}\u{5b4}\u{5d3}",
+            true,
+        ),
     ] {
         assert_eq!(
             both(&request(&[identifier]), text, Encoding::MessagePack),
