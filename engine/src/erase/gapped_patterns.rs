@@ -4,7 +4,6 @@
 //! the other.
 
 use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
 
 use super::identifier_search::is_letter;
 use super::normalized::{NormalForm, NormalizedBytes};
@@ -286,8 +285,7 @@ impl GappedPatternBuilder {
         if self.on.is_empty() || text.starts_with("did:") || text.chars().any(is_unsegmented) {
             return;
         }
-        let is_separator = |letter: char| !letter.is_alphanumeric() && !is_combining_mark(letter);
-        let words = parts_of(text, is_separator);
+        let words = parts_of(text, |letter| !is_letter(letter));
         if text.contains('@') {
             self.email(text);
         } else if is_name(text, &words) {
@@ -406,15 +404,10 @@ impl GappedPatternBuilder {
 /// Splits the words of a name into given and family names: the family name is what precedes a
 /// comma, or else the last part without blanks.
 fn given_and_family(text: &str, words: &[String]) -> (Vec<String>, Vec<String>) {
-    let family = match text.split_once(',') {
-        Some((family, _)) => words
-            .iter()
-            .take_while(|word| family.contains(&***word))
-            .count(),
-        None => 0,
-    };
-    if family > 0 {
-        return (words[family..].to_vec(), words[..family].to_vec());
+    if let Some((family, _)) = text.split_once(',')
+        && let Some((family, given)) = words.split_at_checked(count_words(family))
+    {
+        return (given.to_vec(), family.to_vec());
     }
     let last = text.rsplit(' ').next().unwrap_or_default();
     let given = words.len().saturating_sub(count_words(last));
@@ -422,7 +415,7 @@ fn given_and_family(text: &str, words: &[String]) -> (Vec<String>, Vec<String>) 
 }
 
 fn count_words(text: &str) -> usize {
-    text.split(|letter: char| !letter.is_alphanumeric())
+    text.split(|letter: char| !is_letter(letter))
         .filter(|word| !word.is_empty())
         .count()
 }
@@ -445,10 +438,8 @@ fn gap_after_word(text: &str, words: &[String], number: usize) -> Gap {
 }
 
 fn is_name(text: &str, words: &[String]) -> bool {
-    let is_name_letter = |letter: char| {
-        (letter.is_alphabetic() || !letter.is_ascii()) && !letter.is_numeric()
-            || " -'.,".contains(letter)
-    };
+    let is_name_letter =
+        |letter: char| is_letter(letter) && !letter.is_numeric() || " -'.,".contains(letter);
     let has_both = match text.split_once(',') {
         Some((family, given)) => count_words(family) > 0 && count_words(given) > 0,
         None => text.contains(' '),

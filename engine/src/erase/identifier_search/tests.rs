@@ -417,3 +417,32 @@ fn selection_and_byte_search_agree_on_texts_next_to_bytes_that_look_like_letters
         }
     }
 }
+
+#[test]
+fn selection_and_byte_search_divide_names_at_the_same_places() {
+    for (identifier, text, is_found) in [
+        ("Roberts, Robert", "by RobertRoberts today", true),
+        ("Roberts, Robert", "by RobertsRobert today", true),
+        (
+            "\u{905}\u{92e}\u{93f}\u{924} \u{936}\u{930}\u{94d}\u{92e}\u{93e}",
+            "by \u{936}\u{930}\u{94d}\u{92e}\u{93e}\u{905}\u{92e}\u{93f}\u{924} today",
+            true,
+        ),
+        // What has other characters than letters and those between names isn't varied.
+        ("Pau Col\u{b7}lell", "by Pau Col\u{b7}lell today", true),
+        ("Pau Col\u{b7}lell", "by Col\u{b7}lell, Pau today", false),
+        (
+            "Robert \u{201c}Bob\u{201d} Smith",
+            "by Smith Robert Bob today",
+            false,
+        ),
+    ] {
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            assert_eq!(
+                both(&request(&[identifier]), text, encoding),
+                Some((is_found, is_found)),
+                "{identifier} in {text}"
+            );
+        }
+    }
+}
