@@ -6,7 +6,7 @@
 use unicode_normalization::UnicodeNormalization;
 
 use super::identifier_search::is_letter;
-use super::normalized::{NormalForm, NormalizedBytes};
+use super::normalized::{NormalForm, normalized};
 use super::patterns::{MAX_GAP, MAX_NAME_WORDS, MAX_TAG, MIN_LAST_NAME, MIN_LONG_ID, UMLAUTS};
 use super::phone::PhoneNumber;
 use super::variations::{Variation, Variations};
@@ -245,16 +245,9 @@ impl GappedPatternBuilder {
         }
     }
 
-    /// Returns `text` in the normal form of the search.
-    fn normal(&self, text: &str) -> String {
-        let mut normalized = NormalizedBytes::default();
-        normalized.fill(text.as_bytes(), self.form);
-        String::from_utf8(normalized.bytes).unwrap_or_default()
-    }
-
     /// Adds the text itself, with any blanks between its words.
     fn literal(&mut self, text: &str) {
-        let text = self.normal(text);
+        let text = normalized(text, self.form);
         let pieces: Vec<String> = match self.form.exact {
             true => vec![text.clone()],
             false => parts_of(&text, |letter| letter <= ' '),
@@ -280,7 +273,7 @@ impl GappedPatternBuilder {
     /// Adds the identifier and its variations, by what it is: an e-mail address, a name, or an id.
     fn all(&mut self, identifier: &str) {
         self.literal(identifier);
-        let text = self.normal(identifier);
+        let text = normalized(identifier, self.form);
         let text = text.trim();
         if self.on.is_empty() || text.starts_with("did:") || text.chars().any(is_unsegmented) {
             return;

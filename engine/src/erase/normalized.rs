@@ -30,6 +30,13 @@ pub(super) struct NormalizedBytes {
     marks: Vec<(u8, usize, usize)>,
 }
 
+/// Returns `text` in the normal form `form`.
+pub(super) fn normalized(text: &str, form: NormalForm) -> String {
+    let mut normalized = NormalizedBytes::default();
+    normalized.fill(text.as_bytes(), form);
+    String::from_utf8(normalized.bytes).unwrap_or_default()
+}
+
 impl NormalizedBytes {
     /// Normalises `raw`, replacing the previous content.
     pub(super) fn fill(&mut self, raw: &[u8], form: NormalForm) {

@@ -21,11 +21,10 @@ mod length_prefix;
 use std::collections::BTreeMap;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-use unicode_normalization::UnicodeNormalization;
 
 use super::decoded;
 use super::gapped_patterns::{GappedPattern, gapped_patterns_of};
-use super::normalized::{NormalForm, NormalizedBytes};
+use super::normalized::{NormalForm, NormalizedBytes, normalized};
 use super::phone::PhoneNumber;
 use super::request::SubjectRequest;
 use super::variations::{Variation, Variations};
@@ -86,7 +85,7 @@ impl IdentifierSearch {
         for identifier in &given {
             patterns.extend(gapped_patterns_of(identifier, form, variations));
             if variations.contains(Variation::Phone) {
-                phones.extend(PhoneNumber::read(&identifier.nfkc().collect::<String>()));
+                phones.extend(PhoneNumber::read(&normalized(identifier, form)));
             }
         }
         for spelling in spellings {

@@ -446,3 +446,22 @@ fn selection_and_byte_search_divide_names_at_the_same_places() {
         }
     }
 }
+
+#[test]
+fn a_telephone_number_with_other_characters_than_plain_ones_is_searched_as_it_is_selected() {
+    for identifier in [
+        "+49 160\u{2011}5551003",
+        "\u{202a}+49 160 5551003\u{202c}",
+        "+49\u{2013}160\u{2013}5551003",
+    ] {
+        assert_eq!(
+            both(
+                &request(&[identifier]),
+                "call 0160 5551003 today",
+                Encoding::MessagePack
+            ),
+            Some((true, true)),
+            "{identifier}"
+        );
+    }
+}
