@@ -116,6 +116,13 @@ impl<'b> SearchedText<'b> {
             || self.begins_a_value(start, end - start)
     }
 
+    /// Returns whether the digit at the normalised position `at` is one of ASCII or of full width.
+    /// Others, like those of formulas or in circles, count as letters.
+    pub(super) fn has_plain_digit(&self, at: usize) -> bool {
+        let first = self.raw.get(self.normalized.original(at));
+        first.is_some_and(|first| first.is_ascii_digit() || *first == 0xef)
+    }
+
     /// Returns whether a text of at least `length` bytes begins at `start`, by its header.
     pub(super) fn begins_a_value(&self, start: usize, length: usize) -> bool {
         let start = self.normalized.original(start);

@@ -17,12 +17,12 @@ pub(super) struct DigitRun {
 }
 
 impl DigitRun {
-    /// Reads the run that begins at `start` of `bytes`.
-    pub(super) fn from(bytes: &[u8], start: usize) -> DigitRun {
-        let (mut digits, mut places, mut end, mut gap) = (Vec::new(), Vec::new(), start, 0);
-        for (at, byte) in bytes.iter().enumerate().skip(start) {
+    /// Reads the run that begins at the normalised position `start` of `text`.
+    pub(super) fn from(text: &SearchedText<'_>, start: usize) -> DigitRun {
+        let (mut digits, mut places, mut end, mut gap) = (Vec::new(), Vec::new(), start + 1, 0);
+        for (at, byte) in text.normalized.bytes.iter().enumerate().skip(start) {
             match byte {
-                b'0'..=b'9' => {
+                b'0'..=b'9' if text.has_plain_digit(at) => {
                     digits.push(*byte);
                     places.push(at);
                     (end, gap) = (at + 1, 0);

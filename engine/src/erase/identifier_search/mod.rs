@@ -193,7 +193,7 @@ impl IdentifierSearch {
             .get(at..)
             .and_then(|rest| rest.iter().position(u8::is_ascii_digit))
         {
-            let digits = DigitRun::from(bytes, at + first);
+            let digits = DigitRun::from(text, at + first);
             at = digits.end;
             if digits.digits.len() < MIN_DIGITS {
                 continue;

@@ -465,3 +465,24 @@ fn a_telephone_number_with_other_characters_than_plain_ones_is_searched_as_it_is
         );
     }
 }
+
+#[test]
+fn selection_and_byte_search_agree_on_digits_that_are_not_plain() {
+    for (text, is_found) in [
+        ("call \u{ff10}\u{ff11}\u{ff16}\u{ff10} 5551003 today", true),
+        ("call 0\u{200b}160 5551003 today", true),
+        (
+            "call \u{1d7ce}\u{1d7cf}\u{1d7d4}\u{1d7ce} 5551003 today",
+            false,
+        ),
+        ("call 0160 555100\u{1d7d1} today", false),
+        ("call \u{1d7ce}160 5551003 today", false),
+        ("call 0160 5551003\u{b2} today", false),
+    ] {
+        assert_eq!(
+            both(&request(&["+49 160 5551003"]), text, Encoding::MessagePack),
+            Some((is_found, is_found)),
+            "{text}"
+        );
+    }
+}
