@@ -486,3 +486,18 @@ fn selection_and_byte_search_agree_on_digits_that_are_not_plain() {
         );
     }
 }
+
+#[test]
+fn selection_and_byte_search_find_an_id_after_a_prefix_of_letters_with_marks() {
+    for (prefix, is_found) in [
+        ("\u{938}\u{924}\u{94d}\u{930}", true),
+        ("\u{938}\u{924}\u{94d}\u{930}7", false),
+    ] {
+        let text = format!("to {prefix}-moy-4711-k9 now");
+        assert_eq!(
+            both(&request(&["moy-4711-k9"]), &text, Encoding::MessagePack),
+            Some((is_found, is_found)),
+            "{text}"
+        );
+    }
+}

@@ -103,13 +103,14 @@ pub(super) fn has_prefix(before: &str) -> bool {
         .chars()
         .rev()
         .take_while(|letter| is_segmented(*letter));
-    let (letters, others) = prefix.fold((0, 0), |(letters, others), letter| {
-        match letter.is_alphabetic() {
-            true => (letters + 1, others),
-            false => (letters, others + 1),
+    // Marks, like a virama, belong to the letters before them.
+    let (letters, digits) = prefix.fold((0, 0), |(letters, digits), letter| {
+        match letter.is_numeric() {
+            true => (letters, digits + 1),
+            false => (letters + 1, digits),
         }
     });
-    others == 0 && (1..=MAX_AFFIX).contains(&letters)
+    digits == 0 && (1..=MAX_AFFIX).contains(&letters)
 }
 
 /// Returns whether `rest` begins with a joint and a version or one of [`SUFFIXES`].
