@@ -226,6 +226,11 @@ fn selection_and_byte_search_find_other_spellings_of_identifiers_without_blanks(
         ("ada@\u{4f8b}\u{3048}.jp", "to ada@xn--r8jz45g.jp now"),
         ("ada@\u{4f8b}\u{3048}.jp", "to ada+n@xn--r8jz45g.jp now"),
         ("ada@xn--r8jz45g.jp", "to ada@\u{4f8b}\u{3048}.jp now"),
+        ("ADA@XN--R8JZ45G.JP", "to ada@\u{4f8b}\u{3048}.jp now"),
+        (
+            "Ada@XN--MLLER-KVA.example",
+            "to ada@m\u{fc}ller.example now",
+        ),
         ("j\u{fc}rgen@\u{4f8b}.jp", "to juergen@\u{4f8b}.jp now"),
     ] {
         assert_eq!(

@@ -251,10 +251,10 @@ fn email_of(text: &str) -> Option<(&str, &str)> {
 /// Returns the identifier with its domain in ASCII (Punycode) and in Unicode, as far as they differ
 /// from the given form.
 fn other_domains(identifier: &str) -> Vec<String> {
-    let identifier = identifier.trim();
+    let identifier = identifier.trim().to_lowercase();
     let (local, domain) = match identifier.split_once('@') {
         Some((local, domain)) => (format!("{local}@"), domain),
-        None => (String::new(), identifier),
+        None => (String::new(), &*identifier),
     };
     if !domain.contains('.')
         || domain.contains(['/', ' ', '@', ':'])
