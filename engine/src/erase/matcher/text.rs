@@ -34,6 +34,13 @@ fn coverage_of(text: &str, first: usize, start: usize, end: usize) -> Coverage {
     }
 }
 
+/// Returns whether `identifier`, which is read as a telephone number, may be an id: it has digits
+/// alone, and no prefix. Then a number with another prefix may be the id of somebody else, as user
+/// 11234567 isn't user 1234567.
+fn may_be_id(identifier: &str) -> bool {
+    !identifier.starts_with('0') && identifier.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 impl IdentifierMatcher {
     /// Returns whether a text may contain one of the patterns without an anchor. A text that
     /// `is_ascii` contains only those that are ASCII too.
@@ -150,7 +157,12 @@ impl IdentifierMatcher {
                 if let (Some(start), Some(pattern)) =
                     (phone.start_in(number), self.pattern(*pattern))
                 {
-                    let coverage = coverage_of(text, first, start, number.end);
+                    let is_other =
+                        may_be_id(&pattern.text) && number.digits != pattern.text.as_bytes();
+                    let coverage = match is_other {
+                        true => Coverage::Part,
+                        false => coverage_of(text, first, start, number.end),
+                    };
                     found(pattern, coverage, Variation::Phone.into());
                 }
             }
@@ -333,5 +345,46 @@ mod tests {
         let numbers = ".".repeat(1 << 22) + &"0160 5551003, ".repeat(1 << 15);
         assert!(found_in(&numbers) >= 1 << 15);
         assert!(start.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_number_that_may_be_an_id_is_only_mentioned_by_numbers_with_a_prefix() {
+        let found_in = |identifier: &str, text: &str| {
+            let people = vec![Person {
+                identifiers: vec![identifier.to_owned()],
+                ..Person::default()
+            }];
+            let matcher = IdentifierMatcher::new(&SubjectRequest {
+                people,
+                ..SubjectRequest::default()
+            });
+            let mut found = Vec::new();
+            matcher.each_form(text, &mut String::new(), &mut |_, coverage, _| {
+                found.push(coverage)
+            });
+            found
+        };
+        for text in [
+            "11234567",
+            "71234567",
+            "201234567",
+            "01234567",
+            "+49 1234567",
+        ] {
+            let found = found_in("1234567", text);
+            assert!(!found.is_empty(), "{text}");
+            assert!(!found.contains(&Coverage::Whole), "{text}");
+        }
+        for (identifier, text) in [
+            ("1234567", "1234567"),
+            ("1234567", "123-4567"),
+            ("491605551003", "+49 160 5551003"),
+            ("160 5551003", "491605551003"),
+            ("01605551003", "491605551003"),
+            ("+491605551003", "01605551003"),
+        ] {
+            let found = found_in(identifier, text);
+            assert!(found.contains(&Coverage::Whole), "{identifier} in {text}");
+        }
     }
 }
