@@ -184,7 +184,15 @@ impl IdentifierPattern {
         let rest = rest.strip_prefix(domain)?;
         let continues = self.continues(&mut text.get(..start)?.chars().rev())
             || self.continues(&mut rest.chars());
-        (!continues).then(|| found(text, start, text.len() - rest.len()))
+        if continues {
+            return None;
+        }
+        let mut found = found(text, start, text.len() - rest.len());
+        if had_tag && !is_untagged {
+            // Tags may also be what distinguishes people: `team+ada@…` and `team+ben@…`.
+            found.coverage = Coverage::Part;
+        }
+        Some(found)
     }
 }
 

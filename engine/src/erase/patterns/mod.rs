@@ -335,6 +335,33 @@ mod tests {
     }
 
     #[test]
+    fn an_address_with_a_tag_is_only_mentioned_by_one_with_another() {
+        let found = |identifier: &str, text: &str| {
+            let patterns = compile(identifier, Folding::Spellings, Variations::ALL, 0);
+            let all: Vec<Coverage> = patterns
+                .iter()
+                .filter_map(|pattern| pattern.match_at(text, pattern.anchor.0))
+                .map(|found| found.coverage)
+                .collect();
+            all
+        };
+        for (identifier, text, expected) in [
+            ("team+ada@x.example", "team+ada@x.example", Coverage::Whole),
+            ("team+ada@x.example", "team@x.example", Coverage::Whole),
+            ("team+ada@x.example", "team+ben@x.example", Coverage::Part),
+            ("team@x.example", "team+ben@x.example", Coverage::Whole),
+        ] {
+            let found = found(identifier, text);
+            assert!(!found.is_empty(), "{identifier} in {text}");
+            assert_eq!(
+                found.contains(&Coverage::Whole),
+                expected == Coverage::Whole,
+                "{identifier} in {text}"
+            );
+        }
+    }
+
+    #[test]
     fn umlauts_match_their_two_letter_spelling() {
         assert_eq!(
             classes("Jürgen Vogel", "Juergen Vogel").unwrap(),
