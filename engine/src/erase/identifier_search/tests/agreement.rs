@@ -1,0 +1,149 @@
+//! What the selection and the byte search find alike: bounds of texts, parts of names, digits,
+//! prefixes.
+
+use super::*;
+
+#[test]
+fn selection_and_byte_search_agree_on_texts_next_to_bytes_that_look_like_letters() {
+    let number = 1_767_225_600_195_i64;
+    for (members, is_found) in [
+        (r#""extra":[true,"Ada Okafor is here"]"#.to_owned(), true),
+        (
+            r#""extra":{"a":true,"Ada Okafor is here":1}"#.to_owned(),
+            true,
+        ),
+        (r#""extra":[false,"Ada Okafor ab"]"#.to_owned(), true),
+        (format!(r#""extra":[{number},"Ada Okafor is here"]"#), true),
+        (r#""extra":{"I met Ada Okafor":65}"#.to_owned(), true),
+        (
+            r#""extra":{"I met Ada Okafor":true,"abcdef":1}"#.to_owned(),
+            true,
+        ),
+        (
+            r#""extra":{"I met Ada Okafor":false,"thirteenbytes":1}"#.to_owned(),
+            true,
+        ),
+        (r#""extra":["Ada Okafor is here","yes"]"#.to_owned(), true),
+        (r#""extra":["I met Ada Okafor","yes"]"#.to_owned(), true),
+        (r#""extra":["call 01605551003","yes"]"#.to_owned(), true),
+        (format!(r#""extra":["Ada Okafor{}"]"#, ".".repeat(55)), true),
+        (
+            format!(r#""extra":["{}Ada Okafor","yes"]"#, "x ".repeat(300)),
+            true,
+        ),
+        (r#""extra":["rada okafor is here"]"#.to_owned(), false),
+        (r#""extra":["I met Ada Okaford","yes"]"#.to_owned(), false),
+        // A letter of two bytes that are also the header of a text of 136 bytes.
+        (r#""extra":["\u0648Ada Okafor is here"]"#.to_owned(), false),
+    ] {
+        let json = format!(
+            r#"{{"type":"event","created_at":1767225600000,"role":"user",
+                "content":"hi",{members}}}"#
+        );
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let request = request(&IDENTIFIERS);
+        let matcher = IdentifierMatcher::new(&request);
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            let options = EncodeOptions {
+                encoding,
+                ..EncodeOptions::default()
+            };
+            let blob = encode_json(&json, options).unwrap().blob;
+            let mut hits = Hits::default();
+            with_grain_if_any(&blob, |grain| {
+                matcher.match_grain(grain.unwrap(), &mut hits)
+            });
+            let found = (!hits.people.is_empty(), search(&request).count(&blob) > 0);
+            assert_eq!(
+                found,
+                (is_found, is_found),
+                "{members} in {}",
+                encoding.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn selection_and_byte_search_divide_names_at_the_same_places() {
+    for (identifier, text, is_found) in [
+        ("Roberts, Robert", "by RobertRoberts today", true),
+        ("Roberts, Robert", "by RobertsRobert today", true),
+        (
+            "\u{905}\u{92e}\u{93f}\u{924} \u{936}\u{930}\u{94d}\u{92e}\u{93e}",
+            "by \u{936}\u{930}\u{94d}\u{92e}\u{93e}\u{905}\u{92e}\u{93f}\u{924} today",
+            true,
+        ),
+        // What has other characters than letters and those between names isn't varied.
+        ("Pau Col\u{b7}lell", "by Pau Col\u{b7}lell today", true),
+        ("Pau Col\u{b7}lell", "by Col\u{b7}lell, Pau today", false),
+        (
+            "Robert \u{201c}Bob\u{201d} Smith",
+            "by Smith Robert Bob today",
+            false,
+        ),
+    ] {
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            assert_eq!(
+                both(&request(&[identifier]), text, encoding),
+                Some((is_found, is_found)),
+                "{identifier} in {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_telephone_number_with_other_characters_than_plain_ones_is_searched_as_it_is_selected() {
+    for identifier in [
+        "+49 160\u{2011}5551003",
+        "\u{202a}+49 160 5551003\u{202c}",
+        "+49\u{2013}160\u{2013}5551003",
+    ] {
+        assert_eq!(
+            both(
+                &request(&[identifier]),
+                "call 0160 5551003 today",
+                Encoding::MessagePack
+            ),
+            Some((true, true)),
+            "{identifier}"
+        );
+    }
+}
+
+#[test]
+fn selection_and_byte_search_agree_on_digits_that_are_not_plain() {
+    for (text, is_found) in [
+        ("call \u{ff10}\u{ff11}\u{ff16}\u{ff10} 5551003 today", true),
+        ("call 0\u{200b}160 5551003 today", true),
+        (
+            "call \u{1d7ce}\u{1d7cf}\u{1d7d4}\u{1d7ce} 5551003 today",
+            false,
+        ),
+        ("call 0160 555100\u{1d7d1} today", false),
+        ("call \u{1d7ce}160 5551003 today", false),
+        ("call 0160 5551003\u{b2} today", false),
+    ] {
+        assert_eq!(
+            both(&request(&["+49 160 5551003"]), text, Encoding::MessagePack),
+            Some((is_found, is_found)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn selection_and_byte_search_find_an_id_after_a_prefix_of_letters_with_marks() {
+    for (prefix, is_found) in [
+        ("\u{938}\u{924}\u{94d}\u{930}", true),
+        ("\u{938}\u{924}\u{94d}\u{930}7", false),
+    ] {
+        let text = format!("to {prefix}-moy-4711-k9 now");
+        assert_eq!(
+            both(&request(&["moy-4711-k9"]), &text, Encoding::MessagePack),
+            Some((is_found, is_found)),
+            "{text}"
+        );
+    }
+}
