@@ -122,7 +122,7 @@ fn columns_naming<'a>(
         // A path may contain a name next to any other text.
         let text = text_at(texts(batch, column), row).unwrap_or_default();
         matcher.match_bytes(text.as_bytes(), Reason::Mention, hits);
-        !hits.people.is_empty()
+        matcher.is_named(hits)
     })
 }
 
@@ -159,4 +159,33 @@ async fn plan(lake: &Lake, matcher: &IdentifierMatcher) -> Result<Vec<FileEdits>
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, StringArray};
+
+    use super::*;
+    use crate::erase::SubjectRequest;
+
+    #[test]
+    fn a_path_with_initials_names_a_person_only_if_the_request_selects_initials() {
+        let column = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+        for (path, initials, expected) in [
+            ("inbox/a.okafor.jsonl", false, &[][..]),
+            ("inbox/a.okafor.jsonl", true, &["source"]),
+            ("inbox/ada.okafor.jsonl", false, &["source"]),
+        ] {
+            let columns = [("source", column(path)), ("reason", column("empty"))];
+            let batch = RecordBatch::try_from_iter(columns).unwrap();
+            let mut request = SubjectRequest::of_person(["Ada Okafor"]);
+            request.extent.initials = initials;
+            let matcher = IdentifierMatcher::new(&request);
+            let mut hits = Hits::default();
+            let named: Vec<&str> = columns_naming(&batch, 0, &matcher, &mut hits).collect();
+            assert_eq!(named, expected, "{path}");
+        }
+    }
 }

@@ -187,6 +187,11 @@ impl IdentifierMatcher {
     pub fn names_person(&self, text: &str, hits: &mut Hits) -> bool {
         hits.clear();
         self.match_text(FieldRole::Identity(Reason::Party), text, hits);
+        self.is_named(hits)
+    }
+
+    /// Returns whether `hits` name a person: by initials only if the request selects initials.
+    pub(in crate::erase) fn is_named(&self, hits: &Hits) -> bool {
         let names = |reason| reason != Reason::Initials || self.takes_initials;
         hits.people
             .iter()
