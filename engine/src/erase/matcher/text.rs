@@ -351,7 +351,7 @@ mod tests {
     fn a_number_that_may_be_an_id_is_only_mentioned_by_numbers_with_a_prefix() {
         let found_in = |identifier: &str, text: &str| {
             let people = vec![Person {
-                identifiers: vec![identifier.to_owned()],
+                identifiers: [identifier.to_owned()].into(),
                 ..Person::default()
             }];
             let matcher = IdentifierMatcher::new(&SubjectRequest {
