@@ -13,7 +13,7 @@ use arrow::ipc::writer::StreamWriter;
 use arrow::json::{ArrayWriter, LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use gristmill_engine::destination::{Destination, PendingFile};
 use gristmill_queries::render::escape_control;
-use gristmill_queries::sql::json_writer;
+use gristmill_queries::sql::{json_writer, repeated_column};
 use serde::Serialize;
 
 use crate::args::{OutputFormat, ResultArgs};
@@ -166,6 +166,13 @@ impl Printer {
     /// Starts printing rows that arrive in batches.
     pub fn rows(&self, schema: SchemaRef) -> Result<RowWriter, Failure> {
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
+        let is_json = matches!(self.format, OutputFormat::Json | OutputFormat::Jsonl);
+        if let Some(name) = repeated_column(&schema).filter(|_| is_json) {
+            return Err(Failure::usage(format!(
+                "several columns are named `{name}`, of which a reader of JSON keeps one: give them \
+                 names with AS, or use another --format"
+            )));
+        }
         Ok(match self.format {
             OutputFormat::Table | OutputFormat::Text => RowWriter::Table {
                 schema,

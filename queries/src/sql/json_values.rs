@@ -9,10 +9,11 @@
 //!
 //! Arrow's writer itself writes `null` for NaN and for infinities.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, UnionArray};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::error::ArrowError;
 use arrow::json::WriterBuilder;
 use arrow::json::writer::{Encoder, EncoderFactory, EncoderOptions, NullableEncoder, make_encoder};
@@ -25,6 +26,14 @@ const JSON_EXTENSION: &str = "arrow.json";
 /// Returns a builder of writers of rows as JSON.
 pub fn json_writer() -> WriterBuilder {
     WriterBuilder::new().with_encoder_factory(Arc::new(ValueEncoders))
+}
+
+/// Returns a name that several columns of `schema` have: a reader of JSON keeps one of the equal
+/// keys of an object, so such rows aren't written as JSON.
+pub fn repeated_column(schema: &Schema) -> Option<&str> {
+    let mut names = HashSet::new();
+    let mut columns = schema.fields().iter().map(|field| field.name().as_str());
+    columns.find(|name| !names.insert(*name))
 }
 
 /// Returns the options of encoders of values as JSON.

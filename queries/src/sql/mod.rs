@@ -180,7 +180,7 @@ pub use error_message::user_message;
 use footer_cache::NewestVersion;
 pub use indexed_file_source::IndexedFileSource;
 pub(crate) use indexed_file_source::index_notes;
-pub use json_values::{json_options, json_writer, union_texts};
+pub use json_values::{json_options, json_writer, repeated_column, union_texts};
 pub use lake_table::LakeTable;
 pub(crate) use lake_table::{TextMatches, hide_rows, keep_rows};
 pub use large_joins::with_spilling_joins;

@@ -3,7 +3,6 @@
 //! A body that ends early never looks complete: JSON Lines end with an `error` line, and in every
 //! format the connection is closed without the end of the body.
 
-use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use arrow::ipc::writer::StreamWriter;
 use arrow::json::LineDelimitedWriter;
 use bytes::Bytes;
 use futures::{TryStreamExt, stream};
-use gristmill_queries::sql::json_writer;
+use gristmill_queries::sql::{json_writer, repeated_column};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::StatusCode;
 use hyper::body::Frame;
@@ -96,16 +95,14 @@ impl BatchWriter {
     }
 }
 
-/// Refuses columns of one name: a reader of JSON keeps one of an object's equal keys.
+/// Refuses columns of one name.
 fn check_names(schema: &Schema) -> Result<()> {
-    let mut names = HashSet::new();
-    let mut fields = schema.fields().iter();
-    match fields.find(|field| !names.insert(field.name())) {
+    match repeated_column(schema) {
         None => Ok(()),
-        Some(repeated) => Err(Refusal::new(
+        Some(name) => Err(Refusal::new(
             StatusCode::BAD_REQUEST,
             "FORMAT",
-            format!("several columns are named `{}`", repeated.name()),
+            format!("several columns are named `{name}`"),
             "Give them names with AS, or ask for another format.",
         )),
     }

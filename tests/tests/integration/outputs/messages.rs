@@ -273,3 +273,16 @@ fn a_failing_query_ends_with_1_and_a_damaged_log_with_2_without_a_backtrace() {
     );
     assert!(err.contains("00000000000000000000.json"), "{err}");
 }
+
+#[test]
+fn columns_of_one_name_are_refused_where_a_reader_would_lose_one() {
+    let folder = OutputFolder::with_events(1);
+    let query = "SELECT a.x, b.x FROM (SELECT 1 AS x) AS a, (SELECT 2 AS x) AS b";
+    for format in ["json", "jsonl"] {
+        let (code, out, err) = folder.run(&["sql", query, "--format", format]);
+        assert_eq!((code, &*out), (1, ""), "{err}");
+        assert!(err.contains("several columns are named `x`"), "{err}");
+    }
+    let (code, out, err) = folder.run(&["sql", query, "--format", "csv"]);
+    assert_eq!((code, &*out), (0, "x,x\n1,2\n"), "{err}");
+}
