@@ -64,24 +64,34 @@ pub fn path() -> &'static PathBuf {
     &PATH
 }
 
-/// Returns a command that runs the binary without the `GRISTMILL_…` settings of this process.
+/// Returns a command that runs the binary without the settings of this process and of its user.
+///
+/// # Panics
+/// As [`path`].
+pub fn program() -> Command {
+    let mut command = Command::new(path());
+    without_settings(&mut command);
+    command
+}
+
+/// Returns [`program`] with the assertions of `assert_cmd`.
 ///
 /// # Panics
 /// As [`path`].
 pub fn gristmill() -> assert_cmd::Command {
-    let mut command = assert_cmd::Command::new(path());
-    for variable in [
-        "GRISTMILL_LAKE",
-        "GRISTMILL_THREADS",
-        "GRISTMILL_MEMORY",
-        "GRISTMILL_CACHE",
-        "GRISTMILL_CACHE_SIZE",
-        "GRISTMILL_CLUSTER",
-        "GRISTMILL_CLUSTER_KEY",
-    ] {
-        command.env_remove(variable);
+    assert_cmd::Command::from_std(program())
+}
+
+/// Removes the `GRISTMILL_…` variables of this process from the environment of `command`, and
+/// gives it a configuration folder that doesn't exist: a configuration file or keyring of the user
+/// who runs the tests changes no result.
+pub fn without_settings(command: &mut Command) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| name.to_string_lossy().starts_with("GRISTMILL_")) {
+        command.env_remove(name);
     }
-    command
+    let none = format!("gristmill-tests-{}-no-configuration", std::process::id());
+    command.env("XDG_CONFIG_HOME", std::env::temp_dir().join(none));
 }
 
 /// Result of a command: exit code, standard output, standard error.

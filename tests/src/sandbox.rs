@@ -46,7 +46,7 @@ impl Sandbox {
     /// # Panics
     /// If the binary can't be built.
     pub fn command(&self, lake: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary::path());
+        let mut command = binary::program();
         command
             .arg("--lake")
             .arg(self.path(lake))

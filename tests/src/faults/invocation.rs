@@ -30,6 +30,7 @@ impl Faults {
     /// Returns the command of `case` under a shell limit.
     pub(super) fn limited(&self, place: &Path, case: Case, limit: &str) -> Command {
         let mut command = Command::new("sh");
+        binary::without_settings(&mut command);
         command
             .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
             .arg(binary::path());
@@ -50,7 +51,7 @@ impl Faults {
         place: &Path,
         arguments: &[S],
     ) -> Command {
-        let mut command = Command::new(binary::path());
+        let mut command = binary::program();
         self.in_place(&mut command, place, arguments);
         command
     }

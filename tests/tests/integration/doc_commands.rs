@@ -44,13 +44,14 @@ pub(crate) fn in_shell(folder: &Path, command: &str) -> String {
     let own = binary::path().parent().expect("a folder").to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(own).chain(std::env::split_paths(&path));
-    let output = Command::new("sh")
+    let mut shell = Command::new("sh");
+    binary::without_settings(&mut shell);
+    let output = shell
         .args(["-c", &format!("{{ {command}\n}} 2>&1")])
         .current_dir(folder)
         .env("PATH", std::env::join_paths(folders).expect("a path"))
         .env("HOME", folder)
         .env("XDG_CONFIG_HOME", folder)
-        .env_remove("GRISTMILL_LAKE")
         .output()
         .expect("a shell");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -29,7 +29,7 @@ struct McpClient {
 
 impl McpClient {
     fn start(lake: &TestLake, options: &[&str]) -> McpClient {
-        let mut process = Command::new(binary::path())
+        let mut process = binary::program()
             .arg("--lake")
             .arg(lake.folder().join("lake"))
             .arg("mcp")
@@ -290,7 +290,9 @@ async fn the_client_of_the_python_package_uses_the_tools() {
         return;
     }
     let lake = TestLake::of(&GRAINS).await;
-    let output = Command::new(python)
+    let mut client = Command::new(python);
+    binary::without_settings(&mut client);
+    let output = client
         .args(["-c", SCRIPT])
         .arg(binary::path())
         .arg(lake.folder().join("lake"))

@@ -279,8 +279,7 @@ fn logged(sandbox: &Sandbox, arguments: &[&str], memory: Option<&str>) -> String
     let mut command = sandbox.command("lake", arguments);
     command
         .args(["--threads", "8"])
-        .env("RUST_LOG", "gristmill=debug,gristmill_queries=debug")
-        .env_remove("GRISTMILL_MEMORY");
+        .env("RUST_LOG", "gristmill=debug,gristmill_queries=debug");
     if let Some(memory) = memory {
         command.args(["--memory", memory]);
     }

@@ -27,11 +27,10 @@ fn inbox() -> Sandbox {
 /// messages.
 fn night(sandbox: &Sandbox, settings: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut night = Command::new("bash");
+    binary::without_settings(&mut night);
     night
         .arg(workspace().join("packaging/night"))
         .current_dir(sandbox.folder())
-        .env_remove("GRISTMILL_REPORT")
-        .env_remove("GRISTMILL_SCAN_OPTIONS")
         .env("GRISTMILL", binary::path())
         .env("GRISTMILL_LAKE", "lake")
         .env("GRISTMILL_INBOX", "inbox")
@@ -77,7 +76,7 @@ fn commands_over_an_encrypted_lake_name_its_keyring_and_not_its_passphrase() {
         ("GRISTMILL_PASSPHRASE", "correct horse"),
     ];
     let words = ["--lake", "lake", "ingest", "inbox", "--encrypt"];
-    let mut ingest = Command::new(binary::path());
+    let mut ingest = binary::program();
     let ended = ingest
         .current_dir(sandbox.folder())
         .args(words)

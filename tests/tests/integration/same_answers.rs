@@ -17,6 +17,7 @@ async fn every_client_gets_the_answers_of_the_command() {
     let postgres = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
     let python = std::env::var("GRISTMILL_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let mut command = Command::new(python);
+    binary::without_settings(&mut command);
     command
         .args(["-c", PYTHON])
         .arg(binary::path())

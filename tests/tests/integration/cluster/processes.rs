@@ -134,7 +134,7 @@ impl Drop for Cluster {
 }
 
 fn spawn(arguments: &[&str], key: Option<&Path>) -> Child {
-    let mut command = Command::new(binary::path());
+    let mut command = binary::program();
     command.args(arguments).stdout(Stdio::null());
     with_key(&mut command, key);
     if std::env::var_os("CLUSTER_TEST_OUTPUT").is_none() {
@@ -370,7 +370,7 @@ fn the_scheduler_is_killed(cluster: &mut Cluster, sandbox: &Sandbox) {
 #[test]
 fn a_cluster_that_others_could_reach_is_refused() {
     let asked = ["cluster", "scheduler", "--listen", "0.0.0.0:0"];
-    let refused = Command::new(binary::path()).args(asked).output().unwrap();
+    let refused = binary::program().args(asked).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("isn't a loopback address"));
 }
@@ -378,7 +378,7 @@ fn a_cluster_that_others_could_reach_is_refused() {
 /// Makes the key of a cluster in `folder`.
 fn make_key(folder: &Path, name: &str) -> (PathBuf, Output) {
     let file = folder.join(name);
-    let made = Command::new(binary::path())
+    let made = binary::program()
         .args(["cluster", "key"])
         .arg(&file)
         .output();

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use arrow_flight::sql::{ProstMessageExt, TicketStatementQuery};
@@ -202,7 +202,7 @@ async fn a_running_answer_is_finished_when_the_server_stops() {
 async fn an_answer_that_a_killed_server_sent_in_part_never_looks_complete() {
     let lake = TestLake::new().await;
     for _ in 0..3 {
-        let mut served = Command::new(gristmill_tests::binary::path())
+        let mut served = gristmill_tests::binary::program()
             .arg("--lake")
             .arg(lake.folder().join("lake"))
             .args([

@@ -214,11 +214,11 @@ async fn a_head_that_does_not_end_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_soon_returns_memory_to_the_system_and_keeps_its_arguments() {
     use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     let lake = gristmill_tests::lake::TestLake::new().await;
     let lake = lake.folder().join("lake");
-    let mut program = Command::new(gristmill_tests::binary::path());
+    let mut program = gristmill_tests::binary::program();
     program.env_remove("MIMALLOC_PURGE_DELAY").arg("--lake");
     program.arg(&lake);
     program.args(["serve", "--listen", "127.0.0.1:0"]);

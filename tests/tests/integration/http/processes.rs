@@ -23,7 +23,7 @@ pub(super) struct ServerProcess {
 
 impl ServerProcess {
     pub(super) fn start(lake: &Path, options: &[&str]) -> ServerProcess {
-        let mut program = Command::new(gristmill_tests::binary::path());
+        let mut program = gristmill_tests::binary::program();
         program.arg("--lake").arg(lake);
         program.args(["serve", "--listen", "127.0.0.1:0"]);
         program.args(options);

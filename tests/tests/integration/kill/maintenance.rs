@@ -1,7 +1,6 @@
 //! Kills of a compaction and of a repair.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use gristmill_engine::segment::SegmentReader;
 use gristmill_tests::binary;
@@ -55,7 +54,7 @@ fn a_killed_repair_ends_with_the_rows_before_the_damage() {
     let subjects = |lake: &Path| {
         let query = "SELECT content_address, subject, relation FROM grains ORDER BY 1";
         // A query needs more memory to sort than the batches of the other commands.
-        let mut sql = Command::new(binary::path());
+        let mut sql = binary::program();
         let output = sql
             .arg("--lake")
             .arg(lake)

@@ -24,7 +24,7 @@ use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 const SMALL_BATCHES: [&str; 2] = ["--commit-every", "1M"];
 
 fn command(lake: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary::path());
+    let mut command = binary::program();
     command
         .arg("--lake")
         .arg(lake)
