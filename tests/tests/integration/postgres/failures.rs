@@ -76,7 +76,7 @@ async fn a_cancel_request_stops_the_query_and_no_other() {
 async fn a_client_that_stops_reading_releases_its_slot() {
     let lake = namespaces::lake(false).await;
     let tight = QueryLimits {
-        time: Duration::from_secs(3),
+        time: Duration::from_secs(10),
         rows: 100_000_000,
         concurrent: 1,
         ..limits()
