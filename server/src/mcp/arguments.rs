@@ -315,7 +315,7 @@ fn counts_by_type(only: Option<GrainType>) -> String {
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub(super) struct RememberArguments {
-    /// Type of the new grain [default: belief].
+    /// Type of the new grain [default: belief]; not with `supersedes`, which keeps the type.
     #[serde(rename = "type")]
     grain_type: Option<String>,
     /// Its fields, e.g. {"subject": "ada", "relation": "mg:prefers", "object": "tea"}.
@@ -336,15 +336,21 @@ impl RememberArguments {
                 span: Span::default(),
             });
         }
+        let grain_type = grain_type(self.grain_type.as_deref())?;
         let reason = self.reason;
-        let statement = match &self.supersedes {
-            Some(address) => Statement::Supersede(Supersede {
+        let statement = match (&self.supersedes, grain_type) {
+            (Some(_), Some(_)) => {
+                // Left out, it would silently be that of the old version.
+                let error = CalError::new(Code::E060, "A new version has the type of the old one.");
+                return Err(error.suggest("Leave `type` or `supersedes` out."));
+            }
+            (Some(address), None) => Statement::Supersede(Supersede {
                 target: Target::Address(target(address)?),
                 set,
                 reason,
             }),
-            None => Statement::Add(Add {
-                grain_type: grain_type(self.grain_type.as_deref())?.unwrap_or(GrainType::Belief),
+            (None, given) => Statement::Add(Add {
+                grain_type: given.unwrap_or(GrainType::Belief),
                 set,
                 reason,
             }),

@@ -106,6 +106,18 @@ fn a_grain_is_added_or_superseded() {
 }
 
 #[test]
+fn a_new_version_is_of_no_other_type() {
+    for (name, code) in [("event", "CAL-E060"), ("beleif", "CAL-E003")] {
+        let change = json!({
+            "type": name, "fields": { "object": "coffee" }, "reason": "said so",
+            "supersedes": "sha256:0123456789",
+        });
+        let error = call(change, RememberArguments::into_call).unwrap_err();
+        assert_eq!(error.code().as_str(), code, "{name}");
+    }
+}
+
+#[test]
 fn an_integer_that_was_rounded_to_a_float_is_refused_and_no_other_value() {
     let fits = recall(json!({ "where": { "importance": u64::MAX, "confidence": 0.25 } }));
     let fits = fits.unwrap();
