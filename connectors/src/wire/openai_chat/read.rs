@@ -194,7 +194,7 @@ pub(super) fn thinking_text<'j>(
 }
 
 /// Reads a part with thinking: a text, or parts of text that may have references in between.
-fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
+pub(super) fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     if text_or_empty(part, "type") != "thinking" {
         return None;
     }

@@ -1,6 +1,7 @@
 //! The decoder for streams: chunks to canonical events.
 
 use gristmill_schemas::json::Json;
+use gristmill_schemas::message::ContentBlock;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::stream::Assembler;
 
@@ -59,21 +60,45 @@ impl ChatStreamDecoder {
         call_id: &mut dyn FnMut(Option<&str>) -> String,
     ) {
         if let Some(piece) = read::thinking_text(self.reasoning, delta) {
-            let at = *self
-                .thinking
-                .get_or_insert_with(|| assembler.start_thinking());
-            assembler.push_delta(at, &piece);
+            push_piece(
+                &mut self.thinking,
+                Assembler::start_thinking,
+                &piece,
+                assembler,
+            );
         }
-        for (key, block) in [("content", &mut self.text), ("refusal", &mut self.refusal)] {
-            let piece = text_or_empty(delta, key);
-            if !piece.is_empty() {
-                let at = *block.get_or_insert_with(|| assembler.start_text());
-                assembler.push_delta(at, piece);
-            }
+        let content = text_or_empty(delta, "content");
+        push_piece(&mut self.text, Assembler::start_text, content, assembler);
+        for part in items(delta, "content") {
+            self.part_delta(part, assembler);
         }
+        let refusal = text_or_empty(delta, "refusal");
+        push_piece(&mut self.refusal, Assembler::start_text, refusal, assembler);
         for call in items(delta, "tool_calls") {
             self.call_delta(call, assembler, call_id);
         }
+    }
+
+    /// Appends a part of a content that is a list. Parts of unknown types have no events.
+    fn part_delta(&mut self, part: &Json, assembler: &mut Assembler) {
+        if let Some(ContentBlock::Thinking { text, signature }) = read::thinking_part(part) {
+            push_piece(
+                &mut self.thinking,
+                Assembler::start_thinking,
+                &text,
+                assembler,
+            );
+            if let (Some(at), Some(signature)) = (self.thinking, signature) {
+                assembler.push_signature(at, &signature);
+            }
+            return;
+        }
+        let (block, piece) = match text_or_empty(part, "type") {
+            "text" => (&mut self.text, text_or_empty(part, "text")),
+            "refusal" => (&mut self.refusal, text_or_empty(part, "refusal")),
+            _ => (&mut self.text, part.as_str().unwrap_or_default()),
+        };
+        push_piece(block, Assembler::start_text, piece, assembler);
     }
 
     fn call_delta(
@@ -167,7 +192,47 @@ impl StreamDecoder for ChatStreamDecoder {
     }
 }
 
+/// Appends `piece` to a block, which the first piece starts. An empty piece is ignored.
+fn push_piece(
+    block: &mut Option<usize>,
+    start: fn(&mut Assembler) -> usize,
+    piece: &str,
+    assembler: &mut Assembler,
+) {
+    if !piece.is_empty() {
+        let at = *block.get_or_insert_with(|| start(assembler));
+        assembler.push_delta(at, piece);
+    }
+}
+
 /// Returns true for the first of the choices; one without an index is.
 fn is_first(choice: &&Json) -> bool {
     choice.get("index").and_then(Json::as_u64).unwrap_or(0) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_content_are_deltas() {
+        let mut decoder = ChatStreamDecoder::new(ReasoningPlacement::Parts);
+        let mut assembler = Assembler::new("mistral:m");
+        let contents = [
+            r#"[{"type":"thinking","thinking":[{"type":"text","text":"h"}]}]"#,
+            r#"[{"type":"thinking","thinking":[{"type":"text","text":"m"}]}]"#,
+            r#"[{"type":"text","text":"hel"}]"#,
+            r#""lo""#,
+        ];
+        for content in contents {
+            let chunk = format!(r#"{{"choices":[{{"delta":{{"content":{content}}}}}]}}"#);
+            let chunk = Json::parse(chunk.as_bytes()).unwrap();
+            decoder.decode_event(&chunk, &mut assembler, &mut |_| String::new());
+        }
+        let thinking = ContentBlock::Thinking {
+            text: "hm".into(),
+            signature: None,
+        };
+        assert_eq!(assembler.content(), [thinking, ContentBlock::text("hello")]);
+    }
 }
