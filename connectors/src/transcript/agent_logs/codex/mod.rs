@@ -5,6 +5,9 @@
 //! items themselves as lines. The items of an execution have types of their own and are converted
 //! to those of the dialect; executions of several threads may be in one file.
 //!
+//! A `compacted` line has the summary of a conversation that has become too long: no other line has
+//! it.
+//!
 //! A fork begins with its own header, then has the header and a copy of the lines of its original:
 //! these keep their content, and the usage in them belongs to the original.
 //!
@@ -160,6 +163,7 @@ impl Rollout {
             "thread.started" => self.id = owned(json, "thread_id"),
             "turn_context" => self.model = owned(payload, "model"),
             "response_item" => self.push(payload, line, time),
+            "compacted" => self.add_summary(payload, line, time),
             "event_msg" if text(payload, "type").as_deref() == Some("token_count") => {
                 self.add_token_count(payload)
             }
@@ -189,6 +193,16 @@ impl Rollout {
             time,
             model: self.model.clone(),
         });
+    }
+
+    /// Adds the summary that replaces the messages before it, in the role in which the model reads
+    /// it. An encrypted one isn't in the line's text.
+    fn add_summary(&mut self, payload: &Json, line: Line, time: Option<Timestamp>) {
+        if let Some(summary) = non_empty_text(payload, "message") {
+            let mut message = object("role", "user");
+            message.insert("content", summary);
+            self.push(&Json::Object(message), line, time);
+        }
     }
 
     /// Takes the header of the session. The headers of other sessions that follow it are copies.

@@ -277,3 +277,24 @@ fn results_of_mcp_servers_are_kept_whole() {
     });
     assert_eq!(shown, ["a\nb", "a|image/gif|resource", r#"{"n":1}"#, ""]);
 }
+
+#[test]
+fn the_summary_of_a_compacted_conversation_is_a_message() {
+    let text = r#"{"type":"session_meta","payload":{"id":"s"}}
+        {"type":"response_item","payload":{"type":"message","role":"user","content":"hi"}}
+        {"type":"response_item","payload":{"type":"message","role":"assistant","content":"yes"}}
+        {"type":"compacted","payload":{"message":"They said hi.","replacement_history":[]}}
+        {"type":"compacted","payload":{"message":"","replacement_history":[]}}
+        {"type":"response_item","payload":{"type":"message","role":"assistant","content":"so"}}"#;
+    assert_eq!(
+        roles(text),
+        [
+            (Role::User, 1),
+            (Role::Assistant, 1),
+            (Role::User, 1),
+            (Role::Assistant, 1)
+        ]
+    );
+    let part = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    assert_eq!(part.messages[2].message.text(), "They said hi.");
+}
