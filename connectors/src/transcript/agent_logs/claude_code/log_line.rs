@@ -7,7 +7,7 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
 use crate::transcript::line::Line;
-use crate::wire::json_access::{items, object, text, text_or_empty};
+use crate::wire::json_access::{flag, items, object, present, text, text_or_empty};
 
 /// A line with an id.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) struct LogLine {
     pub(super) message: Option<Json<'static>>,
     /// The message reports a failed request.
     pub(super) is_api_error: bool,
+    /// The line was copied from another session, of which this one is a fork.
+    pub(super) is_copy: bool,
 }
 
 impl LogLine {
@@ -103,7 +105,8 @@ impl StreamTails {
             message: message
                 .map(|message| message.clone().into_owned())
                 .or_else(|| queued_message(json)),
-            is_api_error: json.get("isApiErrorMessage").and_then(Json::as_bool) == Some(true),
+            is_api_error: flag(json, "isApiErrorMessage"),
+            is_copy: present(json, "forkedFrom").is_some(),
         };
         Some((uuid, line))
     }

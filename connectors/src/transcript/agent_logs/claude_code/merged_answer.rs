@@ -12,7 +12,8 @@ pub(super) struct MergedMessage {
     pub(super) session: String,
     pub(super) time: Option<Timestamp>,
     pub(super) message: Object<'static>,
-    /// The usage was counted with an earlier message of the same answer.
+    /// The usage was counted with an earlier message of the same answer, or is that of the original
+    /// of a fork.
     pub(super) is_counted: bool,
     /// The message reports a failed request.
     pub(super) is_api_error: bool,
@@ -29,7 +30,7 @@ impl MergedMessage {
             session: line.session.clone(),
             time: line.time,
             message,
-            is_counted: false,
+            is_counted: line.is_copy,
             is_api_error: line.is_api_error,
         })
     }

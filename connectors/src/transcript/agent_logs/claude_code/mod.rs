@@ -7,6 +7,9 @@
 //! calls between them: they are merged into one message, the results follow it in sequence, and the
 //! usage counts once. Subagents have roots of their own.
 //!
+//! A fork begins with a copy of its original, whose lines name it (`forkedFrom`): they are read as
+//! messages of the fork, and the usage in them belongs to the original.
+//!
 //! The output for other programs (`stream-json`) has no parents: a line follows the previous line
 //! of its session, or of its subagent.
 //!

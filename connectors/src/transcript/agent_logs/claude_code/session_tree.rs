@@ -40,6 +40,8 @@ impl SessionTree {
                 true
             }
             Entry::Occupied(mut slot) => {
+                // Some forks have their copies twice, of which one isn't marked.
+                slot.get_mut().is_copy |= line.is_copy;
                 let Some(message) = &line.message else {
                     return true;
                 };
@@ -83,7 +85,7 @@ impl SessionTree {
             }
             let mut branch = Rc::unwrap_or_clone(branch);
             if let Some(mut message) = self.take_message(&uuid, &mut visited.lines) {
-                message.is_counted = message
+                message.is_counted |= message
                     .answer_id()
                     .is_some_and(|id| !visited.answers.insert(id));
                 branch.read(message, time, part);

@@ -336,3 +336,23 @@ fn a_prompt_that_waited_is_a_message_of_the_user() {
     assert_eq!(queued.parent, Some(result.position));
     assert_eq!(last.parent, Some(queued.position));
 }
+
+#[test]
+fn the_messages_that_a_fork_has_copied_have_no_usage() {
+    let copied = |line: String| line.replacen('{', r#"{"forkedFrom":{"sessionId":"old"},"#, 1);
+    let spoken = answer(r#"{"type":"text","text":"yes"}"#);
+    let spoken = line("b", "a", "assistant", &spoken);
+    let own = answer(r#"{"type":"text","text":"no"}"#).replace("msg_1", "msg_2");
+    let text = [
+        copied(line("a", "", "user", &user("hi"))),
+        copied(spoken.clone()),
+        // Forks of some versions have their copies twice.
+        spoken,
+        line("c", "b", "user", &user("really?")),
+        line("d", "c", "assistant", &own),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert!(part.faults.is_empty());
+    let usage = part.messages.iter().map(|placed| placed.usage.is_some());
+    assert_eq!(usage.collect::<Vec<_>>(), [false, false, false, true]);
+}
