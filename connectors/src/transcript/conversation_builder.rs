@@ -21,6 +21,32 @@ pub(super) struct ConversationBuilder {
     calls: HashMap<String, String>,
 }
 
+/// The first messages of unnamed conversations of a file, with the times of the first that begins
+/// with each.
+#[derive(Debug, Default)]
+pub(super) struct FirstMessages(HashMap<MessagePosition, Timestamp>);
+
+impl FirstMessages {
+    /// Gives `conversation` positions of its own if it is unnamed and about to begin like another
+    /// one that began at another time. Else its messages would be taken for those of the other.
+    pub(super) fn separate(
+        &mut self,
+        conversation: &mut ConversationBuilder,
+        role: Role,
+        content: &[ContentBlock<'static>],
+        time: Timestamp,
+    ) {
+        if !conversation.name.is_empty() || conversation.last.is_some() {
+            return;
+        }
+        let first = conversation.next_position(role, content);
+        let known = self.0.entry(first).or_insert(time);
+        if known.micros() != time.micros() {
+            conversation.thread = PositionTracker::new(&format!("#{}", time.micros()));
+        }
+    }
+}
+
 /// A message with its position.
 pub(super) struct BuiltMessage {
     pub(super) position: MessagePosition,

@@ -11,7 +11,7 @@ use super::fact::Fact;
 use super::framework_message::{parse_message, role_from_name};
 use super::version_chains::VersionChains;
 use crate::lenient_timestamp::first_timestamp;
-use crate::transcript::conversation_builder::ConversationBuilder;
+use crate::transcript::conversation_builder::{ConversationBuilder, FirstMessages};
 use crate::transcript::entries::parse_document;
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::options::ReadOptions;
@@ -121,12 +121,13 @@ impl ExportReader for LettaExport {
 
     fn finish(self: Box<Self>, options: ReadOptions<'_>, part: &mut ParsedPart) {
         let mut chains = VersionChains::default();
+        let mut first_messages = FirstMessages::default();
         for (file, line) in &self.files {
             let file = AgentFile::new(file, line, options.fallback);
             file.push_facts(&mut chains);
             let shared = file.is_shared().then_some(file.json);
             for agent in file.agents.iter().copied().chain(shared) {
-                file.read_conversation(agent, part);
+                file.read_conversation(agent, &mut first_messages, part);
             }
         }
         for (block, line) in &self.blocks {
@@ -235,7 +236,12 @@ impl<'d> AgentFile<'d> {
 
     /// Reads the conversation of an agent. It is unnamed, because the ids of agents are unique only
     /// within their file.
-    fn read_conversation(&self, agent: &Json, part: &mut ParsedPart) {
+    fn read_conversation(
+        &self,
+        agent: &Json,
+        first_messages: &mut FirstMessages,
+        part: &mut ParsedPart,
+    ) {
         let mut conversation = ConversationBuilder::new("");
         let model = agent
             .get("llm_config")
@@ -252,6 +258,7 @@ impl<'d> AgentFile<'d> {
             };
             let time = first_timestamp(message, &["created_at", "date"]).unwrap_or(self.time);
             let parsed = parse_message(role, &with_content(message));
+            first_messages.separate(&mut conversation, parsed.role, &parsed.content, time);
             let mut built = conversation.push(parsed.role, parsed.content, time);
             if built.message.role == Role::Assistant {
                 built.message.metadata.model = model.clone().map(Into::into);
@@ -348,7 +355,25 @@ mod tests {
     use super::super::parse_export;
     use super::super::tests::facts;
     use super::*;
+    use crate::transcript::grain_output::grains_of_part;
     use crate::transcript::kind::TranscriptKind;
+
+    #[test]
+    fn agents_that_begin_alike_have_conversations_of_their_own() {
+        let agent = |day: u8| {
+            format!(
+                r#"{{"messages":[{{"role":"assistant","created_at":"2026-05-0{day}T12:00:00Z",
+                "tool_calls":[{{"id":"c","function":{{"name":"login","arguments":"{{}}"}}}}]}},
+                {{"role":"tool","tool_call_id":"c","created_at":"2026-05-0{day}T12:00:01Z",
+                "content":"day {day}"}}]}}"#
+            )
+        };
+        let text = format!(r#"{{"agents":[{},{}],"blocks":[]}}"#, agent(1), agent(2));
+        let options = ReadOptions::default();
+        let part = parse_export(text.as_bytes(), TranscriptKind::Letta, options);
+        let counts = grains_of_part(part, options, &mut |_| {});
+        assert_eq!((counts.messages, counts.orphan_results), (4, 0));
+    }
 
     #[test]
     fn lists_next_to_the_agents_of_a_file_are_read() {

@@ -11,7 +11,7 @@ use gristmill_schemas::message::grains::{ListedTool, opaque_event};
 
 use super::json_rpc::RpcMessage;
 use super::listings::Listings;
-use crate::transcript::conversation_builder::ConversationBuilder;
+use crate::transcript::conversation_builder::{ConversationBuilder, FirstMessages};
 use crate::transcript::line::Line;
 use crate::transcript::parsed::{ParsedPart, StandaloneGrain};
 use crate::wire::json_access::{items, text};
@@ -218,6 +218,8 @@ pub(super) struct Connection<'s> {
     pub(super) state: &'s mut ConnectionState,
     pub(super) line: &'s Line,
     pub(super) namespace: Option<&'s str>,
+    /// Those of all connections.
+    pub(super) first_messages: &'s mut FirstMessages,
     pub(super) part: &'s mut ParsedPart,
 }
 

@@ -318,6 +318,9 @@ impl Connection<'_> {
     /// Appends a message to the conversation.
     fn push(&mut self, role: Role, content: Vec<ContentBlock<'static>>, context: MessageContext) {
         let state = &mut *self.state;
+        let conversation = &mut state.conversation;
+        self.first_messages
+            .separate(conversation, role, &content, state.time);
         let mut built = state.conversation.push(role, content, state.time);
         let message = &mut built.message;
         message.metadata.model = context.model.map(Into::into);

@@ -37,6 +37,7 @@ use gristmill_schemas::message::grains::opaque_event;
 use self::connection::{Connection, ConnectionState, is_initialize};
 pub(in crate::transcript) use self::json_rpc::is_capture;
 use self::json_rpc::{RpcMessage, for_each_message};
+use crate::transcript::conversation_builder::FirstMessages;
 use crate::transcript::entries::for_each_entry;
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::options::ReadOptions;
@@ -55,6 +56,7 @@ pub(crate) fn parse_capture(bytes: &[u8], options: ReadOptions<'_>) -> ParsedPar
     let mut capture = Capture {
         options,
         connections: HashMap::new(),
+        first_messages: FirstMessages::default(),
         part: ParsedPart::default(),
     };
     for_each_entry(bytes, &mut |entry| match entry {
@@ -80,6 +82,7 @@ struct Capture<'o> {
     options: ReadOptions<'o>,
     /// By the name of the connection; an empty name where the capture names none.
     connections: HashMap<String, ConnectionState>,
+    first_messages: FirstMessages,
     part: ParsedPart,
 }
 
@@ -112,6 +115,7 @@ impl Capture<'_> {
                 state,
                 line,
                 namespace: self.options.namespace,
+                first_messages: &mut self.first_messages,
                 part: &mut self.part,
             };
             connection.add(message);

@@ -266,3 +266,25 @@ fn answers_to_requests_of_the_server_with_the_id_of_a_call_are_not_its_result() 
     };
     assert_eq!(result.content[0].as_text(), Some("yes"));
 }
+
+#[test]
+fn unnamed_connections_that_begin_alike_are_conversations_of_their_own() {
+    let connection = |time: &str, answer: &str| {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask"}}"#;
+        let result = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{{"type":"text","text":"{answer}"}}]}}}}"#
+        );
+        [LIST[0], call, result.as_str()]
+            .map(|message| format!(r#"{{"time":"2026-05-08T{time}Z","message":{message}}}"#))
+    };
+    let lines = [
+        connection("12:00:00", "yes"),
+        connection("13:00:00", "no"),
+        // Logged twice.
+        connection("13:00:00", "no"),
+    ]
+    .concat();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let counts = grains_of_part(parsed(&lines), ReadOptions::default(), &mut |_| {});
+    assert_eq!((counts.messages, counts.orphan_results), (4, 0));
+}
