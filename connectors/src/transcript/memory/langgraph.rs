@@ -348,19 +348,26 @@ impl<'s> ThreadSnapshot<'s> {
         }
     }
 
-    /// Adds the other channels whose values changed.
+    /// Adds the other channels whose values changed. A null ends the value before it.
     fn push_channels(&self, chains: &mut VersionChains) {
         let channels = self
             .values
             .as_object()
             .into_iter()
             .flat_map(|values| values.iter())
-            .filter(|(channel, value)| !is_conversation(channel, value) && !value.is_null());
+            .filter(|(channel, value)| !is_conversation(channel, value));
         for (channel, value) in channels {
             let key = format!("channel {} {channel}", self.thread);
+            let current = chains.versions(&key).last();
+            let current = current.filter(|last| last.ended_at.is_none());
+            if value.is_null() {
+                if current.is_some() {
+                    chains.end(&key, self.time);
+                }
+                continue;
+            }
             let object = text_of(value);
-            let last = chains.versions(&key).last();
-            if last.is_some_and(|last| last.object == object) {
+            if current.is_some_and(|current| current.object == object) {
                 continue;
             }
             chains.push(key, self.channel_fact(channel, object));
@@ -434,7 +441,31 @@ fn token_usage(usage: &Json) -> TokenUsage {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parse_export;
+    use super::super::tests::facts;
     use super::*;
+    use crate::transcript::kind::TranscriptKind;
+
+    #[test]
+    fn a_channel_that_becomes_null_has_no_value_until_the_next_one() {
+        let snapshot = |second: u8, plan: &str| {
+            format!(
+                r#"{{"values":{{"plan":{plan}}},"config":{{"configurable":{{"thread_id":"t"}}}},
+                "created_at":"1970-01-01T00:00:0{second}Z"}}"#
+            )
+            .replace('\n', "")
+        };
+        let ended = [snapshot(1, "5"), snapshot(2, "null"), snapshot(3, "null")];
+        let again = [&ended[..], &[snapshot(4, "5")]].concat();
+        for (lines, expected) in [
+            (ended.join("\n"), vec!["t plan 5 ! 2000"]),
+            (again.join("\n"), vec!["t plan 5", "t plan 5 < 5"]),
+        ] {
+            let kind = TranscriptKind::LangGraph;
+            let part = parse_export(lines.as_bytes(), kind, ReadOptions::default());
+            assert_eq!(facts(&part), expected);
+        }
+    }
 
     #[test]
     fn tokens_written_to_a_cache_are_counted_once_by_sum_or_by_lifetime() {
