@@ -250,6 +250,14 @@ impl<'e> Edge<'e> {
             .unwrap_or_default()
     }
 
+    /// Returns the key by which edges are sorted. Of those with the same UUID and time, the ones that
+    /// have ended come first.
+    fn sort_key(&self) -> (Timestamp, &'e str, bool) {
+        let uuid = self.text("uuid");
+        let is_open = self.invalid_at.is_none() && self.expired_at.is_none();
+        (self.created_at, uuid, is_open && !uuid.is_empty())
+    }
+
     /// Returns the keys under which an edge that begins at `begin` succeeds this one, the best
     /// first: the same subject with the same relation, with the same target, then the subject only.
     /// An edge without a subject has no successor and succeeds none.
@@ -281,7 +289,7 @@ enum SharedLink<'e> {
 }
 
 impl Graph<'_> {
-    /// Emits the edges, oldest first. Of edges with the same UUID, the oldest is kept.
+    /// Emits the edges, oldest first, each UUID once.
     fn emit_edges(&self, edges: &[(Json<'static>, Line)], part: &mut ParsedPart) {
         let edges = sorted_edges(edges, self.options.fallback);
         let mut superseded: HashMap<usize, Vec<ContentAddress>> = HashMap::new();
@@ -352,15 +360,14 @@ fn has_list(json: &Json) -> bool {
         .any(|key| json.get(key).and_then(Json::as_array).is_some())
 }
 
-/// Returns the edges in the order of their times, each UUID once.
+/// Returns the edges in the order of their times, each UUID once: as an edge that has ended if one
+/// of those with the UUID has.
 fn sorted_edges<'e>(edges: &'e [(Json<'static>, Line)], fallback: Timestamp) -> Vec<Edge<'e>> {
     let mut edges: Vec<Edge> = edges
         .iter()
         .map(|(json, line)| Edge::new(json, line, fallback))
         .collect();
-    edges.sort_by(|left, right| {
-        (left.created_at, left.text("uuid")).cmp(&(right.created_at, right.text("uuid")))
-    });
+    edges.sort_by_key(Edge::sort_key);
     let mut seen = HashSet::new();
     edges.retain(|edge| edge.text("uuid").is_empty() || seen.insert(edge.text("uuid")));
     edges
@@ -418,5 +425,30 @@ fn read_threads(
             metadata.unknown_fields.insert("name", name);
         }
         part.messages.push(built.into_placed(line.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse_export;
+    use super::super::tests::facts;
+    use super::*;
+    use crate::transcript::kind::TranscriptKind;
+
+    #[test]
+    fn an_edge_that_was_exported_again_after_its_end_has_ended() {
+        let edge = |end: &str| {
+            format!(
+                r#"{{"uuid":"e","source_node_uuid":"a","name":"n","fact":"f",
+                "created_at":"1970-01-01T00:00:01Z"{end}}}"#
+            )
+            .replace('\n', "")
+        };
+        let end = r#","invalid_at":"1970-01-01T00:00:02Z","expired_at":"1970-01-01T00:00:03Z""#;
+        for lines in [[edge(""), edge(end)], [edge(end), edge("")]] {
+            let (text, kind) = (lines.join("\n"), TranscriptKind::Zep);
+            let part = parse_export(text.as_bytes(), kind, ReadOptions::default());
+            assert_eq!(facts(&part), ["a n f ! 3000"]);
+        }
     }
 }
