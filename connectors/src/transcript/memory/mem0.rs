@@ -230,26 +230,30 @@ impl Mem0Record {
         fact
     }
 
-    /// Adds the versions that an event has: the new one, and the old one if the event that added it
-    /// is missing. A deletion ends the newest version.
+    /// Adds the versions that an event has: the new one, and the old or deleted one if the event
+    /// that added it is missing. A deletion ends the newest version.
     fn push_versions(&self, fallback: Timestamp, chains: &mut VersionChains) {
         let created = first_timestamp(&self.json, &["created_at", "createdAt", "timestamp"]);
         let time = first_timestamp(&self.json, &["updated_at", "updatedAt"])
             .or(created)
             .unwrap_or(fallback);
         let id = self.memory_id();
+        let event = self
+            .text(&["event"])
+            .unwrap_or_default()
+            .to_ascii_uppercase();
+        let is_deletion = event == "DELETE" || self.is_deleted();
+        let old = self.text(&["old_memory", "prev_value", "previous_memory"]);
+        // The response to an addition has what was deleted in `memory`.
+        let deleted = || self.own_text().filter(|_| is_deletion);
         if chains.versions(&id).is_empty()
-            && let Some(old) = self.text(&["old_memory", "prev_value", "previous_memory"])
+            && let Some(old) = old.or_else(deleted)
         {
             let before = created.filter(|created| *created < time);
             let before = before.unwrap_or_else(|| just_before(time));
             chains.push(id.clone(), self.fact(old, before));
         }
-        let event = self
-            .text(&["event"])
-            .unwrap_or_default()
-            .to_ascii_uppercase();
-        if event == "DELETE" || self.is_deleted() {
+        if is_deletion {
             chains.end(&id, time);
         } else if event != "NONE"
             && event != "NOOP"
@@ -310,4 +314,21 @@ impl Mem0Record {
 /// Returns the time one millisecond earlier.
 fn just_before(time: Timestamp) -> Timestamp {
     Timestamp::from_micros(time.micros().saturating_sub(1_000)).with_source(time.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse_export;
+    use super::super::tests::facts;
+    use super::*;
+    use crate::transcript::kind::TranscriptKind;
+
+    #[test]
+    fn a_memory_is_kept_whose_deletion_is_the_only_event() {
+        let text = r#"{"results":[{"id":"m","memory":"likes tea","event":"DELETE",
+            "updated_at":"1970-01-01T00:00:05Z"}]}"#;
+        let (kind, options) = (TranscriptKind::Mem0, ReadOptions::default());
+        let part = parse_export(text.as_bytes(), kind, options);
+        assert_eq!(facts(&part), ["mem0:m mg:knows likes tea ! 5000"]);
+    }
 }
