@@ -17,6 +17,9 @@ use crate::wire::json_access::count;
 /// The adapter of the messages in the log.
 const ADAPTER: &dyn Adapter = &anthropic::MESSAGES;
 
+/// The model that the log names for texts by Claude Code itself.
+const PLACEHOLDER_MODEL: &str = "<synthetic>";
+
 /// The end of a branch: the conversation up to it.
 #[derive(Clone)]
 pub(super) struct Branch {
@@ -46,6 +49,7 @@ impl Branch {
             ..ReadContext::at(merged.time.unwrap_or(default_time))
         };
         let json = Json::Object(merged.message);
+        let is_own_text = json.get("model").and_then(Json::as_str) == Some(PLACEHOLDER_MODEL);
         let before = part.messages.len();
         if ADAPTER.is_response(&json) {
             self.read_answer(&json, merged.is_counted, &merged.line, &context, part);
@@ -59,13 +63,16 @@ impl Branch {
                     .line
                     .fault(FaultCode::Shape, "a message without a role that is known"),
             ),
-            Some(last) if merged.is_api_error => {
-                // The text is by Claude Code; the model in the log is a placeholder.
-                last.message.metadata.model = None;
-                last.message.metadata.status = MessageStatus::Error;
-                last.stop_reason = Some(StopReason::Error);
+            Some(last) => {
+                if is_own_text {
+                    (last.message.metadata.model, last.usage) = (None, None);
+                }
+                if merged.is_api_error {
+                    last.message.metadata.model = None;
+                    last.message.metadata.status = MessageStatus::Error;
+                    last.stop_reason = Some(StopReason::Error);
+                }
             }
-            Some(_) => {}
         }
     }
 

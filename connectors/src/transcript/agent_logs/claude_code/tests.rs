@@ -221,6 +221,22 @@ fn an_api_error_is_an_error_message_without_a_model() {
 }
 
 #[test]
+fn a_text_by_claude_code_has_neither_a_model_nor_usage() {
+    let own = answer(r#"{"type":"text","text":"No response requested."}"#)
+        .replace("claude-x", "<synthetic>");
+    let text = [
+        line("a", "", "user", &user("hi")),
+        line("b", "a", "assistant", &own),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    let last = part.messages.last().unwrap();
+    assert_eq!(last.message.text(), "No response requested.");
+    let metadata = &last.message.metadata;
+    assert_eq!((&metadata.model, last.usage), (&None, None));
+    assert_eq!(metadata.status, MessageStatus::Complete);
+}
+
+#[test]
 fn siblings_are_branches_and_cycles_end() {
     let text = [
         line("a", "", "user", &user("hi")),
