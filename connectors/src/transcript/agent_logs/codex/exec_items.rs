@@ -21,8 +21,9 @@ fn owned_text(item: &Json, key: &str) -> String {
     text(item, key).unwrap_or_default().into_owned()
 }
 
+/// Returns true for an item that failed, or that the user declined.
 fn has_failed(item: &Json) -> bool {
-    text(item, "status").as_deref() == Some("failed")
+    matches!(text_or_empty(item, "status"), "failed" | "declined")
 }
 
 /// Returns a content part of the type `kind` with the text of `item`.

@@ -298,3 +298,20 @@ fn the_summary_of_a_compacted_conversation_is_a_message() {
     let part = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
     assert_eq!(part.messages[2].message.text(), "They said hi.");
 }
+
+#[test]
+fn the_result_of_a_declined_command_is_an_error() {
+    let line = r#"{"type":"item.completed","item":{"id":"i","type":"command_execution",
+        "command":"rm a","aggregated_output":"","exit_code":null,"status":"declined"}}"#;
+    let part = parse_session(
+        line.replace('\n', "").as_bytes(),
+        Timestamp::from_seconds(0),
+    );
+    let [_, result] = &part.messages[..] else {
+        panic!("{:?}", part.messages)
+    };
+    let ContentBlock::ToolResult(result) = &result.message.content[0] else {
+        panic!("no result")
+    };
+    assert!(result.is_error);
+}
