@@ -10,13 +10,71 @@ use std::ops::RangeInclusive;
 use half::f16;
 
 use super::msgpack::sorted_entries;
-use super::token::{Deviation, PayloadToken, TokenReader, check_count, finite, normalize, skip};
+use super::token::{
+    Deviation, HeadKind, ItemHead, PayloadToken, TokenReader, big_endian, check_count, finite,
+    normalize, skip,
+};
 use super::value::{Integer, Value};
 use crate::error::{ErrorCode, GrainError};
 
 /// Returns true if a CBOR map can start with the byte `first`.
 pub(super) fn begins_map(first: u8) -> bool {
-    matches!(first, 0xa0..=0xbf)
+    matches!(MajorType::of(first), MajorType::Map)
+}
+
+/// The major type of an item (RFC 8949 §3.1): the high three bits of its first byte.
+#[derive(Debug, Clone, Copy)]
+enum MajorType {
+    Unsigned,
+    Negative,
+    Bytes,
+    Text,
+    Array,
+    Map,
+    Tag,
+    Simple,
+}
+
+impl MajorType {
+    #[inline(always)]
+    fn of(head: u8) -> MajorType {
+        match head >> 5 {
+            0 => MajorType::Unsigned,
+            1 => MajorType::Negative,
+            2 => MajorType::Bytes,
+            3 => MajorType::Text,
+            4 => MajorType::Array,
+            5 => MajorType::Map,
+            6 => MajorType::Tag,
+            _ => MajorType::Simple,
+        }
+    }
+}
+
+/// Returns the number of bytes of the argument after a head with the low five bits `info`; 0 if
+/// these are the argument, `None` for reserved heads and indefinite lengths.
+#[inline(always)]
+fn argument_width(info: u8) -> Option<usize> {
+    match info {
+        0..=23 => Some(0),
+        24..=27 => Some(1_usize << (info - 24)),
+        _ => None,
+    }
+}
+
+/// Returns the head of the item at the start of `bytes`; `None` if it is incomplete or none.
+pub(super) fn item_head(bytes: &[u8]) -> Option<ItemHead> {
+    let (head, rest) = bytes.split_first()?;
+    let kind = match MajorType::of(*head) {
+        MajorType::Unsigned | MajorType::Negative | MajorType::Simple => HeadKind::Scalar,
+        MajorType::Bytes => HeadKind::Bytes,
+        MajorType::Text => HeadKind::Text,
+        MajorType::Array => HeadKind::Array,
+        MajorType::Map => HeadKind::Map,
+        MajorType::Tag => return None,
+    };
+    let info = head & 0x1f;
+    ItemHead::read(kind, argument_width(info)?, info, rest)
 }
 
 /// A cursor over a CBOR payload.
@@ -61,28 +119,24 @@ impl<'a> CborReader<'a> {
     }
 
     fn number(&mut self, width: usize) -> Result<u64, GrainError> {
-        Ok(self
-            .take(width)?
-            .iter()
-            .fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Ok(big_endian(self.take(width)?))
     }
 
     /// Reads the argument of a head with the low five bits `info`.
     fn argument(&mut self, info: u8, start: usize) -> Result<u64, GrainError> {
-        let (width, least) = match info {
-            0..=23 => return Ok(u64::from(info)),
-            24 => (1, 24),
-            25 => (2, 1 << 8),
-            26 => (4, 1 << 16),
-            27 => (8, 1 << 32),
-            31 => {
+        let width = match (argument_width(info), info) {
+            (Some(0), _) => return Ok(u64::from(info)),
+            (Some(width), _) => width,
+            (None, 31) => {
                 return Err(GrainError::corrupt(
                     start,
                     "indefinite lengths are not deterministic CBOR",
                 ));
             }
-            _ => return Err(GrainError::corrupt(start, "a reserved CBOR head")),
+            (None, _) => return Err(GrainError::corrupt(start, "a reserved CBOR head")),
         };
+        // The smallest argument that half as many bytes, or the head alone, can't contain.
+        let least = if width == 1 { 24 } else { 1_u64 << (4 * width) };
         let argument = self.number(width)?;
         if argument < least {
             self.deviates(start, "an integer or length isn't in its smallest form");
@@ -172,34 +226,34 @@ impl<'a> TokenReader<'a> for CborReader<'a> {
         })?;
         self.position += 1;
         let info = head & 0x1f;
-        match head >> 5 {
-            0 => {
+        match MajorType::of(head) {
+            MajorType::Unsigned => {
                 let value = self.argument(info, start)?;
                 Ok(i64::try_from(value).map_or(PayloadToken::BigInt(value), PayloadToken::Int))
             }
-            1 => match i64::try_from(self.argument(info, start)?) {
+            MajorType::Negative => match i64::try_from(self.argument(info, start)?) {
                 Ok(value) => Ok(PayloadToken::Int(-1 - value)),
                 Err(_) => Err(GrainError::corrupt(
                     start,
                     "an integer is below the range of 64 bits",
                 )),
             },
-            2 => self
+            MajorType::Bytes => self
                 .count(info, start)
                 .and_then(|length| self.take(length))
                 .map(PayloadToken::Bytes),
-            3 => {
+            MajorType::Text => {
                 let length = self.count(info, start)?;
                 let bytes = self.take(length)?;
                 Ok(PayloadToken::Text(self.text(bytes, start)?))
             }
-            4 => self.count(info, start).map(PayloadToken::Array),
-            5 => self.count(info, start).map(PayloadToken::Map),
-            6 => Err(GrainError::corrupt(
+            MajorType::Array => self.count(info, start).map(PayloadToken::Array),
+            MajorType::Map => self.count(info, start).map(PayloadToken::Map),
+            MajorType::Tag => Err(GrainError::corrupt(
                 start,
                 "CBOR tags are not allowed in a grain",
             )),
-            _ => self.simple(info, start),
+            MajorType::Simple => self.simple(info, start),
         }
     }
 }

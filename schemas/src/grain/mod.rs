@@ -13,6 +13,7 @@
 //! | `validate` | does the grain satisfy the schema of its type? |
 //! | `encode`, `value`, `json` | what is the canonical blob of a grain? |
 //! | `extent` | where does a self-delimiting grain end? |
+//! | `text_places` | where in a map are its texts? |
 //! | `citation` | which works outside of memory does a grain cite? |
 //! | `device_profile` | does a grain fit the devices of a profile? |
 //! | `domain` | where is a field of a domain profile stored? |
@@ -36,6 +37,7 @@ mod marks;
 mod msgpack;
 mod payload;
 mod raw;
+mod text_places;
 mod token;
 mod types;
 mod validate;
@@ -62,6 +64,7 @@ pub use json::{from_json, to_json};
 pub use marks::{Mark, Marks};
 pub use payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
 pub use raw::{RawCollection, RawEntries, RawItems, RawValue};
+pub use text_places::visit_text_places;
 pub use token::DEPTH_LIMIT;
 pub use types::{GrainType, TypeByte};
 pub(crate) use validate::header_seconds;

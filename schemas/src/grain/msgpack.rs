@@ -5,13 +5,89 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
-use super::token::{Deviation, PayloadToken, TokenReader, check_count, finite, normalize};
+use super::token::{
+    Deviation, HeadKind, ItemHead, PayloadToken, TokenReader, big_endian, check_count, finite,
+    normalize,
+};
 use super::value::{Integer, Value};
 use crate::error::{ErrorCode, GrainError};
 
 /// Returns true if a MessagePack map can start with the byte `first`.
 pub(super) fn begins_map(first: u8) -> bool {
-    matches!(first, 0x80..=0x8f | 0xde | 0xdf)
+    matches!(Head::of(first), Head::Map(_))
+}
+
+/// What the first byte of an item announces. Of values with a length, a count or a number it tells
+/// how many bytes after it contain that; 0 if the byte itself does.
+#[derive(Debug, Clone, Copy)]
+enum Head {
+    Nil,
+    Bool(bool),
+    /// An integer in the byte itself.
+    SmallInt,
+    Unsigned(u8),
+    Signed(u8),
+    Float(u8),
+    Text(u8),
+    Bytes(u8),
+    Array(u8),
+    Map(u8),
+    Extension,
+    Unused,
+}
+
+impl Head {
+    #[inline(always)]
+    fn of(byte: u8) -> Head {
+        match byte {
+            0x00..=0x7f | 0xe0..=0xff => Head::SmallInt,
+            0x80..=0x8f => Head::Map(0),
+            0x90..=0x9f => Head::Array(0),
+            0xa0..=0xbf => Head::Text(0),
+            0xc0 => Head::Nil,
+            0xc1 => Head::Unused,
+            0xc2 => Head::Bool(false),
+            0xc3 => Head::Bool(true),
+            0xc4 => Head::Bytes(1),
+            0xc5 => Head::Bytes(2),
+            0xc6 => Head::Bytes(4),
+            0xc7..=0xc9 | 0xd4..=0xd8 => Head::Extension,
+            0xca => Head::Float(4),
+            0xcb => Head::Float(8),
+            0xcc => Head::Unsigned(1),
+            0xcd => Head::Unsigned(2),
+            0xce => Head::Unsigned(4),
+            0xcf => Head::Unsigned(8),
+            0xd0 => Head::Signed(1),
+            0xd1 => Head::Signed(2),
+            0xd2 => Head::Signed(4),
+            0xd3 => Head::Signed(8),
+            0xd9 => Head::Text(1),
+            0xda => Head::Text(2),
+            0xdb => Head::Text(4),
+            0xdc => Head::Array(2),
+            0xdd => Head::Array(4),
+            0xde => Head::Map(2),
+            0xdf => Head::Map(4),
+        }
+    }
+}
+
+/// Returns the head of the item at the start of `bytes`; `None` if it is incomplete or none.
+pub(super) fn item_head(bytes: &[u8]) -> Option<ItemHead> {
+    let (byte, rest) = bytes.split_first()?;
+    let (kind, width, short) = match Head::of(*byte) {
+        Head::Nil | Head::Bool(_) | Head::SmallInt => (HeadKind::Scalar, 0, 0),
+        Head::Unsigned(width) | Head::Signed(width) | Head::Float(width) => {
+            (HeadKind::Scalar, width, 0)
+        }
+        Head::Text(width) => (HeadKind::Text, width, byte & 0x1f),
+        Head::Bytes(width) => (HeadKind::Bytes, width, 0),
+        Head::Array(width) => (HeadKind::Array, width, byte & 0x0f),
+        Head::Map(width) => (HeadKind::Map, width, byte & 0x0f),
+        Head::Extension | Head::Unused => return None,
+    };
+    ItemHead::read(kind, usize::from(width), short, rest)
 }
 
 /// A cursor over a MessagePack payload.
@@ -57,10 +133,7 @@ impl<'a> MessagePackReader<'a> {
 
     /// Reads a big-endian unsigned integer of `width` bytes.
     fn number(&mut self, width: usize) -> Result<u64, GrainError> {
-        Ok(self
-            .take(width)?
-            .iter()
-            .fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Ok(big_endian(self.take(width)?))
     }
 
     /// Reads a length or count of `width` bytes; `least` is the smallest that needs this width in
@@ -150,63 +223,64 @@ impl<'a> TokenReader<'a> for MessagePackReader<'a> {
             GrainError::corrupt(start, "the payload ends where a value was expected")
         })?;
         self.position += 1;
-        match head {
-            0x00..=0x7f => Ok(PayloadToken::Int(i64::from(head))),
-            0xe0..=0xff => Ok(PayloadToken::Int(i64::from(head as i8))),
-            0xa0..=0xbf => self.string(usize::from(head & 0x1f), start),
-            0x80..=0x8f => self
+        match Head::of(head) {
+            // As a signed byte, the head is the integer.
+            Head::SmallInt => Ok(PayloadToken::Int(i64::from(head as i8))),
+            Head::Text(0) => self.string(usize::from(head & 0x1f), start),
+            Head::Map(0) => self
                 .count(u64::from(head & 0x0f), start)
                 .map(PayloadToken::Map),
-            0x90..=0x9f => self
+            Head::Array(0) => self
                 .count(u64::from(head & 0x0f), start)
                 .map(PayloadToken::Array),
-            0xc0 => Ok(PayloadToken::Nil),
-            0xc2 => Ok(PayloadToken::Bool(false)),
-            0xc3 => Ok(PayloadToken::Bool(true)),
-            0xc4 => self
+            Head::Nil => Ok(PayloadToken::Nil),
+            Head::Bool(value) => Ok(PayloadToken::Bool(value)),
+            Head::Bytes(1) => self
                 .length(1, 0, start)
                 .and_then(|length| self.take(length))
                 .map(PayloadToken::Bytes),
-            0xc5 => self
+            Head::Bytes(2) => self
                 .length(2, 1 << 8, start)
                 .and_then(|length| self.take(length))
                 .map(PayloadToken::Bytes),
-            0xc6 => self
+            Head::Bytes(_) => self
                 .length(4, 1 << 16, start)
                 .and_then(|length| self.take(length))
                 .map(PayloadToken::Bytes),
-            0xca => {
+            Head::Float(4) => {
                 let value = f32::from_bits(self.number(4)? as u32);
                 self.deviates(start, "a number is a single-precision float");
                 finite(f64::from(value), start).map(PayloadToken::Float)
             }
-            0xcb => finite(f64::from_bits(self.number(8)?), start).map(PayloadToken::Float),
-            0xcc => self.unsigned(1, 1 << 7, start),
-            0xcd => self.unsigned(2, 1 << 8, start),
-            0xce => self.unsigned(4, 1 << 16, start),
-            0xcf => self.unsigned(8, 1 << 32, start),
-            0xd0 => self.signed(1, -32, start),
-            0xd1 => self.signed(2, i64::from(i8::MIN), start),
-            0xd2 => self.signed(4, i64::from(i16::MIN), start),
-            0xd3 => self.signed(8, i64::from(i32::MIN), start),
-            0xd9 => self
+            Head::Float(_) => {
+                finite(f64::from_bits(self.number(8)?), start).map(PayloadToken::Float)
+            }
+            Head::Unsigned(1) => self.unsigned(1, 1 << 7, start),
+            Head::Unsigned(2) => self.unsigned(2, 1 << 8, start),
+            Head::Unsigned(4) => self.unsigned(4, 1 << 16, start),
+            Head::Unsigned(_) => self.unsigned(8, 1 << 32, start),
+            Head::Signed(1) => self.signed(1, -32, start),
+            Head::Signed(2) => self.signed(2, i64::from(i8::MIN), start),
+            Head::Signed(4) => self.signed(4, i64::from(i16::MIN), start),
+            Head::Signed(_) => self.signed(8, i64::from(i32::MIN), start),
+            Head::Text(1) => self
                 .length(1, 32, start)
                 .and_then(|length| self.string(length, start)),
-            0xda => self
+            Head::Text(2) => self
                 .length(2, 1 << 8, start)
                 .and_then(|length| self.string(length, start)),
-            0xdb => self
+            Head::Text(_) => self
                 .length(4, 1 << 16, start)
                 .and_then(|length| self.string(length, start)),
-            0xdc => self.length(2, 16, start).map(PayloadToken::Array),
-            0xdd => self.length(4, 1 << 16, start).map(PayloadToken::Array),
-            0xde => self.length(2, 16, start).map(PayloadToken::Map),
-            0xdf => self.length(4, 1 << 16, start).map(PayloadToken::Map),
-            0xc1 => Err(GrainError::corrupt(
+            Head::Array(2) => self.length(2, 16, start).map(PayloadToken::Array),
+            Head::Array(_) => self.length(4, 1 << 16, start).map(PayloadToken::Array),
+            Head::Map(2) => self.length(2, 16, start).map(PayloadToken::Map),
+            Head::Map(_) => self.length(4, 1 << 16, start).map(PayloadToken::Map),
+            Head::Unused => Err(GrainError::corrupt(
                 start,
                 "the byte 0xc1 is not used in MessagePack",
             )),
-            0xc7..=0xc9 | 0xd4..=0xd8 => Err(GrainError::corrupt(
+            Head::Extension => Err(GrainError::corrupt(
                 start,
                 "MessagePack extension types are not allowed in a grain",
             )),
@@ -227,18 +301,18 @@ impl<'a> TokenReader<'a> for MessagePackReader<'a> {
             return Ok(self.token()?.children());
         };
         self.position += 1;
-        match head {
-            0xa0..=0xbf => self.skip_bytes(usize::from(head & 0x1f)),
-            0xd9 => self
+        match Head::of(head) {
+            Head::Text(0) => self.skip_bytes(usize::from(head & 0x1f)),
+            Head::Text(1) => self
                 .number(1)
                 .and_then(|length| self.skip_bytes(length as usize)),
-            0xda => self
+            Head::Text(2) => self
                 .number(2)
                 .and_then(|length| self.skip_bytes(length as usize)),
-            0xdb => self
+            Head::Text(_) => self
                 .number(4)
                 .and_then(|length| self.skip_bytes(length as usize)),
-            0x00..=0x7f | 0xe0..=0xff => Ok(0),
+            Head::SmallInt => Ok(0),
             // Skipping any other token costs as much as reading it.
             _ => {
                 self.position = start;

@@ -1,5 +1,5 @@
-//! The common layer of the MessagePack and CBOR readers: tokens, string checks, and the traversal
-//! of nested values.
+//! The common layer of the MessagePack and CBOR readers: heads, tokens, string checks, and the
+//! traversal of nested values.
 //!
 //! Both readers produce the same [`PayloadToken`]s, so depth, key order, repeated keys and nulls
 //! are checked in one place. A reader records the first [`Deviation`]: bytes that are valid but not
@@ -50,6 +50,70 @@ impl PayloadToken<'_> {
             _ => 0,
         }
     }
+}
+
+/// What an item is, as far as its extent depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadKind {
+    /// A number or a constant, which is a head and nothing else.
+    Scalar,
+    Text,
+    Bytes,
+    Array,
+    Map,
+}
+
+/// The head of an item: its first byte, and the number of up to eight bytes after it. Whether the
+/// item is complete, valid and canonical isn't known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ItemHead {
+    pub(super) kind: HeadKind,
+    /// The length of the head in bytes.
+    pub(super) length: usize,
+    /// The number in the head: a length in bytes, a count of items or entries, or a scalar.
+    number: u64,
+}
+
+impl ItemHead {
+    /// Reads the number of `width` bytes at the start of `rest`, the bytes after the first one. If
+    /// `width` is 0, the number is `short`. Returns `None` if bytes are missing.
+    pub(super) fn read(kind: HeadKind, width: usize, short: u8, rest: &[u8]) -> Option<ItemHead> {
+        let number = match width {
+            0 => u64::from(short),
+            _ => big_endian(rest.get(..width)?),
+        };
+        Some(ItemHead {
+            kind,
+            length: 1 + width,
+            number,
+        })
+    }
+
+    /// Returns the length in bytes of the text or the bytes after the head; `None` if it exceeds
+    /// `usize`.
+    pub(super) fn content(self) -> Option<usize> {
+        match self.kind {
+            HeadKind::Text | HeadKind::Bytes => usize::try_from(self.number).ok(),
+            _ => Some(0),
+        }
+    }
+
+    /// Returns the number of items that follow as children; `None` if it exceeds `usize`.
+    pub(super) fn children(self) -> Option<usize> {
+        match self.kind {
+            HeadKind::Array => usize::try_from(self.number).ok(),
+            HeadKind::Map => usize::try_from(self.number).ok()?.checked_mul(2),
+            _ => Some(0),
+        }
+    }
+}
+
+/// Returns the unsigned integer with the digits `bytes`, of which there are at most eight.
+#[inline(always)]
+pub(super) fn big_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The first position at which bytes are valid but not in canonical form (§4).

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use gristmill_schemas::grain::{HEADER_LENGTH, HeaderFlags, VERSION};
+use gristmill_schemas::grain::{Encoding, HEADER_LENGTH, HeaderFlags, VERSION, visit_text_places};
 
 /// Maximal number of items that are read per byte. Bytes that aren't grains may look like many of
 /// them, one within another.
@@ -52,21 +52,6 @@ impl GrainTexts {
     }
 }
 
-/// An item of MessagePack or CBOR.
-#[derive(Debug, Clone, Copy)]
-struct Item {
-    /// Length of its header. A number or a constant is nothing but a header.
-    header: usize,
-    /// Length of the text or the bytes after the header.
-    content: usize,
-    /// Number of the items that follow and belong to it.
-    children: usize,
-    is_text: bool,
-}
-
-/// Reads the item at the beginning of some bytes.
-type ReadItem = fn(&[u8]) -> Option<Item>;
-
 /// Appends the texts of the grain that begins at `start` to `texts`, and returns its end. Returns
 /// `None` if no grain begins there, or one that is compressed or encrypted.
 fn read_grain(
@@ -76,122 +61,22 @@ fn read_grain(
     budget: &mut usize,
 ) -> Option<usize> {
     let flags = HeaderFlags::from_byte(*bytes.get(start + 1)?);
-    let mut at = start + HEADER_LENGTH;
-    let read_item: ReadItem = match bytes.get(at)? {
-        0x81..=0x8f | 0xde => message_pack,
-        0xa1..=0xb9 => cbor,
+    let map = start + HEADER_LENGTH;
+    // Grains have entries, and not so many that MessagePack counts them in four bytes.
+    let encoding = match bytes.get(map)? {
+        0x81..=0x8f | 0xde => Encoding::MessagePack,
+        0xa1..=0xb9 => Encoding::Cbor,
         _ => return None,
     };
     if flags.encrypted() || flags.compressed() {
         return None;
     }
-    let map = read_item(bytes.get(at..)?)?;
-    if !read_item(bytes.get(at + map.header..)?)?.is_text {
-        return None;
-    }
-    let mut left: usize = 1;
-    while left > 0 {
-        *budget = budget.checked_sub(1)?;
-        let item = read_item(bytes.get(at..)?)?;
-        let text = at + item.header;
-        at = text.checked_add(item.content)?;
-        if at > bytes.len() {
-            return None;
-        }
-        if item.is_text {
-            texts.push(text..at);
-        }
-        left = (left - 1).checked_add(item.children)?;
-    }
-    Some(at)
-}
-
-/// Reads an item of MessagePack.
-fn message_pack(bytes: &[u8]) -> Option<Item> {
-    let number = |size| number_of(bytes, size);
-    let alone = |header| Item {
-        header,
-        content: 0,
-        children: 0,
-        is_text: false,
-    };
-    let text = |header, content| Item {
-        content,
-        is_text: true,
-        ..alone(header)
-    };
-    let binary = |header, content| Item {
-        content,
-        ..alone(header)
-    };
-    let list = |header, children| Item {
-        children,
-        ..alone(header)
-    };
-    let map = |header, entries: usize| Some(list(header, entries.checked_mul(2)?));
-    let head = *bytes.first()?;
-    match head {
-        0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => Some(alone(1)),
-        0x80..=0x8f => map(1, usize::from(head & 0x0f)),
-        0x90..=0x9f => Some(list(1, usize::from(head & 0x0f))),
-        0xa0..=0xbf => Some(text(1, usize::from(head & 0x1f))),
-        0xc4 => Some(binary(2, number(1)?)),
-        0xc5 => Some(binary(3, number(2)?)),
-        0xc6 => Some(binary(5, number(4)?)),
-        0xcc | 0xd0 => Some(alone(2)),
-        0xcd | 0xd1 => Some(alone(3)),
-        0xca | 0xce | 0xd2 => Some(alone(5)),
-        0xcb | 0xcf | 0xd3 => Some(alone(9)),
-        0xd9 => Some(text(2, number(1)?)),
-        0xda => Some(text(3, number(2)?)),
-        0xdb => Some(text(5, number(4)?)),
-        0xdc => Some(list(3, number(2)?)),
-        0xdd => Some(list(5, number(4)?)),
-        0xde => map(3, number(2)?),
-        0xdf => map(5, number(4)?),
-        _ => None,
-    }
-}
-
-/// Reads an item of CBOR.
-fn cbor(bytes: &[u8]) -> Option<Item> {
-    let head = *bytes.first()?;
-    let (kind, short) = (head >> 5, head & 0x1f);
-    let (header, value) = match short {
-        ..=23 => (1, usize::from(short)),
-        24..=27 => {
-            let size = 1 << (short - 24);
-            (1 + size, number_of(bytes, size)?)
-        }
-        _ => return None,
-    };
-    let (content, children) = match kind {
-        0 | 1 | 7 => (0, 0),
-        2 | 3 => (value, 0),
-        4 => (0, value),
-        5 => (0, value.checked_mul(2)?),
-        _ => return None,
-    };
-    Some(Item {
-        header,
-        content,
-        children,
-        is_text: kind == 3,
-    })
-}
-
-/// Returns the number of `size` bytes after the first of `bytes`.
-fn number_of(bytes: &[u8], size: usize) -> Option<usize> {
-    let digits = bytes.get(1..1 + size)?;
-    let number = digits
-        .iter()
-        .fold(0_u64, |number, digit| number << 8 | u64::from(*digit));
-    usize::try_from(number).ok()
+    visit_text_places(bytes, map, encoding, budget, |text| texts.push(text))
 }
 
 #[cfg(test)]
 mod tests {
-    use gristmill_schemas::grain::{EncodeOptions, Encoding, encode_json};
+    use gristmill_schemas::grain::{EncodeOptions, encode_json};
     use gristmill_schemas::json::Json;
 
     use super::*;
