@@ -79,11 +79,7 @@ fn read_with<'a, R: TokenReader<'a>>(
             .bytes()
             .get(start..reader.position())
             .unwrap_or_default();
-        RawCollection {
-            bytes,
-            count,
-            encoding,
-        }
+        RawCollection::new(bytes, count, encoding)
     };
     Ok(match token {
         PayloadToken::Nil => RawValue::Nil,
@@ -214,6 +210,19 @@ impl<'a> RawValue<'a> {
 }
 
 impl<'a> RawCollection<'a> {
+    /// Wraps `count` encoded items or entries, which are validated before they are read.
+    pub(super) const fn new(
+        bytes: &'a [u8],
+        count: usize,
+        encoding: Encoding,
+    ) -> RawCollection<'a> {
+        RawCollection {
+            bytes,
+            count,
+            encoding,
+        }
+    }
+
     /// Returns the encoded items or entries without the head. Equal bytes mean equal content.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use gristmill_schemas::grain::{Grain, RawValue};
+use gristmill_schemas::grain::{Field, Grain, RawValue};
 
 use crate::erase::decoded::{KEYS, STRUCTURE};
 
@@ -26,17 +26,13 @@ struct PrecedingText<'g> {
 }
 
 impl<'g> AdjacentTexts<'g> {
-    /// Calls `found` with every two adjacent texts of `grain`.
+    /// Calls `found` with every two adjacent texts of `grain`, in the order in which it is stored.
     pub(super) fn visit_grain(&mut self, grain: &Grain<'g>, found: &mut dyn FnMut(&str, &str)) {
-        for (_, value) in grain.known() {
+        for (key, value) in grain.entries() {
             // The name of a field is no part of a name.
-            self.text("", found);
-            self.visit(value, found);
-        }
-        self.preceding.clear();
-        for (key, value) in grain.unknown() {
-            self.text(key, found);
-            self.visit(value, found);
+            let field = Field::from_short_key(key).or_else(|| Field::from_name(key));
+            self.text(if field.is_some() { "" } else { key }, found);
+            self.visit(&value, found);
         }
         self.preceding.clear();
     }

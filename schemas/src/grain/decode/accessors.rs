@@ -72,6 +72,12 @@ impl<'a> Grain<'a> {
         &self.unknown
     }
 
+    /// Returns all entries of the payload's own map in the order of its bytes, with the keys as they
+    /// are written. Null entries and those of fields are among them. Reads the payload again.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, RawValue<'a>)> + use<'a> {
+        self.entries.all_entries()
+    }
+
     /// Returns the keys of null entries of the payload's own map that aren't in the specification.
     /// They have no meaning, and canonical form omits them, but they are part of the blob.
     pub fn null_keys(&self) -> &[&'a str] {

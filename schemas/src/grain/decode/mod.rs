@@ -13,7 +13,7 @@ use super::header::{GrainHeader, HEADER_LENGTH};
 use super::marks::{Mark, Marks};
 use super::msgpack::MessagePackReader;
 use super::payload::{Encoding, Payload};
-use super::raw::{RawValue, read_raw, read_validated};
+use super::raw::{RawCollection, RawValue, read_raw, read_validated};
 use super::token::{
     Deviation, KeyOrder, KeyToken, NULL_IN_MAP, PayloadToken, TokenReader, read_field_key,
     read_key, skip,
@@ -48,6 +48,8 @@ pub struct Grain<'a> {
     header: GrainHeader,
     encoding: Encoding,
     encrypted: bool,
+    /// The entries of the payload's own map, as they are encoded.
+    entries: RawCollection<'a>,
     known: Vec<(Field, RawValue<'a>)>,
     unknown: Vec<(&'a str, RawValue<'a>)>,
     /// Keys of null entries that aren't in the specification.
@@ -62,6 +64,8 @@ pub struct Grain<'a> {
 
 /// The initial capacity for fields; most grains have no more.
 const TYPICAL_FIELD_COUNT: usize = 16;
+
+const NO_ENTRIES: RawCollection<'static> = RawCollection::new(&[], 0, Encoding::MessagePack);
 
 const ABSENT: u8 = u8::MAX;
 const _: () = assert!(Field::COUNT < ABSENT as usize);
@@ -175,6 +179,7 @@ impl<'a> Grain<'a> {
             header,
             encoding: Encoding::default(),
             encrypted: false,
+            entries: NO_ENTRIES,
             known: Vec::with_capacity(TYPICAL_FIELD_COUNT),
             unknown: Vec::new(),
             null_keys: Vec::new(),
@@ -187,6 +192,7 @@ impl<'a> Grain<'a> {
     fn clear(&mut self, header: GrainHeader) {
         self.header = header;
         self.encrypted = false;
+        self.entries = NO_ENTRIES;
         self.known.clear();
         self.unknown.clear();
         self.null_keys.clear();
@@ -199,7 +205,7 @@ impl<'a> Grain<'a> {
         mut reader: R,
         mode: DecodeMode,
     ) -> Result<Option<Deviation>, GrainError> {
-        let count = read_map_head(&mut reader)?;
+        let count = self.read_map_head(&mut reader)?;
         let kind = self.header.type_byte.standard();
         let start = reader.position();
         let mut order = KeyOrder::new();
@@ -226,7 +232,7 @@ impl<'a> Grain<'a> {
 
     fn read_validated<R: TokenReader<'a>>(&mut self, mut reader: R) -> Result<(), GrainError> {
         let kind = self.header.type_byte.standard();
-        for _ in 0..read_map_head(&mut reader)? {
+        for _ in 0..self.read_map_head(&mut reader)? {
             let offset = reader.position();
             let key = read_field_key(&mut reader)?;
             match read_validated(&mut reader, self.encoding)? {
@@ -236,6 +242,16 @@ impl<'a> Grain<'a> {
         }
         self.resolve_aliases();
         check_end(&reader)
+    }
+
+    /// Reads the head of the payload's map; returns the number of its entries.
+    fn read_map_head<R: TokenReader<'a>>(&mut self, reader: &mut R) -> Result<usize, GrainError> {
+        let PayloadToken::Map(count) = reader.token()? else {
+            return Err(GrainError::new(ErrorCode::NotMap, "the payload must be a map").at(0));
+        };
+        let entries = reader.bytes().get(reader.position()..);
+        self.entries = RawCollection::new(entries.unwrap_or_default(), count, self.encoding);
+        Ok(count)
     }
 
     /// Adds an entry to the known or unknown fields. `offset` is that of its key.
@@ -369,12 +385,4 @@ fn check_end<'a, R: TokenReader<'a>>(reader: &R) -> Result<(), GrainError> {
         ));
     }
     Ok(())
-}
-
-/// Reads the head of the payload's map; returns the number of its entries.
-fn read_map_head<'a, R: TokenReader<'a>>(reader: &mut R) -> Result<usize, GrainError> {
-    match reader.token()? {
-        PayloadToken::Map(count) => Ok(count),
-        _ => Err(GrainError::new(ErrorCode::NotMap, "the payload must be a map").at(0)),
-    }
 }

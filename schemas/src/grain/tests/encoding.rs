@@ -144,3 +144,30 @@ fn a_payload_beyond_the_readers_limit_is_not_compressed() {
     let fits = encode(grain(DEFAULT_PAYLOAD_LIMIT - 100), compressed).unwrap();
     assert_eq!(read(&fits.blob), Ok(vec![]));
 }
+
+#[test]
+fn entries_are_in_the_order_of_the_bytes_whether_their_keys_are_fields_or_not() {
+    for (encoding, expected) in [
+        (Encoding::MessagePack, ["ca", "o", "obj2", "r", "s", "t"]),
+        (Encoding::Cbor, ["o", "r", "s", "t", "ca", "obj2"]),
+    ] {
+        let json = r#"{"ca":0,"o":"c","obj2":2,"r":"b","s":"a","t":"belief"}"#;
+        let blob = raw(1, json, encoding);
+        let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+        let grain = Grain::decode(&payload, DecodeMode::Lenient).unwrap();
+        let keys: Vec<&str> = grain.entries().map(|(key, _)| key).collect();
+        assert_eq!(keys, expected);
+    }
+}
+
+#[test]
+fn entries_include_null_ones() {
+    let map = b"\x84\xa3Ada\xc0\xa2ca\x00\xa7content\xa1x\xa1t\xa5event";
+    let blob = [&b"\x01\0\x02\0\0\0\0\0\0"[..], map].concat();
+    let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+    let grain = Grain::decode_validated(&payload, Marks::default()).unwrap();
+    let entries: Vec<_> = grain.entries().take(2).collect();
+    assert_eq!(entries, [("Ada", RawValue::Nil), ("ca", RawValue::Int(0))]);
+    assert_eq!(grain.entries().count(), 4);
+    assert_eq!(grain.null_keys(), ["Ada"]);
+}

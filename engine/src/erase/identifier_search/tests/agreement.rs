@@ -1,6 +1,8 @@
 //! What the selection and the byte search find alike: bounds of texts, parts of names, digits,
 //! prefixes.
 
+use gristmill_schemas::grain::HEADER_LENGTH;
+
 use super::*;
 
 #[test]
@@ -144,6 +146,63 @@ fn selection_and_byte_search_find_an_id_after_a_prefix_of_letters_with_marks() {
             both(&request(&["moy-4711-k9"]), &text, Encoding::MessagePack),
             Some((is_found, is_found)),
             "{text}"
+        );
+    }
+}
+
+/// Returns whether the selection and the search find a match in the grain `blob`.
+fn found_in(request: &SubjectRequest, blob: &[u8]) -> (bool, bool) {
+    let matcher = IdentifierMatcher::new(request);
+    let mut hits = Hits::default();
+    with_grain_if_any(blob, |grain| matcher.match_grain(grain.unwrap(), &mut hits));
+    (!hits.people.is_empty(), search(request).count(blob) > 0)
+}
+
+#[test]
+fn selection_and_byte_search_find_a_name_across_fields_and_other_entries_as_they_are_stored() {
+    for (members, is_found) in [
+        // In both encodings, the content is next to the entry of another key.
+        (r#""content":"I met Ada","oyelaran":1"#, true),
+        (r#""content":"I met Ada","opinions":{"Oyelaran":1}"#, true),
+        (r#""content":"I met Ada","opinions":1,"oyelaran":1"#, false),
+        // The content is between the two others.
+        (r#""bio":"Ada","content":"hi","oyelaran":1"#, false),
+    ] {
+        let json =
+            format!(r#"{{"type":"event","created_at":1767225600000,"role":"user",{members}}}"#);
+        let json = Json::parse(json.as_bytes()).unwrap();
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            let options = EncodeOptions {
+                encoding,
+                ..EncodeOptions::default()
+            };
+            let blob = encode_json(&json, options).unwrap().blob;
+            assert_eq!(
+                found_in(&request(&["Ada Oyelaran"]), &blob),
+                (is_found, is_found),
+                "{members} in {}",
+                encoding.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn selection_and_byte_search_find_a_name_across_the_keys_of_null_entries() {
+    let json = br#"{"type":"event","created_at":1767225600000,"role":"user","content":"hi"}"#;
+    let json = Json::parse(json).unwrap();
+    let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+    // No encoder writes null entries.
+    let (header, map) = blob.split_at(HEADER_LENGTH);
+    let (head, entries) = map.split_first().unwrap();
+    for (nulls, is_found) in [
+        (&b"\xa3Ada\xc0\xa6Okafor\xc0"[..], true),
+        (b"\xa3Ada\xc0\xa5Zorro\xc0", false),
+    ] {
+        let blob = [header, &[head + 2], nulls, entries].concat();
+        assert_eq!(
+            found_in(&request(&["Ada Okafor"]), &blob),
+            (is_found, is_found)
         );
     }
 }
