@@ -101,6 +101,9 @@ fn input_of<'a>(case: &'a Json<'a>) -> Result<&'a Json<'a>, String> {
         .ok_or_else(|| "the case has no input".to_owned())
 }
 
+/// The most bytes that the parts of a case may make together.
+const MAX_BYTES_OF_PARTS: u64 = 1 << 28;
+
 /// `hex`, or `hex_parts` repeated.
 fn bytes_of(case: &Json) -> Result<Vec<u8>, String> {
     let decode = |digits: &str| hex::decode(digits).map_err(|error| error.to_string());
@@ -118,7 +121,12 @@ fn bytes_of(case: &Json) -> Result<Vec<u8>, String> {
         .ok_or("the case has no bytes")?
     {
         let times = part.get("times").and_then(Json::as_u64).unwrap_or(1);
-        bytes.extend(decode(text(part, "hex"))?.repeat(times as usize));
+        let part = decode(text(part, "hex"))?;
+        let length = (part.len() as u64).saturating_mul(times);
+        if length.saturating_add(bytes.len() as u64) > MAX_BYTES_OF_PARTS {
+            return Err("the parts of the case have too many bytes".to_owned());
+        }
+        bytes.extend(part.repeat(times as usize));
     }
     Ok(bytes)
 }

@@ -103,6 +103,18 @@ fn a_grain_without_kind_is_a_delivery_or_frames() {
 }
 
 #[test]
+fn parts_with_too_many_bytes_fail_their_case_only() {
+    let case = |id: &str, times: u64| {
+        format!(
+            r#"{{"id":"{id}","kind":"blob","hex_parts":[{{"hex":"00","times":{times}}}],"expect":"ERR_TOO_SHORT"}}"#
+        )
+    };
+    let text = report("vectors", &[&case("endless", u64::MAX), &case("short", 9)]);
+    assert!(text.contains("FAILED endless"), "{text}");
+    assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
+}
+
+#[test]
 fn a_published_grain_keeps_its_custom_keys() {
     let custom = r#"{"type":"action","tool_name":"t","input":{},"content":"c","is_error":false,"created_at":1,"xcode":3}"#;
     let json = Json::parse(custom.as_bytes()).unwrap();
