@@ -360,6 +360,27 @@ fn blocks_that_only_the_reference_sends_differ_by_a_named_row() {
 }
 
 #[test]
+fn errors_of_a_schema_are_compared_by_whole_names() {
+    let case = |id: &str, names: [&str; 2], place: &str| {
+        let [one, other] = names.map(|name| format!(r#""{name}":{{"oneOf":[]}}"#));
+        format!(
+            r#"{{"id":"{id}","op":"tool_schema","input":{{"schema":{{"properties":{{{one},{other}}}}}}},
+               "expect":{{"ok":false,"errors":["$.properties.x: oneOf","$.properties.{place}: oneOf"]}}}}"#
+        )
+    };
+    let text = report(
+        "cases",
+        &[
+            &case("same", ["x", "xé"], "xé"),
+            &case("keyword", ["x", "y"], "y.oneOf"),
+            &case("longer", ["x", "y"], "yz"),
+        ],
+    );
+    assert!(text.contains("FAILED longer"), "{text}");
+    assert!(text.ends_with("2 passed, 1 failed\n"), "{text}");
+}
+
+#[test]
 fn mutability_tiers_may_lack_the_guarded_one() {
     let case = |name: &str, values: &str| {
         format!(

@@ -240,10 +240,10 @@ pub fn tool_schema(input: &Json, target: &Json) -> Checked {
     }
     // An error may be reported at the schema or at its keyword.
     let near = |wanted: &str, found: &str| {
-        wanted == found
-            || found
-                .strip_prefix(wanted)
-                .is_some_and(|rest| !rest[1..].contains('.'))
+        found.strip_prefix(wanted).is_some_and(|rest| {
+            let keyword = rest.strip_prefix('.');
+            rest.is_empty() || keyword.is_some_and(|keyword| !keyword.contains('.'))
+        })
     };
     let path = |text: &str| {
         text.split_once(": ")
