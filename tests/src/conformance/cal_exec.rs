@@ -20,7 +20,7 @@ use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 use gristmill_schemas::container::{FRAME_END, write_frame};
 use gristmill_schemas::json::{Json, Object};
 
-use super::{CaseFile, Outcome, Report, judge_alternatives};
+use super::{CaseFile, Outcome, Report, judge_alternatives, without_mark};
 use crate::lake::{TestLake, patient_session};
 use expectation::holds;
 
@@ -71,7 +71,8 @@ fn data_file(folder: &Path, name: &str) -> PathBuf {
 
 fn run_cases(data: &Path, cases: &[Json], report: &mut Report) -> Result<(), String> {
     let bytes = fs::read(data).map_err(|error| format!("{}: {error}", data.display()))?;
-    let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", data.display()))?;
+    let json = Json::parse(without_mark(&bytes))
+        .map_err(|error| format!("{}: {error}", data.display()))?;
     let grains = CaseGrains::read(&json)
         .ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;

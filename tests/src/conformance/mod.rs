@@ -45,6 +45,11 @@ type Family = fn(&CaseFile, &mut Report) -> bool;
 
 const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canonical::run];
 
+/// Returns the content of a file without a byte-order mark, which some editors write before it.
+fn without_mark(content: &[u8]) -> &[u8] {
+    content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content)
+}
+
 /// Runs every case of the file at `path`, and compares the outcomes with the pinned ones.
 ///
 /// # Errors
@@ -52,7 +57,8 @@ const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canon
 /// recognises it.
 pub fn run_file(path: &Path, report: &mut Report) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    let json = Json::parse(without_mark(&bytes))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
     report.start_file(PinnedOutcomes::load(path)?);
     let file = CaseFile {
         json: &json,

@@ -28,6 +28,14 @@ fn report(list: &str, cases: &[&str]) -> String {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_cases_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = r#"{"id":"a","op":"wire_model","input":{"model":"a:b"},"expect":{"wire":"b"}}"#;
+    let json = format!("\u{feff}{{\"cases\":[{case}]}}");
+    assert_eq!(report_in(folder.path(), &json), "1 passed, 0 failed\n");
+}
+
+#[test]
 fn a_missing_field_is_named_in_the_object_that_lacks_it() {
     let case = |id: &str, msg: &str| {
         format!(

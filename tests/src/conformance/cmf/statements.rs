@@ -9,7 +9,7 @@ use gristmill_schemas::cmf::{
 };
 use gristmill_schemas::json::Json;
 
-use super::super::{CaseFile, Outcome};
+use super::super::{CaseFile, Outcome, without_mark};
 use super::Checked;
 
 /// A tier of the specification that the reference implementation lacks.
@@ -198,7 +198,7 @@ impl<'a> Reference<'a> {
     fn run(&self, file: &CaseFile) -> Result<usize, String> {
         let bytes =
             fs::read(file.folder.join(self.group).with_extension("json")).unwrap_or_default();
-        let Ok(json) = Json::parse(&bytes) else {
+        let Ok(json) = Json::parse(without_mark(&bytes)) else {
             return Ok(0);
         };
         let named = CaseFile {
