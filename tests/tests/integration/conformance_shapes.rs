@@ -293,6 +293,22 @@ fn members_of_extension_cases_have_defaults() {
 }
 
 #[test]
+fn no_sources_have_no_labels() {
+    let case = |id: &str, input: &str| {
+        format!(r#"{{"id":"{id}","op":"labels","input":{input},"expect":{{"labels":[]}}}}"#)
+    };
+    let text = report(
+        "cases",
+        &[
+            &case("none", r#"{"sources":[]}"#),
+            &case("unknown", r#"{"origins":[]}"#),
+        ],
+    );
+    assert!(text.contains("FAILED unknown"), "{text}");
+    assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
+}
+
+#[test]
 fn a_stream_without_an_end_differs_by_a_named_row() {
     let case = |id: &str, reason: &str| {
         format!(

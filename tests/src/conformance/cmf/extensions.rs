@@ -127,14 +127,15 @@ fn same_labels(target: &Json, key: &str, found: &Labels) -> Checked {
 
 /// Labels of the last of several consecutive messages.
 fn inherited(input: &Json, target: &Json) -> Checked {
-    let sources: Vec<&Json> = match input.get("sources").and_then(Json::as_array) {
+    let listed = input.get("sources").and_then(Json::as_array);
+    let sources: Vec<&Json> = match listed {
         Some(sources) => sources.iter().collect(),
         None => ["tool_result_labels", "next_message_labels"]
             .iter()
             .filter_map(|key| input.get(key))
             .collect(),
     };
-    if sources.is_empty() {
+    if listed.is_none() && sources.is_empty() {
         return Err("the case asks a question that is not known here".to_owned());
     }
     let mut conversation = ConversationLabels::default();
