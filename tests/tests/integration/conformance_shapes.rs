@@ -293,6 +293,22 @@ fn members_of_extension_cases_have_defaults() {
 }
 
 #[test]
+fn a_case_that_expects_nothing_of_what_is_compared_fails() {
+    let cases = [
+        r#"{"id":"match","op":"glob","input":{"pattern":"*"},"expect":{"matches":true}}"#,
+        r#"{"id":"nothing","op":"glob","input":{"pattern":"*"}}"#,
+        r#"{"id":"wire","op":"wire_model","input":{"model":"a:b"},"expect":{}}"#,
+        r#"{"id":"price","op":"cost","input":{"model":"openai:gpt-5","usage":{}},"expect":{"usd":"1"}}"#,
+        r#"{"id":"call","op":"openai_call","input":{"request":{"model":"openai:m","messages":[]}},"expect":{"body":{}}}"#,
+    ];
+    for case in cases {
+        let text = report("cases", &[case]);
+        assert!(text.starts_with("FAILED "), "{text}");
+        assert!(text.ends_with("0 passed, 1 failed\n"), "{text}");
+    }
+}
+
+#[test]
 fn no_sources_have_no_labels() {
     let case = |id: &str, input: &str| {
         format!(r#"{{"id":"{id}","op":"labels","input":{input},"expect":{{"labels":[]}}}}"#)

@@ -252,6 +252,9 @@ fn outcome(case: &Json) -> Outcome {
             "a quirk that isn't to be copied, with another answer in prose".to_owned(),
         );
     };
+    if target.as_object().is_none_or(Object::is_empty) {
+        return Outcome::Failed("the case expects nothing".to_owned());
+    }
     let null = Json::Null;
     match (operation.run)(case.get("input").unwrap_or(&null), &target) {
         Ok(rows) if rows.is_empty() => Outcome::Passed,

@@ -61,9 +61,11 @@ pub fn price_overlay(input: &Json, target: &Json) -> Checked {
 }
 
 fn priced(table: &PriceTable, input: &Json, target: &Json) -> Checked {
+    // The version is compared before.
+    let has_version = target.get("version").is_some();
     let model = input.get("model").and_then(Json::as_str);
     let Some(model) = model else {
-        return Ok(Rows::default());
+        return has_version.then(Rows::default).ok_or("no model".to_owned());
     };
     let wanted = target.get("cost_usd").and_then(Json::as_str);
     match (
@@ -76,7 +78,7 @@ fn priced(table: &PriceTable, input: &Json, target: &Json) -> Checked {
         {
             Ok(Rows::default())
         }
-        (Ok(_), None) if target.get("error").is_none() => Ok(Rows::default()),
+        (Ok(_), None) if has_version && target.get("error").is_none() => Ok(Rows::default()),
         (found, _) => Err(format!("found {found:?}")),
     }
 }
