@@ -13,6 +13,7 @@
     clippy::unreachable
 )]
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,7 +21,7 @@ use gristmill_tests::conformance::pins::write_pins;
 use gristmill_tests::conformance::{Report, run_file};
 
 fn main() -> ExitCode {
-    let (options, files): (Vec<String>, Vec<String>) = std::env::args()
+    let (options, files): (Vec<OsString>, Vec<OsString>) = std::env::args_os()
         .skip(1)
         .partition(|argument| argument == "--pin");
     if files.is_empty() {

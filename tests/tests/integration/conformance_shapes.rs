@@ -1,6 +1,8 @@
 //! Forms of cases that the published files lack, and that files from elsewhere may have.
 
 use std::fs;
+#[cfg(unix)]
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gristmill_schemas::container::FOOTER_LENGTH;
@@ -25,6 +27,15 @@ fn report(list: &str, cases: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let json = format!(r#"{{"{list}":[{}]}}"#, cases.join(","));
     report_in(folder.path(), &json)
+}
+
+#[test]
+#[cfg(unix)]
+fn a_file_name_that_is_not_unicode_is_read_like_any_other() {
+    let name = std::ffi::OsStr::from_bytes(b"missing-\xff.json");
+    let mut runner = std::process::Command::new(env!("CARGO_BIN_EXE_conformance"));
+    let output = runner.arg(name).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 #[test]
