@@ -45,6 +45,10 @@ type Family = fn(&CaseFile, &mut Report) -> bool;
 
 const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canonical::run];
 
+/// The maximum nesting of a case file. Input that is refused as too deep is deeper than what
+/// [`Json::parse`] reads.
+const DEPTH_LIMIT: usize = 512;
+
 /// Returns the content of a file without a byte-order mark, which some editors write before it.
 fn without_mark(content: &[u8]) -> &[u8] {
     content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content)
@@ -57,7 +61,7 @@ fn without_mark(content: &[u8]) -> &[u8] {
 /// recognises it.
 pub fn run_file(path: &Path, report: &mut Report) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let json = Json::parse(without_mark(&bytes))
+    let json = Json::parse_with_depth(without_mark(&bytes), DEPTH_LIMIT)
         .map_err(|error| format!("{}: {error}", path.display()))?;
     report.start_file(PinnedOutcomes::load(path)?);
     let file = CaseFile {

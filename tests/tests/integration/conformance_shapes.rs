@@ -134,6 +134,15 @@ fn parts_with_too_many_bytes_fail_their_case_only() {
 }
 
 #[test]
+fn input_may_be_nested_deeper_than_what_is_accepted() {
+    let deep = "[".repeat(150) + &"]".repeat(150);
+    let case = format!(
+        r#"{{"id":"deep","kind":"encode","input":{{"type":"reasoning","created_at":0,"x":{deep}}},"expect":"ERR_CORRUPT"}}"#
+    );
+    assert_eq!(report("vectors", &[&case]), "1 passed, 0 failed\n");
+}
+
+#[test]
 fn a_published_grain_keeps_its_custom_keys() {
     let custom = r#"{"type":"action","tool_name":"t","input":{},"content":"c","is_error":false,"created_at":1,"xcode":3}"#;
     let json = Json::parse(custom.as_bytes()).unwrap();
