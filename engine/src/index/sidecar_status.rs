@@ -8,7 +8,7 @@ use gristmill_connectors::source::SourceBytes;
 
 use super::fulltext::{DamagedText, SegmentTextIndex};
 use super::hexastore::Hexastore;
-use super::lifecycle_mask::{EventSource, LIFECYCLE_FILE, LifecycleMask};
+use super::lifecycle_mask::{DamagedMask, EventSource, LIFECYCLE_FILE, LifecycleMask};
 use super::vectors::{VectorIndex, files_of};
 use super::word_filter::{DamagedFilter, WordFilter};
 use crate::error::{Context, EngineError, Result};
@@ -160,10 +160,11 @@ async fn mask_state(
     binding: Option<SidecarBinding>,
 ) -> Result<CheckedSidecar> {
     let (rows, sources) = (segment.file.rows, EventSource::all(lake).await?);
-    let check = move |content| match LifecycleMask::open(content) {
+    let check = move |content| match LifecycleMask::check(content) {
         Ok(mask) if mask.segment_rows() != rows => (SidecarVerdict::Foreign, None),
         Ok(mask) if mask.is_covered_by(&sources) => (SidecarVerdict::Fresh, None),
         Ok(_) => (SidecarVerdict::Outdated, None),
+        Err(reason) if is_stale(&*reason) => (SidecarVerdict::Outdated, None),
         Err(_) => (SidecarVerdict::Damaged, None),
     };
     let index = "lifecycle".to_owned();
@@ -174,6 +175,7 @@ async fn mask_state(
 fn is_stale(reason: &(dyn Error + Send + Sync + 'static)) -> bool {
     matches!(reason.downcast_ref(), Some(DamagedText::Stale))
         || reason.downcast_ref() == Some(&DamagedFilter::OTHER_VERSION)
+        || reason.downcast_ref() == Some(&DamagedMask::OTHER_VERSION)
 }
 
 /// Result of checking the bytes of a sidecar.

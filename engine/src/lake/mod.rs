@@ -139,7 +139,7 @@ pub use scan::RowStream;
 pub(crate) use segment_cache::SegmentCache;
 pub use segment_workers::{Outcomes, SegmentJob, SegmentWorkers};
 pub use sidecar::{Segment, open_sidecar};
-pub(crate) use sidecar::{open_bound_sidecar, open_cached_sidecar, publish_sidecars};
+pub(crate) use sidecar::{open_cached_sidecar, publish_sidecars};
 pub use table::{Change, DataFile, Table};
 pub use tombstones::ERASED;
 pub(crate) use tombstones::{ADOPTED, ErasedRow};

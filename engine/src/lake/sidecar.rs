@@ -119,7 +119,7 @@ pub async fn open_sidecar<S: Sidecar>(
 ///
 /// # Errors
 /// As [`open_sidecar`].
-pub(crate) async fn open_bound_sidecar<S: Sidecar>(
+async fn open_bound_sidecar<S: Sidecar>(
     location: &LakeLocation,
     segment: &Segment,
     binding: &SidecarBinding,

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use object_store::path::Path;
 
+use super::MaskEntry;
 use super::event_source::EventSource;
+use super::file::{LIFECYCLE_FILE, build};
 use super::fold::{fold_group, groups};
 use super::snapshot::{LifecycleSnapshot, forget};
-use super::{LIFECYCLE_FILE, MaskEntry, build};
 use crate::error::Result;
 use crate::index::refresh_subjects;
 use crate::lake::{Lake, Segment, publish_sidecars};
@@ -39,10 +40,22 @@ pub async fn refresh_masks(lake: &Lake, all: bool) -> Result<MaskRefresh> {
         return Ok(MaskRefresh::default());
     }
     let sources = EventSource::all(lake).await?;
-    let snapshot = match all {
+    let mut snapshot = match all {
         true => LifecycleSnapshot::default(),
         false => LifecycleSnapshot::load(lake, &sources).await?,
     };
+    snapshot.drop_damaged().await;
+    refresh_from(lake, &sources, &snapshot, lake.segments()?).await
+}
+
+/// As [`refresh_masks`] without `all`, but doesn't read the entries of masks to which nothing is
+/// added: whether they are damaged is for `verify` and `reindex`.
+async fn refresh_stale(lake: &Lake) -> Result<MaskRefresh> {
+    if lake.is_encrypted() {
+        return Ok(MaskRefresh::default());
+    }
+    let sources = EventSource::all(lake).await?;
+    let snapshot = LifecycleSnapshot::load(lake, &sources).await?;
     refresh_from(lake, &sources, &snapshot, lake.segments()?).await
 }
 
@@ -84,7 +97,7 @@ async fn add_masks(lake: &Lake) -> Result<MaskRefresh> {
     let sources = EventSource::all(lake).await?;
     let with_events = sources.iter().filter(|source| source.has_events).count();
     if lake.is_encrypted() || with_events % LONG_TAIL_FILES == LONG_TAIL_FILES - 1 {
-        return refresh_masks(lake, false).await;
+        return refresh_stale(lake).await;
     }
     let listed = lake.location().list(SIDECARS).await?;
     let known: HashSet<Path> = listed.into_iter().map(|file| file.location).collect();
@@ -121,7 +134,7 @@ pub(crate) async fn refresh_after(lake: &Lake, job: &str) {
     }
     let refreshed = match lake.location().is_remote() && job == "ingest" {
         true => add_masks(lake).await,
-        false => refresh_masks(lake, false).await,
+        false => refresh_stale(lake).await,
     };
     if let Err(error) = refreshed {
         tracing::warn!(
@@ -139,7 +152,8 @@ pub(crate) async fn refresh_after(lake: &Lake, job: &str) {
 /// [`EngineError::File`](crate::error::EngineError::File) if a file can't be read.
 pub(crate) async fn differing_masks(lake: &Lake) -> Result<Vec<SegmentId>> {
     let sources = EventSource::all(lake).await?;
-    let snapshot = LifecycleSnapshot::load(lake, &sources).await?;
+    let mut snapshot = LifecycleSnapshot::load(lake, &sources).await?;
+    snapshot.drop_damaged().await;
     let mut segments = lake.segments()?;
     segments.retain(|segment| snapshot.has_mask(&segment.id));
     let mut differing = Vec::new();

@@ -10,18 +10,17 @@ use gristmill_schemas::lifecycle::{LifecycleState, TimedEffect, reduce};
 use roaring::RoaringBitmap;
 
 use super::event_source::{EventSource, SourceDigest, each_copy_effect};
+use super::file::{LIFECYCLE_FILE, LifecycleMask, MaskEntries};
 use super::fold::{address_index, fold_group, groups};
-use super::{HiddenRows, LifecycleMask, MaskEntry, hidden_bitmap, state_of};
+use super::tail::Tail;
+use super::{HiddenRows, MaskEntry, hidden_bitmap, state_of};
 use crate::error::Result;
 use crate::index::SidecarCache;
-use crate::lake::{Lake, LakeLocation, Segment, SegmentCache, open_bound_sidecar};
-use crate::segment::SegmentId;
+use crate::lake::{Lake, LakeLocation, Segment, SegmentCache};
+use crate::segment::{BindingError, SegmentId};
 
 /// Number of masks that are opened at the same time.
 const OPENING: usize = 8;
-
-/// Number of effects in the tail above which no mask is used.
-const MAX_TAIL: usize = 200_000;
 
 /// The masks of a lake at one version.
 #[derive(Debug, Default)]
@@ -40,26 +39,6 @@ pub struct LifecycleSnapshot {
     pub(super) tail_files: usize,
     /// Rows that queries left out so far.
     known: Mutex<HashMap<HiddenRows, RowsBySegment>>,
-}
-
-/// The effects that some mask doesn't contain, up to [`MAX_TAIL`] of them.
-#[derive(Debug, Default)]
-struct Tail {
-    effects: HashMap<ContentAddress, Vec<TimedEffect>>,
-    count: usize,
-}
-
-impl Tail {
-    fn add(&mut self, address: ContentAddress, effect: TimedEffect) {
-        self.count += 1;
-        if !self.is_too_long() {
-            self.effects.entry(address).or_default().push(effect);
-        }
-    }
-
-    fn is_too_long(&self) -> bool {
-        self.count > MAX_TAIL
-    }
 }
 
 /// Rows of segments.
@@ -98,8 +77,8 @@ pub(super) async fn forget(lake: &Lake) {
     *lake.segment_cache::<SnapshotCache>().0.lock().await = None;
 }
 
-/// Opens the mask of `segment`. The data file of a segment is read only if the log doesn't state
-/// its footer.
+/// Opens the mask of `segment`, and checks its bitmaps but not its entries. The data file of a
+/// segment is read only if the log doesn't state its footer.
 ///
 /// # Errors
 /// Why the mask can't be used.
@@ -108,7 +87,12 @@ async fn open_mask(
     segment: &Segment,
 ) -> Result<LifecycleMask, Box<dyn Error + Send + Sync>> {
     let binding = segment.logged_binding(location).await?;
-    open_bound_sidecar(location, segment, &binding).await
+    let bytes = location.read(&segment.id.sidecar(LIFECYCLE_FILE)).await?;
+    let mask = LifecycleMask::open(binding.unwrap(bytes)?)?;
+    match mask.rows() == segment.file.rows {
+        true => Ok(mask),
+        false => Err(BindingError::Other.into()),
+    }
 }
 
 impl LifecycleSnapshot {
@@ -250,6 +234,10 @@ impl LifecycleSnapshot {
             }
         }
         snapshot.read_tail(lake, sources).await?;
+        if !snapshot.tail.is_empty() {
+            // The effects of the tail are added to those of the entries.
+            snapshot.drop_damaged().await;
+        }
         Ok(snapshot)
     }
 
@@ -282,7 +270,35 @@ impl LifecycleSnapshot {
         Ok(())
     }
 
-    /// Returns true if `segment` has a usable mask.
+    /// Drops the masks with damaged entries. Reads the entries that weren't read.
+    pub(super) async fn drop_damaged(&mut self) {
+        self.check_entries().await;
+        self.masks.retain(|_, mask| mask.has_intact_entries());
+    }
+
+    /// Reads the entries of the masks whose entries weren't read, and compares their checksums.
+    async fn check_entries(&self) {
+        let unchecked = self
+            .masks
+            .values()
+            .filter(|mask| !mask.entries_were_checked());
+        let checks: Vec<_> = unchecked
+            .cloned()
+            .map(|mask| tokio::task::spawn_blocking(move || mask.has_intact_entries()))
+            .collect();
+        for check in checks {
+            // One that doesn't end here is made where the entries are needed.
+            let _ = check.await;
+        }
+    }
+
+    /// Returns the mask of `segment` if its entries are usable, too.
+    fn whole_mask(&self, segment: &SegmentId) -> Option<&LifecycleMask> {
+        let mask = self.masks.get(segment)?;
+        mask.has_intact_entries().then_some(&**mask)
+    }
+
+    /// Returns true if `segment` has a usable mask, whose entries may be damaged.
     pub(super) fn has_mask(&self, segment: &SegmentId) -> bool {
         self.masks.contains_key(segment)
     }
@@ -309,15 +325,22 @@ impl LifecycleSnapshot {
                 ..HiddenSelection::default()
             });
         }
+        let needs_entries = matches!(hidden, HiddenRows::NotCurrentAt(_));
+        if needs_entries {
+            self.check_entries().await;
+        }
         let mut rows = self.known_rows(segments, hidden);
         let mut without = Vec::new();
         for segment in segments {
             if rows.contains_key(&segment.id) {
                 continue;
             }
-            match self.masks.get(&segment.id) {
-                Some(mask) => {
-                    let masked = self.masked_rows(lake, segment, mask, hidden).await?;
+            let masked = match self.masks.get(&segment.id) {
+                Some(mask) => self.masked_rows(lake, segment, mask, hidden).await?,
+                None => None,
+            };
+            match masked {
+                Some(masked) => {
                     rows.insert(segment.id.clone(), Arc::new(masked));
                 }
                 None => without.push(segment.clone()),
@@ -334,7 +357,10 @@ impl LifecycleSnapshot {
             }
         }
         self.remember(&rows, hidden);
-        let masked = segments.iter().filter(|segment| self.has_mask(&segment.id));
+        let masked = segments.iter().filter(|segment| match needs_entries {
+            true => self.whole_mask(&segment.id).is_some(),
+            false => self.has_mask(&segment.id),
+        });
         Ok(HiddenSelection {
             without_mask: segments.len() - masked.count(),
             tail_files: self.tail_files,
@@ -345,22 +371,25 @@ impl LifecycleSnapshot {
         })
     }
 
-    /// Returns the rows of a segment that its mask and the tail leave out.
+    /// Returns the rows of a segment that its mask and the tail leave out; `None` if the entries of
+    /// the mask are needed and damaged.
     async fn masked_rows(
         &self,
         lake: &Lake,
         segment: &Segment,
         mask: &LifecycleMask,
         hidden: HiddenRows,
-    ) -> Result<RoaringBitmap> {
-        let mut rows = mask.hidden(hidden);
+    ) -> Result<Option<RoaringBitmap>> {
+        let Some(mut rows) = mask.hidden(hidden) else {
+            return Ok(None);
+        };
         for entry in self.changed_entries(lake, segment, mask).await? {
             match hidden.hides(&entry.effects) {
                 true => rows.insert(entry.row),
                 false => rows.remove(entry.row),
             };
         }
-        Ok(rows)
+        Ok(Some(rows))
     }
 
     /// Returns the rows of `segment` on which the tail has effects, with all their effects.
@@ -374,10 +403,12 @@ impl LifecycleSnapshot {
             return Ok(Vec::new());
         }
         let index = address_index(lake, segment).await?;
+        // Masks with damaged entries were dropped when the tail was read.
+        let entries = mask.entries();
         let changed = self.tail.iter().filter_map(|(address, newer)| {
             let row = index.row_of(address)?;
-            let known = mask.find(address).map(|entry| entry.effects);
-            let mut effects = known.unwrap_or_default();
+            let known = entries.and_then(|entries| entries.find(address));
+            let mut effects = known.map(|entry| entry.effects).unwrap_or_default();
             effects.extend(newer);
             Some(MaskEntry {
                 address: *address,
@@ -389,18 +420,19 @@ impl LifecycleSnapshot {
     }
 
     /// Returns the rows of `segment` with effects, from its mask and the tail; `None` without a
-    /// usable mask.
+    /// usable mask, or if its entries are damaged.
     pub(super) async fn entries(
         &self,
         lake: &Lake,
         segment: &Segment,
     ) -> Result<Option<Vec<MaskEntry>>> {
-        let Some(mask) = self.masks.get(&segment.id) else {
+        let Some(mask) = self.whole_mask(&segment.id) else {
             return Ok(None);
         };
         let changed = self.changed_entries(lake, segment, mask).await?;
         let rows: HashSet<u32> = changed.iter().map(|entry| entry.row).collect();
-        let unchanged = mask.entries().filter(|entry| !rows.contains(&entry.row));
+        let known = mask.entries().into_iter().flat_map(MaskEntries::iter);
+        let unchanged = known.filter(|entry| !rows.contains(&entry.row));
         Ok(Some(unchanged.chain(changed).collect()))
     }
 
@@ -418,12 +450,16 @@ impl LifecycleSnapshot {
         if self.is_eventless {
             return Ok(BTreeMap::new());
         }
-        if self.opened.iter().any(|segment| !self.has_mask(segment)) {
+        self.check_entries().await;
+        let lacks = |segment: &SegmentId| self.whole_mask(segment).is_none();
+        if self.opened.iter().any(lacks) {
             let wanted: HashSet<&ContentAddress> = addresses.iter().collect();
             return lake.lifecycles(|address| wanted.contains(address)).await;
         }
+        let masks = self.masks.values();
+        let masks: Vec<MaskEntries<'_>> = masks.filter_map(|mask| mask.entries()).collect();
         let lifecycle = |address: &ContentAddress| {
-            let entries = self.masks.values().filter_map(|mask| mask.find(address));
+            let entries = masks.iter().filter_map(|entries| entries.find(address));
             let known: Vec<TimedEffect> = entries.flat_map(|entry| entry.effects).collect();
             let newer = self.tail.get(address).into_iter().flatten();
             let state = state_of(known.iter().chain(newer));

@@ -1,6 +1,7 @@
 //! Tests of the bytes of a lifecycle mask.
 
-use gristmill_schemas::lifecycle::EventEffect;
+use gristmill_schemas::container::VerificationStatus;
+use gristmill_schemas::lifecycle::{EventEffect, TimedEffect};
 use proptest::prelude::*;
 
 use super::*;
@@ -40,15 +41,19 @@ proptest! {
         let sources: Vec<SourceDigest> = sources.into_iter().collect();
         let mask = LifecycleMask::open(build(500, &sources, entries.clone()).into()).unwrap();
         prop_assert_eq!(mask.sources(), &sources);
-        prop_assert_eq!(mask.entries().count(), entries.len());
+        for hidden in [HiddenRows::Ended, HiddenRows::NotCurrent] {
+            prop_assert_eq!(mask.hidden(hidden), Some(hidden_bitmap(&entries, hidden)));
+        }
+        prop_assert!(!mask.entries_were_checked());
+        let known = mask.entries().unwrap();
+        prop_assert_eq!(known.iter().count(), entries.len());
         for entry in &entries {
-            let found = mask.find(&entry.address);
+            let found = known.find(&entry.address);
             prop_assert_eq!(found.as_ref(), Some(entry));
         }
-        prop_assert_eq!(mask.find(&address(501)), None);
-        for hidden in [HiddenRows::Ended, HiddenRows::NotCurrent] {
-            prop_assert_eq!(mask.hidden(hidden), hidden_bitmap(&entries, hidden));
-        }
+        prop_assert_eq!(known.find(&address(501)), None);
+        let instant = HiddenRows::NotCurrentAt(0);
+        prop_assert_eq!(mask.hidden(instant), Some(hidden_bitmap(&entries, instant)));
     }
 }
 
@@ -60,15 +65,36 @@ fn every_changed_byte_and_every_cut_is_found() {
         effects: vec![(5, EventEffect::Superseded(address(2)))],
     };
     let bytes = build(4, &[[7; 16]], vec![entry]);
+    let first_checksum = LifecycleMask::open(bytes.clone().into())
+        .unwrap()
+        .first_checksum;
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
-        assert!(LifecycleMask::open(damaged.into()).is_err(), "byte {at}");
         assert!(
-            LifecycleMask::open(bytes[..at].to_vec().into()).is_err(),
-            "cut at {at}"
+            LifecycleMask::check(damaged.clone().into()).is_err(),
+            "byte {at}"
         );
+        let cut = LifecycleMask::open(bytes[..at].to_vec().into());
+        assert!(cut.is_err(), "cut at {at}");
+        // Damaged entries don't make the bitmaps unusable.
+        match LifecycleMask::open(damaged.into()) {
+            Ok(mask) => {
+                assert!(at >= first_checksum + CHECKSUM, "byte {at}");
+                assert!(mask.entries().is_none() && mask.hidden(HiddenRows::Ended).is_some());
+                assert_eq!(mask.hidden(HiddenRows::NotCurrentAt(9)), None);
+            }
+            Err(_) => assert!(at < first_checksum + CHECKSUM, "byte {at}"),
+        }
     }
-    let declares_too_much = [&MAGIC[..], &[0xff; 8 * NUMBERS], &[0; CHECKSUM]].concat();
+    let declares_too_much = [&MAGIC[..], &[0xff; 8 * NUMBERS], &[0; 2 * CHECKSUM]].concat();
     assert!(LifecycleMask::open(declares_too_much.into()).is_err());
+}
+
+#[test]
+fn the_format_of_an_earlier_version_is_told_from_damage() {
+    let mut bytes = build(4, &[], Vec::new());
+    bytes[7] = b'1';
+    let error = LifecycleMask::open(bytes.into()).unwrap_err();
+    assert_eq!(error, DamagedMask::OTHER_VERSION);
 }
