@@ -24,6 +24,7 @@ use crate::segment::{AddressIndex, SegmentReader, WrittenSegment};
 use crate::verify::compare::StoredVerdicts;
 use crate::verify::open_segment;
 use crate::verify::row_group::{OpenSegment, RowGroupCheck};
+use crate::verify::stated::SegmentStatement;
 
 /// The remedy for a blob that isn't the grain of its address.
 const RESTORE_BLOB: &str =
@@ -126,6 +127,7 @@ async fn open(
                 keys,
                 name: path.as_ref().into(),
                 verdicts: StoredVerdicts::Completed,
+                stated: SegmentStatement::default(),
             },
             digest,
         ))),

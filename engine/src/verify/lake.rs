@@ -14,6 +14,7 @@ use super::row_counts::{differing, row_counts};
 use super::row_group::{OpenSegment, open_segment};
 use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::segment_check::{SegmentCheck, SegmentSettings};
+use super::stated::StatedRows;
 use super::tables::{TablesCheck, check_segment_file, problem};
 use super::{VerifyOptions, erasures, sizes, subjects, unique_addresses};
 use crate::error::{EngineError, Result};
@@ -23,8 +24,7 @@ use crate::index::{
 };
 use crate::keys::TrustedKey;
 use crate::lake::{
-    ACCEPT, DataFile, Lake, LakeFile, LakeLocation, REMEDY_OF_FILES, Segment, SegmentWorkers,
-    disclosed_rows,
+    DataFile, Lake, LakeFile, REMEDY_OF_FILES, Segment, SegmentWorkers, disclosed_rows,
 };
 use crate::progress::WorkProgress;
 use crate::segment::{SegmentId, SegmentReader};
@@ -101,35 +101,6 @@ pub(super) async fn verify_segment(
     check.finish()
 }
 
-/// Checks the tables of a lake that can't be opened because of `cause`, which is reported as a
-/// problem if nothing else is.
-///
-/// # Errors
-/// As [`verify_lake`].
-pub async fn verify_unopened(
-    location: &LakeLocation,
-    scope: VerifyScope,
-    options: &VerifyOptions,
-    cause: &EngineError,
-) -> Result<VerifyReport> {
-    let started = Instant::now();
-    let deadline = scope.max_duration.map(|limit| started + limit);
-    let mut check =
-        TablesCheck::begin(location, deadline, options.problems, options.threads).await?;
-    check.run().await?;
-    if check.findings.bad_count() == 0 {
-        check.found(problem("", &location.name(), &cause.to_string(), ACCEPT));
-    }
-    let mut tally = FindingTally::new(options.problems);
-    tally.add(0, check.findings);
-    tally.report().coverage = Some(Coverage {
-        tables: check.coverage,
-        ..Coverage::default()
-    });
-    tally.report().unreferenced = check.unreferenced.found();
-    Ok(tally.finish(started.elapsed()))
-}
-
 /// A running check.
 struct LakeCheck<'l> {
     lake: &'l Lake,
@@ -149,6 +120,8 @@ struct LakeCheck<'l> {
     differing_masks: Option<Vec<SegmentId>>,
     /// The subject filters that are compared with the segments.
     subjects: SubjectFilters,
+    /// What the lake states about rows outside of their segments.
+    stated: StatedRows,
 }
 
 impl<'l> LakeCheck<'l> {
@@ -205,6 +178,7 @@ impl<'l> LakeCheck<'l> {
             vectors: vector_files(lake).await?,
             differing_masks: None,
             subjects: subjects::to_compare(lake, options).await?,
+            stated: StatedRows::load(lake).await?,
         })
     }
 
@@ -294,6 +268,7 @@ impl<'l> LakeCheck<'l> {
             keys: self.lake.keys_to_check(&segment.file.name)?,
             name: format!("{GRAINS}/{}", segment.file.name).into(),
             verdicts: StoredVerdicts::Kept,
+            stated: self.stated.of(segment),
         };
         for row_group in range.from..range.until.min(opened.reader.row_groups()) {
             if self.is_over() {

@@ -12,7 +12,9 @@
 //! | `unique_addresses` | is every grain in one row only? |
 //! | `subjects` | is the subject filter of a lake in an object store sound? |
 //! | `unreferenced` | which data files does no log name? |
+//! | `unopened` | what is damaged in a lake that can't be opened? |
 //! | `scope` | which part of the lake is checked next? |
+//! | `stated` | do erasures and the log agree with the rows? |
 //! | `row_counts` | are the counts of rows in the log those of the segment? |
 //! | `segment_check` | how does another process check a segment? |
 //! | `job_set` | how is the number of concurrent jobs limited? |
@@ -35,9 +37,11 @@ pub(crate) mod row_group;
 mod scope;
 mod segment_check;
 mod sizes;
+pub(crate) mod stated;
 mod subjects;
 mod tables;
 mod unique_addresses;
+mod unopened;
 mod unreferenced;
 
 use std::sync::Arc;
@@ -48,11 +52,12 @@ use gristmill_schemas::sign::{DidKeyResolver, KeyResolver};
 
 pub(crate) use erasures::tombstone_digests;
 pub use files::verify_sources;
-pub use lake::{verify_lake, verify_lake_by, verify_unopened};
+pub use lake::{verify_lake, verify_lake_by};
 pub use report::{Coverage, Problem, TableCoverage, VerifyReport};
 pub(crate) use row_group::open_segment;
 pub use scope::{Subset, VerifyScope};
 pub use segment_check::{SegmentCheck, SegmentSettings, check_segment};
+pub use unopened::verify_unopened;
 pub use unreferenced::UnreferencedFiles;
 
 use crate::ingest::prove::ProofOptions;

@@ -13,6 +13,7 @@ use gristmill_schemas::grain::Marks;
 
 use super::compare::{AbsentColumn, CellDifference, StoredVerdicts, differences, texts_of};
 use super::report::{Findings, Problem};
+use super::stated::{Contradictions, SegmentStatement};
 use crate::decoder_panic::caught;
 use crate::ingest::device_profile::ProfileCounts;
 use crate::ingest::prove::ProofOptions;
@@ -37,6 +38,8 @@ pub(crate) struct OpenSegment {
     pub(crate) name: Arc<str>,
     /// Which stored results of signature checks count as equal.
     pub(crate) verdicts: StoredVerdicts,
+    /// What the lake states about its rows.
+    pub(crate) stated: SegmentStatement,
 }
 
 /// The result of checking a row group. Rows are counted from the start of the file.
@@ -57,6 +60,7 @@ pub(crate) struct RowGroupCheck {
     blob_bytes: u64,
     marks: BTreeMap<&'static str, u64>,
     beyond_profile: ProfileCounts,
+    contradictions: Contradictions,
 }
 
 /// A row whose blob isn't the grain of its address.
@@ -151,6 +155,8 @@ impl OpenSegment {
             let batch = batch?;
             let first = next;
             next += batch.num_rows() as u64;
+            let contradictions = &mut check.contradictions;
+            self.stated.check(first, &batch, contradictions);
             if let Some(equal) = reprojector.all_equal(&batch) {
                 check.blob_bytes += equal.blob_bytes;
                 check.beyond_profile.merge(equal.beyond_profile);
@@ -233,6 +239,8 @@ impl RowGroupCheck {
                 findings.ok += count;
             }
         }
+        let (stated, found) = (&segment.stated, &self.contradictions);
+        stated.report(found, &segment.name, &mut findings, limit);
         let mut problems = self.into_problems(segment);
         problems.sort_by_key(|(problem, _)| problem.ordinal);
         for (problem, count) in problems {

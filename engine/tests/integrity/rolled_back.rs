@@ -1,8 +1,13 @@
-//! A table that was set back to an earlier version together with its head.
+//! What was set back to an earlier version: a table together with its head, and erased grains.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use gristmill_engine::erase::{SubjectRequest, erase};
+use gristmill_engine::lake::{Change, DataFile};
+
+use crate::erasure_workers::options;
+use crate::erasures::blob_of;
 use crate::lab::Lab;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,6 +34,48 @@ async fn a_table_that_was_rolled_back_with_its_head_is_behind_the_audit_log() {
     assert_eq!(problem.table.as_deref(), Some("rejects"));
     assert!(
         problem.message.contains("audit log recorded"),
+        "{problem:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn erased_grains_that_came_back_are_reported() {
+    let lab = Lab::new(1, 20, false).await;
+    let event = r#"{"type":"event","content":"hello","user_id":"ada-4711-k9","created_at":1}"#;
+    lab.ingest("ada.frames", &[blob_of(event)]).await;
+    let files = lab.lake().await.grains.files().unwrap();
+    let file = files.into_iter().find(|file| file.rows == 1).unwrap();
+    let path = lab.path("grains").join(&file.name);
+    let bytes = std::fs::read(&path).unwrap();
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+    assert_eq!(erased.unwrap().scope.grains, 1);
+    let sound = lab.verify().await;
+    assert_eq!(sound.bad, 0, "{:?}", sound.problems);
+    // As somebody does who puts a file of a backup into the lake again.
+    std::fs::write(&path, bytes).unwrap();
+    let added = DataFile {
+        versions: None,
+        ..file
+    };
+    let change = Change {
+        added: vec![added],
+        changes_rows: true,
+        ..Change::default()
+    };
+    let mut lake = lab.lake().await;
+    let committed = lake.grains.commit(change, "another engine", 0).await;
+    committed.unwrap();
+    let report = lab.verify().await;
+    let [problem] = report.problems.as_slice() else {
+        panic!("{:?}", report.problems)
+    };
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(problem.source.ends_with(name), "{problem:?}");
+    assert!(
+        problem
+            .message
+            .contains("1 of its rows have grains that were erased"),
         "{problem:?}"
     );
 }

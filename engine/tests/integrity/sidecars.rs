@@ -237,6 +237,7 @@ async fn valid_sidecars_with_wrong_content_are_detected_by_rebuilding() {
 async fn what_the_log_states_of_segments_is_compared_by_verify() {
     const FOOTER: &str = "its footer has the digest";
     const SUPERSEDING: &str = "of its rows supersede others";
+    const SECONDS: &str = "60 of its rows were created at seconds";
     let lab = Lab::new(2, 60, false).await;
     let segments = lab.lake().await.segments().unwrap();
     let is_stated = |file: &DataFile| file.footer.is_some() && file.superseding.is_some();
@@ -263,6 +264,13 @@ async fn what_the_log_states_of_segments_is_compared_by_verify() {
         conditions(&lab, "addresses").await,
         [SidecarCondition::Fresh; 2]
     );
+
+    // Grains would be looked up elsewhere, and ingested once more.
+    assert_eq!(problems_with(&lab, SECONDS).await, 0);
+    edit_tags(&lab, |tags| {
+        tags.insert("gristmill.createdSeconds".to_owned(), "1-2".into());
+    });
+    assert_eq!(problems_with(&lab, SECONDS).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

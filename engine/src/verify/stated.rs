@@ -1,0 +1,152 @@
+//! What a lake states about the rows of a segment outside of its data file: which grains were
+//! erased, and at which seconds its grains were created.
+
+use arrow::array::RecordBatch;
+use gristmill_schemas::columns::SystemColumn;
+use gristmill_schemas::error::{ErrorCode, GrainError};
+
+use super::report::{Findings, Problem};
+use crate::error::Result;
+use crate::keys::TombstoneSet;
+use crate::lake::{ERASURES, Lake, REMEDY_OF_FILES, Segment, address_at, texts};
+use crate::segment::{CreationSeconds, creation_seconds_of};
+
+/// The count of rows of erased grains while an erasure is unfinished, which removes them.
+const ERASED_ROWS: &str = "erased_rows";
+
+/// The remedy for grains that came back after their erasure.
+const ERASE_AGAIN: &str = "gristmill erase for the same people once more, or gristmill ingest \
+                           --changes if the erasure came from another lake";
+
+/// What a lake states about the rows of its segments.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StatedRows {
+    erased: TombstoneSet,
+    is_unfinished: bool,
+}
+
+impl StatedRows {
+    /// Reads what was erased from `lake`. Damage of the tombstones is found with their table.
+    ///
+    /// # Errors
+    /// Errors of reading a file that aren't damage.
+    pub(super) async fn load(lake: &Lake) -> Result<StatedRows> {
+        let erased = match lake.tombstone_set().await {
+            Err(error) if error.is_environment() => return Err(error),
+            found => found.unwrap_or_default(),
+        };
+        if erased.is_empty() {
+            return Ok(StatedRows::default());
+        }
+        let files = lake.location().list(ERASURES).await?;
+        let mut paths = files.iter().map(|file| file.location.as_ref());
+        let is_unfinished = paths.any(|path| path.ends_with(".journal"));
+        Ok(StatedRows {
+            erased,
+            is_unfinished,
+        })
+    }
+
+    /// Returns what is stated about `segment`. An encrypted segment has rows of erased grains until
+    /// it is merged, and states no seconds.
+    pub(super) fn of(&self, segment: &Segment) -> SegmentStatement {
+        match segment.id.is_sealed() {
+            true => SegmentStatement::default(),
+            false => SegmentStatement {
+                lake: self.clone(),
+                seconds: segment.file.seconds.clone(),
+            },
+        }
+    }
+}
+
+/// What a lake states about the rows of one segment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SegmentStatement {
+    lake: StatedRows,
+    /// The seconds in the log, by which grains are looked up in few segments.
+    seconds: Option<CreationSeconds>,
+}
+
+impl SegmentStatement {
+    /// Adds those rows of `batch` to `found` that contradict the statement. The batch begins at row
+    /// `first` of the file.
+    pub(super) fn check(&self, first: u64, batch: &RecordBatch, found: &mut Contradictions) {
+        let erased = &self.lake.erased;
+        if !erased.is_empty() {
+            let addresses = texts(batch, SystemColumn::ContentAddress.name());
+            for row in 0..batch.num_rows() {
+                if address_at(addresses, row).is_some_and(|address| erased.contains(&address)) {
+                    found.erased.add(first + row as u64);
+                }
+            }
+        }
+        if let Some(stated) = &self.seconds {
+            // Blobs that aren't grains are reported with their rows.
+            let seconds = creation_seconds_of(batch).unwrap_or_default();
+            for (row, second) in seconds.into_iter().enumerate() {
+                if !stated.contains(second) {
+                    found.unstated.add(first + row as u64);
+                }
+            }
+        }
+    }
+
+    /// Adds what was `found` in the rows of the data file `name` to `findings`.
+    pub(super) fn report(
+        &self,
+        found: &Contradictions,
+        name: &str,
+        findings: &mut Findings,
+        limit: usize,
+    ) {
+        let Contradictions { erased, unstated } = found;
+        if self.lake.is_unfinished && erased.rows > 0 {
+            findings.mark(ERASED_ROWS, erased.rows);
+        } else if let Some(first) = erased.first {
+            let cause = format!("{} of its rows have grains that were erased", erased.rows);
+            findings.bad(problem(name, first, erased.rows, cause, ERASE_AGAIN), limit);
+        }
+        if let Some(first) = unstated.first {
+            let cause = format!(
+                "{} of its rows were created at seconds that its log doesn't state, so look-ups \
+                 don't find them",
+                unstated.rows
+            );
+            let found = problem(name, first, unstated.rows, cause, REMEDY_OF_FILES);
+            findings.bad(found, limit);
+        }
+    }
+}
+
+/// The rows of a row group that contradict what is stated about them.
+#[derive(Debug, Default)]
+pub(super) struct Contradictions {
+    /// The grains were erased.
+    erased: ContradictingRows,
+    /// The grains were created at seconds that the log doesn't state.
+    unstated: ContradictingRows,
+}
+
+#[derive(Debug, Default)]
+struct ContradictingRows {
+    first: Option<u64>,
+    rows: u64,
+}
+
+impl ContradictingRows {
+    fn add(&mut self, row: u64) {
+        self.first.get_or_insert(row);
+        self.rows += 1;
+    }
+}
+
+/// Returns the problem of `rows` of the data file `name`, of which `first` is the first.
+fn problem(name: &str, first: u64, rows: u64, cause: String, remedy: &'static str) -> Problem {
+    let error = GrainError::new(ErrorCode::Integrity, cause);
+    let problem = Problem::new(name, first as i64, &error).of_grains();
+    Problem {
+        repair: Some(remedy.into()),
+        ..problem.spanning(rows)
+    }
+}
