@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use gristmill_schemas::columns::AuditRow;
 
 use super::heads::{HEADS, Heads, digest_of_files};
+use super::log::LogFile;
 use super::open_checks::head_damage;
-use super::{ERASURES, FIRST_WITH_HEADS, Lake, Segment, Table};
+use super::{ERASURES, FIRST_WITH_HEADS, Lake, Segment, TABLES, Table};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 
@@ -93,6 +94,20 @@ impl Lake {
             }
             let cause = recorded.difference(&newest)?;
             found.extend(cause.map(|cause| (table.name(), cause)));
+        }
+        for name in TABLES {
+            let has_table = self.tables().iter().any(|table| table.name() == name);
+            let Some(recorded) = recorded.get(name).filter(|_| !has_table) else {
+                continue;
+            };
+            // Another process may have created it since this handle was opened.
+            if LogFile::list(&self.location, name).await?.is_empty() {
+                let version = recorded.version;
+                found.push((
+                    name,
+                    format!("`{name}` is missing, the audit log recorded version {version} of it"),
+                ));
+            }
         }
         Ok(found)
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use gristmill_engine::FileDigest;
 use gristmill_engine::erase::{SubjectRequest, erase};
 use gristmill_engine::lake::{Change, DataFile};
 
@@ -36,6 +37,35 @@ async fn a_table_that_was_rolled_back_with_its_head_is_behind_the_audit_log() {
         problem.message.contains("audit log recorded"),
         "{problem:?}"
     );
+}
+
+/// Removes the head of the table `sources`, as somebody does who can write to the lake.
+fn remove_head_of_sources(lab: &Lab) {
+    const CHECKSUM: &str = "\"checksum\": \"";
+    const END: &str = "\n    },\n";
+    let path = lab.path("heads.json");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    let begin = text.find("    \"sources\": {").unwrap();
+    let end = begin + text[begin..].find(END).unwrap() + END.len();
+    text.replace_range(begin..end, "");
+    let at = text.find(CHECKSUM).unwrap() + CHECKSUM.len();
+    text.replace_range(at..at + 64, "");
+    let checksum = FileDigest::of(text.as_bytes()).to_string();
+    text.insert_str(at, &checksum);
+    std::fs::write(path, text).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_was_removed_with_its_head_is_in_the_audit_log() {
+    let lab = Lab::new(1, 20, false).await;
+    std::fs::remove_dir_all(lab.path("sources")).unwrap();
+    remove_head_of_sources(&lab);
+    let report = lab.verify().await;
+    let [problem] = report.problems.as_slice() else {
+        panic!("{:?}", report.problems)
+    };
+    assert_eq!(problem.table.as_deref(), Some("sources"));
+    assert!(problem.message.contains("is missing"), "{problem:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
