@@ -16,7 +16,7 @@ use object_store::path::Path;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::lake::{GRACE, Lake, SCRATCH, Table};
+use crate::lake::{GRACE, Lake, SCRATCH, Table, is_staged};
 use crate::segment::{SIDECARS, SegmentId};
 
 /// The options of a garbage collection.
@@ -87,7 +87,8 @@ pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcR
         listed.push(lake.location().list(table.name()).await?);
     }
     let sidecars = lake.location().list(SIDECARS).await?;
-    let scratch = lake.location().list(SCRATCH).await?;
+    let mut scratch = lake.location().list(SCRATCH).await?;
+    scratch.extend(lake.location().staged_files().await?);
     lake.refresh().await?;
     let mut kept_segments = HashSet::new();
     for (table, files) in lake.tables().into_iter().zip(listed) {
@@ -182,7 +183,9 @@ fn segment_of(file: &ObjectMeta) -> Option<SegmentId> {
     let [_, segment, _, ..] = parts.as_slice() else {
         return None;
     };
-    is_sidecar(file).then(|| SegmentId::of_folder(segment.as_ref()))
+    // An incomplete file belongs to no segment.
+    let is_whole = !file.location.filename().is_some_and(is_staged);
+    (is_whole && is_sidecar(file)).then(|| SegmentId::of_folder(segment.as_ref()))
 }
 
 fn is_sidecar(file: &ObjectMeta) -> bool {

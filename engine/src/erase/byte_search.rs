@@ -144,6 +144,7 @@ pub(super) async fn prove(
         pool,
     };
     let mut files = lake.location().list("").await?;
+    files.extend(lake.location().staged_files().await?);
     files.retain(|file| file.size > 0);
     let mut by_workers = match &workers {
         Some(workers) => workers.search(&files, &search.retained).await?,

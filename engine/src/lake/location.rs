@@ -18,6 +18,7 @@ use url::Url;
 use super::heads::HEADS;
 use super::local_cache::LocalCache;
 use super::read_ahead::ReadAheadStore;
+use super::staged_files::is_staged;
 use crate::error::{Context, EngineError, Result};
 use crate::keys::random;
 
@@ -251,6 +252,15 @@ impl LakeLocation {
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn delete(&self, path: &Path) -> Result<()> {
         self.forget_cached(path);
+        if let Some(local) = self.local_path(path)
+            && path.filename().is_some_and(is_staged)
+        {
+            // The store refuses such names.
+            return match std::fs::remove_file(local) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                removed => removed.file("can't delete", path),
+            };
+        }
         match self.store.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             failed => failed.file("can't delete", path),

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `location` | where is the lake, and how does a file become part of it atomically? |
 //! | `empty_location` | may a new lake be created at a location? |
+//! | `staged_files` | which files does a killed process leave incomplete? |
 //! | `row_versions` | since which version of a table are its rows in it? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
 //! | `commit_checks` | what is checked before a commit? |
@@ -90,6 +91,7 @@ mod scan;
 mod segment_cache;
 mod segment_workers;
 mod sidecar;
+mod staged_files;
 mod table;
 mod tombstones;
 mod upgrade;
@@ -140,6 +142,7 @@ pub(crate) use segment_cache::SegmentCache;
 pub use segment_workers::{Outcomes, SegmentJob, SegmentWorkers};
 pub use sidecar::{Segment, open_sidecar};
 pub(crate) use sidecar::{open_cached_sidecar, publish_sidecars};
+pub(crate) use staged_files::is_staged;
 pub use table::{Change, DataFile, Table};
 pub use tombstones::ERASED;
 pub(crate) use tombstones::{ADOPTED, ErasedRow};

@@ -157,9 +157,10 @@ impl Lake {
         self.purge_sidecars(sidecars, &retired, removable, &mut purged)
             .await?;
         self.location().retain_cached(&self.segments()?)?;
-        for file in self.location().list(SCRATCH).await? {
-            if removable.includes(&file) {
-                purged.remove(self.location(), &file).await?;
+        let staged = self.location().staged_files().await?;
+        for file in self.location().list(SCRATCH).await?.iter().chain(&staged) {
+            if removable.includes(file) {
+                purged.remove(self.location(), file).await?;
             }
         }
         Ok(purged)

@@ -1,7 +1,7 @@
 //! What an erasure finds in grains that aren't in canonical form, and whose certificates count.
 
 use gristmill_engine::FileDigest;
-use gristmill_engine::erase::{SubjectRequest, erase, plan};
+use gristmill_engine::erase::{ErasureOptions, SubjectRequest, erase, plan};
 use gristmill_engine::verify::Problem;
 use gristmill_schemas::grain::{DecodeMode, EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
@@ -96,6 +96,29 @@ async fn numbers_of_a_person_are_found_as_integers_and_as_doubles() {
         let request = SubjectRequest::of_person(identifiers.iter().copied());
         let (found, _) = plan(&mut lab.lake().await, &request, 2).await.unwrap();
         assert_eq!(found.selected.grains, expected, "{identifiers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_a_killed_process_left_incomplete_is_searched() {
+    for exclusive in [false, true] {
+        let lab = Lab::new(0, 0, false).await;
+        let blob = blob_of(&belief(r#","user_id":"ada-4711-k9""#));
+        lab.ingest("a.frames", &[blob]).await;
+        let left = lab.path("rejects/part-left.parquet#1");
+        std::fs::write(&left, "ada-4711-k9 was here").unwrap();
+        let request = SubjectRequest::of_person(["ada-4711-k9"]);
+        let options = ErasureOptions {
+            exclusive,
+            ..options(&lab)
+        };
+        let erased = erase(&mut lab.lake().await, &request, &options).await;
+        let erased = erased.unwrap();
+        let remnants = &erased.proofs.byte_search.remnant_files;
+        // Another writer may still write it.
+        let expected = (!exclusive).then_some("rejects/part-left.parquet#1");
+        assert!(remnants.iter().eq(expected), "{remnants:?}");
+        assert_eq!((erased.proven, left.exists()), (exclusive, !exclusive));
     }
 }
 

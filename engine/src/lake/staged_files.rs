@@ -1,0 +1,91 @@
+//! Files that the store of a folder passes over.
+//!
+//! [`LocalFileSystem`](object_store::local::LocalFileSystem) writes a file under its name with `#`
+//! and a number until it is complete, and neither lists nor opens files with such names. A killed
+//! process leaves one, with the bytes that it had written.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::path::Path as FilePath;
+
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use super::LakeLocation;
+use crate::error::{Context, Result};
+
+impl LakeLocation {
+    /// Lists the files of the lake that weren't completely written, or still are being written.
+    /// Object stores have none.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn staged_files(&self) -> Result<Vec<ObjectMeta>> {
+        let Some(folder) = self.local_path(&Path::default()) else {
+            return Ok(Vec::new());
+        };
+        let listed = tokio::task::spawn_blocking(move || staged_below(&folder)).await;
+        listed
+            .file("can't list", self.name())?
+            .file("can't list", self.name())
+    }
+}
+
+/// Returns true for names that the store gives to files until they are complete.
+pub(crate) fn is_staged(name: &str) -> bool {
+    let number = name.split_once('#').map(|(_, number)| number);
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+/// Returns the staged files below `root`, in the order of their paths. Names that aren't Unicode
+/// are passed over: listing the other files fails because of them.
+fn staged_below(root: &FilePath) -> std::io::Result<Vec<ObjectMeta>> {
+    let mut found = Vec::new();
+    let mut folders = vec![(root.to_owned(), String::new())];
+    while let Some((folder, prefix)) = folders.pop() {
+        let Some(entries) = present(std::fs::read_dir(folder))? else {
+            continue;
+        };
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else {
+                continue;
+            };
+            let place = entry.path();
+            // Links are followed, as by the store, which refuses those that lead in a circle.
+            let Some(metadata) = present(std::fs::metadata(&place))? else {
+                continue;
+            };
+            let path = format!("{prefix}/{name}");
+            if metadata.is_dir() {
+                folders.push((place, path));
+            } else if is_staged(name) {
+                found.push(listed(&path, &metadata)?);
+            }
+        }
+    }
+    found.sort_by(|left, right| left.location.cmp(&right.location));
+    Ok(found)
+}
+
+/// Returns the file `path`, from the lake's root, as the store would list it.
+fn listed(path: &str, metadata: &Metadata) -> std::io::Result<ObjectMeta> {
+    Ok(ObjectMeta {
+        location: Path::parse(path).map_err(std::io::Error::other)?,
+        last_modified: metadata.modified()?.into(),
+        size: metadata.len(),
+        e_tag: None,
+        version: None,
+    })
+}
+
+/// Returns `found`, or `None` if it was removed since it was listed.
+fn present<T>(found: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
