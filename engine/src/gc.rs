@@ -86,9 +86,12 @@ pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcR
     for table in lake.tables() {
         listed.push(lake.location().list(table.name()).await?);
     }
-    let sidecars = lake.location().list(SIDECARS).await?;
+    let mut sidecars = lake.location().list(SIDECARS).await?;
     let mut scratch = lake.location().list(SCRATCH).await?;
     scratch.extend(lake.location().staged_files().await?);
+    for files in [&mut sidecars, &mut scratch] {
+        files.retain(|file| lake.location().is_own(file));
+    }
     lake.refresh().await?;
     let mut kept_segments = HashSet::new();
     for (table, files) in lake.tables().into_iter().zip(listed) {

@@ -17,10 +17,13 @@ use url::Url;
 
 use super::heads::HEADS;
 use super::local_cache::LocalCache;
+use super::log::LOG;
 use super::read_ahead::ReadAheadStore;
 use super::staged_files::is_staged;
+use super::{ERASURES, TABLES};
 use crate::error::{Context, EngineError, Result};
 use crate::keys::random;
+use crate::segment::SIDECARS;
 
 /// The folder or prefix of a lake.
 #[derive(Debug, Clone)]
@@ -233,6 +236,26 @@ impl LakeLocation {
             .file("can't list", folder)?;
         files.sort_by(|left: &ObjectMeta, right| left.location.cmp(&right.location));
         Ok(files)
+    }
+
+    /// Returns false for a file in another folder than the lake's own ones, or that was found
+    /// through a link below these: it may be somebody else's, and isn't removed. The lake's own
+    /// folders, and those of the logs, may be links.
+    pub(crate) fn is_own(&self, file: &ObjectMeta) -> bool {
+        let Some(mut place) = self.folder.clone() else {
+            return true;
+        };
+        let mut folders: Vec<_> = file.location.parts().collect();
+        folders.pop();
+        let is_known = |folder: &str| {
+            TABLES.contains(&folder) || [SIDECARS, ERASURES, SCRATCH].contains(&folder)
+        };
+        let is_inside = folders.first().is_none_or(|first| is_known(first.as_ref()));
+        is_inside
+            && !folders.iter().enumerate().any(|(depth, part)| {
+                place.push(part.as_ref());
+                depth > 0 && part.as_ref() != LOG && place.is_symlink()
+            })
     }
 
     /// Returns true if the file `path` exists.

@@ -78,7 +78,8 @@ impl Table {
 
     async fn remove_unreferenced(&mut self, removable: Removable) -> Result<Purged> {
         // Listed before the log is read, so that files of commits in between aren't removed.
-        let files = self.location().list(self.name()).await?;
+        let mut files = self.location().list(self.name()).await?;
+        files.retain(|file| self.location().is_own(file));
         self.refresh().await?;
         let version = self.version();
         self.ensure_checkpoint(&files).await?;
@@ -159,7 +160,7 @@ impl Lake {
         self.location().retain_cached(&self.segments()?)?;
         let staged = self.location().staged_files().await?;
         for file in self.location().list(SCRATCH).await?.iter().chain(&staged) {
-            if removable.includes(file) {
+            if removable.includes(file) && self.location().is_own(file) {
                 purged.remove(self.location(), file).await?;
             }
         }
@@ -183,6 +184,7 @@ impl Lake {
         for file in sidecars {
             let is_garbage = segment_of(&file).is_some_and(|segment| {
                 !live.contains(&segment)
+                    && self.location().is_own(&file)
                     && (retired.contains(&segment) || removable.includes(&file))
             });
             if is_garbage {

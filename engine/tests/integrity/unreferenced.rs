@@ -7,6 +7,25 @@ use gristmill_engine::gc::{GcOptions, collect_garbage};
 
 use crate::lab::Lab;
 
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn files_to_which_links_lead_are_not_removed() {
+    let lab = Lab::new(1, 20, false).await;
+    let other = tempfile::tempdir().unwrap();
+    let path = other.path().join("of-somebody-else.parquet");
+    let file = File::create(&path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(7_200))
+        .unwrap();
+    std::fs::create_dir_all(lab.path("_scratch")).unwrap();
+    for link in ["_scratch/other", "index/other", "rejects/other"] {
+        std::os::unix::fs::symlink(other.path(), lab.path(link)).unwrap();
+    }
+    let removed = collect_garbage(&mut lab.lake().await, &GcOptions::default()).await;
+    assert_eq!(removed.unwrap().removed_files, 0);
+    lab.lake().await.purge(true).await.unwrap();
+    assert!(path.exists());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_file_that_no_log_names_is_noted_and_no_failure() {
     let lab = Lab::new(2, 20, false).await;
