@@ -10,7 +10,8 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::{Lake, LakeLocation, SegmentId};
+use super::open_checks::{MARKER_LOST, damaged_marker};
+use super::{DataFile, Lake, LakeLocation, SegmentId};
 use crate::error::{Context, EngineError, Result};
 use crate::keys::{KeyStore, LakeKeys, TombstoneSet, random};
 
@@ -83,6 +84,24 @@ impl Lake {
     /// Returns true if everything that is written to the lake is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.encryption.marker.is_some()
+    }
+
+    /// Reads the marker again if the lake has encrypted segments and no marker: another process may
+    /// have encrypted it since the marker was read. Without a marker, everything would be written
+    /// in plain text.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] if there is none; as [`Encryption::load`].
+    pub(super) async fn find_marker(&mut self) -> Result<()> {
+        let is_sealed = |file: &DataFile| is_sealed_file(&file.name);
+        if self.is_encrypted() || !self.grains.files()?.iter().any(is_sealed) {
+            return Ok(());
+        }
+        self.encryption = Encryption::load(&self.location).await?;
+        match self.is_encrypted() {
+            true => Ok(()),
+            false => Err(damaged_marker(&self.location, MARKER_LOST)),
+        }
     }
 
     /// Opens the lake's keys in `store`.

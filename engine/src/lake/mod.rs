@@ -310,6 +310,8 @@ impl Lake {
             open_checks::check_encryption(&location, heads).await?;
         }
         let mut lake = Self::with_tables(location, grains, heads.as_ref()).await?;
+        lake.find_marker().await?;
+        lake.load_tombstones().await;
         let lost = lake.check_tables(heads.as_ref()).await?;
         Ok((lake, lost))
     }

@@ -111,14 +111,22 @@ pub(super) async fn check_encryption(location: &LakeLocation, heads: &Heads) -> 
     let cause = match found.map(|bytes| FileDigest::of(&bytes) == expected) {
         Some(true) => return Ok(()),
         Some(false) => "its content isn't what was written",
-        None => "it is missing, and the lake is encrypted",
+        None => MARKER_LOST,
     };
-    Err(EngineError::Damaged {
+    Err(damaged_marker(location, cause))
+}
+
+/// What is wrong with `encryption.json` if an encrypted lake has none.
+pub(super) const MARKER_LOST: &str = "it is missing, and the lake is encrypted";
+
+/// Returns the error of a lake whose `encryption.json` is missing or differs.
+pub(super) fn damaged_marker(location: &LakeLocation, cause: &str) -> EngineError {
+    EngineError::Damaged {
         what: format!("`{}/{ENCRYPTION}`", location.name()),
         cause: cause.to_owned(),
         remedy: "restore the file from a backup of the lake: without it encrypted rows can't be \
                  read",
-    })
+    }
 }
 
 impl Lake {

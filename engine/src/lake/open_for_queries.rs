@@ -53,6 +53,7 @@ impl Lake {
             operator: None,
             location,
         };
+        lake.find_marker().await?;
         if lake.is_encrypted() {
             lake.erased = lake.opened_or_lost(ERASED).await?;
         }

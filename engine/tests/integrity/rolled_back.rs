@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gristmill_engine::FileDigest;
 use gristmill_engine::erase::{SubjectRequest, erase};
-use gristmill_engine::lake::{Change, DataFile};
+use gristmill_engine::lake::{Change, DataFile, Lake};
 
 use crate::erasure_workers::options;
 use crate::erasures::blob_of;
@@ -39,15 +39,12 @@ async fn a_table_that_was_rolled_back_with_its_head_is_behind_the_audit_log() {
     );
 }
 
-/// Removes the head of the table `sources`, as somebody does who can write to the lake.
-fn remove_head_of_sources(lab: &Lab) {
+/// Changes the text of `heads.json`, as somebody does who can write to the lake.
+fn edit_heads(lab: &Lab, edit: impl FnOnce(&mut String)) {
     const CHECKSUM: &str = "\"checksum\": \"";
-    const END: &str = "\n    },\n";
     let path = lab.path("heads.json");
     let mut text = std::fs::read_to_string(&path).unwrap();
-    let begin = text.find("    \"sources\": {").unwrap();
-    let end = begin + text[begin..].find(END).unwrap() + END.len();
-    text.replace_range(begin..end, "");
+    edit(&mut text);
     let at = text.find(CHECKSUM).unwrap() + CHECKSUM.len();
     text.replace_range(at..at + 64, "");
     let checksum = FileDigest::of(text.as_bytes()).to_string();
@@ -59,13 +56,35 @@ fn remove_head_of_sources(lab: &Lab) {
 async fn a_table_that_was_removed_with_its_head_is_in_the_audit_log() {
     let lab = Lab::new(1, 20, false).await;
     std::fs::remove_dir_all(lab.path("sources")).unwrap();
-    remove_head_of_sources(&lab);
+    edit_heads(&lab, |text| {
+        const END: &str = "\n    },\n";
+        let begin = text.find("    \"sources\": {").unwrap();
+        let end = begin + text[begin..].find(END).unwrap() + END.len();
+        text.replace_range(begin..end, "");
+    });
     let report = lab.verify().await;
     let [problem] = report.problems.as_slice() else {
         panic!("{:?}", report.problems)
     };
     assert_eq!(problem.table.as_deref(), Some("sources"));
     assert!(problem.message.contains("is missing"), "{problem:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_lake_without_its_marker_is_not_opened() {
+    let lab = Lab::new(1, 20, true).await;
+    std::fs::remove_file(lab.path("encryption.json")).unwrap();
+    edit_heads(&lab, |text| {
+        const KEY: &str = "\"encryption\": ";
+        let at = text.find(KEY).unwrap() + KEY.len();
+        // A digest in quotation marks.
+        text.replace_range(at..at + 66, "null");
+    });
+    let uri = lab.path("").display().to_string();
+    for opened in [Lake::open(&uri).await, Lake::open_for_queries(&uri).await] {
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains("the lake is encrypted"), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
