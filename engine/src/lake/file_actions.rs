@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use deltalake::kernel::{Add, LogicalFileView, Remove};
+use gristmill_schemas::columns::GRAINS;
 
 use super::row_versions::RowVersions;
-use super::table::DataFile;
+use super::table::{DataFile, Table, delta_error};
+use crate::error::Result;
 use crate::file_digest::FileDigest;
-use crate::segment::CreationSeconds;
+use crate::segment::{CreationSeconds, SegmentId};
 
 /// The tag of an `add` action with the digest of the data file.
 const DIGEST_TAG: &str = "gristmill.blake3";
@@ -117,5 +119,34 @@ pub(super) fn remove_action(file: &DataFile, changes_rows: bool, now: i64) -> Re
         partition_values: Some(HashMap::new()),
         size: Some(file.size as i64),
         ..Default::default()
+    }
+}
+
+/// Why rows that another engine deleted are still read.
+const HAS_DELETED_ROWS: &str = "another engine deleted rows of it by a deletion vector, which this \
+                                program doesn't apply: it still reads them";
+
+/// Why rows that another engine added aren't read.
+const IS_NO_SEGMENT: &str = "its name isn't that of a segment: other engines read its rows, and \
+                             this program doesn't";
+
+impl Table {
+    /// Returns the live files of which this program reads other rows than other engines, each with
+    /// the reason. Other engines made them.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta).
+    pub(crate) fn misread_files(&self) -> Result<Vec<(String, &'static str)>> {
+        let fault = delta_error("can't read the log", self.name());
+        let misread = |file: LogicalFileView| {
+            let name = file.path().into_owned();
+            let is_segment = self.name() != GRAINS || SegmentId::of_file(&name).is_some();
+            match file.deletion_vector_descriptor() {
+                Some(_) => Some((name, HAS_DELETED_ROWS)),
+                None => (!is_segment).then_some((name, IS_NO_SEGMENT)),
+            }
+        };
+        let state = self.delta().snapshot().map_err(fault)?;
+        Ok(state.log_data().iter().filter_map(misread).collect())
     }
 }

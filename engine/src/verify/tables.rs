@@ -28,6 +28,10 @@ use crate::segment::SegmentReader;
 /// Bytes that are read at a time to digest a file.
 const READ_BYTES: usize = 1 << 20;
 
+/// The remedy for files of another engine that this program reads in another way.
+const REWRITE: &str = "have the other engine write the rows that stay to new files, export them \
+                       from there, and ingest them";
+
 /// The commits of a log by their versions.
 type LogCommits = BTreeMap<u64, (FileDigest, Path)>;
 
@@ -151,6 +155,9 @@ impl<'l> TablesCheck<'l> {
         }
         if let Some(head) = &head {
             self.list_of_files(&table, head).await?;
+        }
+        for (file, cause) in table.misread_files()? {
+            self.found(problem(name, &format!("{name}/{file}"), cause, REWRITE));
         }
         if name == GRAINS {
             return Ok(true);
