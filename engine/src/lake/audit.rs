@@ -95,8 +95,8 @@ impl Lake {
         )))
     }
 
-    /// Returns the version of every other table with the digest over its list of files. A table
-    /// whose log ends before that version was truncated.
+    /// Returns the version of every other table with the digest over its list of files, and its id.
+    /// A table whose log ends before that version was truncated.
     async fn versions(&mut self) -> Result<serde_json::Value> {
         let mut versions = serde_json::Map::new();
         for table in self
@@ -108,7 +108,7 @@ impl Lake {
             let files = digest_of_files(&table.files()?);
             versions.insert(
                 table.name().to_owned(),
-                json!({ "version": table.version(), "files": files }),
+                json!({ "version": table.version(), "files": files, "id": table.id() }),
             );
         }
         Ok(versions.into())

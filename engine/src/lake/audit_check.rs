@@ -83,7 +83,7 @@ impl Lake {
             let Some(recorded) = recorded.get(table.name()) else {
                 continue;
             };
-            if recorded.difference(table)?.is_none() {
+            if recorded.difference(table).await?.is_none() {
                 continue;
             }
             // The entry may be of a commit since the table was read.
@@ -92,7 +92,7 @@ impl Lake {
                 Err(error) if error.is_environment() => return Err(error),
                 _ => {}
             }
-            let cause = recorded.difference(&newest)?;
+            let cause = recorded.difference(&newest).await?;
             found.extend(cause.map(|cause| (table.name(), cause)));
         }
         for name in TABLES {
@@ -180,24 +180,37 @@ struct ErasureIds {
 struct RecordedVersion {
     version: u64,
     files: FileDigest,
+    /// The table's id. Absent in entries of earlier releases.
+    #[serde(default)]
+    id: Option<String>,
 }
 
 impl RecordedVersion {
-    /// Returns how `table` differs from this version, if it was truncated or changed.
-    fn difference(&self, table: &Table) -> Result<Option<String>> {
+    /// Returns how `table` differs from this version, if it was truncated, changed or replaced.
+    async fn difference(&self, table: &Table) -> Result<Option<String>> {
         let (name, found, expected) = (table.name(), table.version(), self.version);
-        Ok(if found < expected {
-            Some(format!(
+        if found < expected {
+            return Ok(Some(format!(
                 "the log of `{name}` ends at version {found}, the audit log recorded version \
                  {expected}"
-            ))
-        } else if found == expected && digest_of_files(&table.files()?) != self.files {
-            Some(format!(
-                "the log of `{name}` lists other files than the audit log recorded"
-            ))
-        } else {
-            None
-        })
+            )));
+        }
+        if self.id.as_deref().is_some_and(|id| id != table.id()) {
+            return Ok(Some(format!(
+                "the log of `{name}` is that of another table than the audit log recorded"
+            )));
+        }
+        let is_changed = match found == expected {
+            true => digest_of_files(&table.files()?) != self.files,
+            false => match table.at_version(expected).await {
+                Ok(earlier) => digest_of_files(&earlier.files()?) != self.files,
+                Err(error) if error.is_environment() => return Err(error),
+                // Erasures remove the log of earlier versions.
+                Err(_) => false,
+            },
+        };
+        Ok(is_changed
+            .then(|| format!("the log of `{name}` lists other files than the audit log recorded")))
     }
 }
 

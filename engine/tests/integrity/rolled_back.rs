@@ -9,7 +9,7 @@ use gristmill_engine::lake::{Change, DataFile, Lake};
 
 use crate::erasure_workers::options;
 use crate::erasures::blob_of;
-use crate::lab::Lab;
+use crate::lab::{Lab, problems_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_was_rolled_back_with_its_head_is_behind_the_audit_log() {
@@ -52,16 +52,50 @@ fn edit_heads(lab: &Lab, edit: impl FnOnce(&mut String)) {
     std::fs::write(path, text).unwrap();
 }
 
+/// Removes the head of `table`, which isn't the last one.
+fn remove_head(text: &mut String, table: &str) {
+    const END: &str = "\n    },\n";
+    let begin = text.find(&format!("    \"{table}\": {{")).unwrap();
+    let end = begin + text[begin..].find(END).unwrap() + END.len();
+    text.replace_range(begin..end, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_was_replaced_by_that_of_another_lake_is_reported() {
+    let (lab, other) = (Lab::new(1, 20, false).await, Lab::new(1, 20, false).await);
+    other.ingest("refused.frames", &[vec![2; 20]]).await;
+    std::fs::remove_dir_all(lab.path("rejects")).unwrap();
+    std::fs::rename(other.path("rejects"), lab.path("rejects")).unwrap();
+    edit_heads(&lab, |text| remove_head(text, "rejects"));
+    assert_eq!(problems_with(&lab, "is that of another table").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_version_that_was_changed_differs_from_the_audit_log() {
+    let lab = Lab::new(1, 20, false).await;
+    lab.ingest("refused.frames", &[vec![2; 20]]).await;
+    let file = lab.lake().await.rejects.files().unwrap().remove(0);
+    let name = file.name.replacen("part-", "part-0", 1);
+    let place = |name: &str| lab.path("rejects").join(name);
+    std::fs::rename(place(&file.name), place(&name)).unwrap();
+    let commit = place("_delta_log/00000000000000000001.json");
+    let text = std::fs::read_to_string(&commit).unwrap();
+    std::fs::write(&commit, text.replace(&file.name, &name)).unwrap();
+    let later = place("_delta_log/00000000000000000002.json");
+    std::fs::write(
+        later,
+        r#"{"commitInfo":{"timestamp":1,"operation":"WRITE"}}"#,
+    )
+    .unwrap();
+    edit_heads(&lab, |text| remove_head(text, "rejects"));
+    assert_eq!(problems_with(&lab, "lists other files than").await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_was_removed_with_its_head_is_in_the_audit_log() {
     let lab = Lab::new(1, 20, false).await;
     std::fs::remove_dir_all(lab.path("sources")).unwrap();
-    edit_heads(&lab, |text| {
-        const END: &str = "\n    },\n";
-        let begin = text.find("    \"sources\": {").unwrap();
-        let end = begin + text[begin..].find(END).unwrap() + END.len();
-        text.replace_range(begin..end, "");
-    });
+    edit_heads(&lab, |text| remove_head(text, "sources"));
     let report = lab.verify().await;
     let [problem] = report.problems.as_slice() else {
         panic!("{:?}", report.problems)

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use gristmill_engine::gc::{GcOptions, collect_garbage};
-
 use serde_json::json;
 
 use crate::lab::{Lab, problems_with};
