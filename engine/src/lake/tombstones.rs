@@ -2,7 +2,7 @@
 //!
 //! A row is a [`Tombstone`] with its key, both in hex, the id of the erasure and its time.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, TimestampMicrosecondArray};
@@ -214,6 +214,27 @@ impl Lake {
             tombstones.extend(tombstones_of_rows(&batch));
         }
         Ok(tombstones)
+    }
+
+    /// Returns all tombstones by the names of their erasures, also those of data files that aren't
+    /// what was written.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn tombstones_by_erasure(
+        &self,
+    ) -> Result<HashMap<String, HashSet<Tombstone>>> {
+        let columns = ["key", "token", "erasure_id"];
+        let mut found: HashMap<String, HashSet<Tombstone>> = HashMap::new();
+        for batch in self.erased.read_columns(&columns).await? {
+            for row in 0..batch.num_rows() {
+                let id = text(&batch, "erasure_id", row).unwrap_or_default();
+                if let Some(tombstone) = tombstone_at(&batch, row) {
+                    found.entry(id.to_owned()).or_default().insert(tombstone);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the names of the erasures that have tombstones.

@@ -28,6 +28,10 @@ const FROM_BACKUP: &str =
 /// The remedy for lost tombstones.
 const REPAIR: &str = "gristmill repair";
 
+/// The remedy for tombstones that no erasure wrote.
+const RESTORE_TOMBSTONES: &str =
+    "restore the table `erased` from a backup of the lake, and don't run `compact` before";
+
 /// The files of an erasure, and the keys of their digests in the details of the audit entry.
 const FILES: [(&str, &str); 3] = [
     ("cose", "certificate_blake3"),
@@ -49,8 +53,8 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     }
     let entries = check_audit_log(lake, check).await?;
     let erasures: Vec<RecordedErasure> = entries.iter().filter_map(RecordedErasure::of).collect();
-    let tombstones = match lake.tombstones().await {
-        Ok(tombstones) => Some(tombstones),
+    let tombstones = match lake.tombstones_by_erasure().await {
+        Ok(tombstones) => Some(StoredTombstones::of(tombstones)),
         Err(error) if error.is_environment() => return Err(error),
         Err(error) => {
             check.found(problem(ERASED, ERASED, &error.to_string(), REPAIR));
@@ -109,6 +113,21 @@ pub(crate) fn tombstone_digests(entries: &[AuditRow]) -> HashMap<String, Vec<Fil
     digests
 }
 
+/// The tombstones in the table.
+struct StoredTombstones {
+    all: HashSet<Tombstone>,
+    by_erasure: HashMap<String, HashSet<Tombstone>>,
+}
+
+impl StoredTombstones {
+    fn of(by_erasure: HashMap<String, HashSet<Tombstone>>) -> StoredTombstones {
+        StoredTombstones {
+            all: by_erasure.values().flatten().copied().collect(),
+            by_erasure,
+        }
+    }
+}
+
 /// An erasure with an entry in the audit log.
 struct RecordedErasure {
     id: String,
@@ -136,7 +155,7 @@ impl RecordedErasure {
     async fn check(
         &self,
         lake: &Lake,
-        tombstones: Option<&HashSet<Tombstone>>,
+        tombstones: Option<&StoredTombstones>,
         check: &mut TablesCheck<'_>,
     ) -> Result<()> {
         let files = self.sound_files(lake, check).await?;
@@ -197,11 +216,12 @@ impl RecordedErasure {
         Ok(sound)
     }
 
-    /// Checks that all tombstones of the copy in `bytes` are in the table.
+    /// Checks that all tombstones of the copy in `bytes` are in the table, and that the table has no
+    /// others of the erasure.
     fn check_tombstones(
         &self,
         bytes: &[u8],
-        tombstones: &HashSet<Tombstone>,
+        tombstones: &StoredTombstones,
         check: &mut TablesCheck<'_>,
     ) {
         let copied = match tombstones_from_bytes(bytes, &self.path("tombstones")) {
@@ -210,7 +230,7 @@ impl RecordedErasure {
         };
         let lost = copied
             .iter()
-            .filter(|copied| !tombstones.contains(copied))
+            .filter(|copied| !tombstones.all.contains(copied))
             .count();
         if lost > 0 {
             let id = &self.id;
@@ -220,6 +240,20 @@ impl RecordedErasure {
             check.found(Problem {
                 rows: Some(lost as u64),
                 ..problem(ERASED, ERASED, &cause, REPAIR)
+            });
+        }
+        let copied: HashSet<Tombstone> = copied.into_iter().collect();
+        let own = tombstones.by_erasure.get(&self.id);
+        let added = own.map_or(0, |own| own.difference(&copied).count());
+        if added > 0 {
+            let id = &self.id;
+            let cause = format!(
+                "{added} tombstones of the erasure {id} aren't in the copy that it wrote: grains \
+                 that weren't erased are refused, or hidden if they are encrypted"
+            );
+            check.found(Problem {
+                rows: Some(added as u64),
+                ..problem(ERASED, ERASED, &cause, RESTORE_TOMBSTONES)
             });
         }
     }

@@ -3,12 +3,13 @@
 use gristmill_engine::FileDigest;
 use gristmill_engine::erase::{ErasureOptions, SubjectRequest, erase, plan};
 use gristmill_engine::verify::Problem;
+use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{DecodeMode, EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
 use serde_json::json;
 
 use crate::erasure_workers::options;
-use crate::lab::Lab;
+use crate::lab::{Lab, problems_with};
 
 /// Returns the blob of the grain `json`.
 pub fn blob_of(json: &str) -> Vec<u8> {
@@ -120,6 +121,26 @@ async fn a_file_that_a_killed_process_left_incomplete_is_searched() {
         assert!(remnants.iter().eq(expected), "{remnants:?}");
         assert_eq!((erased.proven, left.exists()), (exclusive, !exclusive));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tombstone_that_the_erasure_did_not_write_is_reported() {
+    const ADDED: &str = "aren't in the copy that it wrote";
+    let lab = Lab::new(0, 0, false).await;
+    let [own, other] = ["ada-4711-k9", "ben-4711-k9"]
+        .map(|user| blob_of(&belief(&format!(r#","user_id":"{user}""#))));
+    lab.ingest("a.frames", &[own, other.clone()]).await;
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+    assert_eq!(problems_with(&lab, ADDED).await, 0);
+    // As somebody does who wants `compact` to remove another grain of an encrypted lake.
+    let address = ContentAddress::of(&other);
+    let mut lake = lab.lake().await;
+    let added = lake
+        .add_tombstones(&[address], &erased.unwrap().id, 0)
+        .await;
+    assert_eq!(added.unwrap(), 1);
+    assert_eq!(problems_with(&lab, ADDED).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
