@@ -13,6 +13,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
+use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 
@@ -103,6 +104,20 @@ impl SegmentReader {
 
     fn row_group(&self, number: usize) -> Option<&RowGroupMetaData> {
         self.metadata.metadata().row_groups().get(number)
+    }
+
+    /// Reads the Bloom filters of row group `number`, with the paths of their columns.
+    ///
+    /// # Errors
+    /// [`ParquetError`] if one is damaged.
+    pub(crate) fn bloom_filters(&self, number: usize) -> Result<Vec<(String, Sbbf)>, ParquetError> {
+        let columns = self.row_group(number).map(RowGroupMetaData::columns);
+        let mut filters = Vec::new();
+        for column in columns.unwrap_or_default() {
+            let filter = Sbbf::read_from_column_chunk(column, &self.bytes)?;
+            filters.extend(filter.map(|filter| (column.column_path().string(), filter)));
+        }
+        Ok(filters)
     }
 
     /// Returns the number of rows of row group `number`.

@@ -14,6 +14,7 @@ use gristmill_schemas::grain::Marks;
 use super::compare::{AbsentColumn, CellDifference, StoredVerdicts, differences, texts_of};
 use super::report::{Findings, Problem};
 use super::stated::{Contradictions, SegmentStatement};
+use super::value_filters::{LackingValues, ValueFilters};
 use crate::decoder_panic::caught;
 use crate::ingest::device_profile::ProfileCounts;
 use crate::ingest::prove::ProofOptions;
@@ -61,6 +62,7 @@ pub(crate) struct RowGroupCheck {
     marks: BTreeMap<&'static str, u64>,
     beyond_profile: ProfileCounts,
     contradictions: Contradictions,
+    lacking: LackingValues,
 }
 
 /// A row whose blob isn't the grain of its address.
@@ -141,6 +143,7 @@ impl OpenSegment {
             rows: rows.clone(),
             ..RowGroupCheck::default()
         };
+        let filters = ValueFilters::read(&self.reader, number, &mut check.lacking);
         let mut next = rows.start;
         let mut reprojector = Reprojector::new(proof_options, self.keys.as_deref());
         let lacking = match columns {
@@ -157,6 +160,7 @@ impl OpenSegment {
             next += batch.num_rows() as u64;
             let contradictions = &mut check.contradictions;
             self.stated.check(first, &batch, contradictions);
+            filters.check(first, &batch, &mut check.lacking);
             if let Some(equal) = reprojector.all_equal(&batch) {
                 check.blob_bytes += equal.blob_bytes;
                 check.beyond_profile.merge(equal.beyond_profile);
@@ -241,6 +245,8 @@ impl RowGroupCheck {
         }
         let (stated, found) = (&segment.stated, &self.contradictions);
         stated.report(found, &segment.name, &mut findings, limit);
+        let (lacking, begin) = (&self.lacking, self.rows.start);
+        lacking.report(&segment.name, begin, &mut findings, limit);
         let mut problems = self.into_problems(segment);
         problems.sort_by_key(|(problem, _)| problem.ordinal);
         for (problem, count) in problems {

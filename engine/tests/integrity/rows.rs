@@ -10,6 +10,7 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 use gristmill_engine::segment::SegmentReader;
+use gristmill_engine::verify::Problem;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RowMetadata, StoredRows, SystemColumn, grains_schema};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
@@ -244,4 +245,39 @@ fn derived(rows: &RecordBatch) -> RecordBatch {
         .filter(|place| !kept().contains(&rows.schema_ref().field(*place).name().as_str()))
         .collect();
     rows.project(&places).unwrap()
+}
+
+/// Clears all bits of the Bloom filters in a Parquet file.
+fn clear_filters(file: &mut [u8]) {
+    // The rest of a filter's header, after its size as a number of Thrift's compact protocol.
+    const HEAD: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
+    let ends: Vec<usize> = file
+        .windows(HEAD.len())
+        .enumerate()
+        .filter(|(_, window)| *window == HEAD)
+        .map(|(at, _)| at)
+        .collect();
+    assert!(!ends.is_empty());
+    for end in ends {
+        let begin = file[..end].iter().rposition(|byte| *byte == 0x15).unwrap() + 1;
+        let digits = file[begin..end].iter().rev();
+        let size = digits.fold(0, |size, digit| (size << 7) | usize::from(digit & 0x7f)) / 2;
+        file[end + HEAD.len()..][..size].fill(0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bloom_filters_without_values_of_their_rows_are_reported() {
+    let lab = Lab::new(1, 60, false).await;
+    assert_eq!(lab.verify().await.bad, 0);
+    let path = lab.segments().await.remove(0);
+    let mut file = std::fs::read(&path).unwrap();
+    clear_filters(&mut file);
+    std::fs::write(&path, file).unwrap();
+    let report = lab.verify().await;
+    let lacking = |problem: &&Problem| problem.message.contains("Bloom filter lacks values");
+    let found: Vec<_> = report.problems.iter().filter(lacking).collect();
+    let first = found.first().unwrap();
+    assert_eq!(first.field.as_deref(), Some("content_address"));
+    assert_eq!((first.rows, first.ordinal), (Some(60), 0));
 }
