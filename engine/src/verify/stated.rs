@@ -1,6 +1,8 @@
 //! What a lake states about the rows of a segment outside of its data file: which grains were
 //! erased, and at which seconds its grains were created.
 
+use std::collections::HashSet;
+
 use arrow::array::RecordBatch;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::error::{ErrorCode, GrainError};
@@ -11,7 +13,7 @@ use crate::keys::TombstoneSet;
 use crate::lake::{ERASURES, Lake, REMEDY_OF_FILES, Segment, address_at, texts};
 use crate::segment::{CreationSeconds, creation_seconds_of};
 
-/// The count of rows of erased grains while an erasure is unfinished, which removes them.
+/// The count of rows that an unfinished erasure removes.
 const ERASED_ROWS: &str = "erased_rows";
 
 /// The remedy for grains that came back after their erasure.
@@ -21,8 +23,10 @@ const ERASE_AGAIN: &str = "gristmill erase for the same people once more, or gri
 /// What a lake states about the rows of its segments.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StatedRows {
+    /// Erased grains, of which the lake must have none.
     erased: TombstoneSet,
-    is_unfinished: bool,
+    /// Grains of erasures without a certificate, while there is an unfinished one.
+    leaving: TombstoneSet,
 }
 
 impl StatedRows {
@@ -31,19 +35,25 @@ impl StatedRows {
     /// # Errors
     /// Errors of reading a file that aren't damage.
     pub(super) async fn load(lake: &Lake) -> Result<StatedRows> {
-        let erased = match lake.tombstone_set().await {
+        let erasures = match lake.tombstones_by_erasure().await {
             Err(error) if error.is_environment() => return Err(error),
             found => found.unwrap_or_default(),
         };
-        if erased.is_empty() {
+        if erasures.is_empty() {
             return Ok(StatedRows::default());
         }
         let files = lake.location().list(ERASURES).await?;
-        let mut paths = files.iter().map(|file| file.location.as_ref());
-        let is_unfinished = paths.any(|path| path.ends_with(".journal"));
+        let names: HashSet<&str> = files
+            .iter()
+            .filter_map(|file| file.location.filename())
+            .collect();
+        let is_unfinished = names.iter().any(|name| name.ends_with(".journal"));
+        let (erased, leaving): (Vec<_>, Vec<_>) = erasures
+            .into_iter()
+            .partition(|(id, _)| !is_unfinished || names.contains(format!("{id}.cose").as_str()));
         Ok(StatedRows {
-            erased,
-            is_unfinished,
+            erased: erased.into_iter().flat_map(|(_, rows)| rows).collect(),
+            leaving: leaving.into_iter().flat_map(|(_, rows)| rows).collect(),
         })
     }
 
@@ -72,12 +82,17 @@ impl SegmentStatement {
     /// Adds those rows of `batch` to `found` that contradict the statement. The batch begins at row
     /// `first` of the file.
     pub(super) fn check(&self, first: u64, batch: &RecordBatch, found: &mut Contradictions) {
-        let erased = &self.lake.erased;
-        if !erased.is_empty() {
+        let StatedRows { erased, leaving } = &self.lake;
+        if !erased.is_empty() || !leaving.is_empty() {
             let addresses = texts(batch, SystemColumn::ContentAddress.name());
             for row in 0..batch.num_rows() {
-                if address_at(addresses, row).is_some_and(|address| erased.contains(&address)) {
+                let Some(address) = address_at(addresses, row) else {
+                    continue;
+                };
+                if erased.contains(&address) {
                     found.erased.add(first + row as u64);
+                } else if leaving.contains(&address) {
+                    found.leaving.add(first + row as u64);
                 }
             }
         }
@@ -100,10 +115,15 @@ impl SegmentStatement {
         findings: &mut Findings,
         limit: usize,
     ) {
-        let Contradictions { erased, unstated } = found;
-        if self.lake.is_unfinished && erased.rows > 0 {
-            findings.mark(ERASED_ROWS, erased.rows);
-        } else if let Some(first) = erased.first {
+        let Contradictions {
+            erased,
+            leaving,
+            unstated,
+        } = found;
+        if leaving.rows > 0 {
+            findings.mark(ERASED_ROWS, leaving.rows);
+        }
+        if let Some(first) = erased.first {
             let cause = format!("{} of its rows have grains that were erased", erased.rows);
             findings.bad(problem(name, first, erased.rows, cause, ERASE_AGAIN), limit);
         }
@@ -124,6 +144,8 @@ impl SegmentStatement {
 pub(super) struct Contradictions {
     /// The grains were erased.
     erased: ContradictingRows,
+    /// The grains are removed by an unfinished erasure.
+    leaving: ContradictingRows,
     /// The grains were created at seconds that the log doesn't state.
     unstated: ContradictingRows,
 }

@@ -161,4 +161,9 @@ async fn erased_grains_that_came_back_are_reported() {
             .contains("1 of its rows have grains that were erased"),
         "{problem:?}"
     );
+    // The journal of another erasure excuses nothing.
+    let mut journal = b"sealed".to_vec();
+    journal.extend(FileDigest::of(b"sealed").as_bytes());
+    std::fs::write(lab.path("erasures/other.journal"), journal).unwrap();
+    assert_eq!(lab.verify().await.problems, report.problems);
 }
