@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, BooleanArray, RecordBatch, StringArray,
-    StringBuilder, UInt32Array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, BooleanArray, RecordBatch,
+    RecordBatchOptions, StringArray, StringBuilder, UInt32Array,
 };
 use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema};
@@ -285,7 +285,9 @@ fn each_cell(
             _ => Ok(Arc::clone(column)),
         })
         .collect::<Result<Vec<_>>>()?;
-    RecordBatch::try_new(schema, columns).file("can't open", "a table")
+    // A query that only counts rows reads no column.
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema, columns, &rows).file("can't open", "a table")
 }
 
 /// Appends the sort key of `grain` in a segment that is sealed with `keys`, or in an open one

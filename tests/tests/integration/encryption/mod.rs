@@ -188,6 +188,7 @@ fn an_encrypted_lake_has_no_plaintext_and_with_its_keys_answers_like_a_plain_one
         "SELECT type, count(*) AS n, min(created_at) AS since FROM grains GROUP BY type ORDER BY \
          type",
         "SELECT count(*) AS n FROM grains",
+        "SELECT count(*) AS n FROM rejects",
         "SELECT subject, object FROM triples ORDER BY subject, object, address",
         "SELECT content_address FROM grains WHERE user_id = 'quokka-user-1' AND subject IN \
          ('Quokka Subject 1', 'x') ORDER BY 1",
