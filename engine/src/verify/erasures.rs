@@ -216,8 +216,8 @@ impl RecordedErasure {
         Ok(sound)
     }
 
-    /// Checks that all tombstones of the copy in `bytes` are in the table, and that the table has no
-    /// others of the erasure.
+    /// Checks that all tombstones of the copy in `bytes` are in the table, and that the table has
+    /// no others of the erasure.
     fn check_tombstones(
         &self,
         bytes: &[u8],
