@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from . import _html, _native
+from ._parameters import cal_parameters, sql_parameters
 from ._progress import ProgressFunction, reported
 from .erasure import ErasurePlan
 from .errors import UsageError
@@ -159,7 +160,8 @@ class Lake:
         gristmill.errors.QueryError: ...
 
         :param parameters: Values of ``$name`` by name, or of ``$1``, ``$2`` … in order. Names can
-            be given as keywords too.
+            be given as keywords too. A ``datetime`` without a zone is in UTC where it is compared
+            with times of the lake; a UUID is a text.
         """
         if named and not (parameters is None or isinstance(parameters, Mapping)):
             raise UsageError("give the parameters in order or by name, not both")
@@ -170,7 +172,7 @@ class Lake:
             given = list(parameters)
         elif parameters is not None:
             raise UsageError("parameters are a mapping or a sequence")
-        return Result(self._native.sql(query, json.dumps(given)))
+        return Result(self._native.sql(query, sql_parameters(given)))
 
     def cal(
         self,
@@ -191,7 +193,8 @@ class Lake:
         >>> lake.cal("RECALL beliefs WHERE subject = $who | COUNT", who="ada").value
         0
 
-        :param parameters: Values of ``$name`` by name. Names can be given as keywords too.
+        :param parameters: Values of ``$name`` by name. Names can be given as keywords too. A
+            ``datetime`` without a zone is in UTC.
         :param namespace: The only visible namespace.
         :param user: The user that ``MY`` refers to.
         :param agent: The agent that acts for the user.
@@ -200,7 +203,7 @@ class Lake:
         """
         arguments = {
             "statement": statement,
-            "parameters": json.dumps({**(parameters or {}), **named}),
+            "parameters": cal_parameters({**(parameters or {}), **named}),
             "namespace": namespace,
             "user": user,
             "agent": agent,

@@ -170,7 +170,7 @@ pub(crate) use cmf_views::MessageContext;
 pub(crate) use confined::without_cause;
 pub use confined::{Confinement, HiddenCause, confined_context};
 pub use counted_rows::{CountedBatch, CountedRows};
-pub use datafusion::common::ParamValues;
+pub use datafusion::common::{ParamValues, ScalarValue};
 pub use datafusion::error::DataFusionError;
 pub use datafusion::execution::SendableRecordBatchStream;
 pub use datafusion::prelude::{DataFrame, SessionContext};
@@ -188,7 +188,7 @@ pub(crate) use lazy_views::register_view;
 use lifecycle::{CURRENT, Copies};
 pub use no_lake::{context_without_grains, context_without_lake};
 pub use page_index_reader::PageIndexReaderFactory;
-pub use parameters::{parameter_types, parameters_from_json};
+pub use parameters::{parameter_from_json, parameter_types, parameters_from_json};
 pub use portable::{PortableNode, portable_node};
 pub use reference::{SqlReference, sql_reference};
 pub use script::{

@@ -21,13 +21,16 @@ const SHOWN_DIGITS: usize = 60;
 pub fn parameters_from_json(parameters: &Json) -> Result<ParamValues> {
     Ok(match parameters {
         Json::Null => ParamValues::List(Vec::new()),
-        Json::Array(items) => {
-            ParamValues::from(items.iter().map(scalar).collect::<Result<Vec<_>>>()?)
-        }
+        Json::Array(items) => ParamValues::from(
+            items
+                .iter()
+                .map(parameter_from_json)
+                .collect::<Result<Vec<_>>>()?,
+        ),
         Json::Object(members) => {
             let values = members
                 .iter()
-                .map(|(name, value)| Ok((name.to_owned(), scalar(value)?)));
+                .map(|(name, value)| Ok((name.to_owned(), parameter_from_json(value)?)));
             ParamValues::from(values.collect::<Result<Vec<(String, ScalarValue)>>>()?)
         }
         _ => return plan_err!("parameters are a list or an object"),
@@ -94,7 +97,12 @@ fn searched_list(call: &ScalarFunction, schema: &DFSchema) -> Option<(String, Da
     Some((list.id.clone(), list_type))
 }
 
-fn scalar(value: &Json) -> Result<ScalarValue> {
+/// Converts a text, a number, a boolean or null to the value of a placeholder.
+///
+/// # Errors
+/// [`datafusion::error::DataFusionError::Plan`] for lists, objects, whole numbers of more than 64
+/// bits, and numbers beyond the range of doubles.
+pub fn parameter_from_json(value: &Json) -> Result<ScalarValue> {
     Ok(match value {
         Json::Null => ScalarValue::Null,
         Json::Bool(flag) => ScalarValue::from(*flag),
@@ -133,7 +141,7 @@ mod tests {
     use super::*;
 
     fn converted(text: &str) -> Result<ScalarValue> {
-        scalar(&Json::parse(text.as_bytes()).unwrap())
+        parameter_from_json(&Json::parse(text.as_bytes()).unwrap())
     }
 
     #[test]
