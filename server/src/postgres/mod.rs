@@ -12,6 +12,7 @@
 //! | `copy` | How are rows sent to `COPY … TO STDOUT`? |
 //! | `held_objects` | How many prepared statements and portals may a client hold? |
 //! | `statements` | Which statements change nothing and are answered without a query? |
+//! | `transaction_modes` | How does a transaction begin with a mode that the parser doesn't know? |
 //! | `rows` | How are rows sent while the query runs? |
 //! | `types` | Which type of PostgreSQL has a column? |
 //! | `values` | How are values written, as text and in binary? |
@@ -36,6 +37,7 @@ mod replies;
 mod rows;
 mod session;
 mod statements;
+mod transaction_modes;
 mod types;
 mod values;
 

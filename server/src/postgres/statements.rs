@@ -14,6 +14,7 @@ use super::catalog::rewritten;
 use super::copy::{CopiedQuery, copied_query};
 use super::failure::error;
 use super::session::SERVER_VERSION;
+use super::transaction_modes::without_deferrable;
 
 /// A statement, by what it is answered with.
 #[derive(Debug, Clone)]
@@ -269,7 +270,7 @@ pub(super) fn parsed(text: &str) -> PgWireResult<Vec<ClientStatement>> {
     if let Some(copied) = copied_query(text)? {
         return Ok(vec![ClientStatement::Copy(copied)]);
     }
-    let statements = gristmill_queries::sql::statements(text);
+    let statements = gristmill_queries::sql::statements(&without_deferrable(text));
     let failed = |error: DataFusionError| super::failure::query_error(error);
     statements
         .map_err(failed)?
@@ -298,6 +299,9 @@ mod tests {
                 "START TRANSACTION ISOLATION LEVEL REPEATABLE READ",
                 Reply::Begin,
             ),
+            ("BEGIN READ ONLY, NOT DEFERRABLE", Reply::Begin),
+            ("BEGIN DEFERRABLE", Reply::Begin),
+            ("SET TRANSACTION DEFERRABLE", Reply::Done("SET")),
             ("COMMIT", Reply::End("COMMIT")),
             ("END", Reply::End("COMMIT")),
             ("ROLLBACK", Reply::End("ROLLBACK")),
