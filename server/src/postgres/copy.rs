@@ -51,8 +51,7 @@ enum CopyForm {
 /// # Errors
 /// `COPY … FROM`, which writes; options that aren't known; a table whose columns can't be named.
 pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
-    let is_copy = text
-        .trim_start()
+    let is_copy = without_comments(text)
         .get(..4)
         .is_some_and(|word| word.eq_ignore_ascii_case("copy"));
     if !is_copy {
@@ -99,6 +98,41 @@ pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
         }
         _ => Ok(None),
     }
+}
+
+/// Returns a text from its first word on: without the spaces and comments before it.
+fn without_comments(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    loop {
+        rest = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map_or("", |(_, rest)| rest)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            after_comment(comment)
+        } else {
+            return rest;
+        };
+        rest = rest.trim_start();
+    }
+}
+
+/// Returns what is behind the end of a comment, in which there may be others.
+fn after_comment(comment: &str) -> &str {
+    let (mut depth, mut at) = (1_usize, 0);
+    while let Some(pair) = comment.as_bytes().get(at..at + 2) {
+        match pair {
+            b"/*" => depth += 1,
+            b"*/" => depth -= 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+        if depth == 0 {
+            return comment.get(at..).unwrap_or_default();
+        }
+    }
+    ""
 }
 
 fn query_of(source: CopySource) -> PgWireResult<Statement> {
@@ -366,6 +400,10 @@ mod tests {
                 "a\tb\\;nil;;\"c,\"\"d\"\"\n\"\n",
             ),
             (
+                "-- rows\n /* of /* a */ report */ COPY (SELECT 1) TO STDOUT",
+                "a\\tb\\\\\t\\N\t\tc,\"d\"\\n\n",
+            ),
+            (
                 "COPY grains TO STDOUT (DELIMITER ';', FORMAT csv)",
                 "a\tb\\;;\"\";\"c,\"\"d\"\"\n\"\n",
             ),
@@ -381,6 +419,8 @@ mod tests {
             "COPY grains TO '/tmp/x.csv'",
             "COPY grains TO STDOUT; SELECT 1",
             "COPY",
+            "-- COPY grains TO STDOUT",
+            "/* COPY grains TO STDOUT",
         ] {
             assert!(copied_query(text).unwrap().is_none(), "{text}");
         }
@@ -398,7 +438,7 @@ mod tests {
         for text in [
             "COPY grains FROM STDIN",
             "COPY grains (nothing) FROM STDIN WITH (FORMAT csv);",
-            "copy nothing from '/tmp/x.csv'",
+            "/* rows */ copy nothing from '/tmp/x.csv'",
         ] {
             let Err(PgWireError::UserError(refused)) = copied_query(text) else {
                 panic!("{text}");
