@@ -334,9 +334,28 @@ fn setting(name: &str) -> Option<&'static str> {
     }
 }
 
+/// The words that aren't names unless they are quoted.
+const RESERVED: &str = "all analyse analyze and any array as asc asymmetric authorization between \
+    bigint binary bit boolean both case cast char character check coalesce collate collation \
+    column concurrently constraint create cross current_catalog current_date current_role \
+    current_schema current_time current_timestamp current_user dec decimal default deferrable desc \
+    distinct do else end except exists extract false fetch float for foreign freeze from full \
+    grant greatest group grouping having ilike in initially inner inout int integer intersect \
+    interval into is isnull join lateral leading least left like limit localtime localtimestamp \
+    national natural nchar none normalize not notnull null nullif numeric offset on only or order \
+    out outer overlaps overlay placing position precision primary real references returning right \
+    row select session_user setof similar smallint some substring symmetric system_user table \
+    tablesample then time timestamp to trailing treat trim true union unique user using values \
+    varchar variadic verbose when where window with";
+
 fn quoted(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    let is_plain = name.bytes().next().is_some_and(is_letter)
+        && name
+            .bytes()
+            .all(|byte| is_letter(byte) || byte.is_ascii_digit())
+        && !RESERVED.split_ascii_whitespace().any(|word| word == name);
+    match is_plain {
         true => name.to_owned(),
         false => format!("\"{}\"", name.replace('"', "\"\"")),
     }
@@ -345,6 +364,24 @@ fn quoted(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_quoted_where_they_would_be_something_else() {
+        for (name, expected) in [
+            ("grains", "grains"),
+            ("_a1", "_a1"),
+            ("type", "type"),
+            ("", "\"\""),
+            ("1a", "\"1a\""),
+            ("A", "\"A\""),
+            ("a b", "\"a b\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("user", "\"user\""),
+            ("with", "\"with\""),
+        ] {
+            assert_eq!(quoted(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn patterns_have_a_backslash_before_what_stands_for_itself() {
