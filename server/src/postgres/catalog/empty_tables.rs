@@ -12,7 +12,7 @@ use super::PG_CATALOG;
 use super::table_specs::TABLES;
 
 /// Tables of the catalog that have rows.
-const WITH_ROWS: [&str; 11] = [
+const WITH_ROWS: [&str; 12] = [
     "pg_am",
     "pg_attribute",
     "pg_class",
@@ -21,6 +21,7 @@ const WITH_ROWS: [&str; 11] = [
     "pg_roles",
     "pg_settings",
     "pg_tables",
+    "pg_tablespace",
     "pg_type",
     "pg_user",
     "pg_views",
@@ -99,6 +100,9 @@ fn selects_nothing(select: &Select) -> bool {
 }
 
 fn is_empty(relation: &TableFactor) -> bool {
+    if let TableFactor::Derived { subquery, .. } = relation {
+        return matches!(&*subquery.body, SetExpr::Select(select) if selects_nothing(select));
+    }
     let TableFactor::Table {
         name, args: None, ..
     } = relation

@@ -72,7 +72,7 @@ enum Answer {
 /// Name of the function for patterns of LIKE with an escape character.
 pub(super) const LIKE_PATTERN: &str = "like_pattern";
 
-const FUNCTIONS: [(&str, Answer); 60] = [
+const FUNCTIONS: [(&str, Answer); 61] = [
     (LIKE_PATTERN, Answer::LikePattern),
     ("version", Answer::Text("PostgreSQL 16.6 (gristmill)")),
     ("current_schema", Answer::Text("public")),
@@ -98,6 +98,7 @@ const FUNCTIONS: [(&str, Answer); 60] = [
     ("pg_indexes_size", Answer::Integer(0)),
     ("pg_total_relation_size", Answer::Integer(0)),
     ("pg_database_size", Answer::Integer(0)),
+    ("pg_tablespace_size", Answer::Integer(0)),
     ("txid_current", Answer::Integer(0)),
     ("pg_is_in_recovery", Answer::Flag(false)),
     ("pg_is_other_temp_schema", Answer::Flag(false)),

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value,
-    VisitMut, VisitorMut,
+    ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, Select,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 
 use super::PG_CATALOG;
@@ -30,12 +30,17 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         replace_empty(query);
+        if let SetExpr::Select(select) = &mut *query.body
+            && reads_catalog(select)
+        {
+            drop_repeated(select);
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
         if is_catalog_array(expression) {
-            *expression = Expr::value(Value::Null);
+            *expression = no_texts();
         }
         if let Expr::Subquery(query) = expression {
             aggregate(query);
@@ -50,7 +55,41 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// Returns true for `ARRAY(SELECT … FROM pg_…)`: lists of roles, which nobody has.
+/// Leaves out the columns that a wildcard selects again, as in `n.oid, n.*`: DataFusion refuses a
+/// column that is there twice, and the clients that send it read columns by their names.
+fn drop_repeated(select: &mut Select) {
+    let wildcards = select.projection.iter().filter_map(|item| match item {
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), _) => {
+            Some(table.to_string())
+        }
+        _ => None,
+    });
+    let wildcards: Vec<String> = wildcards.collect();
+    select.projection.retain(|item| {
+        let SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) = item else {
+            return true;
+        };
+        let Some((_, table)) = names.split_last() else {
+            return true;
+        };
+        let table: Vec<String> = table.iter().map(ToString::to_string).collect();
+        !wildcards.contains(&table.join("."))
+    });
+}
+
+/// Returns NULL as a list of texts, which functions of lists take.
+fn no_texts() -> Expr {
+    let text = ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None);
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::value(Value::Null)),
+        data_type: DataType::Array(text),
+        array: false,
+        format: None,
+    }
+}
+
+/// Returns true for `ARRAY(SELECT … FROM pg_…)`: lists of roles and options, which nothing has.
 fn is_catalog_array(expression: &Expr) -> bool {
     let Expr::Function(Function { name, args, .. }) = expression else {
         return false;
@@ -68,8 +107,8 @@ fn reads_catalog(select: &Select) -> bool {
         let TableFactor::Table { name, .. } = &from.relation else {
             return false;
         };
-        let name = name.0.last().and_then(|part| part.as_ident());
-        name.is_some_and(|name| name.value.starts_with("pg_"))
+        let mut names = name.0.iter().filter_map(|part| part.as_ident());
+        names.any(|name| name.value.starts_with("pg_"))
     })
 }
 
@@ -79,9 +118,20 @@ fn aggregate(query: &mut Query) {
     if let SetExpr::Select(select) = &mut *query.body
         && reads_catalog(select)
         && let [SelectItem::UnnamedExpr(looked_up)] = select.projection.as_mut_slice()
-        && matches!(looked_up, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        && is_looked_up(looked_up)
     {
         *looked_up = call("max", std::slice::from_ref(looked_up));
+    }
+}
+
+/// Returns true for a column, and for one that is compared with a constant.
+fn is_looked_up(expression: &Expr) -> bool {
+    match expression {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
+        Expr::BinaryOp { left, right, .. } => {
+            is_looked_up(left) && matches!(**right, Expr::Value(_))
+        }
+        _ => false,
     }
 }
 
@@ -251,6 +301,8 @@ mod tests {
             "SELECT table_name FROM information_schema.tables",
             "SELECT to_char(a, '%Y'), to_char(a, b), to_char(a, 'FMMonth') FROM t",
             "SELECT a FROM t WHERE a LIKE 'x_'",
+            "SELECT g.a, g.* FROM grains AS g",
+            "SELECT a FROM (SELECT count(*) AS a FROM pg_index)",
         ] {
             assert_eq!(text(query), query);
         }
@@ -285,6 +337,22 @@ mod tests {
             (
                 "SELECT (SELECT typname FROM pg_type WHERE oid = a) FROM t",
                 "SELECT (SELECT max(typname) FROM pg_type WHERE oid = a) FROM t",
+            ),
+            (
+                "SELECT (SELECT c.relkind = 'c' FROM pg_class AS c WHERE c.oid = a) FROM t",
+                "SELECT (SELECT max(c.relkind = 'c') FROM pg_class AS c WHERE c.oid = a) FROM t",
+            ),
+            (
+                "SELECT array_to_string(a || array(SELECT x FROM pg_catalog.unnest(b) x), ',')",
+                "SELECT array_to_string(a || CAST(NULL AS TEXT[]), ',')",
+            ),
+            (
+                "SELECT n.oid, n.*, c.oid FROM pg_namespace AS n JOIN pg_class AS c ON true",
+                "SELECT n.*, c.oid FROM pg_namespace AS n JOIN pg_class AS c ON true",
+            ),
+            (
+                "SELECT r.a, (r.k).n AS c FROM (SELECT indkey AS k FROM pg_index) r ORDER BY 1",
+                "SELECT NULL AS a, NULL AS c WHERE false",
             ),
         ] {
             assert_eq!(text(query), expected);

@@ -5,7 +5,7 @@
 /// (boolean) and `l` (list of texts), in capitals if the value is NULL unless a row gives it; an
 /// integer is 0, a text empty and a boolean false otherwise. All that the lake has no equivalent
 /// for are empty.
-pub(super) const TABLES: [(&str, &str); 39] = [
+pub(super) const TABLES: [(&str, &str); 54] = [
     (
         "pg_class",
         "oid:i relname:t relnamespace:i reltype:i reloftype:i relowner:i relam:i relfilenode:i \
@@ -43,7 +43,8 @@ pub(super) const TABLES: [(&str, &str); 39] = [
     ("pg_user", "usename:t usesysid:i usecreatedb:b usesuper:b"),
     (
         "pg_settings",
-        "name:t setting:t unit:T category:t short_desc:t context:t vartype:t",
+        "name:t setting:t unit:T category:t short_desc:t context:t vartype:t source:t boot_val:T \
+         reset_val:T",
     ),
     ("pg_am", "oid:i amname:t amhandler:t amtype:t"),
     (
@@ -146,5 +147,52 @@ pub(super) const TABLES: [(&str, &str); 39] = [
     (
         "pg_auth_members",
         "roleid:i member:i grantor:i admin_option:b",
+    ),
+    ("pg_aggregate", "aggfnoid:i aggkind:t aggnumdirectargs:i"),
+    (
+        "pg_cast",
+        "oid:i castsource:i casttarget:i castfunc:i castcontext:t castmethod:t",
+    ),
+    (
+        "pg_conversion",
+        "oid:i conname:t connamespace:i conowner:i conforencoding:i contoencoding:i conproc:i \
+         condefault:b",
+    ),
+    ("pg_db_role_setting", "setdatabase:i setrole:i setconfig:L"),
+    (
+        "pg_default_acl",
+        "oid:i defaclrole:i defaclnamespace:i defaclobjtype:t defaclacl:L",
+    ),
+    (
+        "pg_event_trigger",
+        "oid:i evtname:t evtevent:t evtowner:i evtfoid:i evtenabled:t evttags:L",
+    ),
+    (
+        "pg_foreign_data_wrapper",
+        "oid:i fdwname:t fdwowner:i fdwhandler:i fdwvalidator:i fdwacl:L fdwoptions:L",
+    ),
+    ("pg_largeobject_metadata", "oid:i lomowner:i lomacl:L"),
+    (
+        "pg_operator",
+        "oid:i oprname:t oprnamespace:i oprowner:i oprkind:t oprleft:i oprright:i oprresult:i \
+         oprcode:i",
+    ),
+    (
+        "pg_subscription",
+        "oid:i subdbid:i subname:t subowner:i subenabled:b subpublications:L",
+    ),
+    (
+        "pg_ts_config",
+        "oid:i cfgname:t cfgnamespace:i cfgowner:i cfgparser:i",
+    ),
+    (
+        "pg_ts_dict",
+        "oid:i dictname:t dictnamespace:i dictowner:i dicttemplate:i dictinitoption:T",
+    ),
+    ("pg_ts_parser", "oid:i prsname:t prsnamespace:i"),
+    ("pg_ts_template", "oid:i tmplname:t tmplnamespace:i"),
+    (
+        "pg_user_mappings",
+        "umid:i srvid:i srvname:t umuser:i usename:t umoptions:L",
     ),
 ];

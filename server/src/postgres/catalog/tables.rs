@@ -23,6 +23,9 @@ const LAKE_SCHEMA: i64 = 2200;
 /// Identifier of the owner of everything.
 const OWNER_ID: i64 = 10;
 
+/// Identifier of where the database is stored.
+const TABLESPACE: i64 = 1663;
+
 /// A value of a row.
 enum Cell {
     Integer(i64),
@@ -86,6 +89,12 @@ impl PgCatalog {
                 ("datctype", "C".into()),
                 ("datallowconn", true.into()),
                 ("datlocprovider", "c".into()),
+                ("dattablespace", TABLESPACE.into()),
+            ])],
+            "pg_tablespace" => vec![Row::from([
+                ("oid", TABLESPACE.into()),
+                ("spcname", "pg_default".into()),
+                ("spcowner", OWNER_ID.into()),
             ])],
             "pg_roles" => vec![Row::from([
                 ("oid", OWNER_ID.into()),

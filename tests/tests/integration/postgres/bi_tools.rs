@@ -10,7 +10,7 @@ async fn statements_of_tools_that_only_postgresql_has_are_answered() {
     let lake = namespaces::lake(true).await;
     let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
     let client = server.connect().await;
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 9] = [
         (
             "SELECT to_char(TIMESTAMP '2026-03-01 10:20:30', 'YYYY-MM-DD HH24:MI') AS t",
             &["2026-03-01 10:20"],
@@ -44,6 +44,20 @@ async fn statements_of_tools_that_only_postgresql_has_are_answered() {
              JOIN information_schema.key_column_usage AS k ON c.table_name = k.table_name",
             &[],
         ),
+        (
+            "SELECT n.oid, n.*, d.description FROM pg_catalog.pg_namespace n LEFT OUTER JOIN \
+             pg_catalog.pg_description d ON d.objoid = n.oid AND d.objsubid = 0 AND d.classoid = \
+             'pg_namespace'::regclass WHERE n.nspname = 'public' ORDER BY nspname",
+            &["2200", "public", "10"],
+        ),
+        (
+            "SELECT r.name, r.seq FROM (SELECT a.attname AS name, \
+             (information_schema._pg_expandarray(i.indkey)).n AS seq, \
+             information_schema._pg_expandarray(i.indkey) AS keys, a.attnum AS num FROM \
+             pg_catalog.pg_attribute a JOIN pg_catalog.pg_index i ON a.attrelid = i.indrelid \
+             WHERE i.indisprimary) r WHERE r.num = (r.keys).x ORDER BY r.seq",
+            &[],
+        ),
     ];
     for (query, expected) in cases {
         let found = texts(&client, query).await;
@@ -61,7 +75,7 @@ async fn what_tools_cannot_use_is_refused() {
     let server = TestServer::start(Protocol::Postgres, &lake, None, limits()).await;
     let client = server.connect().await;
     for query in [
-        "SELECT n.oid, n.* FROM pg_namespace AS n",
+        "SELECT g.type, g.* FROM grains AS g",
         "SELECT type FROM grains FETCH FIRST 1 ROWS ONLY",
         "SELECT TOP 1 type FROM grains",
         "CREATE TEMPORARY TABLE t (a int)",
