@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
@@ -67,6 +68,8 @@ class Lake:
     ) -> None:
         names = ("GRISTMILL_OPERATOR", "USER", "LOGNAME", "USERNAME")
         environment = (os.environ[name] for name in names if os.environ.get(name))
+        #: Held by what changes the lake by what it has read before.
+        self._read_and_change = threading.Lock()
         self._native = _native.NativeLake(
             {
                 "location": fspath(location),

@@ -10,6 +10,7 @@ import json
 import operator
 import re
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
@@ -67,7 +68,7 @@ class GristmillStore(BaseStore):
 
     A search with a query ranks by the words of whole items, except those that were put with
     ``index=False``. Lists of fields for ``index`` are refused. Items don't expire: ``ttl`` is
-    refused.
+    refused. Namespaces and keys are compared, and returned, in Unicode's normal form C.
 
     >>> import gristmill as gm
     >>> from gristmill.langgraph import GristmillStore
@@ -89,8 +90,14 @@ class GristmillStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Runs operations in order; changes are visible to the operations after them."""
-        self._lake.refresh()
-        return [self._run(op) for op in ops]
+        operations = list(ops)
+        if not any(isinstance(op, PutOp) for op in operations):
+            self._lake.refresh()
+            return [self._run(op) for op in operations]
+        # Of two threads that have found no item each would add one.
+        with self._lake._read_and_change:
+            self._lake.refresh()
+            return [self._run(op) for op in operations]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Like :meth:`batch`, on another thread."""
@@ -115,7 +122,7 @@ class GristmillStore(BaseStore):
             f"SELECT {_COLUMNS} FROM current WHERE relation = $relation AND subject = $key "
             "AND namespace = $namespace ORDER BY created_at DESC, content_address",
             relation=RELATION,
-            key=key,
+            key=_normal(key),
             namespace=_joined(namespace),
         ).to_dicts()
 
@@ -139,7 +146,7 @@ class GristmillStore(BaseStore):
             now = max(now, _milliseconds(row["created_at"]) + 1)
         grain: dict[str, Any] = {
             "type": "belief",
-            "subject": op.key,
+            "subject": _normal(op.key),
             "relation": RELATION,
             "object": json.dumps(op.value, ensure_ascii=False),
             "confidence": 1.0,
@@ -164,15 +171,21 @@ class GristmillStore(BaseStore):
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         prefix = _joined(op.namespace_prefix)
-        condition = "relation = $relation"
+        items = "relation = $relation"
         if prefix:
-            condition += " AND (namespace = $prefix OR starts_with(namespace, $below))"
+            items += " AND (namespace = $prefix OR starts_with(namespace, $below))"
         parameters = {"relation": RELATION, "prefix": prefix, "below": prefix + _SEPARATOR}
         words = _words(op.query or "")
+        condition = items
         if words:
             tagged = f"array_has(structural_tags, '{UNINDEXED}')"
             condition += f" AND NOT coalesce({tagged}, false)"
-        current = f"SELECT content_address FROM current WHERE {condition}"
+        # As in `_find`, of items that two processes have put the newest.
+        newest_first = "PARTITION BY namespace, subject ORDER BY created_at DESC, content_address"
+        current = (
+            f"SELECT content_address FROM (SELECT content_address, row_number() OVER "
+            f"({newest_first}) AS place FROM current WHERE {items}) AS versions WHERE place = 1"
+        )
         source = f"search('{' OR '.join(words)}', {_CANDIDATES})" if words else "grains"
         score = "score" if words else "CAST(NULL AS DOUBLE) AS score"
         order = "score DESC, content_address" if words else "created_at DESC, content_address"
@@ -227,7 +240,12 @@ def _joined(namespace: tuple[str, ...]) -> str:
     for part in namespace:
         if _SEPARATOR in part:
             raise UsageError(f"the part `{part}` of a namespace contains `{_SEPARATOR}`")
-    return _SEPARATOR.join(namespace)
+    return _normal(_SEPARATOR.join(namespace))
+
+
+def _normal(text: str) -> str:
+    """Returns a text as grains have it."""
+    return unicodedata.normalize("NFC", text)
 
 
 def _milliseconds(text: str) -> int:
@@ -282,4 +300,5 @@ def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
         return False
     is_prefix = condition.match_type == "prefix"
     part = namespace[: len(path)] if is_prefix else namespace[len(namespace) - len(path) :]
-    return all(wanted in ("*", given) for given, wanted in zip(part, path, strict=True))
+    pairs = zip(part, path, strict=True)
+    return all(wanted == "*" or _normal(wanted) == given for given, wanted in pairs)

@@ -58,6 +58,31 @@ def test_an_item_that_two_processes_put_is_changed_and_deleted_as_one(
     put_twice("changed")
     store.put(ADA, "changed", {"n": 3})
     assert [item.value for item in store.search(ADA)] == [{"n": 3}]
+    put_twice("found")
+    found_again = [item.value for item in store.search(ADA) if item.key == "found"]
+    assert found_again == [{"n": 1767225601000}]
+    assert store.search(ADA, query="1767225600000") == [], "an older value is no item"
+
+
+def test_items_that_are_put_at_the_same_time_are_one(store: GristmillStore, lake: gm.Lake) -> None:
+    async def put_all() -> None:
+        stores = [store, GristmillStore(lake, user_position=1)]
+        puts = (given.aput(ADA, "drink", {"n": n}) for n in range(4) for given in stores)
+        await asyncio.gather(*puts)
+
+    asyncio.run(put_all())
+    assert [item.key for item in store.search(ADA)] == ["drink"]
+    assert len(lake.sql("SELECT 1 FROM current WHERE subject = 'drink'")) == 1
+
+
+def test_names_of_another_normal_form_are_the_same(store: GristmillStore) -> None:
+    decomposed = ("memories", "Rene\u0301")
+    store.put(decomposed, "cafe\u0301", {"n": 1})
+    store.put(("memories", "Ren\u00e9"), "caf\u00e9", {"n": 2})
+    found = store.get(decomposed, "cafe\u0301")
+    assert found is not None and found.value == {"n": 2}
+    assert len(store.search(decomposed)) == 1
+    assert store.list_namespaces(prefix=decomposed) == [("memories", "Ren\u00e9")]
 
 
 def test_searches_filter_rank_and_page(store: GristmillStore) -> None:
