@@ -62,13 +62,15 @@ class Result:
         Needs no other package. Timestamps are texts and binary values hexadecimal; a value that is
         NULL is left out. Columns must have different names.
         """
-        names = self.columns
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        if repeated := self._repeated_names():
             listed = ", ".join(repeated)
             raise UsageError(f"several columns are named {listed}; give them names with AS")
         rows: list[dict[str, Any]] = json.loads(self._native.json(limit))
         return rows
+
+    def _repeated_names(self) -> list[str]:
+        names = self.columns
+        return sorted({name for name in names if names.count(name) > 1})
 
     def to_arrow(self) -> pyarrow.Table:
         """Returns all rows as a table of pyarrow."""
@@ -100,6 +102,9 @@ class Result:
         return f"<gristmill.Result {columns}>"
 
     def _repr_html_(self) -> str:
+        if repeated := self._repeated_names():
+            note = f"no rows are shown, several columns are named {', '.join(repeated)}"
+            return _html.table(self.columns[:_SHOWN_COLUMNS], [], note)
         rows = self.to_dicts(_SHOWN_ROWS + 1)
         columns = self.columns[:_SHOWN_COLUMNS]
         notes = []

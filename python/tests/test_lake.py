@@ -375,6 +375,7 @@ def test_notebooks_show_tables_with_escaped_texts(lake: gm.Lake, tmp_path: Path)
         lake.erase(user="u-1"),
         lake.describe(),
         lake.scan("gdpr"),
+        lake.sql("SELECT a.type, b.type FROM grains a CROSS JOIN grains b"),
     ]
     for value in shown:
         html = value._repr_html_()  # type: ignore[attr-defined]
