@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import _html
@@ -76,21 +77,36 @@ class Result:
         """Returns all rows as a table of pyarrow."""
         import pyarrow
 
-        return pyarrow.table(self)
+        with self._interruptible():
+            return pyarrow.table(self)
 
     def to_batches(self) -> Iterator[pyarrow.RecordBatch]:
         """Iterates over batches of pyarrow; memory holds a few."""
         import pyarrow
 
-        return iter(pyarrow.RecordBatchReader.from_stream(self))
+        return self._batches(pyarrow.RecordBatchReader.from_stream(self))
 
     __iter__ = to_batches
+
+    def _batches(self, reader: pyarrow.RecordBatchReader) -> Iterator[pyarrow.RecordBatch]:
+        with self._interruptible():
+            yield from reader
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Raises Ctrl-C as such, of which a reader of a stream makes an error of its own."""
+        try:
+            yield
+        except Exception:
+            self._native.raise_interrupt()
+            raise
 
     def to_polars(self) -> polars.DataFrame:
         """Returns all rows as a data frame of Polars."""
         import polars
 
-        return polars.DataFrame(self)
+        with self._interruptible():
+            return polars.DataFrame(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Returns all rows as a data frame of pandas, which needs pyarrow too."""

@@ -1,7 +1,7 @@
 //! Rows of a query for Python: an Arrow C stream that runs the query while it is read.
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 use arrow::array::{RecordBatch, RecordBatchReader};
@@ -27,11 +27,24 @@ use crate::runtime::{heed_signals, no_threads, runtime, thread_builder, wait};
 #[pyclass(frozen)]
 pub struct NativeResult {
     frame: DataFrame,
+    interrupt: Interrupt,
 }
+
+/// The exception of a handler of a signal, such as Ctrl-C, that ended a stream. The reader has only
+/// its text: an error of Arrow has no room for it.
+type Interrupt = Arc<Mutex<Option<PyErr>>>;
 
 impl NativeResult {
     pub fn new(frame: DataFrame) -> NativeResult {
-        NativeResult { frame }
+        NativeResult {
+            frame,
+            interrupt: Interrupt::default(),
+        }
+    }
+
+    fn take_interrupt(&self) -> Option<PyErr> {
+        let interrupt = self.interrupt.lock();
+        interrupt.unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -53,11 +66,18 @@ impl NativeResult {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // A consumer casts the rows itself if it needs another schema; the interface permits that.
         drop(requested_schema);
+        // It belongs to another stream.
+        drop(self.take_interrupt());
         let schema = Arc::new(self.frame.schema().as_arrow().clone());
         let rows = wait(py, || started(self.frame.clone()))?;
-        let rows = BlockingRows::start(rows, schema)?;
+        let rows = BlockingRows::start(rows, schema, Arc::clone(&self.interrupt))?;
         let stream = FFI_ArrowArrayStream::new(Box::new(rows));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
+    /// Raises the exception of a handler of a signal that ended a stream of these rows, if one did.
+    fn raise_interrupt(&self) -> PyResult<()> {
+        self.take_interrupt().map_or(Ok(()), Err)
     }
 
     /// Returns names and types of the columns.
@@ -115,6 +135,7 @@ struct BlockingRows {
     /// The thread that made the stream; on it, Ctrl-C ends the stream with an error. Other threads
     /// may belong to a reader that holds the interpreter's lock while it waits for them.
     creator: ThreadId,
+    interrupt: Interrupt,
     is_ended: bool,
     /// The query ends when it is dropped.
     _running: oneshot::Sender<()>,
@@ -125,7 +146,11 @@ impl BlockingRows {
     ///
     /// # Errors
     /// Those of a thread that can't be started.
-    fn start(rows: SendableRecordBatchStream, schema: SchemaRef) -> Result<BlockingRows> {
+    fn start(
+        rows: SendableRecordBatchStream,
+        schema: SchemaRef,
+        interrupt: Interrupt,
+    ) -> Result<BlockingRows> {
         let runtime = runtime()?;
         let (sender, batches) = mpsc::sync_channel(0);
         let (running, dropped) = oneshot::channel();
@@ -136,6 +161,7 @@ impl BlockingRows {
             batches,
             schema,
             creator: std::thread::current().id(),
+            interrupt,
             is_ended: false,
             _running: running,
         })
@@ -159,8 +185,11 @@ impl BlockingRows {
                 Ok(next) => return next,
                 Err(RecvTimeoutError::Disconnected) => return Some(Err(panicked())),
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = heed_signals(py) {
-                        return Some(Err(ArrowError::ExternalError(error.into())));
+                    if let Err(raised) = heed_signals(py) {
+                        let shown = ArrowError::ExternalError(raised.to_string().into());
+                        let interrupt = self.interrupt.lock();
+                        *interrupt.unwrap_or_else(PoisonError::into_inner) = Some(raised);
+                        return Some(Err(shown));
                     }
                 }
             }

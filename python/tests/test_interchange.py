@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,18 @@ def test_pyarrow_raises_errors_of_a_running_query(lake: gm.Lake) -> None:
     pytest.importorskip("pyarrow")
     with pytest.raises(Exception, match="ada|bob"):
         lake.sql("SELECT CAST(subject AS INT) AS n FROM beliefs").to_arrow()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_while_rows_are_read_is_raised_as_such(lake: gm.Lake) -> None:
+    pytest.importorskip("pyarrow")
+    slow = "md5(CAST(value AS VARCHAR)) = ''"
+    rows = lake.sql(f"SELECT count(*) AS n FROM range(1, 1000000000) WHERE {slow}")
+    for read in (rows.to_arrow, lambda: list(rows.to_batches())):
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            read()
+    assert lake.sql("SELECT 1 AS a").to_arrow().num_rows == 1
 
 
 def test_polars_takes_rows(lake: gm.Lake) -> None:
