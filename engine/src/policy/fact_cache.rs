@@ -22,8 +22,8 @@ use crate::lake::{
 pub(crate) struct FactCache {
     facts: HashMap<ContentAddress, GrainFacts>,
     lifecycles: HashMap<ContentAddress, LifecycleState>,
-    /// What each grain superseded by the events of `state`.
-    superseded_by: HashMap<ContentAddress, Vec<ContentAddress>>,
+    /// The supersessions in the events of `state`: the new grain and the old one, ascending.
+    recorded: Vec<(ContentAddress, ContentAddress)>,
     /// Supersessions with a note in `state`: the old grain and the new one.
     noted: HashSet<(ContentAddress, ContentAddress)>,
     /// The holds on all grains.
@@ -127,11 +127,9 @@ impl FactCache {
             // A grain that isn't in the lake may be known as a successor nevertheless.
             let superseded = missing
                 .iter()
-                .filter_map(|address| self.superseded_by.get(address))
-                .flatten();
+                .flat_map(|address| superseded_by(&self.recorded, address));
             let superseded: Vec<_> = superseded
-                .filter(|old| !self.facts.contains_key(*old))
-                .copied()
+                .filter(|old| !self.facts.contains_key(old))
                 .collect();
             missing.extend(superseded);
             let fresh = self.read(&mut segments, known, &missing).await?;
@@ -153,7 +151,7 @@ impl FactCache {
         facts.holds = self.holds.status(&address);
         facts
             .supersedes
-            .extend(self.superseded_by.get(&address).into_iter().flatten());
+            .extend(superseded_by(&self.recorded, &address));
         for old in &facts.supersedes {
             self.successors.entry(*old).or_insert(address);
         }
@@ -279,11 +277,9 @@ impl FactCache {
             for row in events_of(&batch) {
                 let successor = || row.value.and_then(|value| value.parse().ok());
                 match row.event {
-                    LifecycleEvent::Superseded => {
-                        let of = successor()
-                            .map(|successor| self.superseded_by.entry(successor).or_default());
-                        of.into_iter().for_each(|all| all.push(row.address));
-                    }
+                    LifecycleEvent::Superseded => self
+                        .recorded
+                        .extend(successor().map(|successor| (successor, row.address))),
                     LifecycleEvent::Noted => self
                         .noted
                         .extend(successor().map(|successor| (row.address, successor))),
@@ -301,13 +297,25 @@ impl FactCache {
             }
         };
         lake.state.each_batch(&EVENT_COLUMNS, note).await?;
+        self.recorded.sort_unstable();
         let mut superseded = Vec::new();
         for (address, facts) in &mut self.facts {
-            let own = self.superseded_by.get(address).into_iter().flatten();
+            let own = superseded_by(&self.recorded, address);
             facts.supersedes.extend(own.clone());
             facts.holds = self.holds.status(address);
             superseded.extend(own);
         }
         Ok(superseded)
     }
+}
+
+/// Returns what `new` supersedes by `recorded`, pairs of a new grain and an old one, ascending.
+fn superseded_by(
+    recorded: &[(ContentAddress, ContentAddress)],
+    new: &ContentAddress,
+) -> impl Iterator<Item = ContentAddress> + Clone {
+    let first = recorded.partition_point(|(successor, _)| successor < new);
+    let from_first = recorded.get(first..).unwrap_or_default();
+    let count = from_first.partition_point(|(successor, _)| successor <= new);
+    from_first.iter().take(count).map(|(_, old)| *old)
 }

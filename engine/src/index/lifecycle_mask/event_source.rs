@@ -86,8 +86,8 @@ impl EventSource {
         Ok(sources)
     }
 
-    /// Calls `visit` with the effect of each event of the file, except those of disclosed copies. A
-    /// file without events isn't opened.
+    /// Calls `visit` with the effect of each event of the file about a grain for which `concerns` is
+    /// true, except those of disclosed copies. A file without events isn't opened.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),
@@ -95,6 +95,7 @@ impl EventSource {
     pub(super) async fn each_effect(
         &self,
         lake: &Lake,
+        concerns: impl Fn(&ContentAddress) -> bool,
         mut visit: impl FnMut(ContentAddress, TimedEffect),
     ) -> Result<()> {
         if !self.has_events {
@@ -104,7 +105,7 @@ impl EventSource {
             let path = lake.state.path_of(&self.file);
             let bytes = lake.location().read(&path).await?;
             for batch in read_file(bytes, &EVENT_COLUMNS).file("can't read", &path)? {
-                for row in events_of(&batch) {
+                for row in events_of(&batch).filter(|row| concerns(&row.address)) {
                     if let Some(effect) = EventEffect::of(row.event, row.value) {
                         visit(row.address, (row.at, effect));
                     }
@@ -115,7 +116,8 @@ impl EventSource {
         let path = lake.grains.path_of(&self.file);
         let file = LakeFile::open(lake, &path).await?;
         let links = tokio::task::spawn_blocking(move || row_supersessions(&file));
-        for (old, new, at) in links.await.file("can't read", &path)?? {
+        let links = links.await.file("can't read", &path)??;
+        for (old, new, at) in links.into_iter().filter(|(old, ..)| concerns(old)) {
             if let Some(effect) = EventEffect::of(LifecycleEvent::Superseded, Some(&new)) {
                 visit(old, (at, effect));
             }

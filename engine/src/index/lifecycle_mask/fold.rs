@@ -65,8 +65,13 @@ pub(super) async fn fold_group(
             }
         }
     };
+    // Most events are about other segments than a new one: their effects needn't be read.
+    let concerns = |address: &ContentAddress| match indexes.as_slice() {
+        [index] => index.row_of(address).is_some(),
+        _ => true,
+    };
     for source in sources {
-        source.each_effect(lake, &mut add).await?;
+        source.each_effect(lake, concerns, &mut add).await?;
     }
     each_copy_effect(lake, sources, |_| true, &mut add).await?;
     let entry = |(row, (address, effects))| MaskEntry {

@@ -255,7 +255,7 @@ impl LifecycleSnapshot {
         for source in &new {
             if !tail.is_too_long() {
                 let add = |address, effect| tail.add(address, effect);
-                source.each_effect(lake, add).await?;
+                source.each_effect(lake, |_| true, add).await?;
             }
         }
         let add = |address, effect| tail.add(address, effect);
