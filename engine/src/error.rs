@@ -197,13 +197,24 @@ impl EngineError {
             return false;
         }
         // Decompressors report a lack of memory as text only.
-        causes(self).any(is_refused) || self.to_string().contains("not enough memory")
+        is_of_system(self) || self.to_string().contains("not enough memory")
     }
 }
 
-/// Returns true if `error` was caused by the content of a columnar file. Scans of such files also
-/// evaluate conditions, which can fail on valid content.
+/// Returns true if `error` was caused by the content of a columnar file, false if the system
+/// refused to read it, or to write what a query spills.
 pub fn is_of_damaged_file(error: &(dyn std::error::Error + 'static)) -> bool {
+    is_of_columnar_file(error) && !is_of_system(error)
+}
+
+/// Returns true if the system or the store refused the work: permissions, memory, disks, networks.
+pub fn is_of_system(error: &(dyn std::error::Error + 'static)) -> bool {
+    causes(error).any(is_refused)
+}
+
+/// Returns true if reading a columnar file caused `error`: its content, or the system. Scans of
+/// such files also evaluate conditions, which can fail on valid content.
+pub fn is_of_columnar_file(error: &(dyn std::error::Error + 'static)) -> bool {
     let is_of_condition = |error: &ArrowError| matches!(error, ArrowError::ComputeError(_));
     let is_of_content = |error: &ArrowError| {
         matches!(
@@ -353,6 +364,21 @@ mod tests {
         );
         let memory = Err::<(), _>(memory).file("can't read", "grains/part-1.parquet");
         assert!(!memory.unwrap_err().is_damage());
+    }
+
+    #[test]
+    fn a_full_disk_of_spilled_rows_and_a_forbidden_file_are_no_damage() {
+        // What a query spills fails with Arrow's error, a scan with that of Parquet.
+        let full = ArrowError::from(Error::new(ErrorKind::StorageFull, "can't spill"));
+        assert!(!is_of_damaged_file(&full) && is_of_columnar_file(&full));
+        let forbidden = object_store::Error::Generic {
+            store: "LocalFileSystem",
+            source: Error::from(ErrorKind::PermissionDenied).into(),
+        };
+        let forbidden = parquet::errors::ParquetError::External(forbidden.into());
+        assert!(!is_of_damaged_file(&forbidden) && is_of_system(&forbidden));
+        let truncated = ArrowError::from(Error::from(ErrorKind::UnexpectedEof));
+        assert!(is_of_damaged_file(&truncated) && !is_of_system(&truncated));
     }
 
     #[test]

@@ -12,13 +12,13 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use gristmill_engine::error::{EngineError, is_of_damaged_file};
+use gristmill_engine::error::{EngineError, is_of_columnar_file};
 
 use super::external;
 
-/// Returns `error` with the path of the file if the content of the file caused it.
+/// Returns `error` with the path of the file if reading the file caused it.
 pub(super) fn with_file(error: DataFusionError, path: &str) -> DataFusionError {
-    if !is_of_damaged_file(error.find_root()) {
+    if !is_of_columnar_file(error.find_root()) {
         return error;
     }
     let cause: Box<dyn Error + Send + Sync> = match error {

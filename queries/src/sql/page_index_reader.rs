@@ -19,11 +19,12 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
-use datafusion::parquet::errors::Result as ParquetResult;
+use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
 use datafusion::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use gristmill_engine::error::is_of_system;
 
 use super::footer_cache;
 
@@ -82,6 +83,15 @@ impl ParquetFileReaderFactory for PageIndexReaderFactory {
 
 struct PageIndexReader(Box<dyn AsyncFileReader + Send>);
 
+impl PageIndexReader {
+    /// Returns why the system or the store refuses to read the file, if it does. DataFusion's
+    /// errors of footers have their causes as text only.
+    async fn refusal(&mut self) -> Option<ParquetError> {
+        let refused = self.0.get_bytes(0..1).await.err()?;
+        is_of_system(&refused).then_some(refused)
+    }
+}
+
 impl AsyncFileReader for PageIndexReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
         self.0.get_bytes(range)
@@ -102,6 +112,53 @@ impl AsyncFileReader for PageIndexReader {
             .cloned()
             .unwrap_or_default()
             .with_page_index_policy(PageIndexPolicy::Optional);
-        async move { self.0.get_metadata(Some(&options)).await }.boxed()
+        async move {
+            let loaded = self.0.get_metadata(Some(&options)).await;
+            match loaded {
+                Ok(metadata) => Ok(metadata),
+                Err(error) => Err(self.refusal().await.unwrap_or(error)),
+            }
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    /// A file whose reads fail with an error of this kind.
+    struct UnreadableFile(ErrorKind);
+
+    impl AsyncFileReader for UnreadableFile {
+        fn get_bytes(&mut self, _: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
+            let error = ParquetError::from(Error::from(self.0));
+            async move { Err(error) }.boxed()
+        }
+
+        fn get_metadata<'a>(
+            &'a mut self,
+            _: Option<&'a ArrowReaderOptions>,
+        ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
+            let error = ParquetError::General("can't fetch the footer".to_owned());
+            async move { Err(error) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_system_is_the_error_of_a_footer() {
+        for (kind, is_refusal) in [
+            (ErrorKind::PermissionDenied, true),
+            (ErrorKind::NotFound, false),
+            (ErrorKind::UnexpectedEof, false),
+        ] {
+            let mut reader = PageIndexReader(Box::new(UnreadableFile(kind)));
+            let error = reader.get_metadata(None).await.unwrap_err();
+            assert_eq!(is_of_system(&error), is_refusal, "{error}");
+            let has_text = error.to_string().contains("can't fetch the footer");
+            assert_eq!(has_text, !is_refusal, "{error}");
+        }
     }
 }
