@@ -149,7 +149,10 @@ pub(crate) use tombstones::{ADOPTED, ErasedRow};
 
 use crate::error::{EngineError, Result};
 use crate::segment::SegmentId;
-use open_table::{grains_opened_or_created, open_or_create, open_sources, open_table, table_lost};
+use open_table::{
+    existing_location, grains_opened_or_created, open_existing_grains, open_or_create,
+    open_sources, open_table, table_lost,
+};
 use segment_cache::SegmentCaches;
 
 /// The folder of erasure journals and certificates, from the lake's root.
@@ -194,7 +197,7 @@ impl Lake {
     /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it has a later
     /// format.
     pub async fn open(uri: &str) -> Result<Lake> {
-        Self::open_at(Self::existing_location(uri)?).await
+        Self::open_at(existing_location(uri)?).await
     }
 
     /// Opens the lake at `location`, such as a store that the caller has made.
@@ -206,26 +209,13 @@ impl Lake {
         Self::with_grains(location, grains, heads).await
     }
 
-    /// Returns the location `uri`, without creating a folder.
-    fn existing_location(uri: &str) -> Result<LakeLocation> {
-        let is_absent = !gristmill_connectors::storage::has_scheme(uri)
-            && !std::path::Path::new(uri).join(GRAINS).is_dir();
-        match is_absent {
-            true => Err(EngineError::NoLake(uri.to_owned())),
-            false => LakeLocation::new(uri),
-        }
-    }
-
     /// Opens the table `grains` of the lake at `location`, and reads the heads.
     async fn open_grains(location: &LakeLocation) -> Result<(Option<Heads>, Table)> {
         // Read before the tables: a commit in between makes the tables newer than the heads, which
         // is sound.
         let heads = Heads::load(location).await?;
-        match Table::open(location, GRAINS).await? {
-            Some(grains) => Ok((heads, grains)),
-            None => Err(table_lost(location, GRAINS, heads.as_ref())
-                .unwrap_or_else(|| EngineError::NoLake(location.name()))),
-        }
+        let grains = open_existing_grains(location, heads.as_ref()).await?;
+        Ok((heads, grains))
     }
 
     /// Opens the lake at `uri` without comparing it with `heads.json`, for commands that inspect
@@ -234,11 +224,10 @@ impl Lake {
     /// # Errors
     /// As [`Lake::open`], except [`EngineError::Damaged`].
     pub async fn open_unchecked(uri: &str) -> Result<Lake> {
-        let location = Self::existing_location(uri)?;
-        let absent = || EngineError::NoLake(uri.to_owned());
-        let grains = Table::open(&location, GRAINS).await?.ok_or_else(absent)?;
+        let location = existing_location(uri)?;
         // Damaged heads are reported by the command that checks them.
         let heads = Heads::load(&location).await.ok().flatten();
+        let grains = open_existing_grains(&location, heads.as_ref()).await?;
         Self::with_tables(location, grains, heads.as_ref()).await
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gristmill_schemas::columns::{REJECTS, SOURCES, STATE, state_schema};
 
 use super::heads::Heads;
-use super::open_table::{open_table, table_lost};
+use super::open_table::{existing_location, open_table, table_lost};
 use super::{AUDIT, ERASED, Lake, LakeLocation, Table, encryption, open_checks};
 use crate::error::{EngineError, Result};
 
@@ -19,7 +19,7 @@ impl Lake {
     /// # Errors
     /// As [`Lake::open`].
     pub async fn open_for_queries(uri: &str) -> Result<Lake> {
-        Self::open_for_queries_at(Self::existing_location(uri)?).await
+        Self::open_for_queries_at(existing_location(uri)?).await
     }
 
     /// Opens the lake at `location` for queries.
@@ -72,7 +72,7 @@ impl Lake {
     /// # Errors
     /// As [`Lake::open`].
     pub async fn open_despite_lost_segments(uri: &str) -> Result<(Lake, Option<EngineError>)> {
-        let location = Self::existing_location(uri)?;
+        let location = existing_location(uri)?;
         let (heads, grains) = Self::open_grains(&location).await?;
         Self::with_grains_or_lost(location, grains, heads).await
     }

@@ -1,11 +1,65 @@
 //! Opening each table of a lake, and creating those of a new one.
 
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::path::Path;
+
 use arrow::datatypes::SchemaRef;
+use gristmill_connectors::storage::has_scheme;
 use gristmill_schemas::columns::{GRAINS, SOURCES, grains_schema, sources_schema};
 
-use super::heads::Heads;
+use super::heads::{HEADS, Heads};
 use super::{LakeLocation, Table, empty_location, table};
-use crate::error::{EngineError, Result};
+use crate::error::{Context, EngineError, Result};
+
+/// Returns the location of the lake at `uri`, without creating a folder.
+///
+/// # Errors
+/// [`EngineError::NoLake`] if a folder has neither the table `grains` nor the heads of a lake that
+/// has lost it; [`EngineError::File`] if the folder can't be read.
+pub(super) fn existing_location(uri: &str) -> Result<LakeLocation> {
+    // With a scheme, the location of a missing folder would create it.
+    let uri = uri.strip_prefix("file://").unwrap_or(uri);
+    if has_scheme(uri) {
+        return LakeLocation::new(uri);
+    }
+    let folder = Path::new(uri);
+    let has_grains = found_at(&folder.join(GRAINS))?.is_some_and(|found| found.is_dir());
+    match has_grains || found_at(&folder.join(HEADS))?.is_some() {
+        true => LakeLocation::new(uri),
+        false => Err(EngineError::NoLake(uri.to_owned())),
+    }
+}
+
+/// Returns what is at `path`, or `None` if nothing is there.
+fn found_at(path: &Path) -> Result<Option<Metadata>> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        refused => refused.map(Some).file("can't open", path.display()),
+    }
+}
+
+/// Opens the table `grains` of an existing lake.
+///
+/// # Errors
+/// [`EngineError::TableLost`] if `heads` contain it and it is missing; [`EngineError::NoLake`] if
+/// there is none.
+pub(super) async fn open_existing_grains(
+    location: &LakeLocation,
+    heads: Option<&Heads>,
+) -> Result<Table> {
+    // Opening a table creates its folder.
+    let grains = match location.may_have(GRAINS) {
+        true => Table::open(location, GRAINS).await?,
+        false => None,
+    };
+    grains.ok_or_else(|| {
+        table_lost(location, GRAINS, heads).unwrap_or_else(|| EngineError::NoLake(location.name()))
+    })
+}
 
 /// Opens or creates the table `grains`. It is the first table of a new lake: if any other exists, a
 /// process that creates the lake at the same time has created this one already.

@@ -146,3 +146,31 @@ async fn repair_lists_a_lost_segment_and_not_its_sound_sidecars() {
     assert_eq!(repair(&sample, 0, &[])["repaired"], 0);
     assert_eq!(sample.verify().await.unwrap().bad, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_that_has_lost_its_grains_is_damaged_and_not_absent() {
+    let sample = SampleLake::plain().await;
+    let grains = sample.lake.join("grains");
+    for is_kept_as_folder in [true, false] {
+        std::fs::remove_dir_all(&grains).unwrap();
+        if is_kept_as_folder {
+            std::fs::create_dir(&grains).unwrap();
+        }
+        for words in [
+            &["describe"][..],
+            &["sql", "SELECT count(*) FROM grains"],
+            &["repair"],
+            &["audit", "verify"],
+            &["verify"],
+        ] {
+            let (code, out, err) = run(&sample, words);
+            assert_eq!(code, 2, "{words:?}: {out}{err}");
+            assert!(
+                !format!("{out}{err}").contains("no lake at"),
+                "{words:?}: {out}{err}"
+            );
+        }
+        let (_, report, _) = run(&sample, &["verify"]);
+        assert!(report.contains("the table is missing"), "{report}");
+    }
+}

@@ -219,6 +219,9 @@ fn commands_report_a_missing_lake_and_create_none() {
             "{command:?}: {message}"
         );
     }
+    let uri = format!("file://{}", place.text("lake"));
+    let by_uri = gristmill().args(["--lake", &uri, "describe"]).output();
+    assert_eq!(by_uri.unwrap().status.code(), Some(1));
     assert!(!place.path("lake").exists());
     assert_eq!(place.run(&["verify", "no-such-file.mg"]).0, 1);
     for part in ["200%", "0%", "0G"] {
@@ -251,5 +254,25 @@ fn ingest_builds_the_listed_indexes_and_reindex_the_others() {
     assert_eq!(code, 1, "{message}");
     for name in ["phrases", "hexastore", "fulltext", "words"] {
         assert!(message.as_str().unwrap().contains(name), "{message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_the_system_does_not_open_is_no_absent_lake() {
+    let place = LakeFolder::new();
+    std::os::unix::fs::symlink("cycle", place.path("cycle")).unwrap();
+    for command in [
+        &["describe"][..],
+        &["verify"],
+        &["sql", "SELECT * FROM grains"],
+    ] {
+        let (code, message) = place.run_on("cycle", command);
+        let message = message.as_str().unwrap();
+        assert_eq!(code, 1, "{command:?}: {message}");
+        assert!(
+            message.contains("can't open `") && !message.contains("no lake at"),
+            "{command:?}: {message}"
+        );
     }
 }
