@@ -97,6 +97,22 @@ fn an_invalid_embedder_has_its_own_error() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_program_that_embeds_does_not_get_the_passphrase() {
+    let here = tempfile::tempdir().unwrap();
+    let program = "printf '%s' \"${GRISTMILL_PASSPHRASE-unset}\" > seen; sed 's/.*/[1,2]/'\n";
+    std::fs::write(here.path().join("embed.sh"), program).unwrap();
+    let status = gristmill()
+        .current_dir(here.path())
+        .env("GRISTMILL_PASSPHRASE", "of the keyring")
+        .args(["sql", "SELECT 1", "--embedder", "command:sh embed.sh"])
+        .status();
+    assert!(status.unwrap().success());
+    let seen = std::fs::read_to_string(here.path().join("seen")).unwrap();
+    assert_eq!(seen, "unset");
+}
+
 /// `cases/embeddings/minilm.json`: what `tools/bert_reference.py` computed from the same weights.
 #[test]
 fn a_sentence_transformer_matches_another_implementation() {

@@ -18,6 +18,9 @@ pub struct CommandEmbedder {
 /// Maximal number of texts for one run of the program.
 const TEXTS: usize = 4_096;
 
+/// The environment variable with the passphrase of the keyring, which the program doesn't get.
+const PASSPHRASE: &str = "GRISTMILL_PASSPHRASE";
+
 impl CommandEmbedder {
     /// Creates an embedder for the program and arguments in `words`, separated by spaces. Runs the
     /// program once to determine the number of dimensions.
@@ -75,6 +78,7 @@ impl CommandEmbedder {
             .ok_or_else(|| self.fault("no program is named"))?;
         let mut child = Command::new(program)
             .args(arguments)
+            .env_remove(PASSPHRASE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
