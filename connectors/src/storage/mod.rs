@@ -63,12 +63,18 @@ pub struct StoreLocation {
     pub url: Url,
 }
 
+/// Why a URI with a query or a fragment is refused: another object would be read.
+#[cfg(feature = "object-store")]
+const NO_QUERY: &str = "what follows `?` or `#` isn't sent; if it belongs to a name, write %3F or \
+                        %23, else download the content and name the file, or `-` for a pipe";
+
 /// Resolves `uri`, which has a scheme, to an object store and a path. Its requests are counted by
 /// [`requests`], unless it is a folder of this machine. A user and a password in `uri` have no
 /// effect, and are neither in the location nor in errors ([`without_password`]).
 ///
 /// # Errors
-/// [`ConnectorError::Uri`] if no store serves the scheme or the configuration is incomplete.
+/// [`ConnectorError::Uri`] if no store serves the scheme, the configuration is incomplete, or `uri`
+/// has a query or a fragment.
 #[cfg(feature = "object-store")]
 pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
     let uri = &*without_password(uri);
@@ -80,7 +86,17 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
         uri: up_to_host_removed(uri),
         reason: error.to_string(),
     })?;
-    let options = store_options(std::env::vars_os());
+    if url.query().or(url.fragment()).is_some() {
+        return Err(ConnectorError::Uri {
+            // What is left out may be secret, such as the signature of a URL.
+            uri: uri.split(['?', '#']).next().unwrap_or(uri).to_owned(),
+            reason: NO_QUERY.to_owned(),
+        });
+    }
+    // Whoever writes `http://` allows it.
+    let unencrypted =
+        (url.scheme() == "http").then(|| ("allow_http".to_owned(), "true".to_owned()));
+    let options = store_options(std::env::vars_os()).chain(unencrypted);
     let (store, path) =
         object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
     let store: Arc<dyn ObjectStore> = match url.scheme() {
@@ -255,5 +271,45 @@ mod tests {
             error.contains("gopher://host/file") && error.contains("s3://"),
             "{error}"
         );
+    }
+    #[cfg(feature = "object-store")]
+    #[test]
+    fn a_uri_with_a_query_or_a_fragment_names_no_object() {
+        for uri in [
+            "https://host/x?X-Amz-Signature=secret",
+            "https://host/x?",
+            "s3://bucket/x#secret",
+            "file:///in/x#secret",
+        ] {
+            let error = resolve_uri(uri).unwrap_err().to_string();
+            assert!(error.contains("/x` can't be used: what follows"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let escaped = resolve_uri("https://host/a%3Fb%23c.mg").unwrap();
+        assert_eq!(escaped.path.as_ref(), "a?b#c.mg");
+    }
+
+    #[cfg(feature = "object-store")]
+    #[tokio::test]
+    async fn a_server_without_encryption_is_read_if_its_uri_says_so() {
+        use std::io::{BufRead, BufReader, Write};
+
+        use object_store::ObjectStoreExt;
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("http://{}/in/a.mg", listener.local_addr().unwrap());
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let first = lines.next().unwrap().unwrap();
+            while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            first
+        });
+        let location = resolve_uri(&uri).unwrap();
+        let found = location.store.head(&location.path).await.unwrap();
+        assert_eq!(found.size, 5);
+        assert_eq!(served.join().unwrap(), "HEAD /in/a.mg HTTP/1.1");
     }
 }
