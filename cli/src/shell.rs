@@ -108,8 +108,9 @@ impl Shell {
             .with_edit_mode(Box::new(Emacs::new(keys)))
             .with_validator(Box::new(EndsWithSemicolon));
         // A missing history file must not prevent the shell from starting.
+        let file = history_file(language).and_then(private_file);
         if let Some(history) =
-            history_file(language).and_then(|file| FileBackedHistory::with_file(HISTORY, file).ok())
+            file.and_then(|file| FileBackedHistory::with_file(HISTORY, file).ok())
         {
             editor = editor.with_history(Box::new(history));
         }
@@ -176,6 +177,18 @@ fn history_file(language: &str) -> Option<PathBuf> {
     Some(state.join("gristmill").join(format!("{language}_history")))
 }
 
+/// Creates `file` if it is missing, readable by its owner only: statements name people. Returns its
+/// path, or `None` if it can't be written.
+fn private_file(file: PathBuf) -> Option<PathBuf> {
+    std::fs::create_dir_all(file.parent()?).ok()?;
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&file).ok()?;
+    Some(file)
+}
+
 /// A statement may span lines; a semicolon, an empty line or a shell command ends it.
 struct EndsWithSemicolon;
 
@@ -195,6 +208,18 @@ impl Validator for EndsWithSemicolon {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn the_history_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = private_file(folder.path().join("state/sql_history")).unwrap();
+        FileBackedHistory::with_file(HISTORY, file.clone()).unwrap();
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 
     fn is_complete(text: &str) -> bool {
         matches!(EndsWithSemicolon.validate(text), ValidationResult::Complete)
