@@ -14,8 +14,8 @@ use crate::storage::{has_scheme, without_password};
 
 /// Resolves names to sources.
 ///
-/// A name is a file, a folder (with everything in it except names that begin with a dot, and links
-/// to folders), a pattern, the URI of an object, a prefix or a pattern of objects, or `-` for
+/// A name is a file, a folder (with everything in it except names that begin with a dot, links to
+/// folders, and lakes), a pattern, the URI of an object, a prefix or a pattern of objects, or `-` for
 /// standard input. The result is in the order of the names, and for one name in the order of the
 /// paths; a source that several names denote occurs once. A part of a pattern matches names that
 /// begin with a dot only if it begins with one. A pattern doesn't match names that aren't Unicode,
@@ -115,7 +115,7 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
             Ok(reached) => (reached.as_path(), true),
             Err(error) => (error.path(), false),
         };
-        if is_hidden_from(path, reached, is_whole) {
+        if is_hidden_from(path, reached, is_whole) || is_lake(reached) {
             continue;
         }
         let matched = matched.map_err(|error| fault(error.to_string()))?;
@@ -197,11 +197,23 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// Lists the files of a folder and its subfolders, except hidden ones, and what isn't read there.
+/// Returns true if `path` is the folder of a lake. What is in one was read when it was taken in.
+fn is_lake(path: &Path) -> bool {
+    ["grains", "state"]
+        .iter()
+        .all(|table| path.join(table).join("_delta_log").is_dir())
+}
+
+/// Lists the files of a folder and its subfolders, except hidden ones and lakes, and what isn't
+/// read there.
 fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
+    let is_left_out = |entry: &walkdir::DirEntry| {
+        let is_folder = entry.file_type().is_dir();
+        is_hidden(entry.file_name()) || is_folder && is_lake(entry.path())
+    };
     let walk = WalkDir::new(path).sort_by_file_name().into_iter();
     let mut found = Vec::new();
-    for entry in walk.filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry.file_name())) {
+    for entry in walk.filter_entry(|entry| entry.depth() == 0 || !is_left_out(entry)) {
         match entry {
             Ok(entry) if is_file_or_link_to_one(&entry) => found.push(file(entry.path())?),
             Ok(entry) if entry.depth() == 0 || entry.file_type().is_dir() => {}
@@ -333,6 +345,24 @@ mod tests {
         ));
         std::fs::create_dir(folder.path().join("empty")).unwrap();
         assert!(discover(&[at("empty")]).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_lake_in_a_folder_is_no_source() {
+        let folder = tempfile::tempdir().unwrap();
+        for table in ["lake/grains", "lake/state", "table"] {
+            let table = folder.path().join(table);
+            std::fs::create_dir_all(table.join("_delta_log")).unwrap();
+            std::fs::write(table.join("part.parquet"), b"x").unwrap();
+        }
+        std::fs::write(folder.path().join("a.mg"), b"x").unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        for name in ["", "*"] {
+            let found = discover(&[at(name)]).await.unwrap();
+            assert_eq!(names(&found), ["a.mg", "part.parquet"], "{name}");
+        }
+        let found = discover(&[at("lake")]).await.unwrap();
+        assert_eq!(names(&found), ["part.parquet", "part.parquet"]);
     }
 
     #[tokio::test]
