@@ -103,12 +103,12 @@ fn a_program_that_embeds_does_not_get_the_passphrase() {
     let here = tempfile::tempdir().unwrap();
     let program = "printf '%s' \"${GRISTMILL_PASSPHRASE-unset}\" > seen; sed 's/.*/[1,2]/'\n";
     std::fs::write(here.path().join("embed.sh"), program).unwrap();
-    let status = gristmill()
+    let ended = gristmill()
         .current_dir(here.path())
         .env("GRISTMILL_PASSPHRASE", "of the keyring")
         .args(["sql", "SELECT 1", "--embedder", "command:sh embed.sh"])
-        .status();
-    assert!(status.unwrap().success());
+        .output();
+    assert!(ended.unwrap().status.success());
     let seen = std::fs::read_to_string(here.path().join("seen")).unwrap();
     assert_eq!(seen, "unset");
 }
