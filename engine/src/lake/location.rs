@@ -247,10 +247,9 @@ impl LakeLocation {
         };
         let mut folders: Vec<_> = file.location.parts().collect();
         folders.pop();
-        let is_known = |folder: &str| {
-            TABLES.contains(&folder) || [SIDECARS, ERASURES, SCRATCH].contains(&folder)
-        };
-        let is_inside = folders.first().is_none_or(|first| is_known(first.as_ref()));
+        let is_inside = folders
+            .first()
+            .is_none_or(|first| is_own_folder(first.as_ref()));
         is_inside
             && !folders.iter().enumerate().any(|(depth, part)| {
                 place.push(part.as_ref());
@@ -372,6 +371,11 @@ pub(crate) const NO_VERSIONS: &str = "earlier versions of objects can be removed
 /// The folder of files that aren't part of the lake yet. `gc` removes what a killed process leaves
 /// here.
 pub(crate) const SCRATCH: &str = "_scratch";
+
+/// Returns true if `name` is that of a folder of lakes in their root.
+pub(super) fn is_own_folder(name: &str) -> bool {
+    TABLES.contains(&name) || [SIDECARS, ERASURES, SCRATCH].contains(&name)
+}
 
 /// The size of one part of an upload in bytes.
 const UPLOAD_PART: usize = 8 << 20;

@@ -12,6 +12,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::LakeLocation;
+use super::location::is_own_folder;
 use crate::error::{Context, Result};
 
 impl LakeLocation {
@@ -39,8 +40,9 @@ pub(crate) fn is_staged(name: &str) -> bool {
     })
 }
 
-/// Returns the staged files below `root`, in the order of their paths. Names that aren't Unicode
-/// are passed over: listing the other files fails because of them.
+/// Returns the staged files below `root`, in the order of their paths. Folders that aren't the
+/// lake's own are passed over: they have none of its files, and may be closed to this process
+/// (`lost+found`). So are names that aren't Unicode: listing the other files fails because of them.
 fn staged_below(root: &FilePath) -> std::io::Result<Vec<ObjectMeta>> {
     let mut found = Vec::new();
     let mut folders = vec![(root.to_owned(), String::new())];
@@ -54,16 +56,21 @@ fn staged_below(root: &FilePath) -> std::io::Result<Vec<ObjectMeta>> {
             let Some(name) = name.to_str() else {
                 continue;
             };
+            let is_elsewhere = prefix.is_empty() && !is_own_folder(name);
+            if is_elsewhere && !is_staged(name) {
+                continue;
+            }
             let place = entry.path();
             // Links are followed, as by the store, which refuses those that lead in a circle.
             let Some(metadata) = present(std::fs::metadata(&place))? else {
                 continue;
             };
             let path = format!("{prefix}/{name}");
-            if metadata.is_dir() {
-                folders.push((place, path));
-            } else if is_staged(name) {
-                found.push(listed(&path, &metadata)?);
+            match metadata.is_dir() {
+                true if is_elsewhere => {}
+                true => folders.push((place, path)),
+                false if is_staged(name) => found.push(listed(&path, &metadata)?),
+                false => {}
             }
         }
     }

@@ -28,6 +28,24 @@ async fn files_to_which_links_lead_are_not_removed() {
     assert!(path.exists());
 }
 
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_of_others_in_the_root_of_a_lake_are_not_searched() {
+    let lab = Lab::new(1, 20, false).await;
+    // As little can be listed to its end as a folder of the system's (`lost+found`).
+    std::fs::create_dir(lab.path("photos")).unwrap();
+    std::os::unix::fs::symlink(lab.path(""), lab.path("photos/all")).unwrap();
+    let left = lab.path("grains/part-left.parquet#1");
+    File::create(&left)
+        .unwrap()
+        .set_modified(SystemTime::now() - Duration::from_secs(7_200))
+        .unwrap();
+    let removed = collect_garbage(&mut lab.lake().await, &GcOptions::default()).await;
+    assert_eq!(removed.unwrap().removed_files, 1);
+    assert!(!left.exists());
+    lab.lake().await.purge(true).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_file_that_no_log_names_is_noted_and_no_failure() {
     let lab = Lab::new(2, 20, false).await;
