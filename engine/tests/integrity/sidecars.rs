@@ -159,10 +159,16 @@ async fn grains_are_ingested_once_with_swapped_or_old_address_indexes() {
 
 /// Expires the grain `blob` and builds all sidecars again, so that lifecycle masks differ.
 async fn expire(lake: &mut Lake, blob: &[u8]) {
+    add_event(lake, blob, LifecycleEvent::Expired, None).await;
+    reindex(lake, IndexKinds::ALL, true).await.unwrap();
+}
+
+/// Adds a file with one event of the grain `blob` to `state`.
+async fn add_event(lake: &mut Lake, blob: &[u8], event: LifecycleEvent, value: Option<&str>) {
     let row = StateRow {
         content_address: ContentAddress::of(blob).to_string(),
-        event: LifecycleEvent::Expired,
-        value: None,
+        event,
+        value: value.map(str::to_owned),
         at: 1_767_225_600_000_000,
         actor: None,
         reason: None,
@@ -179,7 +185,35 @@ async fn expire(lake: &mut Lake, blob: &[u8]) {
         ..Change::default()
     };
     lake.state.commit(change, "test", 1).await.unwrap();
-    reindex(lake, IndexKinds::ALL, true).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mask_with_damaged_entries_is_written_anew_with_the_others() {
+    let lab = Lab::new(1, 60, false).await;
+    let blob = lab.blobs(0, 60).remove(0);
+    let mut lake = lab.lake().await;
+    expire(&mut lake, &blob).await;
+    let segment = lake.segments().unwrap().remove(0);
+    let path = lab.path("index").join(segment.id.as_str());
+    let path = path.join("lifecycle.bin");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The last byte of the effects is before a checksum and the trailer.
+    let at = bytes.len() - 112 - 32 - 1;
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(
+        conditions(&lab, "lifecycle").await,
+        [SidecarCondition::Damaged]
+    );
+    // More files than masks may lack, without an effect.
+    for _ in 0..33 {
+        add_event(&mut lake, &blob, LifecycleEvent::Held, Some("audit")).await;
+    }
+    lab.ingest("more.frames", &lab.blobs(1, 60)).await;
+    assert_eq!(
+        conditions(&lab, "lifecycle").await,
+        [SidecarCondition::Fresh; 2]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

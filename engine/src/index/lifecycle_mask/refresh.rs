@@ -70,12 +70,14 @@ async fn refresh_from(
     let mut written = MaskRefresh::default();
     let is_long =
         snapshot.tail_grains() > LONG_TAIL_GRAINS || snapshot.tail_files > LONG_TAIL_FILES;
-    let (masked, without): (Vec<Segment>, Vec<Segment>) = segments
+    let (masked, mut without): (Vec<Segment>, Vec<Segment>) = segments
         .into_iter()
         .partition(|segment| snapshot.has_mask(&segment.id));
-    for segment in masked.iter().filter(|_| is_long) {
-        if let Some(entries) = snapshot.entries(lake, segment).await? {
-            written.publish(lake, sources, segment, entries).await?;
+    for segment in masked.into_iter().filter(|_| is_long) {
+        match snapshot.entries(lake, &segment).await? {
+            Some(entries) => written.publish(lake, sources, &segment, entries).await?,
+            // The entries of its mask are damaged.
+            None => without.push(segment),
         }
     }
     for group in groups(without) {
