@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf, is_separator};
 use glob::{MatchOptions, Pattern};
 use walkdir::WalkDir;
 
+use super::lakes::{MatchedLakes, is_lake};
 use super::location::{MATCHING, Source, SourceLocation, is_pattern};
 #[cfg(feature = "object-store")]
 use super::objects::resolve_objects;
@@ -15,12 +16,12 @@ use crate::storage::{has_scheme, without_password};
 /// Resolves names to sources.
 ///
 /// A name is a file, a folder (with everything in it except names that begin with a dot, links to
-/// folders, and lakes), a pattern, the URI of an object, a prefix or a pattern of objects, or `-` for
-/// standard input. The result is in the order of the names, and for one name in the order of the
+/// folders, and lakes), a pattern, the URI of an object, a prefix or a pattern of objects, or `-`
+/// for standard input. The result is in the order of the names, and for one name in the order of the
 /// paths; a source that several names denote occurs once. A part of a pattern matches names that
-/// begin with a dot only if it begins with one. A pattern doesn't match names that aren't Unicode,
-/// which only their folder contains. A user and a password in a URI have no effect and aren't part
-/// of the source's name.
+/// begin with a dot only if it begins with one, and no name of a lake or in one. A pattern doesn't
+/// match names that aren't Unicode, which only their folder contains. A user and a password in a URI
+/// have no effect and aren't part of the source's name.
 ///
 /// # Errors
 /// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
@@ -108,14 +109,14 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
         require_literal_leading_dot: false,
         ..MATCHING
     };
-    let mut found = Vec::new();
+    let (mut found, mut lakes) = (Vec::new(), MatchedLakes::of(path));
     let walked = without_special_entries(path);
     for matched in glob::glob_with(&walked, options).map_err(|error| fault(error.to_string()))? {
         let (reached, is_whole) = match &matched {
             Ok(reached) => (reached.as_path(), true),
             Err(error) => (error.path(), false),
         };
-        if is_hidden_from(path, reached, is_whole) || is_lake(reached) {
+        if is_hidden_from(path, reached, is_whole) || lakes.contain(reached) {
             continue;
         }
         let matched = matched.map_err(|error| fault(error.to_string()))?;
@@ -163,7 +164,7 @@ fn is_hidden_from(pattern: &str, path: &Path, is_whole: bool) -> bool {
 }
 
 /// Returns the names in a path, of folders above, too. A `.` is none.
-fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
+pub(super) fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
     let components = path
         .components()
         .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir));
@@ -195,13 +196,6 @@ fn advance(reached: &mut [bool], part: &str, names: &[&OsStr]) {
 
 fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
-}
-
-/// Returns true if `path` is the folder of a lake. What is in one was read when it was taken in.
-fn is_lake(path: &Path) -> bool {
-    ["grains", "state"]
-        .iter()
-        .all(|table| path.join(table).join("_delta_log").is_dir())
 }
 
 /// Lists the files of a folder and its subfolders, except hidden ones and lakes, and what isn't
@@ -361,8 +355,16 @@ mod tests {
             let found = discover(&[at(name)]).await.unwrap();
             assert_eq!(names(&found), ["a.mg", "part.parquet"], "{name}");
         }
-        let found = discover(&[at("lake")]).await.unwrap();
-        assert_eq!(names(&found), ["part.parquet", "part.parquet"]);
+        for name in ["**", "**/*", "*/*"] {
+            let found = discover_all(&[at(name)]).await.unwrap();
+            let in_lake = |source: &&Source| source.uri.contains("/lake/");
+            assert!(!found.is_empty(), "{name}");
+            assert_eq!(found.iter().filter(in_lake).count(), 0, "{name}");
+        }
+        for name in ["lake", "lake/*/*.parquet"] {
+            let found = discover(&[at(name)]).await.unwrap();
+            assert_eq!(names(&found), ["part.parquet", "part.parquet"], "{name}");
+        }
     }
 
     #[tokio::test]

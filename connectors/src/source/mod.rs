@@ -8,6 +8,7 @@
 //! | module | question |
 //! |---|---|
 //! | `discover` | which files, objects and streams do the names denote? |
+//! | `lakes` | which folders are lakes, and no sources? |
 //! | `location` | where is a source, and what is a pattern? |
 //! | `bytes` | how are the bytes of a source accessed and released? |
 //! | `resident_limit` | how much memory do pages of mapped files take? |
@@ -21,6 +22,7 @@ mod bytes;
 mod discover;
 mod fetch;
 mod kind;
+mod lakes;
 mod location;
 #[cfg(feature = "object-store")]
 mod objects;
