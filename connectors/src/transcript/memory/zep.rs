@@ -250,8 +250,8 @@ impl<'e> Edge<'e> {
             .unwrap_or_default()
     }
 
-    /// Returns the key by which edges are sorted. Of those with the same UUID and time, the ones that
-    /// have ended come first.
+    /// Returns the key by which edges are sorted. Of those with the same UUID and time, the ones
+    /// that have ended come first.
     fn sort_key(&self) -> (Timestamp, &'e str, bool) {
         let uuid = self.text("uuid");
         let is_open = self.invalid_at.is_none() && self.expired_at.is_none();

@@ -86,8 +86,8 @@ impl EventSource {
         Ok(sources)
     }
 
-    /// Calls `visit` with the effect of each event of the file about a grain for which `concerns` is
-    /// true, except those of disclosed copies. A file without events isn't opened.
+    /// Calls `visit` with the effect of each event of the file about a grain for which `concerns`
+    /// is true, except those of disclosed copies. A file without events isn't opened.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File),

@@ -72,8 +72,8 @@ impl<'a> Grain<'a> {
         &self.unknown
     }
 
-    /// Returns all entries of the payload's own map in the order of its bytes, with the keys as they
-    /// are written. Null entries and those of fields are among them. Reads the payload again.
+    /// Returns all entries of the payload's own map in the order of its bytes, with the keys as
+    /// they are written. Null entries and those of fields are among them. Reads the payload again.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, RawValue<'a>)> + use<'a> {
         self.entries.all_entries()
     }
