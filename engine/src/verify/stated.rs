@@ -2,6 +2,7 @@
 //! erased, and at which seconds its grains were created.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use gristmill_schemas::columns::SystemColumn;
@@ -27,6 +28,8 @@ pub(super) struct StatedRows {
     erased: TombstoneSet,
     /// Grains of erasures without a certificate, while there is an unfinished one.
     leaving: TombstoneSet,
+    /// The names of the data files in the newest version of the log, if anything was erased.
+    live: Arc<HashSet<String>>,
 }
 
 impl StatedRows {
@@ -54,20 +57,37 @@ impl StatedRows {
         Ok(StatedRows {
             erased: erased.into_iter().flat_map(|(_, rows)| rows).collect(),
             leaving: leaving.into_iter().flat_map(|(_, rows)| rows).collect(),
+            // Read after the journals: what a finished erasure replaced isn't in it.
+            live: Arc::new(live_files(lake).await?),
         })
     }
 
     /// Returns what is stated about `segment`. An encrypted segment has rows of erased grains until
-    /// it is merged, and states no seconds.
+    /// it is merged, and states no seconds. One that was replaced since the lake was opened has
+    /// those of an erasure that has finished meanwhile.
     pub(super) fn of(&self, segment: &Segment) -> SegmentStatement {
-        match segment.id.is_sealed() {
-            true => SegmentStatement::default(),
-            false => SegmentStatement {
-                lake: self.clone(),
-                seconds: segment.file.seconds.clone(),
+        if segment.id.is_sealed() {
+            return SegmentStatement::default();
+        }
+        SegmentStatement {
+            lake: match self.live.contains(&segment.file.name) {
+                true => self.clone(),
+                false => StatedRows::default(),
             },
+            seconds: segment.file.seconds.clone(),
         }
     }
+}
+
+/// Returns the names of the data files of `grains` in the newest version of its log, or in that of
+/// `lake` if its log is damaged.
+async fn live_files(lake: &Lake) -> Result<HashSet<String>> {
+    let mut grains = lake.grains.clone();
+    match grains.refresh().await {
+        Err(error) if error.is_environment() => return Err(error),
+        _ => {}
+    }
+    Ok(grains.files()?.into_iter().map(|file| file.name).collect())
 }
 
 /// What a lake states about the rows of one segment.
@@ -82,7 +102,9 @@ impl SegmentStatement {
     /// Adds those rows of `batch` to `found` that contradict the statement. The batch begins at row
     /// `first` of the file.
     pub(super) fn check(&self, first: u64, batch: &RecordBatch, found: &mut Contradictions) {
-        let StatedRows { erased, leaving } = &self.lake;
+        let StatedRows {
+            erased, leaving, ..
+        } = &self.lake;
         if !erased.is_empty() || !leaving.is_empty() {
             let addresses = texts(batch, SystemColumn::ContentAddress.name());
             for row in 0..batch.num_rows() {

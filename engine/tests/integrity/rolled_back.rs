@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gristmill_engine::FileDigest;
 use gristmill_engine::erase::{SubjectRequest, erase};
 use gristmill_engine::lake::{Change, DataFile, Lake};
+use gristmill_engine::verify::{Problem, VerifyOptions, VerifyScope, verify_lake};
 
 use crate::erasure_workers::options;
 use crate::erasures::blob_of;
@@ -166,4 +168,28 @@ async fn erased_grains_that_came_back_are_reported() {
     journal.extend(FileDigest::of(b"sealed").as_bytes());
     std::fs::write(lab.path("erasures/other.journal"), journal).unwrap();
     assert_eq!(lab.verify().await.problems, report.problems);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_that_finishes_during_verify_is_no_damage() {
+    let lab = Lab::new(1, 20, false).await;
+    let event = r#"{"type":"event","content":"hello","user_id":"ada-4711-k9","created_at":1}"#;
+    lab.ingest("ada.frames", &[blob_of(event)]).await;
+    // Opened while the erasure runs: its tombstones are in the lake, and its grains are, too.
+    let mut opened = lab.lake().await;
+    let mut files = opened.grains.files().unwrap();
+    files.retain(|file| file.rows == 1);
+    let path = lab.path("grains").join(&files[0].name);
+    let bytes = std::fs::read(&path).unwrap();
+    let request = SubjectRequest::of_person(["ada-4711-k9"]);
+    let erased = erase(&mut lab.lake().await, &request, &options(&lab)).await;
+    assert_eq!(erased.unwrap().scope.grains, 1);
+    opened.erased.refresh().await.unwrap();
+    // Readers of a store may still have the file.
+    std::fs::write(&path, bytes).unwrap();
+    let (scope, options) = (VerifyScope::default(), VerifyOptions::default());
+    let report = verify_lake(&opened, scope, &options, Arc::default()).await;
+    let problems = report.unwrap().problems;
+    let came_back = |problem: &Problem| problem.message.contains("have grains that were erased");
+    assert!(!problems.iter().any(came_back), "{problems:?}");
 }
