@@ -17,11 +17,11 @@ use crate::storage::{has_scheme, without_password};
 ///
 /// A name is a file, a folder (with everything in it except names that begin with a dot, links to
 /// folders, and lakes), a pattern, the URI of an object, a prefix or a pattern of objects, or `-`
-/// for standard input. The result is in the order of the names, and for one name in the order of the
-/// paths; a source that several names denote occurs once. A part of a pattern matches names that
-/// begin with a dot only if it begins with one, and no name of a lake or in one. A pattern doesn't
-/// match names that aren't Unicode, which only their folder contains. A user and a password in a URI
-/// have no effect and aren't part of the source's name.
+/// for standard input. The result is in the order of the names, and for one name in the order of
+/// the paths; a source that several names denote occurs once. A part of a pattern matches names
+/// that begin with a dot only if it begins with one, and no name of a lake or in one. A pattern
+/// doesn't match names that aren't Unicode, which only their folder contains. A user and a password
+/// in a URI have no effect and aren't part of the source's name.
 ///
 /// # Errors
 /// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
