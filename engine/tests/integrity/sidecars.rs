@@ -14,6 +14,7 @@ use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::progress::WorkProgress;
 
+use crate::erasures::blob_of;
 use crate::lab::{Lab, edit_tags, problems_with};
 
 const FILES: [&str; 5] = [
@@ -209,7 +210,8 @@ async fn a_mask_with_damaged_entries_is_written_anew_with_the_others() {
     for _ in 0..33 {
         add_event(&mut lake, &blob, LifecycleEvent::Held, Some("audit")).await;
     }
-    lab.ingest("more.frames", &lab.blobs(1, 60)).await;
+    let event = blob_of(r#"{"type":"event","content":"hello","created_at":1}"#);
+    lab.ingest("more.frames", &[event]).await;
     assert_eq!(
         conditions(&lab, "lifecycle").await,
         [SidecarCondition::Fresh; 2]
