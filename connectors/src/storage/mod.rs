@@ -93,7 +93,7 @@ pub fn resolve_uri(uri: &str) -> Result<StoreLocation, ConnectorError> {
             reason: NO_QUERY.to_owned(),
         });
     }
-    // Whoever writes `http://` allows it.
+    // A URI that begins with `http://` states that it may be read without encryption.
     let unencrypted =
         (url.scheme() == "http").then(|| ("allow_http".to_owned(), "true".to_owned()));
     let options = store_options(std::env::vars_os()).chain(unencrypted);
