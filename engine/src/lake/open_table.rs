@@ -51,11 +51,7 @@ pub(super) async fn open_existing_grains(
     location: &LakeLocation,
     heads: Option<&Heads>,
 ) -> Result<Table> {
-    // Opening a table creates its folder.
-    let grains = match location.may_have(GRAINS) {
-        true => Table::open(location, GRAINS).await?,
-        false => None,
-    };
+    let grains = Table::open(location, GRAINS).await?;
     grains.ok_or_else(|| {
         table_lost(location, GRAINS, heads).unwrap_or_else(|| EngineError::NoLake(location.name()))
     })
@@ -67,7 +63,7 @@ pub(super) async fn grains_opened_or_created(
     location: &LakeLocation,
     heads: Option<&Heads>,
 ) -> Result<Table> {
-    // Opening a table creates its folder, so the location is checked first.
+    // A folder of something else is refused first, whatever its heads are.
     if !location.may_have(GRAINS) {
         let vacant = empty_location::check(location).await;
         if !location.may_have(GRAINS) {

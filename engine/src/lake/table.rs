@@ -28,7 +28,7 @@ use super::location::LakeLocation;
 use super::log::LogFile;
 use super::row_versions::RowVersions;
 use crate::decoder_panic::caught_read;
-use crate::error::{EngineError, Result};
+use crate::error::{Context, EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
 use crate::segment::CreationSeconds;
 
@@ -144,14 +144,17 @@ pub(super) const CHECKPOINT_INTERVAL: u64 = 20;
 const LOADS: usize = 3;
 
 impl Table {
-    /// Opens the table `name`, or returns `None` if the lake has none. A log that can't be read is
-    /// read again from its newest checkpoint, up to twice: an erasure may have removed entries in
-    /// between.
+    /// Opens the table `name`, or returns `None`, and creates nothing, if the lake has none. A log
+    /// that can't be read is read again from its newest checkpoint, up to twice: an erasure may
+    /// have removed entries in between.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] if an entry of its log is missing or damaged;
     /// [`EngineError::Delta`].
     pub async fn open(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
+        if !location.may_have(name) {
+            return Ok(None);
+        }
         for _ in 1..LOADS {
             match Table::open_once(location, name).await {
                 Err(error) if !error.is_environment() => {}
@@ -203,7 +206,7 @@ impl Table {
     /// opened.
     ///
     /// # Errors
-    /// [`EngineError::Delta`].
+    /// [`EngineError::File`] if its folder can't be made; [`EngineError::Delta`].
     pub async fn create(
         location: &LakeLocation,
         name: &'static str,
@@ -218,6 +221,9 @@ impl Table {
                 .map_err(|error: arrow::error::ArrowError| {
                     fault(DeltaTableError::Arrow { source: error })
                 })?;
+        if let Some(folder) = location.local_path(&Path::from(name)) {
+            std::fs::create_dir_all(&folder).file("can't make the folder", folder.display())?;
+        }
         let commits = CommitCache::default();
         let made = CreateBuilder::new()
             .with_log_store(log_store(location, name, &commits).map_err(&fault)?)
@@ -440,9 +446,6 @@ fn log_store(
     commits: &CommitCache,
 ) -> Result<LogStoreRef, DeltaTableError> {
     let url = location.table_url(name);
-    if let Ok(path) = url.to_file_path() {
-        std::fs::create_dir_all(path)?;
-    }
     match location.root_store() {
         // A network share (Windows), for which the library makes the store.
         None if url.has_host() => DeltaTableBuilder::from_url(url)?.build_storage(),

@@ -174,3 +174,23 @@ async fn a_lake_that_has_lost_its_grains_is_damaged_and_not_absent() {
         assert!(report.contains("the table is missing"), "{report}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_reads_does_not_create_the_folder_of_a_lost_table() {
+    let sample = SampleLake::plain().await;
+    for table in TABLES {
+        let (folder, aside) = (sample.lake.join(table), sample.lake.with_extension("aside"));
+        std::fs::rename(&folder, &aside).unwrap();
+        for words in [
+            &["verify"][..],
+            &["audit"],
+            &["describe"],
+            &["sql", "SELECT count(*) FROM grains"],
+        ] {
+            let (_, _, err) = run(&sample, words);
+            assert!(!folder.exists(), "{table} {words:?}: {err}");
+        }
+        assert_eq!(run(&sample, &["verify"]).0, 2, "{table}");
+        std::fs::rename(&aside, &folder).unwrap();
+    }
+}
