@@ -14,8 +14,8 @@ use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::options::ReadOptions;
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::registry;
+use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::price::PriceTable;
-use gristmill_schemas::message::{TimeSource, Timestamp};
 use serde::Serialize;
 
 use super::CommandContext;
@@ -141,8 +141,7 @@ impl ConversionRun<'_> {
 
     fn read_options(&self, source: &Source) -> ReadOptions<'_> {
         ReadOptions {
-            fallback: Timestamp::from_millis(source.modified.unwrap_or(0))
-                .with_source(TimeSource::File),
+            fallback: Timestamp::of_file(source.modified),
             provider: self.adapter.map(|adapter| adapter.key()),
             namespace: self.arguments.namespace.as_deref(),
             threads: self.context.threads(),

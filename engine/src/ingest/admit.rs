@@ -21,7 +21,7 @@ use gristmill_connectors::transcript::sighting_index::SightingIndex;
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::message::{TimeSource, Timestamp};
+use gristmill_schemas::message::Timestamp;
 
 use super::admission::{Admission, AdmissionUnit, RetryMode};
 use super::digests::SourceDigests;
@@ -333,7 +333,7 @@ impl Admitter {
     }
 
     fn options(&self, modified: Option<i64>) -> ReadOptions<'_> {
-        let fallback = Timestamp::from_millis(modified.unwrap_or(0)).with_source(TimeSource::File);
+        let fallback = Timestamp::of_file(modified);
         let sealed = self.spool.in_memory.is_some();
         ReadOptions {
             fallback,

@@ -21,7 +21,7 @@ use gristmill_connectors::transcript::grain_output::linker::MessageLinker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::options::ReadOptions;
 use gristmill_connectors::transcript::sighting_index::{INDEX_ENTRY_BYTES, SightingIndex};
-use gristmill_schemas::message::{TimeSource, Timestamp};
+use gristmill_schemas::message::Timestamp;
 use tokio::sync::oneshot;
 
 use super::admit::Admitter;
@@ -220,10 +220,8 @@ async fn scan(
 ) -> Result<(TrafficFile, SightingIndex, u32)> {
     let bytes = fetch(&source).await?;
     let scan = move || {
-        let fallback =
-            Timestamp::from_millis(source.modified.unwrap_or(0)).with_source(TimeSource::File);
         let options = ReadOptions {
-            fallback,
+            fallback: Timestamp::of_file(source.modified),
             threads,
             ..ReadOptions::default()
         };

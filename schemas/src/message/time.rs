@@ -81,6 +81,15 @@ impl Timestamp {
         Self::from_micros(seconds.saturating_mul(1_000_000))
     }
 
+    /// Returns the time of messages without one in a file that was `modified` at these milliseconds
+    /// since 1970. A modification time that no grain can have is as unknown as none: 1970.
+    pub fn of_file(modified: Option<i64>) -> Self {
+        let time = modified.map(Self::from_millis);
+        time.filter(|time| time.fits_grain())
+            .unwrap_or(Self::from_micros(0))
+            .with_source(TimeSource::File)
+    }
+
     /// Sets the origin.
     pub fn with_source(self, source: TimeSource) -> Self {
         Timestamp { source, ..self }
@@ -226,6 +235,18 @@ mod tests {
             Timestamp::parse_http_date("Fri, 08 May 2026 12:00:00 GMT"),
             Timestamp::parse("2026-05-08T12:00:00Z")
         );
+    }
+
+    #[test]
+    fn a_file_time_that_no_grain_can_have_is_unknown() {
+        let micros = |modified| Timestamp::of_file(modified).micros();
+        assert_eq!(micros(Some(1_700_000_000_123)), 1_700_000_000_123_000);
+        // 1960, 2400, and the ends of what file systems state.
+        let unfit = [-315_619_200_000, 13_569_465_600_000, i64::MIN, i64::MAX];
+        for modified in unfit.map(Some).into_iter().chain([None]) {
+            assert_eq!(micros(modified), 0, "{modified:?}");
+            assert_eq!(Timestamp::of_file(modified).source(), TimeSource::File);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Lines of transcripts that can't be read are reported with code and position.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use gristmill_schemas::json::Json;
 
 use super::{lines, run, text};
@@ -206,4 +208,30 @@ fn arguments_that_are_not_json_are_reported_as_such() {
     let (_, out, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
     let rows = lines(&out);
     assert_eq!(text(&rows[0], "input"), r#"{"_raw_arguments":"15 * 4"}"#);
+}
+
+#[test]
+fn messages_without_a_time_are_stored_whatever_the_time_of_their_file() {
+    let here = tempfile::tempdir().unwrap();
+    let times = [
+        ("1960", UNIX_EPOCH - Duration::from_secs(315_619_200)),
+        ("2400", UNIX_EPOCH + Duration::from_secs(13_569_465_600)),
+    ];
+    for (year, time) in times {
+        let name = format!("{year}.jsonl");
+        let line = format!(
+            r#"{{"provider":"openai","endpoint":"chat","request":{{"messages":[{{"role":"user","content":"in {year}"}}]}}}}"#
+        );
+        std::fs::write(here.path().join(&name), line).unwrap();
+        let file = std::fs::File::options()
+            .write(true)
+            .open(here.path().join(&name))
+            .unwrap();
+        file.set_modified(time).unwrap();
+        let (code, out, err) = run(here.path(), &["ingest", &name, "--no-indexes"]);
+        assert_eq!(code, 0, "{year}: {out}{err}");
+        let (code, out, err) = run(here.path(), &["convert", &name]);
+        assert_eq!(code, 0, "{year}: {err}");
+        assert!(out.contains(&format!("in {year}")), "{year}: {out}");
+    }
 }
