@@ -181,6 +181,11 @@ impl PendingFile {
         }
     }
 
+    /// Returns whether content is written directly, so that it can't be withdrawn.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.content, PendingContent::Stream(_))
+    }
+
     fn file(&mut self) -> &mut File {
         match &mut self.content {
             PendingContent::Scratch(file) => file.as_file_mut(),

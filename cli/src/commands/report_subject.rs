@@ -4,7 +4,9 @@ use std::io::{self, BufWriter, IsTerminal};
 use std::path::Path;
 
 use gristmill_engine::destination::PendingFile;
-use gristmill_engine::erase::{Disclosed, ErasurePlan, Exemption, disclose, plan_disclosure};
+use gristmill_engine::erase::{
+    Disclosed, ErasurePlan, Exemption, disclose, disclose_at_once, plan_disclosure,
+};
 use gristmill_engine::error::EngineError;
 use gristmill_queries::pages::{SubjectPage, SubjectPageHead};
 
@@ -35,6 +37,7 @@ pub async fn run(
     let mut lake = context.open_lake().await?;
     let (plan, survey) = plan_disclosure(&mut lake, &request, context.row_group_threads()).await?;
     let mut file = arguments.out.as_deref().map(opened).transpose()?;
+    let mut is_direct = to_stdout || file.as_ref().is_some_and(|(_, file)| file.is_stream());
     let mut lines = match &mut file {
         Some((path, file)) => Some(JsonLinesWriter::to(path, file)),
         None => to_stdout.then(|| JsonLinesWriter::to_stdout(layout)),
@@ -46,7 +49,9 @@ pub async fn run(
                 plan: &plan,
                 lake_version: lake.grains.version(),
             };
-            Some(PageFile::begin(path, &head)?)
+            let page = PageFile::begin(path, &head)?;
+            is_direct |= page.is_stream;
+            Some(page)
         }
         None => None,
     };
@@ -58,7 +63,12 @@ pub async fn run(
         }
         page.as_mut().map_or(Ok(()), |page| page.item(held))
     };
-    let count = disclose(&mut lake, &request, &survey, key.as_ref(), &mut write).await?;
+    let key_of_hash = key.as_ref();
+    // What has gone into a pipe can't be withdrawn if the disclosure can't be recorded.
+    let count = match is_direct {
+        true => disclose_at_once(&mut lake, &request, &survey, key_of_hash, &mut write).await?,
+        false => disclose(&mut lake, &request, &survey, key_of_hash, &mut write).await?,
+    };
     lines.map(JsonLinesWriter::finish).transpose()?;
     if let Some((path, file)) = file {
         finish_file(path, file)?;
@@ -149,13 +159,20 @@ fn opened(path: &Path) -> Result<(&Path, PendingFile), Failure> {
 struct PageFile<'p> {
     path: &'p Path,
     page: SubjectPage<BufWriter<PendingFile>>,
+    is_stream: bool,
 }
 
 impl<'p> PageFile<'p> {
     fn begin(path: &'p Path, head: &SubjectPageHead<'_>) -> Result<PageFile<'p>, Failure> {
-        let page = SubjectPage::begin(BufWriter::new(begin_file(path)?), head);
+        let file = begin_file(path)?;
+        let is_stream = file.is_stream();
+        let page = SubjectPage::begin(BufWriter::new(file), head);
         let page = page.map_err(|error| Failure::writing(path, &error))?;
-        Ok(PageFile { path, page })
+        Ok(PageFile {
+            path,
+            page,
+            is_stream,
+        })
     }
 
     fn item(&mut self, held: &Disclosed) -> Result<(), EngineError> {

@@ -64,8 +64,8 @@ const CHUNK_ROWS: usize = 4_096;
 const CHUNK_REJECTS: usize = 64;
 
 /// Passes everything that `survey` found to `write`: grains first, in the order of the lake, then
-/// rejects, events and sources. Records the disclosure in the audit log, with the keyed hash of the
-/// request if there is a `key`. Returns the number of items.
+/// rejects, events and sources. Then records the disclosure in the audit log, with the keyed hash
+/// of the request if there is a `key`. Returns the number of items.
 ///
 /// # Errors
 /// Errors of the lake and of `write`.
@@ -76,26 +76,49 @@ pub async fn disclose(
     key: Option<&Secret>,
     write: &mut dyn FnMut(&Disclosed) -> Result<()>,
 ) -> Result<u64> {
+    let mentions = mentions(lake, request).await?;
     let mut count = 0;
-    let mut write = |item: &Disclosed| {
+    let mut counted = |item: &Disclosed| {
         count += 1;
         write(item)
     };
-    disclose_grains(lake, survey, &mut write).await?;
-    disclose_rejects(lake, survey, &mut write).await?;
-    let matcher = IdentifierMatcher::new(request);
-    for (address, event) in super::state::events_naming(lake, &matcher).await? {
-        write(&Disclosed {
-            event: Some(event),
-            ..Disclosed::mention(STATE, address)
-        })?;
-    }
-    for (digest, source) in super::sources::rows_naming(lake, &matcher).await? {
-        write(&Disclosed {
-            source: Some(source),
-            ..Disclosed::mention(SOURCES, digest)
-        })?;
-    }
+    disclose_items(lake, survey, &mentions, &mut counted).await?;
+    record(lake, request, key, count).await?;
+    Ok(count)
+}
+
+/// As [`disclose`], but the disclosure is recorded before the first item is written: for output
+/// that can't be withdrawn if the audit log can't be written. The items are read twice, because
+/// the entry has their number.
+///
+/// # Errors
+/// As [`disclose`]; if the disclosure can't be recorded, nothing is written.
+pub async fn disclose_at_once(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    survey: &Survey,
+    key: Option<&Secret>,
+    write: &mut dyn FnMut(&Disclosed) -> Result<()>,
+) -> Result<u64> {
+    let mentions = mentions(lake, request).await?;
+    let mut count = 0;
+    let mut counted = |_: &Disclosed| -> Result<()> {
+        count += 1;
+        Ok(())
+    };
+    disclose_items(lake, survey, &mentions, &mut counted).await?;
+    record(lake, request, key, count).await?;
+    disclose_items(lake, survey, &mentions, write).await?;
+    Ok(count)
+}
+
+/// Records a disclosure of `count` items in the audit log.
+async fn record(
+    lake: &mut Lake,
+    request: &SubjectRequest,
+    key: Option<&Secret>,
+    count: u64,
+) -> Result<()> {
     let details = serde_json::json!({
         "id": ulid::Ulid::generate().to_string(),
         "request": key.map(|key| request.canonical().map(|text| keyed_hash(key, text.as_bytes()))).transpose()?,
@@ -104,8 +127,38 @@ pub async fn disclose(
         "version": lake.grains.version(),
         "at": Utc::now().to_rfc3339(),
     });
-    lake.record("report-subject", details).await?;
-    Ok(count)
+    lake.record("report-subject", details).await
+}
+
+/// Passes the grains and rejects of `survey`, and the `mentions`, to `write`.
+async fn disclose_items(
+    lake: &Lake,
+    survey: &Survey,
+    mentions: &[Disclosed],
+    write: &mut dyn FnMut(&Disclosed) -> Result<()>,
+) -> Result<()> {
+    disclose_grains(lake, survey, write).await?;
+    disclose_rejects(lake, survey, write).await?;
+    mentions.iter().try_for_each(write)
+}
+
+/// Returns the events and sources that name the people of `request`.
+async fn mentions(lake: &Lake, request: &SubjectRequest) -> Result<Vec<Disclosed>> {
+    let matcher = IdentifierMatcher::new(request);
+    let mut found = Vec::new();
+    for (address, event) in super::state::events_naming(lake, &matcher).await? {
+        found.push(Disclosed {
+            event: Some(event),
+            ..Disclosed::mention(STATE, address)
+        });
+    }
+    for (digest, source) in super::sources::rows_naming(lake, &matcher).await? {
+        found.push(Disclosed {
+            source: Some(source),
+            ..Disclosed::mention(SOURCES, digest)
+        });
+    }
+    Ok(found)
 }
 
 async fn disclose_grains(

@@ -170,6 +170,23 @@ fn a_failed_run_keeps_the_existing_file_and_names_it() {
 }
 
 #[test]
+fn a_disclosure_that_can_not_be_recorded_writes_nothing_into_a_pipe() {
+    let folder = OutputFolder::with_events(500);
+    for command in [
+        "report-subject --user u-1",
+        "report-subject --user u-1 --out /dev/stdout",
+    ] {
+        let (code, out, err) = folder.shell(&format!(
+            "trap '' XFSZ; ulimit -f 0; gristmill {command} | cat; exit 0"
+        ));
+        assert_eq!((code, out.as_str()), (0, ""), "{command}: {err}");
+        assert!(err.contains("can't write"), "{command}: {err}");
+    }
+    let (code, out, err) = folder.shell("gristmill report-subject --user u-1");
+    assert_eq!((code, out.lines().count()), (0, 500), "{err}");
+}
+
+#[test]
 fn a_corpus_overwrites_another_only_with_force() {
     let folder = OutputFolder::empty();
     let generate = |words: &[&str]| {
