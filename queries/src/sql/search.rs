@@ -13,8 +13,9 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
+use datafusion::common::{Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion::datasource::TableType;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -94,7 +95,7 @@ impl SearchMode {
 pub struct SearchRequest<'r> {
     /// Words, or a question.
     pub text: &'r str,
-    /// Number of results, at most 10,000.
+    /// Number of results. More than 10,000 are refused.
     pub limit: usize,
     /// How to match.
     pub mode: SearchMode,
@@ -106,7 +107,7 @@ pub struct SearchRequest<'r> {
 ///
 /// # Errors
 /// An invalid search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or an
-/// error of reading the lake, as [`DataFusionError`](datafusion::error::DataFusionError).
+/// error of reading the lake, as [`DataFusionError`].
 pub async fn search(
     context: &SessionContext,
     lake: &Lake,
@@ -176,7 +177,7 @@ pub async fn search_rows(
     request: SearchRequest<'_>,
 ) -> Result<DataFrame> {
     let (function, text) = (request.mode.function(), quoted(request.text));
-    let limit = request.limit.min(LIMIT);
+    let limit = request.limit;
     let condition = request.filter.condition();
     let condition = condition.map_or_else(String::new, |condition| format!(" WHERE {condition}"));
     context
@@ -236,7 +237,7 @@ impl TableFunctionImpl for SearchFunction {
         };
         let (text, limit) = match args.exprs() {
             [text] => (text, DEFAULT_LIMIT),
-            [text, limit] => (text, limit_literal(limit).ok_or_else(usage)?),
+            [text, limit] => (text, limit_literal(limit, usage)?),
             _ => return Err(usage()),
         };
         let query = TextQuery::parse(&text_literal(text).ok_or_else(usage)?).map_err(external)?;
@@ -258,13 +259,21 @@ pub(super) fn text_literal(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Returns the limit that a literal states, at most [`LIMIT`].
-pub(super) fn limit_literal(expr: &Expr) -> Option<usize> {
-    match literal_value(expr)?.cast_to(&DataType::Int64).ok()? {
-        ScalarValue::Int64(Some(limit)) => {
-            usize::try_from(limit).ok().map(|limit| limit.min(LIMIT))
-        }
+/// Returns the limit that a literal states.
+///
+/// # Errors
+/// That of `usage` if it states none; if it is above [`LIMIT`].
+pub(super) fn limit_literal(expr: &Expr, usage: impl FnOnce() -> DataFusionError) -> Result<usize> {
+    let number = literal_value(expr).and_then(|value| value.cast_to(&DataType::Int64).ok());
+    let limit = match number {
+        Some(ScalarValue::Int64(Some(number))) => usize::try_from(number).ok(),
         _ => None,
+    };
+    match limit {
+        Some(limit) if limit > LIMIT => {
+            plan_err!("a search has at most {LIMIT} results, and {limit} were asked for")
+        }
+        limit => limit.ok_or_else(usage),
     }
 }
 

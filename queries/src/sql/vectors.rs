@@ -135,7 +135,7 @@ impl TableFunctionImpl for VectorFunction {
             // A text that is too long for a search by words still has a meaning.
             (words, _) => words.unwrap_or_default(),
         };
-        let limit = limit_literal(limit).ok_or_else(usage)?;
+        let limit = limit_literal(limit, usage)?;
         Ok(Arc::new(VectorTable {
             kind: self.kind,
             source: self.source.clone(),

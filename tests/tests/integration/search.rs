@@ -76,6 +76,26 @@ const FILTERS: [(&[&str], Condition); 6] = [
 ];
 
 #[test]
+fn more_results_than_a_search_has_are_refused() {
+    let lake = lake();
+    for mode in MODES {
+        let function = match mode {
+            "text" => "search".to_owned(),
+            mode => format!("{mode}_search"),
+        };
+        let statement = format!("SELECT count(*) FROM {function}('battery', 10001)");
+        for words in [
+            &["search", "battery", "--mode", mode, "-n", "10001"][..],
+            &["sql", &statement],
+        ] {
+            let (code, out, err) = ended(gristmill().current_dir(lake.path()).args(words));
+            assert_eq!((code, out.as_str()), (1, ""), "{words:?}: {err}");
+            assert!(err.contains("at most 10000 results"), "{words:?}: {err}");
+        }
+    }
+}
+
+#[test]
 fn a_filter_chooses_before_the_best_are_taken() {
     let lake = lake();
     for mode in MODES {
