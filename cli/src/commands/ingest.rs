@@ -115,10 +115,12 @@ fn print_skipped(report: &IngestReport, dry_run: bool) {
     if report.skipped == 0 {
         return;
     }
-    note(format_args!(
-        "{} sources skipped, because no reader supports their content:",
-        report.skipped
-    ));
+    note(match report.skipped {
+        1 => "1 source skipped, because no reader supports its content:".to_owned(),
+        skipped => {
+            format!("{skipped} sources skipped, because no reader supports their content:")
+        }
+    });
     for skipped in &report.first_skipped {
         let line = format!("{}: {}", skipped.source, skipped.reason);
         note(format_args!("  {}", on_one_line(&line)));
