@@ -72,7 +72,7 @@ pub(super) fn write(
     let segment = SegmentBuilder::create(location, id, grains_schema(), index)?;
     for (number, rows) in grains.chunks(ROW_GROUP_ROWS).enumerate() {
         let (batch, copies) =
-            project(rows, now, keys).file("can't write the segment", segment.id().as_str())?;
+            project(rows, now, keys).file(SegmentBuilder::WRITING, segment.place())?;
         segment.write_row_group(number, batch, keys.map(|_| copies))?;
     }
     segment.finish()

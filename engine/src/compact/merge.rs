@@ -298,7 +298,7 @@ impl SegmentMerge {
                 encoder
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                    .file("can't write the segment", segment.id().as_str())?;
+                    .file(SegmentBuilder::WRITING, segment.place())?;
             }
             merged
         })?;

@@ -166,27 +166,28 @@ impl Rewrite<'_> {
             self.segment
                 .file
                 .copy_row_group(number, &self.source, group.number)
-                .file("can't write", self.segment.id().as_str())?;
+                .file(SegmentBuilder::WRITING, self.segment.place())?;
             self.segment.index.put(number, index)?;
             return Ok((number, findings));
         }
-        let fault = self.segment.id().as_str();
         let at: Vec<u32> = erased.iter().map(|row| row - group.first).collect();
         let blob = SystemColumn::Blob.name();
         let written =
             self.segment
                 .file
                 .row_group_without(number, &self.source, group.number, &at, blob);
-        let mut written = written.file("can't write", fault)?;
+        let mut written = written.file(SegmentBuilder::WRITING, self.segment.place())?;
         group.filter(self.file, erased, &mut rows, |kept| {
-            written.write(kept).file("can't write", fault)
+            written
+                .write(kept)
+                .file(SegmentBuilder::WRITING, self.segment.place())
         })?;
         let findings = rows.findings;
         let (ended, indexed) = rayon::join(
             || self.segment.file.close_row_group(written),
             || self.segment.index.put(number, index),
         );
-        ended.file("can't write", fault)?;
+        ended.file(SegmentBuilder::WRITING, self.segment.place())?;
         indexed?;
         Ok((number, findings))
     }

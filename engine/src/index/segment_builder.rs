@@ -5,6 +5,7 @@ use arrow::datatypes::SchemaRef;
 use tempfile::NamedTempFile;
 
 use super::builder::IndexBuilder;
+use crate::destination::folder_of;
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
 use crate::segment::{SegmentId, SegmentWriter, WrittenSegment, grains_properties};
@@ -19,6 +20,9 @@ pub(crate) struct SegmentBuilder {
 }
 
 impl SegmentBuilder {
+    /// What failed if a segment can't be written, in front of [`SegmentBuilder::place`].
+    pub(crate) const WRITING: &str = "can't write a segment in";
+
     /// Starts the segment `id` with rows of `schema` in a temporary file of the lake.
     ///
     /// # Errors
@@ -31,7 +35,7 @@ impl SegmentBuilder {
     ) -> Result<SegmentBuilder> {
         let data = location.scratch_file()?;
         let file = SegmentWriter::create(&data, schema, grains_properties())
-            .file("can't write the segment", id.as_str())?;
+            .file(Self::WRITING, folder_of(data.path()).display())?;
         Ok(SegmentBuilder {
             id,
             data,
@@ -43,6 +47,11 @@ impl SegmentBuilder {
     /// Returns the name of the segment.
     pub(crate) fn id(&self) -> &SegmentId {
         &self.id
+    }
+
+    /// Returns the folder of the file that is written, for messages: the one whose disk is full.
+    pub(crate) fn place(&self) -> std::path::Display<'_> {
+        folder_of(self.data.path()).display()
     }
 
     /// Indexes and writes `batch` as row group `number`. Of sealed rows, `sealed_copies` are
@@ -64,7 +73,7 @@ impl SegmentBuilder {
         self.index.put(number, part)?;
         self.file
             .write_row_group(number, &[batch])
-            .file("can't write the segment", self.id.as_str())
+            .file(Self::WRITING, self.place())
     }
 
     /// Completes the data file, then the sidecars.
@@ -78,7 +87,9 @@ impl SegmentBuilder {
             file,
             index,
         } = self;
-        let file = file.finish().file("can't write the segment", id.as_str())?;
+        let file = file
+            .finish()
+            .file(Self::WRITING, folder_of(data.path()).display())?;
         let (seconds, superseding) = (index.creation_seconds(), index.superseding_rows());
         let disclosed = index.disclosed_rows();
         Ok(WrittenSegment {
@@ -106,7 +117,7 @@ impl SegmentBuilder {
         let (seconds, superseding) = (index.creation_seconds(), index.superseding_rows());
         let disclosed = index.disclosed_rows();
         let (file, sidecars) = rayon::join(|| file.finish(), || index.finish());
-        let file = file.file("can't write the segment", id.as_str())?;
+        let file = file.file(Self::WRITING, folder_of(data.path()).display())?;
         Ok(WrittenSegment {
             id,
             data,

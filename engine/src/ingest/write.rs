@@ -60,7 +60,7 @@ pub(super) fn write(
         },
         || address_index(morsels, plan),
     );
-    written.file("can't write the segment", segment.id().as_str())?;
+    written.file(SegmentBuilder::WRITING, segment.place())?;
     let mut written = segment.finish_in_parallel()?;
     written
         .sidecars

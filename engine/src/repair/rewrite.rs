@@ -70,11 +70,15 @@ impl SegmentRewrite<'_> {
             }
             let made = reprojector.reproject(&batch)?;
             let rows = merged(&batch, &made).file("can't compute the rows of", name)?;
-            group.write(&rows).file("can't write", name)?;
+            group
+                .write(&rows)
+                .file(SegmentBuilder::WRITING, new.place())?;
             part.add(&rows)?;
             first += rows.num_rows() as u64;
         }
-        new.file.close_row_group(group).file("can't write", name)?;
+        new.file
+            .close_row_group(group)
+            .file(SegmentBuilder::WRITING, new.place())?;
         new.index.put(number, part)?;
         reader.release(number);
         Ok(())

@@ -187,6 +187,20 @@ fn a_disclosure_that_can_not_be_recorded_writes_nothing_into_a_pipe() {
 }
 
 #[test]
+fn a_full_disk_is_named_by_the_folder_that_is_written() {
+    let folder = OutputFolder::empty();
+    let (code, _, err) = folder.shell("gristmill generate corpus --grains 4000 --people 50");
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) =
+        folder.shell("trap '' XFSZ; ulimit -f 128; gristmill ingest corpus --no-indexes");
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains("can't write a segment in `") && err.contains("/lake/_scratch`"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_corpus_overwrites_another_only_with_force() {
     let folder = OutputFolder::empty();
     let generate = |words: &[&str]| {
