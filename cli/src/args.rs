@@ -32,7 +32,8 @@ const EXIT_CODES: &str = "Exit codes:
        the message names the file; restore it, then run it again
   3    refused by a policy or a hold
   4    other writers were faster at every attempt: run it again
-  130  interrupted: the lake is at its last commit, run it again";
+  130  interrupted: the lake is at its last commit, run it again
+  143  terminated: likewise";
 
 /// Batch engine for the memory of AI agents: ingest, verify, index, query and erase grains in bulk.
 #[derive(Debug, Parser)]

@@ -8,6 +8,7 @@
 //! | 3 | refused by policy |
 //! | 4 | conflict with another writer, after retries |
 //! | 130 | interrupted; the lake is as it was at the last commit |
+//! | 143 | terminated (SIGTERM); the lake is as it was at the last commit |
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_queries::render::escape_control;
 
 use crate::log::note;
+use crate::termination::INTERRUPTED;
 
 /// Result of a command that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +54,6 @@ const ENVIRONMENT: u8 = 1;
 const DATA: u8 = 2;
 const POLICY: u8 = 3;
 const CONFLICT: u8 = 4;
-const INTERRUPTED: u8 = 130;
 
 impl Failure {
     /// Wrong usage.

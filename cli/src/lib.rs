@@ -9,6 +9,7 @@
 //! | `commands` | what does each command do? |
 //! | `shell` | how do the shells of SQL and CAL read statements? |
 //! | `exit`, `diagnostic` | which exit code and message does an error have? |
+//! | `termination` | what remains of a command that a signal ends? |
 //! | `log`, `progress` | what is written to standard error while a command runs? |
 //! | `output`, `json_lines` | how are results written to standard output or to a file? |
 //! | `table`, `human_readable` | what are results for people? |
@@ -43,6 +44,7 @@ mod progress;
 mod requests;
 mod shell;
 mod table;
+mod termination;
 
 use std::ffi::OsString;
 
@@ -82,6 +84,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
             return exit::report(Err(exit::Failure::environment("can't start", &error)));
         }
     };
+    termination::prepare(&arguments.command);
     let outcome = on_own_stack(|| runtime.block_on(commands::run(arguments)));
     let outcome: Result<CommandOutcome, _> = match outcome {
         Ok(outcome) => outcome,

@@ -22,6 +22,7 @@ use crate::exit::Failure;
 use crate::human_readable::human_readable;
 use crate::requests::RequestsBefore;
 use crate::table::{self, TableLayout};
+use crate::termination;
 
 /// Prints results in the selected format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,9 +357,12 @@ fn read_stdin() -> Result<Vec<u8>, Failure> {
 /// Creates a file of results, replacing an existing one; it appears at `path` when it is
 /// [finished](finish_file).
 pub fn begin_file(path: &Path) -> Result<PendingFile, Failure> {
-    Destination::of(path)
-        .and_then(Destination::begin)
-        .map_err(|error| Failure::writing(path, &error))
+    let failure = |error: io::Error| Failure::writing(path, &error);
+    let destination = Destination::of(path).map_err(failure)?;
+    if !destination.is_stream() {
+        termination::end_at_interrupt();
+    }
+    destination.begin().map_err(failure)
 }
 
 /// Moves a finished file to `path`.

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 use crate::args::{CommonArgs, ProgressStyle};
 use crate::human_readable::with_separators;
 use crate::log::note;
+use crate::termination;
 
 /// State of an operation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -185,12 +186,13 @@ fn lines(work: &str, position: &impl Fn() -> ProgressSnapshot, done: &AtomicBool
 /// Stops the operation after the current batch on the first interrupt, and the process on the
 /// second.
 pub fn stop_on_interrupt(progress: Arc<WorkProgress>) {
+    termination::handles_interrupts();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             note("stopping after the current batch; interrupt again to stop immediately");
             progress.stop();
             if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
+                termination::end(termination::INTERRUPTED);
             }
         }
     });

@@ -5,11 +5,14 @@
 //! (a pipe, a terminal, a device) is opened and written directly. New files get the permissions of
 //! the user's umask, existing ones keep theirs.
 //!
+//! A process that is ended doesn't drop its temporary files: [`remove_unfinished`] removes them.
+//!
 //! The files of a lake are written by [`crate::lake`].
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use tempfile::{Builder, NamedTempFile};
 
@@ -18,6 +21,39 @@ const LINKS: usize = 40;
 
 /// Prefix of the names of temporary files.
 const PREFIX: &str = ".gristmill-";
+
+/// The temporary files that this process has created and that may still exist.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// What is added to the name of a temporary file for those that belong to it: a database has two
+/// more.
+const ENDINGS: [&str; 3] = ["", "-wal", "-shm"];
+
+/// Removes the temporary files of this process, then calls `end`, which ends the process. Threads
+/// that would create another one wait meanwhile.
+pub fn remove_unfinished(end: impl FnOnce()) {
+    let files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in files.iter() {
+        for ending in ENDINGS {
+            let mut name = path.clone().into_os_string();
+            name.push(ending);
+            // It may be complete and renamed. Otherwise nothing better can be done.
+            let _gone = fs::remove_file(name);
+        }
+    }
+    end();
+}
+
+/// Creates a temporary file by `create` that [`remove_unfinished`] removes.
+pub(crate) fn removable(
+    create: impl FnOnce() -> io::Result<NamedTempFile>,
+) -> io::Result<NamedTempFile> {
+    let mut files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    files.retain(|path| path.exists());
+    let file = create()?;
+    files.push(file.path().to_owned());
+    Ok(file)
+}
 
 /// A destination that was inspected but not written yet.
 #[derive(Debug, Clone)]
@@ -103,7 +139,7 @@ impl Destination {
         let mut builder = Builder::new();
         builder.prefix(PREFIX);
         if self.is_stream() {
-            return builder.tempfile();
+            return removable(|| builder.tempfile());
         }
         // Users who may not read the finished file may not read the temporary one either.
         #[cfg(unix)]
@@ -111,7 +147,7 @@ impl Destination {
             TargetKind::File(own) => owned(own),
             _ => std::os::unix::fs::PermissionsExt::from_mode(0o666),
         });
-        builder.tempfile_in(self.folder())
+        removable(|| builder.tempfile_in(self.folder()))
     }
 
     /// Moves `file`, a [`scratch`](Destination::scratch) file, to the destination.

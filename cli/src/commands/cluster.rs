@@ -28,6 +28,7 @@ use crate::args::ingest::IngestArgs;
 use crate::args::query::{ClusterArgs, ClusterKeyArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
+use crate::termination;
 
 /// Runs a process of a cluster until it is stopped.
 pub async fn run(
@@ -274,6 +275,7 @@ async fn stopped_by_interrupt<T>(
     progress: &WorkProgress,
     work: impl Future<Output = Result<T, EngineError>>,
 ) -> Result<T, EngineError> {
+    termination::handles_interrupts();
     let mut work = std::pin::pin!(work);
     let ended = tokio::select! {
         ended = &mut work => ended,
@@ -333,6 +335,7 @@ pub async fn cancelled_by_interrupt<T>(
     let Some(scheduler) = scheduler else {
         return work.await;
     };
+    termination::handles_interrupts();
     let ended = tokio::select! {
         ended = work => ended,
         Ok(()) = tokio::signal::ctrl_c() => Err(EngineError::Interrupted.into()),

@@ -26,6 +26,7 @@ use tempfile::NamedTempFile;
 use super::output::{Output, Target};
 use super::rows::GrainRows;
 use super::{ExportOptions, Sink, SinkOutput};
+use crate::destination::removable;
 use crate::error::{Context, Result};
 
 /// Collects messages in a database.
@@ -143,7 +144,7 @@ pub(super) struct ExchangeSink {
 impl ExchangeSink {
     pub(super) fn new(options: &ExportOptions) -> Result<ExchangeSink> {
         let out = Target::new(options)?.begin()?;
-        let scratch = NamedTempFile::with_prefix("gristmill-messages-")
+        let scratch = removable(|| NamedTempFile::with_prefix("gristmill-messages-"))
             .file("can't write in", "the temporary folder")?;
         let messages = MessageCollector::begin(scratch.path(), options)?;
         Ok(ExchangeSink {

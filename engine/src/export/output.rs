@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tempfile::NamedTempFile;
 
 use super::{ExportOptions, ExportedFile};
-use crate::destination::{Destination, PendingFile};
+use crate::destination::{Destination, PendingFile, removable};
 use crate::error::{Context, EngineError, Result};
 
 /// Size of the write buffer in bytes.
@@ -82,7 +82,9 @@ impl Target {
             Some(destination) => destination
                 .scratch()
                 .file("can't write in", destination.folder().display()),
-            None => NamedTempFile::new().file("can't write in", std::env::temp_dir().display()),
+            None => {
+                removable(NamedTempFile::new).file("can't write in", std::env::temp_dir().display())
+            }
         }
     }
 
@@ -93,9 +95,11 @@ impl Target {
             Some(destination) if !destination.is_stream() => destination.folder().to_owned(),
             _ => std::env::temp_dir(),
         };
-        let made = tempfile::Builder::new()
-            .prefix(".gristmill-export-")
-            .tempfile_in(&folder);
+        let made = removable(|| {
+            tempfile::Builder::new()
+                .prefix(".gristmill-export-")
+                .tempfile_in(&folder)
+        });
         made.file("can't write in", folder.display())
     }
 

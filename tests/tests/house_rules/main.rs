@@ -137,7 +137,7 @@ const LAYERS: [(&str, &[&[&str]]); 8] = [
                 "json_lines",
                 "table",
             ],
-            &["log"],
+            &["log", "termination"],
             &["progress", "requests"],
             &["exit"],
             &["cell_text", "configuration", "duration_arg", "shell"],

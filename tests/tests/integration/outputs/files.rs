@@ -4,7 +4,9 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::Command;
+use std::time::Duration;
 
+use gristmill_tests::binary::program;
 use serde_json::Value;
 
 use super::OutputFolder;
@@ -167,6 +169,32 @@ fn a_failed_run_keeps_the_existing_file_and_names_it() {
         );
     }
     assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+}
+
+#[test]
+fn a_command_that_a_signal_ends_leaves_no_unfinished_file() {
+    let folder = OutputFolder::with_events(20);
+    let made = Command::new("mkfifo").arg(folder.at("page")).status();
+    assert!(made.unwrap().success());
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        // The lines have been begun, and the page waits for its reader.
+        let mut child = program()
+            .current_dir(folder.folder.path())
+            .args(["report-subject", "--user", "u-1"])
+            .args(["--out", "held.jsonl", "--html", "page"])
+            .spawn()
+            .unwrap();
+        while folder.leftovers().is_empty() {
+            assert!(child.try_wait().unwrap().is_none(), "{signal}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
+        assert!(folder.leftovers().is_empty(), "{:?}", folder.leftovers());
+        assert!(!folder.at("held.jsonl").exists(), "{signal}");
+    }
 }
 
 #[test]
