@@ -84,7 +84,10 @@ pub fn run(words: Vec<OsString>) -> u8 {
             return exit::report(Err(exit::Failure::environment("can't start", &error)));
         }
     };
-    termination::prepare(&arguments.command);
+    {
+        let _context = runtime.enter();
+        termination::prepare(&arguments.command);
+    }
     let outcome = on_own_stack(|| runtime.block_on(commands::run(arguments)));
     let outcome: Result<CommandOutcome, _> = match outcome {
         Ok(outcome) => outcome,

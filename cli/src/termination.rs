@@ -19,8 +19,10 @@ const TERMINATED: u8 = 143;
 /// True once the command handles interrupts by itself.
 static HANDLES_INTERRUPTS: AtomicBool = AtomicBool::new(false);
 
-/// Prepares for the signals that `command` doesn't handle.
+/// Prepares for the signals that `command` doesn't handle. Must be called in the context of a
+/// runtime.
 pub fn prepare(command: &Command) {
+    outlive_limit_of_file_sizes();
     if !is_server(command) {
         end_at(SignalKind::terminate(), TERMINATED, || false);
     }
@@ -34,6 +36,13 @@ fn is_server(command: &Command) -> bool {
         return true;
     }
     matches!(command, Command::Serve(_) | Command::Mcp(_))
+}
+
+/// Has a write beyond the limit of file sizes (`ulimit -f`) fail with an error. Without a handler
+/// the signal ends the process without a message. Started programs get the system's handling.
+fn outlive_limit_of_file_sizes() {
+    // The handler stays when the stream is dropped.
+    let _handled = signal(SignalKind::from_raw(libc::SIGXFSZ));
 }
 
 /// Notes that the command handles interrupts by itself.
