@@ -58,33 +58,62 @@ impl<'b> SearchedText<'b> {
     ) -> Option<(usize, usize)> {
         let bytes = &self.normalized.bytes;
         let (mut from, mut to) = (start, end);
+        // Where the first of the texts over which it is split ends, and where the last one begins.
+        let (mut first_end, mut last_start) = (None, None);
         for (piece, gap) in pattern.before(place) {
-            let is_split = self.splits && gap.may_be_split();
-            let split = || {
-                let found = is_split.then(|| {
-                    decoded::block_before(bytes, from, piece)
-                        .or_else(|| self.text_before(from, piece))
-                });
-                found.flatten()
-            };
-            from = gap.back(bytes.get(..from)?, piece).or_else(split)?;
+            if let Some(start) = gap.back(bytes.get(..from)?, piece) {
+                from = start;
+                continue;
+            }
+            let start = self.split_before(gap, from, piece)?;
+            first_end = Some(start + piece.len());
+            last_start = last_start.or(Some(from));
+            from = start;
         }
         for (piece, gap) in pattern.after(place) {
-            let is_split = self.splits && gap.may_be_split();
-            let split = || {
-                let found = is_split.then(|| {
-                    decoded::block_after(bytes, to, piece).or_else(|| self.text_after(to, piece))
-                });
-                found.flatten()
-            };
-            to = gap.on(bytes, to, piece).or_else(split)?;
+            if let Some(end) = gap.on(bytes, to, piece) {
+                to = end;
+                continue;
+            }
+            let end = self.split_after(gap, to, piece)?;
+            first_end = first_end.or(Some(to));
+            last_start = Some(end - piece.len());
+            to = end;
         }
-        self.is_delimited(pattern, from, to).then_some((from, to))
+        let within = (first_end.unwrap_or(to), last_start.unwrap_or(from));
+        self.is_delimited(pattern, (from, to), within)
+            .then_some((from, to))
+    }
+
+    /// Returns the start of `piece` if the text before the one that begins at `at` ends with it,
+    /// and a name may be split over them at `gap`.
+    fn split_before(&self, gap: Gap, at: usize, piece: &[u8]) -> Option<usize> {
+        let is_split = self.splits && gap.may_be_split();
+        let block = || decoded::block_before(&self.normalized.bytes, at, piece);
+        is_split
+            .then(|| block().or_else(|| self.text_before(at, piece)))
+            .flatten()
+    }
+
+    /// Returns the end of `piece` if the text after the one that ends at `at` begins with it, and a
+    /// name may be split over them at `gap`.
+    fn split_after(&self, gap: Gap, at: usize, piece: &[u8]) -> Option<usize> {
+        let is_split = self.splits && gap.may_be_split();
+        let block = || decoded::block_after(&self.normalized.bytes, at, piece);
+        is_split
+            .then(|| block().or_else(|| self.text_after(at, piece)))
+            .flatten()
     }
 
     /// Returns whether the match of `pattern` at `start..end` isn't part of a longer word or
-    /// identifier.
-    fn is_delimited(&self, pattern: &GappedPattern, start: usize, end: usize) -> bool {
+    /// identifier. If it is split over texts, the first ends at `first_end`, and the last begins at
+    /// `last_start`.
+    fn is_delimited(
+        &self,
+        pattern: &GappedPattern,
+        (start, end): (usize, usize),
+        (first_end, last_start): (usize, usize),
+    ) -> bool {
         let bytes = &self.normalized.bytes;
         let (before, after) = (
             bytes.get(..start).unwrap_or_default(),
@@ -94,8 +123,8 @@ impl<'b> SearchedText<'b> {
             let found = bytes.get(start..end).unwrap_or_default();
             return !letter_after(after).is_some_and(|next| completes_letter(found, next));
         }
-        let opens = self.opens(pattern, before, start, end);
-        let closes = || closes(pattern, after) || self.ends_a_value(start, end);
+        let opens = self.opens(pattern, before, start, first_end);
+        let closes = || closes(pattern, after) || self.ends_a_value(last_start, end);
         let has_dot = || !pattern.needs_dot || after.first() == Some(&b'.');
         let is_first = || !pattern.is_first || before.last() != Some(&b'.');
         opens && has_dot() && is_first() && closes()

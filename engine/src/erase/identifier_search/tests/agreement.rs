@@ -206,3 +206,35 @@ fn selection_and_byte_search_find_a_name_across_the_keys_of_null_entries() {
         );
     }
 }
+
+/// Returns whether the selection and the search find a match in an event with `members`, in
+/// MessagePack and in CBOR.
+fn found_with(request: &SubjectRequest, members: &str) -> [(bool, bool); 2] {
+    let json = format!(r#"{{"type":"event","created_at":1767225600000,"role":"user",{members}}}"#);
+    let json = Json::parse(json.as_bytes()).unwrap();
+    [Encoding::MessagePack, Encoding::Cbor].map(|encoding| {
+        let options = EncodeOptions {
+            encoding,
+            ..EncodeOptions::default()
+        };
+        found_in(request, &encode_json(&json, options).unwrap().blob)
+    })
+}
+
+#[test]
+fn selection_and_byte_search_find_a_name_whose_parts_are_whole_texts() {
+    for (members, is_found) in [
+        (r#""content":"hi","extra":["Ada","Okafor"]"#, true),
+        (r#""content":"hi","extra":["x","Ada","Okafor","y"]"#, true),
+        (r#""content":"hi","contacts":{"Ada":"Okafor"}"#, true),
+        (
+            r#""content":"hi","extra":[{"name":"Ada"},{"name":"Okafor"}]"#,
+            true,
+        ),
+        (r#""content":"hi","extra":["Rada","Okafor","y"]"#, false),
+        (r#""content":"hi","extra":["x","Ada","Okaford"]"#, false),
+    ] {
+        let found = found_with(&request(&["Ada Okafor"]), members);
+        assert_eq!(found, [(is_found, is_found); 2], "{members}");
+    }
+}
