@@ -356,7 +356,7 @@ pub(super) fn block_after(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usize
     let place = (1..gap.len()).find(|place| {
         gap.get(*place..)
             .is_some_and(|rest| rest.starts_with(piece))
-            && gap.get(..*place).is_some_and(is_structure)
+            && gap.get(..*place).is_some_and(is_only_structure)
     })?;
     Some(at + place + piece.len())
 }
@@ -367,8 +367,14 @@ pub(super) fn block_before(bytes: &[u8], at: usize, piece: &[u8]) -> Option<usiz
     let gap = bytes.get(start..at)?;
     (0..gap.len()).rev().find_map(|end| {
         let (before, structure) = gap.split_at(end);
-        (before.ends_with(piece) && is_structure(structure)).then(|| start + end - piece.len())
+        (before.ends_with(piece) && is_only_structure(structure)).then(|| start + end - piece.len())
     })
+}
+
+/// Returns whether `gap` is such a structure and can't be text. In CBOR, the header of a short text
+/// is a small letter, like the s of Carlsberg, which doesn't make Carl and Berg texts of their own.
+fn is_only_structure(gap: &[u8]) -> bool {
+    std::str::from_utf8(gap).is_err() && is_structure(gap)
 }
 
 /// Returns whether `gap` consists of the structure between the texts of adjacent blocks, up to the

@@ -79,6 +79,10 @@ fn selection_and_byte_search_divide_names_at_the_same_places() {
         // What has other characters than letters and those between names isn't varied.
         ("Pau Col\u{b7}lell", "by Pau Col\u{b7}lell today", true),
         ("Pau Col\u{b7}lell", "by Col\u{b7}lell, Pau today", false),
+        // What CBOR has before short texts.
+        ("Carl Berg", "a Carlsberg today", false),
+        ("Carl Berg", "at Bergwcarl today", false),
+        ("Ale Berg", "by Alex Berg today", false),
         (
             "Robert \u{201c}Bob\u{201d} Smith",
             "by Smith Robert Bob today",
