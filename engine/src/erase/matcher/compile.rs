@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gristmill_schemas::address::ContentAddress;
 use rustc_hash::FxHashMap;
 
+use super::name_chains::NameRuns;
 use super::{IdentifierMatcher, NO_PERSON, PersonNumber};
 use crate::erase::pattern_search::MultiFinder;
 use crate::erase::patterns::{IdentifierPattern, compile};
@@ -14,6 +15,7 @@ use crate::erase::request::SubjectRequest;
 use crate::erase::variations::Variation;
 use crate::index::Watchlist;
 use crate::text::confusables::LetterEquivalence;
+use crate::text::fold::Folding;
 
 /// Minimal length in bytes of an identifier that is found in binary bytes without a word boundary.
 const UNBOUNDED_MIN_BYTES: usize = 6;
@@ -47,6 +49,10 @@ impl IdentifierMatcher {
             .extend(addresses.map(|address| (*address.as_bytes(), NO_PERSON)));
         matcher.watched = Arc::new(watched);
         matcher.unbounded = matcher.unbounded_patterns();
+        // Exact folding looks for identifiers as they are written.
+        if request.folding != Folding::Exact {
+            matcher.runs = NameRuns::of(&matcher.patterns);
+        }
         matcher
     }
 
@@ -68,6 +74,7 @@ impl IdentifierMatcher {
             watched: Arc::default(),
             anywhere: Vec::new(),
             phones: FxHashMap::default(),
+            runs: NameRuns::default(),
             unbounded: MultiFinder::default(),
             matches_integers: false,
             sessions: FxHashMap::default(),

@@ -24,11 +24,13 @@
 //! |---|---|
 //! | `adjacent_texts` | texts over which a name may be split |
 //! | `compile` | from a request to patterns and look-up tables |
+//! | `name_chains` | names over three or more texts |
 //! | `values` | grains, values, addresses and raw bytes |
 //! | `text` | one text in all its forms |
 
 mod adjacent_texts;
 mod compile;
+mod name_chains;
 mod text;
 mod values;
 
@@ -47,6 +49,8 @@ use crate::index::Watchlist;
 use crate::index::word_filter::WordFilter;
 use crate::text::confusables::LetterEquivalence;
 use crate::text::fold::Folding;
+
+use name_chains::NameRuns;
 
 /// Index of a person in the request, or [`NO_PERSON`].
 pub type PersonNumber = u32;
@@ -72,6 +76,8 @@ pub struct IdentifierMatcher {
     anywhere: Vec<u32>,
     /// Telephone numbers by their last digits, each with the index of its pattern.
     phones: FxHashMap<u32, Vec<(PhoneNumber, u32)>>,
+    /// Names that may be split over three or more texts.
+    runs: NameRuns,
     /// Patterns that are long enough to be found in binary bytes without a word boundary.
     unbounded: MultiFinder,
     /// Whether an identifier is an integer, so that integers in grains are matched.

@@ -44,9 +44,7 @@ impl IdentifierMatcher {
             self.match_text(FieldRole::Value(Reason::Value), key, hits);
         }
         if self.variations.contains(Variation::SplitBlocks) {
-            AdjacentTexts::default().visit_grain(grain, &mut |before, after| {
-                self.match_across_blocks(before, after, hits);
-            });
+            AdjacentTexts::new(self, hits).match_grain(grain);
         }
         if self.lacks_consent(grain) {
             hits.add(NO_PERSON, Reason::Consent);
@@ -176,9 +174,7 @@ impl IdentifierMatcher {
     pub fn match_loose_value(&self, value: &RawValue<'_>, hits: &mut Hits) {
         self.match_value(FieldRole::Value(Reason::Undecodable), value, hits);
         if self.variations.contains(Variation::SplitBlocks) {
-            AdjacentTexts::default().visit(value, &mut |before, after| {
-                self.match_across_blocks(before, after, hits);
-            });
+            AdjacentTexts::new(self, hits).match_value(value);
         }
     }
 
@@ -260,7 +256,7 @@ impl IdentifierMatcher {
 
     /// Matches identifiers that begin in the text `before` and end in the text `after`, which are
     /// in adjacent blocks.
-    fn match_across_blocks(&self, before: &str, after: &str, hits: &mut Hits) {
+    pub(super) fn match_across_blocks(&self, before: &str, after: &str, hits: &mut Hits) {
         let Some((before, after)) = around_boundary(before, after) else {
             return;
         };
@@ -269,22 +265,39 @@ impl IdentifierMatcher {
             || self.scan_text(after, &mut folded).may_match
         {
             let joined = format!("{before} {after}");
-            let boundary = self.coarsest_form(before).len();
-            self.folding
-                .fold_equivalent(LetterEquivalence::ALL, &joined, &mut folded);
-            self.occurrences(&folded, |pattern, _, classes, (start, end)| {
-                if pattern.distinctive
-                    && (start..end).contains(&boundary)
-                    && start < boundary
-                    && let Some(letters) = self.letter_classes_of(pattern, &joined, false)
-                {
-                    let classes = classes.with(letters).with(Variation::SplitBlocks.into());
-                    hits.variations = hits.variations.with(classes);
-                    hits.add(pattern.person, or_initials(Reason::Mention, classes));
-                }
-            });
+            self.match_joined(&joined, (before.len(), before.len()), &mut folded, hits);
         }
         hits.folded = folded;
+    }
+
+    /// Matches identifiers in `joined`, adjacent texts with a blank between them, that begin in the
+    /// first text and end in the last one. `ends` are the ends of the first and of the last but
+    /// one.
+    pub(super) fn match_joined(
+        &self,
+        joined: &str,
+        ends: (usize, usize),
+        folded: &mut String,
+        hits: &mut Hits,
+    ) {
+        let folded_end = |end: usize| {
+            let before = joined.get(..end).unwrap_or_default();
+            self.coarsest_form(before).len()
+        };
+        let (first, last) = (folded_end(ends.0), folded_end(ends.1));
+        self.folding
+            .fold_equivalent(LetterEquivalence::ALL, joined, folded);
+        self.occurrences(folded, |pattern, _, classes, (start, end)| {
+            if pattern.distinctive
+                && start < first
+                && last < end
+                && let Some(letters) = self.letter_classes_of(pattern, joined, false)
+            {
+                let classes = classes.with(letters).with(Variation::SplitBlocks.into());
+                hits.variations = hits.variations.with(classes);
+                hits.add(pattern.person, or_initials(Reason::Mention, classes));
+            }
+        });
     }
 }
 
@@ -298,7 +311,7 @@ fn or_initials(reason: Reason, classes: Variations) -> Reason {
 }
 
 /// Returns the last [`BOUNDARY_BYTES`] of `before` and the first of `after`, cut at characters.
-fn around_boundary<'t>(before: &'t str, after: &'t str) -> Option<(&'t str, &'t str)> {
+pub(super) fn around_boundary<'t>(before: &'t str, after: &'t str) -> Option<(&'t str, &'t str)> {
     let start = (before.len().saturating_sub(BOUNDARY_BYTES)..=before.len())
         .find(|at| before.is_char_boundary(*at))?;
     let end = (0..=BOUNDARY_BYTES.min(after.len()))

@@ -242,3 +242,108 @@ fn selection_and_byte_search_find_a_name_whose_parts_are_whole_texts() {
         assert_eq!(found, [(is_found, is_found); 2], "{members}");
     }
 }
+
+#[test]
+fn selection_and_byte_search_find_a_name_over_many_texts() {
+    for (name, members, is_found) in [
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["Maria","Oyelaran","Lopez"]"#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["Lopez","Maria","Oyelaran"]"#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["to Maria","OYELARAN","Lopez, too"]"#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["x","Maria",true,"Oyelaran","Lopez","y"]"#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":{"Maria":{"Oyelaran":"Lopez"}}"#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":[{"name":"Maria"},{"name":"Oyelaran"},{"name":"Lopez"}]"#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""content":"I met Maria","oyelaran":"Lopez""#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""content":"I met Maria","opinions":{"Oyelaran":"Lopez"}"#,
+            true,
+        ),
+        (
+            "Ana Maria D\u{ed}az Lopez",
+            r#""extra":["Ana","Maria","Diaz","Lopez"]"#,
+            true,
+        ),
+        (
+            "Ana Maria D\u{ed}az Lopez",
+            r#""extra":["Ana Maria","D\u00edaz","Lopez"]"#,
+            true,
+        ),
+        (
+            "Jean-Luc Picard",
+            r#""extra":["Jean","Luc","Picard"]"#,
+            true,
+        ),
+        (
+            "Hotel Zum Goldenen Lamm Bad Aibling",
+            r#""extra":["Hotel","Zum Goldenen","Lamm","Bad","Aibling"]"#,
+            true,
+        ),
+        ("Miller & Sons", r#""extra":["Miller","&","Sons"]"#, true),
+        (
+            "\u{738b} \u{5c0f}\u{660e} \u{674e}",
+            r#""extra":["\u738b","\u5c0f\u660e","\u674e"]"#,
+            true,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["Maria","Oyelaran","and","Lopez"]"#,
+            false,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["Maria","Oyelarans","Lopez"]"#,
+            false,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["Maria","Oyelaran",7,"Lopez"]"#,
+            false,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":["Oyelaran","Maria","Lopez"]"#,
+            false,
+        ),
+        (
+            "Maria Oyelaran Lopez",
+            r#""extra":{"a":"Maria","b":"Oyelaran","c":"Lopez"}"#,
+            false,
+        ),
+    ] {
+        let content = if members.contains("content") {
+            ""
+        } else {
+            r#""content":"hi","#
+        };
+        let found = found_with(&request(&[name]), &format!("{content}{members}"));
+        assert_eq!(found, [(is_found, is_found); 2], "{name}: {members}");
+    }
+}
