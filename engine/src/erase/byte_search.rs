@@ -4,9 +4,9 @@
 //! wherever there is no page: headers, footers, bloom filters, page indexes and the bytes between.
 //! Other files are searched as raw bytes. The terms of a hexastore are concatenated without
 //! separators, so those of an intact one are searched one by one instead. Sealed cells are also
-//! searched opened. Each match must be attributed to a row that stays: in a data file, to one in
-//! the same row group; in a sidecar, to one in its segment; or to the text of a legal act. Any
-//! other match is a remnant.
+//! searched opened, and compressed grains of segments also decompressed. Each match must be
+//! attributed to a row that stays: in a data file, to one in the same row group; in a sidecar, to
+//! one in its segment; or to the text of a legal act. Any other match is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -22,6 +22,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::compressed_grains::{decompressed, each_decompressed};
 use super::legal_acts::{RetainedTexts, accounting_for};
 use super::pattern_search::PatternSearch;
 use super::search_files::SearchWorkers;
@@ -272,8 +273,14 @@ fn search_opened(
             for (field, column) in schema.fields().iter().zip(batch.columns()) {
                 if sealed.contains(&field.name().as_str()) {
                     each_cell(column, |cell| {
-                        found.bytes += cell.len() as u64;
-                        found.note(patterns.count(cell, &mut scratch), attribution);
+                        let mut search = |bytes: &[u8]| {
+                            found.bytes += bytes.len() as u64;
+                            found.note(patterns.count(bytes, &mut scratch), attribution);
+                        };
+                        search(cell);
+                        if let Some(grain) = decompressed(cell) {
+                            search(&grain);
+                        }
                     });
                 }
             }
@@ -422,16 +429,22 @@ impl FileSearch<'_> {
         let mut found = ByteSearchResult::default();
         let mut scratch = Vec::new();
         for column in 0..group.num_columns() {
+            let has_grains =
+                group.metadata().column(column).column_path().string() == SystemColumn::Blob.name();
             let mut pages = group
                 .get_column_page_reader(column)
                 .file("can't search", path)?;
             while let Some(page) = pages.get_next_page().file("can't search", path)? {
                 found.pages += 1;
-                found.bytes += page.buffer().len() as u64;
-                found.note(
-                    self.patterns.count(page.buffer(), &mut scratch),
-                    explained.into(),
-                );
+                let mut search = |bytes: &[u8]| {
+                    found.bytes += bytes.len() as u64;
+                    let counts = self.patterns.count(bytes, &mut scratch);
+                    found.note(counts, explained.into());
+                };
+                search(page.buffer());
+                if has_grains {
+                    each_decompressed(page.buffer(), search);
+                }
             }
         }
         Ok(found)

@@ -14,7 +14,7 @@
 //! | `resume` | erasing addresses, and resuming such erasures without their request |
 //! | `rewrite`, `state`, `sources` | removing rows from each table |
 //! | `crypto_shred` | erasing by destroying keys |
-//! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded` | proving that nothing is left in any byte of the lake |
+//! | `byte_search`, `pattern_search`, `identifier_search`, `gapped_patterns`, `normalized`, `decoded`, `compressed_grains` | proving that nothing is left in any byte of the lake |
 //! | `worker_jobs`, `search_files`, `address_text` | having segments and files read by other processes |
 //! | `legal_acts` | names of holds and reasons of exports that name a person and stay |
 //! | `merkle`, `certificate`, `tombstone_copy` | what an erasure leaves as evidence |
@@ -24,6 +24,7 @@
 mod address_text;
 mod byte_search;
 mod certificate;
+mod compressed_grains;
 mod crypto_shred;
 mod decoded;
 mod disclose;

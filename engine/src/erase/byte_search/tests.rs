@@ -1,7 +1,10 @@
 //! Tests of the byte search.
 
-use arrow::array::{RecordBatch, StringArray};
+use arrow::array::{BinaryArray, RecordBatch, StringArray};
 use gristmill_schemas::columns::{LifecycleEvent, RejectRow, SourceOutcome, SourceRow, StateRow};
+use gristmill_schemas::grain::{EncodeOptions, encode_json};
+use gristmill_schemas::json::Json;
+use parquet::arrow::ArrowWriter;
 
 use super::*;
 use crate::erase::identifier_search::IdentifierSearch;
@@ -9,6 +12,7 @@ use crate::erase::request::{Person, SubjectRequest};
 use crate::index::hexastore::{StatementColumns, build};
 use crate::keys::{FileKeys, Keyring};
 use crate::lake::{DataFile, Table};
+use crate::segment::unsorted_grains_properties;
 
 #[test]
 fn raw_search_covers_exactly_the_bytes_outside_of_pages() {
@@ -112,6 +116,44 @@ fn a_hexastore_with_a_wrong_header_is_searched_as_a_whole() {
     let checksum = blake3::hash(&left_over[..content]);
     left_over[content..].copy_from_slice(checksum.as_bytes());
     assert_eq!(remnants_in_hexastore(left_over), 1);
+}
+
+/// Returns how often the byte search finds a name in a segment that has only `blob`.
+fn remnants_in_segment(blob: &[u8]) -> u64 {
+    let blobs: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&b"another"[..], blob]));
+    let batch = RecordBatch::try_from_iter([(SystemColumn::Blob.name(), blobs)]).unwrap();
+    let mut file = Vec::new();
+    let properties = Some(unsorted_grains_properties());
+    let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), properties).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let search = FileSearch {
+        patterns: &patterns_of("Ada Okafor"),
+        retained: &RetainedRows::default(),
+    };
+    let bytes = MappedFile(Arc::new(file.into()));
+    search.file("grains/a.parquet", bytes).unwrap().remnants
+}
+
+#[test]
+fn a_compressed_grain_is_searched_decompressed() {
+    let prose = "the quick brown fox jumps over the lazy dog while seven wizards box with a \
+                 jovial sphinx of black quartz, and nobody asks them what their vow was about";
+    for (name, is_found) in [("Ada Okafor", true), ("Ada Zorro", false)] {
+        let json = format!(
+            r#"{{"type":"event","created_at":1767225600000,"role":"user","content":"hi",
+                "extra":{{"note":"{prose} {prose}, said {name}, because {prose}"}}}}"#
+        );
+        let options = EncodeOptions {
+            compressed: true,
+            ..EncodeOptions::default()
+        };
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let blob = encode_json(&json, options).unwrap().blob;
+        let patterns = patterns_of("Ada Okafor");
+        assert_eq!(patterns.count(&blob, &mut Vec::new()), (0, 0));
+        assert_eq!(remnants_in_segment(&blob) > 0, is_found, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
