@@ -29,6 +29,8 @@ async fn a_token_gets_the_answers_of_a_lake_with_its_namespace_only() {
     let generated = http::TABLES
         .iter()
         .flat_map(|table| http::QUERIES.map(|query| query.replace("TABLE", table)));
+    // The protocols share the confinement, and the test over HTTP asks all of these.
+    let generated = generated.step_by(3);
     let queries: Vec<String> = generated.chain(http::PROBES.map(str::to_owned)).collect();
     for query in &queries {
         let (expected, found) = tokio::join!(answer(&mut alone, query), answer(&mut shared, query));
