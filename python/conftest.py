@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,14 @@ def lake(tmp_path: Path) -> gm.Lake:
     report = made.ingest(write_lines(tmp_path / "grains.jsonl", lines))
     assert report["grains_written"] == len(GRAINS), report
     return made
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also in a background job, which ignores it by default."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -65,6 +65,7 @@ def test_pyarrow_raises_errors_of_a_running_query(lake: gm.Lake) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_rows_are_read_is_raised_as_such(lake: gm.Lake) -> None:
     pytest.importorskip("pyarrow")
     slow = "md5(CAST(value AS VARCHAR)) = ''"

@@ -321,6 +321,7 @@ def test_other_threads_run_while_the_engine_works(lake: gm.Lake) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_interrupts_a_query(lake: gm.Lake) -> None:
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
