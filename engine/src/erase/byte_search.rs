@@ -17,6 +17,8 @@ use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt};
 use gristmill_schemas::columns::{GRAINS, SystemColumn};
 use object_store::path::Path;
+use parquet::basic::Type;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use rayon::prelude::*;
@@ -429,8 +431,8 @@ impl FileSearch<'_> {
         let mut found = ByteSearchResult::default();
         let mut scratch = Vec::new();
         for column in 0..group.num_columns() {
-            let has_grains =
-                group.metadata().column(column).column_path().string() == SystemColumn::Blob.name();
+            let metadata = group.metadata().column(column);
+            let has_grains = has_grains(metadata);
             let mut pages = group
                 .get_column_page_reader(column)
                 .file("can't search", path)?;
@@ -443,12 +445,19 @@ impl FileSearch<'_> {
                 };
                 search(page.buffer());
                 if has_grains {
-                    each_decompressed(page.buffer(), search);
+                    each_decompressed(&page, metadata.column_descr(), search)
+                        .file("can't search", path)?;
                 }
             }
         }
         Ok(found)
     }
+}
+
+/// Returns whether `column` is the one that has grains.
+fn has_grains(column: &ColumnChunkMetaData) -> bool {
+    column.column_path().string() == SystemColumn::Blob.name()
+        && column.column_type() == Type::BYTE_ARRAY
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use gristmill_schemas::columns::{LifecycleEvent, RejectRow, SourceOutcome, Sourc
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
 use parquet::arrow::ArrowWriter;
+use parquet::basic::Encoding;
+use parquet::file::properties::{WriterProperties, WriterVersion};
 
 use super::*;
 use crate::erase::identifier_search::IdentifierSearch;
@@ -118,13 +120,15 @@ fn a_hexastore_with_a_wrong_header_is_searched_as_a_whole() {
     assert_eq!(remnants_in_hexastore(left_over), 1);
 }
 
-/// Returns how often the byte search finds a name in a segment that has only `blob`.
-fn remnants_in_segment(blob: &[u8]) -> u64 {
-    let blobs: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&b"another"[..], blob]));
+/// Searches a segment that has only `blobs`, written with `properties`, for a name.
+fn searched_segment(
+    blobs: &[Option<&[u8]>],
+    properties: WriterProperties,
+) -> Result<ByteSearchResult> {
+    let blobs: ArrayRef = Arc::new(BinaryArray::from_opt_vec(blobs.to_vec()));
     let batch = RecordBatch::try_from_iter([(SystemColumn::Blob.name(), blobs)]).unwrap();
     let mut file = Vec::new();
-    let properties = Some(unsorted_grains_properties());
-    let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), properties).unwrap();
+    let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     let search = FileSearch {
@@ -132,27 +136,61 @@ fn remnants_in_segment(blob: &[u8]) -> u64 {
         retained: &RetainedRows::default(),
     };
     let bytes = MappedFile(Arc::new(file.into()));
-    search.file("grains/a.parquet", bytes).unwrap().remnants
+    search.file("grains/a.parquet", bytes)
+}
+
+/// Returns a compressed grain that mentions `name`.
+fn compressed_grain(name: &str) -> Vec<u8> {
+    let prose = "the quick brown fox jumps over the lazy dog while seven wizards box with a \
+                 jovial sphinx of black quartz, and nobody asks them what their vow was about";
+    let json = format!(
+        r#"{{"type":"event","created_at":1767225600000,"role":"user","content":"hi",
+            "extra":{{"note":"{prose} {prose}, said {name}, because {prose}"}}}}"#
+    );
+    let options = EncodeOptions {
+        compressed: true,
+        ..EncodeOptions::default()
+    };
+    let json = Json::parse(json.as_bytes()).unwrap();
+    let blob = encode_json(&json, options).unwrap().blob;
+    let patterns = patterns_of("Ada Okafor");
+    assert_eq!(patterns.count(&blob, &mut Vec::new()), (0, 0));
+    blob
 }
 
 #[test]
 fn a_compressed_grain_is_searched_decompressed() {
-    let prose = "the quick brown fox jumps over the lazy dog while seven wizards box with a \
-                 jovial sphinx of black quartz, and nobody asks them what their vow was about";
     for (name, is_found) in [("Ada Okafor", true), ("Ada Zorro", false)] {
-        let json = format!(
-            r#"{{"type":"event","created_at":1767225600000,"role":"user","content":"hi",
-                "extra":{{"note":"{prose} {prose}, said {name}, because {prose}"}}}}"#
-        );
-        let options = EncodeOptions {
-            compressed: true,
-            ..EncodeOptions::default()
-        };
-        let json = Json::parse(json.as_bytes()).unwrap();
-        let blob = encode_json(&json, options).unwrap().blob;
-        let patterns = patterns_of("Ada Okafor");
-        assert_eq!(patterns.count(&blob, &mut Vec::new()), (0, 0));
-        assert_eq!(remnants_in_segment(&blob) > 0, is_found, "{name}");
+        let blob = compressed_grain(name);
+        let blobs = [Some(&b"another"[..]), Some(blob.as_slice())];
+        let found = searched_segment(&blobs, unsorted_grains_properties()).unwrap();
+        assert_eq!(found.remnants > 0, is_found, "{name}");
+    }
+}
+
+#[test]
+fn compressed_grains_are_searched_or_an_error_however_a_page_has_them() {
+    let blob = compressed_grain("Ada Okafor");
+    let with = |version, has_dictionary, encoding| {
+        WriterProperties::builder()
+            .set_writer_version(version)
+            .set_dictionary_enabled(has_dictionary)
+            .set_encoding(encoding)
+            .build()
+    };
+    for blobs in [
+        [Some(&b"another"[..]), Some(&b""[..]), Some(blob.as_slice())],
+        [Some(&b"another"[..]), None, Some(blob.as_slice())],
+    ] {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for has_dictionary in [false, true] {
+                let properties = with(version, has_dictionary, Encoding::PLAIN);
+                let found = searched_segment(&blobs, properties).unwrap();
+                assert!(found.remnants > 0, "{version:?} {has_dictionary}");
+            }
+            let properties = with(version, false, Encoding::DELTA_LENGTH_BYTE_ARRAY);
+            assert!(searched_segment(&blobs, properties).is_err());
+        }
     }
 }
 
