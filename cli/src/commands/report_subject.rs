@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gristmill_engine::destination::PendingFile;
 use gristmill_engine::erase::{
-    Disclosed, ErasurePlan, Exemption, disclose, disclose_at_once, plan_disclosure,
+    Disclosed, ErasurePlan, Exemption, Recording, disclose, plan_disclosure,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_queries::pages::{SubjectPage, SubjectPageHead};
@@ -63,12 +63,13 @@ pub async fn run(
         }
         page.as_mut().map_or(Ok(()), |page| page.item(held))
     };
-    let key_of_hash = key.as_ref();
     // What has gone into a pipe can't be withdrawn if the disclosure can't be recorded.
-    let count = match is_direct {
-        true => disclose_at_once(&mut lake, &request, &survey, key_of_hash, &mut write).await?,
-        false => disclose(&mut lake, &request, &survey, key_of_hash, &mut write).await?,
+    let recording = match is_direct {
+        true => Recording::BeforeItems,
+        false => Recording::AfterItems,
     };
+    let key = key.as_ref();
+    let count = disclose(&mut lake, &request, &survey, key, recording, &mut write).await?;
     lines.map(JsonLinesWriter::finish).transpose()?;
     if let Some((path, file)) = file {
         finish_file(path, file)?;

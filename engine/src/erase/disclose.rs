@@ -63,52 +63,45 @@ const CHUNK_ROWS: usize = 4_096;
 /// Rejects that are read at a time. Each may have a MiB.
 const CHUNK_REJECTS: usize = 64;
 
+/// When a disclosure is recorded in the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recording {
+    /// After the last item: for output that is withdrawn if the audit log can't be written.
+    AfterItems,
+    /// Before the first item: for output that can't be withdrawn. The items are read twice, because
+    /// the entry has their number.
+    BeforeItems,
+}
+
 /// Passes everything that `survey` found to `write`: grains first, in the order of the lake, then
-/// rejects, events and sources. Then records the disclosure in the audit log, with the keyed hash
-/// of the request if there is a `key`. Returns the number of items.
+/// rejects, events and sources. Records the disclosure in the audit log, with the keyed hash of the
+/// request if there is a `key`. Returns the number of items.
 ///
 /// # Errors
-/// Errors of the lake and of `write`.
+/// Errors of the lake and of `write`. If a disclosure can't be recorded
+/// [before](Recording::BeforeItems) its items, none is written.
 pub async fn disclose(
     lake: &mut Lake,
     request: &SubjectRequest,
     survey: &Survey,
     key: Option<&Secret>,
+    recording: Recording,
     write: &mut dyn FnMut(&Disclosed) -> Result<()>,
 ) -> Result<u64> {
     let mentions = mentions(lake, request).await?;
     let mut count = 0;
     let mut counted = |item: &Disclosed| {
         count += 1;
-        write(item)
+        match recording {
+            Recording::AfterItems => write(item),
+            Recording::BeforeItems => Ok(()),
+        }
     };
     disclose_items(lake, survey, &mentions, &mut counted).await?;
     record(lake, request, key, count).await?;
-    Ok(count)
-}
-
-/// As [`disclose`], but the disclosure is recorded before the first item is written: for output
-/// that can't be withdrawn if the audit log can't be written. The items are read twice, because
-/// the entry has their number.
-///
-/// # Errors
-/// As [`disclose`]; if the disclosure can't be recorded, nothing is written.
-pub async fn disclose_at_once(
-    lake: &mut Lake,
-    request: &SubjectRequest,
-    survey: &Survey,
-    key: Option<&Secret>,
-    write: &mut dyn FnMut(&Disclosed) -> Result<()>,
-) -> Result<u64> {
-    let mentions = mentions(lake, request).await?;
-    let mut count = 0;
-    let mut counted = |_: &Disclosed| -> Result<()> {
-        count += 1;
-        Ok(())
-    };
-    disclose_items(lake, survey, &mentions, &mut counted).await?;
-    record(lake, request, key, count).await?;
-    disclose_items(lake, survey, &mentions, write).await?;
+    if recording == Recording::BeforeItems {
+        disclose_items(lake, survey, &mentions, write).await?;
+    }
     Ok(count)
 }
 

@@ -61,7 +61,7 @@ pub use crate::text::fold::Folding;
 pub use byte_search::ByteSearchResult;
 pub(crate) use certificate::SELF_REPORTED;
 pub use certificate::{Certificate, CertificateCheck, InclusionProof, RequestOrigin, verify};
-pub use disclose::{Disclosed, DisclosedEvent, disclose, disclose_at_once};
+pub use disclose::{Disclosed, DisclosedEvent, Recording, disclose};
 pub use identifier_search::IdentifierSearch;
 pub(crate) use journal::Journal;
 pub use legal_acts::RetainedTexts;

@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 use gristmill_connectors::generate::Corpus;
 use gristmill_engine::apply::{ApplyOptions, apply};
 use gristmill_engine::erase::{
-    Disclosed, Hits, IdentifierMatcher, IdentifierSearch, Person, PersonNumber, SelectionOptions,
-    SubjectRequest, Variation, disclose, erase, plan,
+    Disclosed, Hits, IdentifierMatcher, IdentifierSearch, Person, PersonNumber, Recording,
+    SelectionOptions, SubjectRequest, Variation, disclose, erase, plan,
 };
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, Payload};
@@ -147,9 +147,9 @@ async fn found(
         }
         Ok(())
     };
-    disclose(&mut lake.lake, request, &survey, None, &mut note)
-        .await
-        .unwrap();
+    let (lake, recording) = (&mut lake.lake, Recording::AfterItems);
+    let count = disclose(lake, request, &survey, None, recording, &mut note).await;
+    count.unwrap();
     (surveyed, disclosed)
 }
 

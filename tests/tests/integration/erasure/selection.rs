@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gristmill_engine::erase::{
-    Disclosed, Exemption, SelectionOptions, SubjectRequest, Survey, disclose, plan,
+    Disclosed, Exemption, Recording, SelectionOptions, SubjectRequest, Survey, disclose, plan,
 };
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::container::write_frame;
@@ -233,12 +233,14 @@ async fn a_disclosure_contains_the_erasure_plan() {
     let request = person();
     let (plan, survey) = plan(&mut lake, &request, 2).await.unwrap();
     let mut held: Vec<Disclosed> = Vec::new();
-    let count = disclose(&mut lake, &request, &survey, None, &mut |one| {
+    let mut note = |one: &Disclosed| {
         held.push(one.clone());
         Ok(())
-    })
-    .await
-    .unwrap();
+    };
+    let recording = Recording::AfterItems;
+    let count = disclose(&mut lake, &request, &survey, None, recording, &mut note)
+        .await
+        .unwrap();
     assert_eq!(count as usize, held.len());
     let would_go = held.iter().filter(|one| one.kept.is_none()).count() as u64;
     assert_eq!(would_go, plan.selected.grains + plan.selected.rejects);

@@ -1,7 +1,7 @@
 //! What a disclosure includes, and which legal ground an erasure may state.
 
 use gristmill_engine::apply::{ApplyOptions, apply};
-use gristmill_engine::erase::{Disclosed, disclose, erase, plan};
+use gristmill_engine::erase::{Disclosed, Recording, disclose, erase, plan};
 use gristmill_engine::error::EngineError;
 use gristmill_tests::erasures::erasure_options;
 
@@ -28,12 +28,9 @@ async fn events_that_name_the_person_are_disclosed() {
         held.push(one.clone());
         Ok(())
     };
-    assert_eq!(
-        disclose(&mut lake.lake, &alice(), &survey, None, &mut note)
-            .await
-            .unwrap(),
-        1
-    );
+    let (lake, recording) = (&mut lake.lake, Recording::AfterItems);
+    let count = disclose(lake, &alice(), &survey, None, recording, &mut note).await;
+    assert_eq!(count.unwrap(), 1);
     assert_eq!(
         (held[0].table, &*held[0].content_address),
         ("state", &*addresses[0].to_string())
