@@ -25,8 +25,11 @@ pub struct SubjectPageHead<'p> {
 }
 
 /// A page that is written one item after another, so that its size is bounded by the disk only.
+/// Nothing is written before the first item or the end.
 pub struct SubjectPage<W> {
     pages: Pages,
+    /// The head, until it is written.
+    head: String,
     out: W,
     items: u64,
 }
@@ -39,19 +42,14 @@ struct FieldRow {
 }
 
 impl<W: Write> SubjectPage<W> {
-    /// Writes the head of the page.
+    /// Begins a page with `head`, which goes to `out` before the first item.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// If the head can't be rendered.
     pub fn begin(out: W, head: &SubjectPageHead<'_>) -> io::Result<SubjectPage<W>> {
         let pages = Pages::new(TEMPLATE).map_err(io::Error::other)?;
-        let mut page = SubjectPage {
-            pages,
-            out,
-            items: 0,
-        };
         let kept: u64 = head.plan.excluded.values().sum();
-        page.write(&json!({
+        let head = pages.render(&json!({
             "head": {
                 "people": head.people,
                 "plan": head.plan,
@@ -59,8 +57,13 @@ impl<W: Write> SubjectPage<W> {
                 "lake_version": head.lake_version,
                 "now": now(),
             }
-        }))?;
-        Ok(page)
+        }));
+        Ok(SubjectPage {
+            pages,
+            head: head.map_err(io::Error::other)?,
+            out,
+            items: 0,
+        })
     }
 
     /// Writes an item.
@@ -98,6 +101,8 @@ impl<W: Write> SubjectPage<W> {
 
     fn write(&mut self, variables: &Json) -> io::Result<()> {
         let text = self.pages.render(variables).map_err(io::Error::other)?;
+        let head = std::mem::take(&mut self.head);
+        self.out.write_all(head.as_bytes())?;
         self.out.write_all(text.as_bytes())
     }
 }

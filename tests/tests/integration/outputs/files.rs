@@ -202,6 +202,7 @@ fn a_disclosure_that_can_not_be_recorded_writes_nothing_into_a_pipe() {
     for command in [
         "report-subject --user u-1",
         "report-subject --user u-1 --out /dev/stdout",
+        "report-subject --user u-1 --html /dev/stdout",
     ] {
         let (code, out, err) = folder.shell(&format!(
             "trap '' XFSZ; ulimit -f 0; gristmill {command} | cat; exit 0"
