@@ -20,6 +20,7 @@
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
 //! | `commit_checks` | what is checked before a commit? |
 //! | `file_actions` | what does a log contain about a data file? |
+//! | `column_statistics` | what does a log state about the values of `grains`? |
 //! | `commit_cache` | how is each commit of a log read only once? |
 //! | `conditional_put` | how do several writers replace a small file in an object store? |
 //! | `read_ahead` | how is the end of a Parquet file one request? |
@@ -61,6 +62,7 @@ mod audit;
 mod audit_check;
 mod cached_files;
 mod cells;
+mod column_statistics;
 mod commit;
 mod commit_cache;
 mod commit_checks;

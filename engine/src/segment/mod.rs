@@ -7,6 +7,7 @@
 //! | `footer` | does a file have the columns of our tables? |
 //! | `reader` | how are row groups, single rows and columns read? |
 //! | `null_columns` | which columns of a row group contain only nulls? |
+//! | `bounds` | which values of a row group do its statistics allow? |
 //! | `writer` | how do batches become the file, on all cores? |
 //! | `record_writer` | how do batches become a file of a small table? |
 //! | `column` | how is one column of a row group encoded? |
@@ -23,6 +24,7 @@
 
 mod address_index;
 mod binding;
+mod bounds;
 mod column;
 mod copy;
 mod creation_seconds;
@@ -42,6 +44,7 @@ pub(crate) use address_index::addresses_of;
 pub use address_index::{ADDRESSES_FILE, AddressIndex};
 pub use binding::BindingError;
 pub(crate) use binding::{PARQUET_END, SidecarBinding, content_of, footer_length, without_trailer};
+pub(crate) use bounds::{BoundValue, StatedBounds, StatisticsOf};
 pub(crate) use copy::CopySource;
 pub use creation_seconds::CreationSeconds;
 pub(crate) use creation_seconds::creation_seconds_of;

@@ -17,6 +17,7 @@ use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 
+use super::bounds::{StatedBounds, stated_bounds};
 use super::copy::CopySource;
 use super::footer::{projection_mask, read_footer};
 use super::mapped_file::MappedFile;
@@ -118,6 +119,18 @@ impl SegmentReader {
             filters.extend(filter.map(|filter| (column.column_path().string(), filter)));
         }
         Ok(filters)
+    }
+
+    /// Returns what the statistics of row group `number` state about the values of its columns.
+    ///
+    /// # Errors
+    /// [`ParquetError`] if they are damaged.
+    pub(crate) fn value_bounds(&self, number: usize) -> Result<Vec<StatedBounds>, ParquetError> {
+        let file = self.metadata.metadata().file_metadata();
+        match self.row_group(number) {
+            Some(group) => stated_bounds(&self.bytes, file, group, self.rows_before(number)),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Returns the number of rows of row group `number`.

@@ -15,6 +15,7 @@
 //! | `unopened` | what is damaged in a lake that can't be opened? |
 //! | `scope` | which part of the lake is checked next? |
 //! | `value_filters` | do Bloom filters have the values of the rows? |
+//! | `value_bounds` | do statistics allow the values of the rows? |
 //! | `stated` | do erasures and the log agree with the rows? |
 //! | `row_counts` | are the counts of rows in the log those of the segment? |
 //! | `segment_check` | how does another process check a segment? |
@@ -44,6 +45,7 @@ mod tables;
 mod unique_addresses;
 mod unopened;
 mod unreferenced;
+mod value_bounds;
 mod value_filters;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ use gristmill_schemas::grain::Marks;
 use super::compare::{AbsentColumn, CellDifference, StoredVerdicts, differences, texts_of};
 use super::report::{Findings, Problem};
 use super::stated::{Contradictions, SegmentStatement};
+use super::value_bounds::{ValueBounds, WrongBounds};
 use super::value_filters::{LackingValues, ValueFilters};
 use crate::decoder_panic::caught;
 use crate::ingest::device_profile::ProfileCounts;
@@ -63,6 +64,7 @@ pub(crate) struct RowGroupCheck {
     beyond_profile: ProfileCounts,
     contradictions: Contradictions,
     lacking: LackingValues,
+    wrong_bounds: WrongBounds,
 }
 
 /// A row whose blob isn't the grain of its address.
@@ -144,6 +146,8 @@ impl OpenSegment {
             ..RowGroupCheck::default()
         };
         let filters = ValueFilters::read(&self.reader, number, &mut check.lacking);
+        let (of_file, wrong) = (self.stated.bounds(), &mut check.wrong_bounds);
+        let mut bounds = ValueBounds::read(&self.reader, number, of_file, wrong);
         let mut next = rows.start;
         let mut reprojector = Reprojector::new(proof_options, self.keys.as_deref());
         let lacking = match columns {
@@ -161,6 +165,7 @@ impl OpenSegment {
             let contradictions = &mut check.contradictions;
             self.stated.check(first, &batch, contradictions);
             filters.check(first, &batch, &mut check.lacking);
+            bounds.check(first, &batch, &mut check.wrong_bounds);
             if let Some(equal) = reprojector.all_equal(&batch) {
                 check.blob_bytes += equal.blob_bytes;
                 check.beyond_profile.merge(equal.beyond_profile);
@@ -173,6 +178,7 @@ impl OpenSegment {
             let differing = differences(&batch, &made, lacking, self.verdicts)?;
             check.add(first, &batch, &made, differing);
         }
+        bounds.finish(&mut check.wrong_bounds);
         match next == rows.end {
             true => Ok(check),
             false => Err(ArrowError::ParquetError(format!(
@@ -247,6 +253,8 @@ impl RowGroupCheck {
         stated.report(found, &segment.name, &mut findings, limit);
         let (lacking, begin) = (&self.lacking, self.rows.start);
         lacking.report(&segment.name, begin, &mut findings, limit);
+        let wrong = &self.wrong_bounds;
+        wrong.report(&segment.name, begin, &mut findings, limit);
         let mut problems = self.into_problems(segment);
         problems.sort_by_key(|(problem, _)| problem.ordinal);
         for (problem, count) in problems {

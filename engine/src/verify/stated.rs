@@ -1,7 +1,7 @@
 //! What a lake states about the rows of a segment outside of its data file: which grains were
 //! erased, and at which seconds its grains were created.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -12,7 +12,7 @@ use super::report::{Findings, Problem};
 use crate::error::Result;
 use crate::keys::TombstoneSet;
 use crate::lake::{ERASURES, Lake, REMEDY_OF_FILES, Segment, address_at, texts};
-use crate::segment::{CreationSeconds, creation_seconds_of};
+use crate::segment::{CreationSeconds, StatedBounds, creation_seconds_of};
 
 /// The count of rows that an unfinished erasure removes.
 const ERASED_ROWS: &str = "erased_rows";
@@ -30,6 +30,8 @@ pub(super) struct StatedRows {
     leaving: TombstoneSet,
     /// The names of the data files in the newest version of the log, if anything was erased.
     live: Arc<HashSet<String>>,
+    /// What the log states about the values of columns, by the names of the data files.
+    bounds: Arc<HashMap<String, Arc<[StatedBounds]>>>,
 }
 
 impl StatedRows {
@@ -42,8 +44,12 @@ impl StatedRows {
             Err(error) if error.is_environment() => return Err(error),
             found => found.unwrap_or_default(),
         };
+        let bounds = Arc::new(lake.grains.stated_bounds()?);
         if erasures.is_empty() {
-            return Ok(StatedRows::default());
+            return Ok(StatedRows {
+                bounds,
+                ..StatedRows::default()
+            });
         }
         let files = lake.location().list(ERASURES).await?;
         let names: HashSet<&str> = files
@@ -59,6 +65,7 @@ impl StatedRows {
             leaving: leaving.into_iter().flat_map(|(_, rows)| rows).collect(),
             // Read after the journals: what a finished erasure replaced isn't in it.
             live: Arc::new(live_files(lake).await?),
+            bounds,
         })
     }
 
@@ -66,10 +73,16 @@ impl StatedRows {
     /// it is merged, and states no seconds. One that was replaced since the lake was opened has
     /// those of an erasure that has finished meanwhile.
     pub(super) fn of(&self, segment: &Segment) -> SegmentStatement {
+        let bounds = self.bounds.get(&segment.file.name).cloned();
+        let bounds = bounds.unwrap_or_default();
         if segment.id.is_sealed() {
-            return SegmentStatement::default();
+            return SegmentStatement {
+                bounds,
+                ..SegmentStatement::default()
+            };
         }
         SegmentStatement {
+            bounds,
             lake: match self.live.contains(&segment.file.name) {
                 true => self.clone(),
                 false => StatedRows::default(),
@@ -96,9 +109,16 @@ pub(crate) struct SegmentStatement {
     lake: StatedRows,
     /// The seconds in the log, by which grains are looked up in few segments.
     seconds: Option<CreationSeconds>,
+    /// What the log states about the values of columns.
+    bounds: Arc<[StatedBounds]>,
 }
 
 impl SegmentStatement {
+    /// Returns what the log states about the values of columns.
+    pub(super) fn bounds(&self) -> &[StatedBounds] {
+        &self.bounds
+    }
+
     /// Adds those rows of `batch` to `found` that contradict the statement. The batch begins at row
     /// `first` of the file.
     pub(super) fn check(&self, first: u64, batch: &RecordBatch, found: &mut Contradictions) {

@@ -15,5 +15,6 @@ mod repair;
 mod rolled_back;
 mod rows;
 mod sidecars;
+mod statistics;
 mod unreferenced;
 mod workers;
