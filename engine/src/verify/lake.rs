@@ -16,7 +16,7 @@ use super::scope::{SegmentRange, VerifyCursor, VerifyScope, round};
 use super::segment_check::{SegmentCheck, SegmentSettings};
 use super::stated::StatedRows;
 use super::tables::{TablesCheck, check_segment_file, problem};
-use super::{VerifyOptions, erasures, sizes, subjects, unique_addresses};
+use super::{VerifyOptions, complete_sources, erasures, sizes, subjects, unique_addresses};
 use crate::error::{EngineError, Result};
 use crate::index::{
     LIFECYCLE_FILE, SidecarCondition, SubjectFilters, differing_masks, differing_sidecars,
@@ -140,6 +140,7 @@ impl<'l> LakeCheck<'l> {
         tables.run().await?;
         let certificates = erasures::check(lake, &mut tables).await?;
         subjects::check(lake, &mut tables).await?;
+        complete_sources::check(lake, &mut tables).await?;
         let mut check = LakeCheck::new(lake, scope, options, progress).await?;
         check.started = started;
         check.coverage.tables = tables.coverage;

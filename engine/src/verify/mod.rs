@@ -9,6 +9,7 @@
 //! | `sizes` | do the data files that aren't read have the sizes in the log? |
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
+//! | `complete_sources` | were the sources ingested that ingest skips? |
 //! | `unique_addresses` | is every grain in one row only? |
 //! | `subjects` | is the subject filter of a lake in an object store sound? |
 //! | `unreferenced` | which data files does no log name? |
@@ -29,6 +30,7 @@
 //! addresses that several rows have.
 
 pub(crate) mod compare;
+mod complete_sources;
 mod erasures;
 mod files;
 mod job_set;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gristmill_engine::FileDigest;
 use gristmill_engine::erase::{SubjectRequest, erase};
-use gristmill_engine::lake::{Change, DataFile, Lake};
+use gristmill_engine::lake::{Change, DataFile, Lake, transaction_name};
 use gristmill_engine::verify::{Problem, VerifyOptions, VerifyScope, verify_lake};
 
 use crate::erasure_workers::options;
@@ -192,4 +192,29 @@ async fn an_erasure_that_finishes_during_verify_is_no_damage() {
     let problems = report.unwrap().problems;
     let came_back = |problem: &Problem| problem.message.contains("have grains that were erased");
     assert!(!problems.iter().any(came_back), "{problems:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_only_the_log_names_as_ingested_is_reported() {
+    let lab = Lab::new(1, 20, false).await;
+    let report = lab.verify().await;
+    assert_eq!(report.bad, 0, "{:#?}", report.problems);
+    // As somebody does who wants ingest to skip a source that isn't in the lake.
+    let source = blake3::hash(b"a source").to_hex().to_string();
+    let change = Change {
+        progress: vec![(transaction_name(&source), i64::MAX)],
+        ..Change::default()
+    };
+    let mut lake = lab.lake().await;
+    lake.grains.commit(change, "ingest", 0).await.unwrap();
+    let report = lab.verify().await;
+    let [problem] = report.problems.as_slice() else {
+        panic!("{:#?}", report.problems)
+    };
+    assert_eq!(problem.table.as_deref(), Some("grains"));
+    assert_eq!(problem.source, "grains/_delta_log");
+    assert_eq!(problem.code, "ERR_INTEGRITY");
+    assert!(problem.message.contains(&source), "{problem:?}");
+    let repair = problem.repair.as_deref().unwrap();
+    assert!(repair.contains("--again"), "{problem:?}");
 }
