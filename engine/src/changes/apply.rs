@@ -28,8 +28,8 @@ use crate::ingest::{IngestOptions, IngestReport, OnError, ingest};
 use crate::lake::Lake;
 use crate::progress::WorkProgress;
 
-/// The action in the audit log.
-const ACTION: &str = "changes";
+/// The action in the audit log under which the end of an application is recorded.
+pub(crate) const APPLIED: &str = "changes";
 
 /// How bundles are applied.
 pub struct ChangeOptions {
@@ -118,7 +118,7 @@ pub async fn apply_changes(
         report.left_out = ingested.erased;
     }
     report.events_written += add_events(lake, &bundle, EventPhase::AfterGrains).await?;
-    refresh_after(lake, ACTION).await;
+    refresh_after(lake, APPLIED).await;
     let position = reached.unwrap_or_default().max(bundle.header.to);
     record(lake, &bundle.header, position, &report).await?;
     report.seconds = started.elapsed().as_secs_f64();
@@ -140,7 +140,7 @@ impl AppliedChanges {
 /// Returns the position that `lake` has reached in the lake `other`; `None` if it has no bundle of
 /// it.
 async fn reached_position(lake: &mut Lake, other: &str) -> Result<Option<LakePosition>> {
-    let recorded = lake.recorded(ACTION).await?;
+    let recorded = lake.recorded(APPLIED).await?;
     let positions = recorded
         .into_iter()
         .filter(|details| details.get("lake").and_then(|id| id.as_str()) == Some(other))
@@ -199,5 +199,5 @@ async fn record(
         "grains_erased": report.grains_erased,
         "version": lake.grains.version(),
     });
-    lake.record(ACTION, details).await
+    lake.record(APPLIED, details).await
 }

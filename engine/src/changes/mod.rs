@@ -22,6 +22,7 @@ mod migrated;
 mod position;
 mod tombstones;
 
+pub(crate) use apply::APPLIED;
 pub use apply::{AppliedChanges, ChangeOptions, apply_changes};
 pub use export::{ExportedChanges, export_changes};
 pub(crate) use migrated::MigratedChanges;

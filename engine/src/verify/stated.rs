@@ -5,13 +5,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use gristmill_schemas::columns::SystemColumn;
+use gristmill_schemas::columns::{AuditRow, SystemColumn};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 
 use super::report::{Findings, Problem};
+use crate::changes::APPLIED;
 use crate::error::Result;
 use crate::keys::TombstoneSet;
-use crate::lake::{ERASURES, Lake, REMEDY_OF_FILES, Segment, address_at, texts};
+use crate::lake::{ADOPTED, ERASURES, Lake, REMEDY_OF_FILES, Segment, address_at, texts};
 use crate::segment::{CreationSeconds, StatedBounds, creation_seconds_of};
 
 /// The count of rows that an unfinished erasure removes.
@@ -26,7 +27,8 @@ const ERASE_AGAIN: &str = "gristmill erase for the same people once more, or gri
 pub(super) struct StatedRows {
     /// Erased grains, of which the lake must have none.
     erased: TombstoneSet,
-    /// Grains of erasures without a certificate, while there is an unfinished one.
+    /// Grains of erasures without a certificate, while there is an unfinished one, and of erasures
+    /// of other lakes that are being applied.
     leaving: TombstoneSet,
     /// The names of the data files in the newest version of the log, if anything was erased.
     live: Arc<HashSet<String>>,
@@ -57,9 +59,11 @@ impl StatedRows {
             .filter_map(|file| file.location.filename())
             .collect();
         let is_unfinished = names.iter().any(|name| name.ends_with(".journal"));
-        let (erased, leaving): (Vec<_>, Vec<_>) = erasures
-            .into_iter()
-            .partition(|(id, _)| !is_unfinished || names.contains(format!("{id}.cose").as_str()));
+        let pending = pending_adoptions(lake).await?;
+        let (erased, leaving): (Vec<_>, Vec<_>) = erasures.into_iter().partition(|(id, _)| {
+            let is_carried_out = !is_unfinished && !pending.contains(id);
+            is_carried_out || names.contains(format!("{id}.cose").as_str())
+        });
         Ok(StatedRows {
             erased: erased.into_iter().flat_map(|(_, rows)| rows).collect(),
             leaving: leaving.into_iter().flat_map(|(_, rows)| rows).collect(),
@@ -90,6 +94,47 @@ impl StatedRows {
             seconds: segment.file.seconds.clone(),
         }
     }
+}
+
+/// Returns the erasures of other lakes whose tombstones were added, and which are being carried out
+/// on the grains of `lake`, or were until `ingest --changes` was killed. Damage of the audit log is
+/// found with its table.
+async fn pending_adoptions(lake: &Lake) -> Result<HashSet<String>> {
+    let mut lake = lake.clone();
+    // The entry is written before the tombstones, which the handle has.
+    let entries = match lake.audit.refresh().await {
+        Err(error) => Err(error),
+        Ok(()) => lake.audit_entries().await,
+    };
+    match entries {
+        Err(error) if error.is_environment() => Err(error),
+        entries => Ok(pending_in(&entries.unwrap_or_default())),
+    }
+}
+
+/// Returns the erasures that were adopted from lakes of which no later entry says that their
+/// changes were applied.
+fn pending_in(entries: &[AuditRow]) -> HashSet<String> {
+    let mut pending: HashMap<String, HashSet<String>> = HashMap::new();
+    for entry in entries {
+        let Ok(details) = serde_json::from_str::<serde_json::Value>(&entry.details) else {
+            continue;
+        };
+        let Some(other) = details.get("lake").and_then(serde_json::Value::as_str) else {
+            continue;
+        };
+        if entry.action == APPLIED {
+            pending.remove(other);
+        } else if entry.action == ADOPTED {
+            let erasures = details
+                .get("erasures")
+                .and_then(serde_json::Value::as_array);
+            let names = erasures.into_iter().flatten();
+            let names = names.filter_map(|name| name.as_str().map(str::to_owned));
+            pending.entry(other.to_owned()).or_default().extend(names);
+        }
+    }
+    pending.into_values().flatten().collect()
 }
 
 /// Returns the names of the data files of `grains` in the newest version of its log, or in that of

@@ -144,6 +144,30 @@ async fn a_tombstone_that_the_erasure_did_not_write_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn grains_of_an_erasure_that_is_being_adopted_are_no_damage() {
+    const REMAINING: &str = "have grains that were erased";
+    let lab = Lab::new(0, 0, false).await;
+    let blob = blob_of(&belief(r#","user_id":"ada-4711-k9""#));
+    lab.ingest("a.frames", std::slice::from_ref(&blob)).await;
+    // As `ingest --changes` does before it erases the grains.
+    let mut lake = lab.lake().await;
+    let adopted = json!({ "lake": "other", "erasures": ["theirs"] });
+    lake.record("changes-erased", adopted).await.unwrap();
+    let address = ContentAddress::of(&blob);
+    let added = lake.add_tombstones(&[address], "theirs", 0).await;
+    assert_eq!(added.unwrap(), 1);
+    let report = lab.verify().await;
+    assert_eq!(report.bad, 0, "{:#?}", report.problems);
+    assert_eq!(report.marks.get("erased_rows"), Some(&1));
+    // The end of the application of another lake's changes excuses nothing, that of this one does.
+    for (other, expected) in [("third", 0), ("other", 1)] {
+        let applied = json!({ "lake": other });
+        lab.lake().await.record("changes", applied).await.unwrap();
+        assert_eq!(problems_with(&lab, REMAINING).await, expected, "{other}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_certificate_of_another_lake_is_reported() {
     let (lab, other) = (Lab::new(0, 0, false).await, Lab::new(0, 0, false).await);
     let blob = blob_of(&belief(r#","user_id":"ada-4711-k9""#));
