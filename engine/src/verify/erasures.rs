@@ -54,7 +54,7 @@ pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u6
     let entries = check_audit_log(lake, check).await?;
     let erasures: Vec<RecordedErasure> = entries.iter().filter_map(RecordedErasure::of).collect();
     let tombstones = match lake.tombstones_by_erasure().await {
-        Ok(tombstones) => Some(StoredTombstones::of(tombstones)),
+        Ok(tombstones) => Some(StoredTombstones(tombstones)),
         Err(error) if error.is_environment() => return Err(error),
         Err(error) => {
             check.found(problem(ERASED, ERASED, &error.to_string(), REPAIR));
@@ -113,18 +113,20 @@ pub(crate) fn tombstone_digests(entries: &[AuditRow]) -> HashMap<String, Vec<Fil
     digests
 }
 
-/// The tombstones in the table.
-struct StoredTombstones {
-    all: HashSet<Tombstone>,
-    by_erasure: HashMap<String, HashSet<Tombstone>>,
-}
+/// The tombstones in the table, by their erasures.
+struct StoredTombstones(HashMap<String, HashSet<Tombstone>>);
 
 impl StoredTombstones {
-    fn of(by_erasure: HashMap<String, HashSet<Tombstone>>) -> StoredTombstones {
-        StoredTombstones {
-            all: by_erasure.values().flatten().copied().collect(),
-            by_erasure,
-        }
+    /// Returns the tombstones of the erasure `id`.
+    fn of(&self, id: &str) -> Option<&HashSet<Tombstone>> {
+        self.0.get(id)
+    }
+
+    /// Returns true if the table has `tombstone`, which is probably of the erasure `id`. Another
+    /// one has it if the grain was erased before.
+    fn contains(&self, id: &str, tombstone: &Tombstone) -> bool {
+        let is_in = |set: &HashSet<Tombstone>| set.contains(tombstone);
+        self.of(id).is_some_and(is_in) || self.0.values().any(is_in)
     }
 }
 
@@ -230,7 +232,7 @@ impl RecordedErasure {
         };
         let lost = copied
             .iter()
-            .filter(|copied| !tombstones.all.contains(copied))
+            .filter(|copied| !tombstones.contains(&self.id, copied))
             .count();
         if lost > 0 {
             let id = &self.id;
@@ -243,7 +245,7 @@ impl RecordedErasure {
             });
         }
         let copied: HashSet<Tombstone> = copied.into_iter().collect();
-        let own = tombstones.by_erasure.get(&self.id);
+        let own = tombstones.of(&self.id);
         let added = own.map_or(0, |own| own.difference(&copied).count());
         if added > 0 {
             let id = &self.id;
