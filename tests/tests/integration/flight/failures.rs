@@ -5,14 +5,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::sql::{ProstMessageExt, TicketStatementQuery};
 use arrow_flight::{FlightDescriptor, Ticket};
 use futures::{StreamExt, TryStreamExt};
 use gristmill_server::http::QueryLimits;
 use gristmill_tests::lake::TestLake;
-use tonic::Code;
+use tonic::{Code, Status};
 
-use gristmill_tests::test_server::{Protocol, TestServer, limits, own, tight_limits};
+use gristmill_tests::test_server::{Protocol, TestServer, limits, own, short_limits, tight_limits};
 
 use super::client::{client_of, connected, rows_of, status_of};
 use crate::namespaces;
@@ -48,13 +49,29 @@ async fn errors_have_status_message_and_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_query_beyond_its_time_fails_and_others_continue() {
+    let lake = namespaces::lake(false).await;
+    let server = TestServer::start(Protocol::Flight, &lake, None, short_limits()).await;
+    let (mut one, mut other) = (connected(&server).await, connected(&server).await);
+    let (slow, quick) = tokio::join!(rows_of(&mut one, ENDLESS), rows_eventually(&mut other));
+    assert_eq!(slow.unwrap_err().code(), Code::DeadlineExceeded);
+    assert_eq!(quick, 1);
+    let large = "SELECT count(*) FROM (SELECT DISTINCT repeat(CAST(value AS VARCHAR), 50) FROM \
+                 range(0, 20000000))";
+    let large = rows_of(&mut one, large).await.unwrap_err();
+    assert!(
+        [Code::ResourceExhausted, Code::DeadlineExceeded].contains(&large.code()),
+        "{large}"
+    );
+    assert_eq!(rows_eventually(&mut one).await, 1);
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     let lake = namespaces::lake(false).await;
     let server = TestServer::start(Protocol::Flight, &lake, None, tight_limits()).await;
-    let (mut one, mut other) = (connected(&server).await, connected(&server).await);
-    let (slow, quick) = tokio::join!(rows_of(&mut one, ENDLESS), rows_of(&mut other, "SELECT 1"));
-    assert_eq!(slow.unwrap_err().code(), Code::DeadlineExceeded);
-    assert_eq!(quick.unwrap().len(), 1);
+    let mut one = connected(&server).await;
     let many = rows_of(&mut one, "SELECT value FROM range(0, 1000000)").await;
     let many = many.unwrap_err();
     assert_eq!(many.code(), Code::ResourceExhausted, "never looks complete");
@@ -67,19 +84,12 @@ async fn a_query_beyond_its_limits_fails_with_its_own_error() {
     let row = rows_of(&mut one, row).await.unwrap_err();
     assert_eq!(row.code(), Code::ResourceExhausted);
     assert!(row.message().contains("--query-memory"), "{row}");
-    let large = "SELECT count(*) FROM (SELECT DISTINCT repeat(CAST(value AS VARCHAR), 50) FROM \
-                 range(0, 20000000))";
-    let large = rows_of(&mut one, large).await.unwrap_err();
-    assert!(
-        [Code::ResourceExhausted, Code::DeadlineExceeded].contains(&large.code()),
-        "{large}"
-    );
     assert_eq!(rows_of(&mut one, "SELECT 1").await.unwrap().len(), 1);
     server.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_stops_reading_or_disconnects_releases_its_slot() {
+async fn a_client_that_stops_reading_releases_its_slot() {
     let lake = namespaces::lake(false).await;
     let tight = QueryLimits {
         time: Duration::from_secs(3),
@@ -89,38 +99,75 @@ async fn a_client_that_stops_reading_or_disconnects_releases_its_slot() {
     };
     let server = TestServer::start(Protocol::Flight, &lake, None, tight).await;
     let mut silent = connected(&server).await;
-    let wide = "SELECT repeat('x', 1000) FROM range(0, 10000000)";
-    let info = silent.execute(wide.to_owned(), None).await.unwrap();
-    let ticket = info.endpoint[0].ticket.clone().unwrap();
-    let mut unread = silent.do_get(ticket.clone()).await.unwrap();
-    assert!(unread.next().await.unwrap().is_ok());
+    let mut unread = begun(&mut silent).await;
     let mut client = connected(&server).await;
     assert_eq!(rows_eventually(&mut client).await, 1);
     // What was sent before the end of the time is read, and the end is an error.
-    let rest: Result<Vec<_>, _> = unread.try_collect().await;
-    let error = status_of(rest.unwrap_err());
+    let error = loop {
+        if let Err(error) = unread.next().await.unwrap() {
+            break status_of(error);
+        }
+    };
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
-
-    let started = Instant::now();
-    let gone = silent.do_get(ticket).await.unwrap();
-    drop(gone);
-    assert_eq!(rows_eventually(&mut client).await, 1);
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "a cancelled call ends its query"
-    );
     server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_disconnects_releases_its_slot_before_the_time_limit() {
+    let lake = namespaces::lake(false).await;
+    let patient = QueryLimits {
+        time: 3 * PATIENCE,
+        rows: 100_000_000,
+        concurrent: 1,
+        ..limits()
+    };
+    let server = TestServer::start(Protocol::Flight, &lake, None, patient).await;
+    let mut silent = connected(&server).await;
+    drop(begun(&mut silent).await);
+    let mut client = connected(&server).await;
+    let rows = tokio::time::timeout(PATIENCE, rows_of(&mut client, "SELECT 1")).await;
+    let rows = rows.expect("a cancelled call ends its query");
+    assert_eq!(rows.unwrap().len(), 1);
+    server.end().await;
+}
+
+/// Time that an answer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Asks for ten gigabytes, and reads the first rows of them.
+async fn begun(client: &mut super::Client) -> FlightRecordBatchStream {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match first_rows(client).await {
+            Ok(rows) => return rows,
+            Err(error) => assert!(is_late(&error) && Instant::now() < end, "{error}"),
+        }
+    }
+}
+
+async fn first_rows(client: &mut super::Client) -> Result<FlightRecordBatchStream, Status> {
+    let wide = "SELECT repeat('x', 1000) FROM range(0, 10000000)";
+    let info = client.execute(wide.to_owned(), None).await;
+    let info = info.map_err(status_of)?;
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let rows = client.do_get(ticket).await;
+    let mut rows = rows.map_err(status_of)?;
+    rows.next().await.unwrap().map_err(status_of)?;
+    Ok(rows)
+}
+
+/// Returns true if a call had no slot in time, or one shortly before the end of its time.
+fn is_late(error: &Status) -> bool {
+    [Code::Unavailable, Code::DeadlineExceeded].contains(&error.code())
 }
 
 /// Asks until there is a slot.
 async fn rows_eventually(client: &mut super::Client) -> usize {
+    let end = Instant::now() + PATIENCE;
     loop {
         match rows_of(client, "SELECT 1").await {
             Ok(rows) => return rows.len(),
-            Err(error) => assert!(
-                [Code::Unavailable, Code::DeadlineExceeded].contains(&error.code()),
-                "{error}"
-            ),
+            Err(error) => assert!(is_late(&error) && Instant::now() < end, "{error}"),
         }
     }
 }
@@ -192,9 +239,7 @@ async fn a_running_answer_is_finished_when_the_server_stops() {
         }
         count
     });
-    let started = Instant::now();
     server.end().await;
-    assert!(started.elapsed() < Duration::from_secs(20));
     assert_eq!(read.await.unwrap(), 90_000);
 }
 
@@ -296,9 +341,7 @@ async fn a_client_without_a_token_is_refused_before_its_message_and_holds_no_con
     let ended = tokio::task::spawn_blocking(move || {
         let connect = || {
             let stream = TcpStream::connect(address).unwrap();
-            stream
-                .set_read_timeout(Some(Duration::from_secs(30)))
-                .unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
             stream
         };
         let (mut calling, mut silent) = (connect(), connect());
