@@ -121,7 +121,7 @@ mod tests {
     #[tokio::test]
     async fn queries_run_wait_and_are_turned_away() {
         let admission = Arc::new(Admission::new(QueryLimits {
-            time: Duration::from_millis(50),
+            time: Duration::from_secs(300),
             rows: 1,
             bytes: 1,
             memory: 1,

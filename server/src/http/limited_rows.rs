@@ -169,7 +169,8 @@ impl LimitedRows {
     pub(crate) fn into_task(self) -> RowQueue {
         let (sender, batches) = mpsc::channel(1);
         let (schema, time) = (self.schema(), self.server.options.limits.time);
-        tokio::spawn(self.hand_over(sender));
+        let server = Arc::clone(&self.server);
+        server.spawn_recorded(self.hand_over(sender));
         RowQueue {
             schema,
             batches,

@@ -113,7 +113,8 @@ pub struct Server {
     pages: ReportPages,
     /// The quotas of tokens that have written, by their names.
     write_quotas: std::sync::Mutex<HashMap<String, WriteQuotas>>,
-    /// Entries in the audit log about answers that ended early.
+    /// Answers that are being sent and will be recorded in the audit log, and entries about answers
+    /// that ended early.
     entries: std::sync::Mutex<JoinSet<()>>,
 }
 
@@ -274,13 +275,22 @@ impl Server {
         entries.spawn_on(entry, &runtime);
     }
 
-    /// Waits for the entries in the audit log that are being written.
+    /// Starts `work`, which sends an answer and records it in the audit log.
+    fn spawn_recorded(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        while entries.try_join_next().is_some() {}
+        entries.spawn(work);
+    }
+
+    /// Waits for the entries in the audit log that are being written. The connections have ended:
+    /// their answers are sent no further.
     pub(crate) async fn finish_entries(&self) {
-        let entries = {
+        let mut entries = {
             let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *entries)
         };
-        entries.join_all().await;
+        // One that has panicked doesn't keep the server from its end.
+        while entries.join_next().await.is_some() {}
     }
 
     async fn record_bulk_read(&self, rows: u64, AuditedQuery { token, sha256 }: &AuditedQuery) {
