@@ -78,6 +78,10 @@ impl DocumentHost {
         WebAccess {
             may_ask: |_| true,
             roots: Some(self.certificate.clone()),
+            limits: WebLimits {
+                time: Duration::from_secs(120),
+                ..WebLimits::default()
+            },
             ..WebAccess::default()
         }
     }
@@ -173,14 +177,7 @@ async fn documents_beyond_the_limits_are_refused() {
     let Some(host) = DocumentHost::start().await else {
         return;
     };
-    let limits = WebLimits {
-        time: Duration::from_secs(2),
-        ..WebLimits::default()
-    };
-    let resolver = DidWebResolver::new(WebAccess {
-        limits,
-        ..host.access()
-    });
+    let resolver = host.resolver();
     for (name, reason) in [
         ("plain", "URL scheme is not allowed"),
         ("address", "redirects to an address"),
@@ -188,13 +185,21 @@ async fn documents_beyond_the_limits_are_refused() {
         ("other", "the document of"),
         ("large", "more than 262144 bytes"),
         ("absent", "404"),
-        ("slow", "timed out"),
     ] {
         host.check_refused(&resolver, name, reason);
     }
     let limits = WebLimits {
+        time: Duration::from_secs(2),
+        ..WebLimits::default()
+    };
+    let hurried = DidWebResolver::new(WebAccess {
+        limits,
+        ..host.access()
+    });
+    host.check_refused(&hurried, "slow", "timed out");
+    let limits = WebLimits {
         documents: 1,
-        ..limits
+        ..host.access().limits
     };
     let resolver = DidWebResolver::new(WebAccess {
         limits,
