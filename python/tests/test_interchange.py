@@ -100,7 +100,7 @@ def test_other_threads_run_while_polars_reads(lake: gm.Lake) -> None:
     done.set()
     counter.join()
     assert frame["n"].to_list() == [3_000_000]
-    assert ticks > 50
+    assert ticks > 5
 
 
 def test_pandas_takes_rows(lake: gm.Lake) -> None:
