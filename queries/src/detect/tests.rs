@@ -467,7 +467,7 @@ fn hostile_text_takes_linear_time() {
         let began = std::time::Instant::now();
         kinds(&unit.repeat(200_000 / unit.len()));
         assert!(
-            began.elapsed().as_secs() < 10,
+            began.elapsed().as_secs() < 60,
             "{unit:?} took {:?}",
             began.elapsed()
         );

@@ -217,7 +217,7 @@ mod tests {
             assert!(!matches(&pattern, &text), "{} bytes", pattern.len());
         }
         assert!(
-            started.elapsed() < Duration::from_secs(10),
+            started.elapsed() < Duration::from_secs(60),
             "{:?}",
             started.elapsed()
         );

@@ -185,7 +185,7 @@ fn a_ciphertext_full_of_false_manifests_takes_bounded_time() {
     let started = Instant::now();
     assert_eq!(open(&file).unwrap_err().code, ErrorCode::Corrupt);
     assert!(
-        started.elapsed() < Duration::from_secs(20),
+        started.elapsed() < Duration::from_secs(120),
         "{:?}",
         started.elapsed()
     );

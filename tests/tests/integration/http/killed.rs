@@ -23,7 +23,7 @@ const QUOTA: usize = 20;
 const TOKENS: usize = 20;
 
 /// The longest time until a grain of a round is confirmed, also on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Adds a grain and returns its address; `None` if the server confirms nothing.
 fn added(address: SocketAddr, token: &str, subject: &str, number: usize) -> Option<String> {
