@@ -24,7 +24,7 @@ fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
 
     let started = Instant::now();
     must(&at("undisturbed"), &["ingest", &corpus]);
-    let whole_run = started.elapsed();
+    let mut whole_run = started.elapsed();
     let expected = content(&at("undisturbed"));
     assert_eq!(expected.grains.len(), 12_000);
     assert!(!expected.states.is_empty() && !expected.rejects.is_empty());
@@ -38,9 +38,14 @@ fn a_repeatedly_killed_ingest_ends_with_the_rows_of_an_undisturbed_one() {
         loop {
             runs += 1;
             assert!(runs < 20 * kills + 100, "{killed} kills in {runs} runs");
+            let (is_new, started) = (!lake.exists(), Instant::now());
             let ingest = command(&lake, &["ingest", &corpus]).spawn().unwrap();
             let was_running = kill_after(ingest, whole_run.mul_f64(share(runs))).unwrap();
             killed += usize::from(was_running);
+            if is_new && !was_running {
+                // The first run was slower, for example because the machine was busy.
+                whole_run = whole_run.min(started.elapsed());
+            }
             if lake
                 .join("grains/_delta_log/00000000000000000000.json")
                 .exists()
@@ -105,7 +110,7 @@ fn a_killed_retry_of_rejects_loses_and_duplicates_nothing() {
     let retry = ["ingest", "--lenient", "--retry-refused", &file];
     let started = Instant::now();
     must(&undisturbed, &retry);
-    let whole_run = started.elapsed();
+    let mut whole_run = started.elapsed();
     let (refused, expected) = (content(&pristine), content(&undisturbed));
     assert_eq!((expected.grains.len(), expected.rejects.len()), (15_996, 4));
     assert!(
@@ -117,13 +122,15 @@ fn a_killed_retry_of_rejects_loses_and_duplicates_nothing() {
         copy_folder(&pristine, &lake).unwrap();
         // A killed retry starts at the first grain again, so the number of kills per lake is
         // limited.
-        for _ in 0..RETRY_KILLS {
+        for attempt in 0..RETRY_KILLS {
             runs += 1;
+            let started = Instant::now();
             let was_running = kill_after(
                 command(&lake, &retry).spawn().unwrap(),
                 whole_run.mul_f64(share(runs)),
             )
             .unwrap();
+            let ended = started.elapsed();
             killed += usize::from(was_running);
             let left = content(&lake);
             assert!(
@@ -131,6 +138,10 @@ fn a_killed_retry_of_rejects_loses_and_duplicates_nothing() {
                     && left.rejects.len() >= expected.rejects.len()
             );
             if !was_running {
+                // What a killed run has done isn't done again.
+                if attempt == 0 {
+                    whole_run = whole_run.min(ended);
+                }
                 break;
             }
         }
