@@ -162,21 +162,27 @@ async fn an_ingest_that_is_interrupted_again_and_again_brings_every_message() {
     let expected = addresses(&undisturbed).await;
     assert_eq!(expected.len(), 6);
 
-    let mut lake = TestLake::new().await;
     let one_by_one = IngestOptions {
         commit_every: Some(1),
         ..IngestOptions::default()
     };
-    // A file that was begun is read again, so each run makes a commit more than the one before.
-    let mut commits = 1;
-    loop {
-        let ended = lake.try_interrupted_ingest(&named, &one_by_one, commits);
-        match ended.await {
-            Err(EngineError::Interrupted) => commits += 1,
-            ended => break drop(ended.unwrap()),
+    // On a busy machine the request to stop may come too late.
+    for _ in 0..20 {
+        let mut lake = TestLake::new().await;
+        // A file that was begun is read again, so each run makes a commit more than the one before.
+        let mut commits = 1;
+        loop {
+            let ended = lake.try_interrupted_ingest(&named, &one_by_one, commits);
+            match ended.await {
+                Err(EngineError::Interrupted) => commits += 1,
+                ended => break drop(ended.unwrap()),
+            }
+            assert!(commits < 20, "it never ends");
         }
-        assert!(commits < 20, "it never ends");
+        assert_eq!(addresses(&lake).await, expected);
+        if commits > 2 {
+            return;
+        }
     }
-    assert!(commits > 2, "it was hardly interrupted");
-    assert_eq!(addresses(&lake).await, expected);
+    panic!("it was hardly interrupted");
 }
