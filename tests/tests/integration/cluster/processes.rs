@@ -337,9 +337,28 @@ fn without_executors_a_query_ends_with_an_error() {
     assert!(message.contains("no executor of the cluster"), "{message}");
 }
 
+/// Waits until a process handles SIGINT, which it doesn't before its `main` function has begun.
+#[cfg(target_os = "linux")]
+fn wait_for_handler(process: &Child) {
+    let path = format!("/proc/{}/status", process.id());
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        let has_ended = status.contains("State:\tZ");
+        if has_ended || caught.is_none_or(|bits| bits & 2 != 0) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn the_client_is_interrupted(cluster: &Cluster, sandbox: &Sandbox, exact: &str) {
     let asking = started(cluster.command(sandbox, SLOW));
     std::thread::sleep(UNDER_WAY);
+    #[cfg(target_os = "linux")]
+    wait_for_handler(&asking);
     let interrupt = ["-INT", &asking.id().to_string()];
     let sent = Command::new("kill").args(interrupt).status();
     assert!(sent.is_ok());
