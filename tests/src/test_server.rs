@@ -37,7 +37,7 @@ pub struct TestServer {
 /// Returns limits that no query of a test reaches by accident.
 pub fn limits() -> QueryLimits {
     QueryLimits {
-        time: Duration::from_secs(60),
+        time: Duration::from_secs(300),
         rows: 100_000,
         bytes: 16 << 30,
         memory: 64 << 20,
