@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -108,10 +109,15 @@ def test_writes_need_permission_and_are_read_back(lake: gm.Lake) -> None:
 
 def test_writes_of_one_lake_share_their_quotas(lake: gm.Lake) -> None:
     add = 'ADD belief SET subject = $who SET relation = "mg:knows" SET object = "eve" REASON "r"'
-    for number in range(20):
-        lake.cal(add, who=f"u-{number}", allow_writes=True)
+    # A busy machine may take more than a minute for 20, and may then add another.
+    begun: list[float] = []
     with pytest.raises(gm.QueryError) as caught:
-        lake.cal(add, who="u-20", allow_writes=True)
+        while len(begun) < 40:
+            begun.append(time.monotonic())
+            lake.cal(add, who=f"u-{len(begun)}", allow_writes=True)
+            assert len(begun) <= 20 or time.monotonic() - begun[-21] >= 60
+        pytest.skip("the machine is too slow to use up the quota")
+    assert len(begun) > 20
     assert caught.value.code == "CAL-E052"
 
 
