@@ -206,7 +206,7 @@ mod tests {
             tokens: None,
             allow_writes: false,
             limits: QueryLimits {
-                time: Duration::from_secs(60),
+                time: Duration::from_secs(600),
                 rows: 1_000,
                 bytes: 1 << 30,
                 memory: 64 << 20,
