@@ -50,7 +50,7 @@ impl Sandbox {
         command
             .arg("--lake")
             .arg(self.path(lake))
-            .args(arguments)
+            .args(binary::patient(arguments))
             .env("GRISTMILL_KEYRING", self.path("keyring.json"))
             .env("GRISTMILL_PASSPHRASE", PASSPHRASE)
             .env("TMPDIR", self.path("tmp"))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{ERASED, Lake, TABLES};
-use gristmill_tests::binary::{Ended, ended, gristmill};
+use gristmill_tests::binary::{Ended, ended, gristmill, patient};
 use gristmill_tests::damage::{Damage, SampleLake, files_below};
 
 /// Returns the data file of `table` that was written last.
@@ -64,7 +64,8 @@ async fn repair_is_named_for_a_lost_file_only_if_there_are_copies_of_its_rows() 
 
 /// Runs the program over the lake of `sample`.
 fn run(sample: &SampleLake, words: &[&str]) -> Ended {
-    ended(gristmill().arg("--lake").arg(&sample.lake).args(words))
+    let mut command = gristmill();
+    ended(command.arg("--lake").arg(&sample.lake).args(patient(words)))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use gristmill_tests::binary::{Ended, ended, gristmill};
+use gristmill_tests::binary::{Ended, ended, gristmill, patient};
 use gristmill_tests::grains::{frames, grain};
 use serde_json::Value;
 
@@ -44,7 +44,8 @@ impl Place {
     }
 
     fn run(&self, words: &[&str]) -> Ended {
-        ended(gristmill().current_dir(self.folder.path()).args(words))
+        let mut command = gristmill();
+        ended(command.current_dir(self.folder.path()).args(patient(words)))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use gristmill_tests::binary::{Ended, ended, gristmill};
+use gristmill_tests::binary::{Ended, ended, gristmill, patient};
 use gristmill_tests::grains::{frames, grain};
 
 /// A lake with an event and three beliefs, two of them with one relation.
@@ -31,7 +31,7 @@ fn lake() -> tempfile::TempDir {
 fn run(folder: &Path, words: &[&str]) -> Ended {
     let mut command = gristmill();
     command.env_remove("GRISTMILL_LAKE");
-    ended(command.current_dir(folder).args(words))
+    ended(command.current_dir(folder).args(patient(words)))
 }
 
 #[test]

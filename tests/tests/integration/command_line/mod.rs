@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use gristmill_schemas::json::Json;
-use gristmill_tests::binary::{ended, gristmill, path};
+use gristmill_tests::binary::{ended, gristmill, path, patient};
 use gristmill_tests::grains::{belief, frames, plain};
 
 /// Result of a command: exit code, standard output, standard error.
@@ -23,7 +23,7 @@ fn run(folder: &Path, words: &[&str], input: impl Into<Vec<u8>>) -> Answer {
     let (code, out, err) = ended(
         gristmill()
             .current_dir(folder)
-            .args(words)
+            .args(patient(words))
             .write_stdin(input),
     );
     Answer { code, out, err }

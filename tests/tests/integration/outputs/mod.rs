@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use gristmill_tests::binary::{Ended, ended, gristmill, path};
+use gristmill_tests::binary::{Ended, ended, gristmill, path, patient};
 use gristmill_tests::grains::{belief, frames, grain, plain};
 use gristmill_tests::sandbox::Sandbox;
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl OutputFolder {
         ended(
             command
                 .current_dir(self.folder.path())
-                .args(words)
+                .args(patient(words))
                 .env("GRISTMILL_PASSPHRASE", "secret"),
         )
     }

@@ -7,7 +7,7 @@ mod messages;
 use std::fs;
 use std::path::PathBuf;
 
-use gristmill_tests::binary::{Ended, ended, gristmill};
+use gristmill_tests::binary::{Ended, ended, gristmill, patient};
 use gristmill_tests::grains::{frames, grain};
 
 /// A folder with a lake of a few events.
@@ -44,7 +44,8 @@ impl SqlFolder {
     }
 
     fn run(&self, words: &[&str]) -> Ended {
-        ended(gristmill().current_dir(self.folder.path()).args(words))
+        let mut command = gristmill();
+        ended(command.current_dir(self.folder.path()).args(patient(words)))
     }
 
     fn sql(&self, query: &str) -> Ended {
