@@ -128,7 +128,7 @@ pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
     ))
 }
 
-/// `{"type": …, attributes…, "content": …}`; numbers remain numbers.
+/// `{"type": …, attributes…, "content": …}`; numbers and booleans remain what they are.
 pub fn json(projected: &ProjectedGrain) -> Object<'static> {
     let mut object = Object::new();
     object.insert("type", projected.grain_type.name());
@@ -140,19 +140,15 @@ pub fn json(projected: &ProjectedGrain) -> Object<'static> {
             "type" => "reasoning_type",
             name => name,
         };
-        let number = attribute
-            .is_number
-            .then(|| Number::parse(&attribute.value))
-            .flatten();
-        object.insert(
-            name.to_owned(),
-            match number {
-                Some(_) => {
-                    Json::parse(attribute.value.as_bytes()).map_or(Json::Null, Json::into_owned)
-                }
-                None => Json::from(attribute.value.clone()),
-            },
-        );
+        let text = attribute.value.as_str();
+        let is_literal = attribute.is_literal
+            && (matches!(text, "true" | "false") || Number::parse(text).is_some());
+        let value = if is_literal {
+            Json::parse(text.as_bytes()).map_or(Json::Null, Json::into_owned)
+        } else {
+            Json::from(text.to_owned())
+        };
+        object.insert(name.to_owned(), value);
     }
     if let Some(content) = &projected.content {
         object.insert("content", content.clone());

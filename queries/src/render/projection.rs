@@ -20,8 +20,8 @@ pub struct Attribute {
     pub name: String,
     /// The value as text.
     pub value: String,
-    /// True if the value is a number.
-    pub is_number: bool,
+    /// True if the value is a number or a boolean, which JSON and TOON write without quotes.
+    pub is_literal: bool,
 }
 
 /// Text and attributes of a grain.
@@ -174,7 +174,7 @@ struct AttributeCollector<'g, G: ?Sized> {
 }
 
 impl<G: RenderGrain + ?Sized> AttributeCollector<'_, G> {
-    fn add(&mut self, name: &str, value: Option<String>, is_number: bool) {
+    fn add(&mut self, name: &str, value: Option<String>, is_literal: bool) {
         let Some(value) = value else { return };
         let into = if self.hiding {
             &mut self.hidden
@@ -184,18 +184,14 @@ impl<G: RenderGrain + ?Sized> AttributeCollector<'_, G> {
         into.push(Attribute {
             name: name.to_owned(),
             value,
-            is_number,
+            is_literal,
         });
     }
 
     /// Adds an attribute with the value of a payload field.
     fn payload(&mut self, name: &str, field: &str) {
         let value = self.grain.field(field);
-        self.add(
-            name,
-            value.map(comma_joined),
-            value.is_some_and(|value| value.as_number().is_some()),
-        );
+        self.add(name, value.map(comma_joined), value.is_some_and(is_literal));
     }
 
     /// Adds attributes that the summary level leaves out.
@@ -325,11 +321,11 @@ fn explicit_projection(
             .join(" ")
     });
     let attributes = rendered(&projection.attributes).filter_map(|field| {
-        let (value, is_number) = projected_value(grain, field, style, false)?;
+        let (value, is_literal) = projected_value(grain, field, style, false)?;
         Some(Attribute {
             name: field.to_string(),
             value,
-            is_number,
+            is_literal,
         })
     });
     ProjectedGrain {
@@ -357,7 +353,12 @@ fn is_internal(field: &ProjectField) -> bool {
     )
 }
 
-/// Returns a projected field as text, and whether it is a number.
+/// Returns true for a number or a boolean.
+fn is_literal(value: &Json) -> bool {
+    value.as_number().is_some() || value.as_bool().is_some()
+}
+
+/// Returns a projected field as text, and whether it is a number or a boolean.
 fn projected_value(
     grain: &(impl RenderGrain + ?Sized),
     field: &ProjectField,
@@ -370,7 +371,7 @@ fn projected_value(
         } else {
             comma_joined(value)
         };
-        (text, value.as_number().is_some())
+        (text, is_literal(value))
     };
     match field {
         ProjectField::Field(Field::Known(KnownField::Relation)) => {
@@ -414,5 +415,5 @@ fn attribute(
         .0
         .into_iter()
         .find(|attribute| attribute.name == name)?;
-    Some((found.value, found.is_number))
+    Some((found.value, found.is_literal))
 }

@@ -123,7 +123,7 @@ fn attribute_cell(projected: &ProjectedGrain, column: &str) -> String {
         .chain(&projected.hidden)
         .find(|attribute| attribute.name == column);
     match found {
-        Some(attribute) if attribute.is_number => attribute.value.clone(),
+        Some(attribute) if attribute.is_literal => attribute.value.clone(),
         Some(attribute) => text_cell(&attribute.value),
         None => MISSING.to_owned(),
     }

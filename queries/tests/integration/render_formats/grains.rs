@@ -205,6 +205,35 @@ fn project_renders_the_requested_fields_but_never_addresses_or_namespaces() {
 }
 
 #[test]
+fn a_projected_boolean_is_no_text() {
+    let action = [grain(
+        r#"{"type":"action","tool_name":"t","is_error":false,"x_note":"true","created_at":0}"#,
+    )];
+    for (format, expected) in [
+        (
+            "json",
+            r#"[{"type":"action","is_error":false,"x_note":"true","content":"t"}]"#,
+        ),
+        (
+            "yaml",
+            "- type: action\n  is_error: false\n  x_note: \"true\"\n  content: t",
+        ),
+        (
+            "toon",
+            "actions[1]{content,is_error,x_note}:\nt,false,\"true\"",
+        ),
+        (
+            "sml",
+            r#"<action is_error="false" x_note="true">t</action>"#,
+        ),
+    ] {
+        let query =
+            format!("RECALL actions PROJECT content(tool), attr(is_error, x_note) AS {format}");
+        assert_eq!(rendered(&query, &action), expected, "{format}");
+    }
+}
+
+#[test]
 fn a_projected_type_is_that_of_the_grain_and_rendered_once() {
     let shown = |query: &str, grain: &GrainView| rendered(query, std::slice::from_ref(grain));
     assert_eq!(
