@@ -19,7 +19,7 @@ use super::adapter::{Adapter, FoldedStream};
 use super::framing::{SkipFrame, StreamFrame, StreamFrames, aws, ndjson, sse};
 use super::json_access::{flag, present, text_or_empty};
 use super::provider_detection::{
-    host_of, path_of, provider_from_address, provider_from_bodies, provider_from_name,
+    endpoint_at, host_of, path_of, provider_from_address, provider_from_bodies, provider_from_name,
 };
 use super::registry;
 use crate::lenient_timestamp::parse_timestamp;
@@ -125,24 +125,25 @@ impl<'a> Exchange<'a> {
         ))
     }
 
-    /// Reads the JSON of one line as an exchange with that provider and endpoint.
+    /// Reads the JSON of one line as an exchange with that provider and endpoint, which may be a
+    /// path or URL. An empty one is that of the line's URL.
     pub(crate) fn with_provider(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
-        let from_url = |part: fn(&'a str) -> &'a str| text("url").map(part);
+        let url = text("url").or(endpoint.contains('/').then_some(endpoint));
+        let url_path = text("url_path").or(url.map(path_of)).unwrap_or_default();
+        let address = if endpoint.is_empty() {
+            url_path
+        } else {
+            endpoint
+        };
         let response = response(json);
         let has_raw_text = raw_text_members(json, &response).any(|key| has_text(json, key));
         Exchange {
             id: text_or_empty(json, "id").into(),
             provider: provider.into(),
-            endpoint: endpoint.into(),
-            host: text("host")
-                .or_else(|| from_url(host_of))
-                .unwrap_or_default()
-                .into(),
-            url_path: text("url_path")
-                .or_else(|| from_url(path_of))
-                .unwrap_or_default()
-                .into(),
+            endpoint: endpoint_at(provider, address).unwrap_or(endpoint).into(),
+            host: text("host").or(url.map(host_of)).unwrap_or_default().into(),
+            url_path: url_path.into(),
             status: present(json, "status").and_then(status),
             recorded_at: present(json, "recorded_at").and_then(recorded_at),
             date: present(json, "response_headers").and_then(date_header),

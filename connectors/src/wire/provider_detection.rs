@@ -279,12 +279,24 @@ pub(crate) fn endpoint_from_url(base: &str, url: &str) -> (String, String) {
 
 /// Returns the endpoint at `path` of a provider; the path itself if the endpoint is unknown.
 fn endpoint_of_path<'p>(provider: Option<&str>, path: &'p str) -> &'p str {
-    let known = PATHS.iter().find(|(end, _)| path.ends_with(end));
+    known_endpoint(provider, path).unwrap_or_else(|| path.trim_start_matches('/'))
+}
+
+/// Returns the endpoint of a provider, given by one of its names, at a path or URL; `None` if the
+/// endpoint is unknown.
+pub(crate) fn endpoint_at(provider: &str, address: &str) -> Option<&'static str> {
+    let path = path_of(address).trim_end_matches('/');
+    known_endpoint(Some(canonical_provider(provider)), path)
+}
+
+fn known_endpoint(provider: Option<&str>, path: &str) -> Option<&'static str> {
+    // A recorder may leave out the first slash.
+    let is_end = |end: &str| path.ends_with(end) || end.strip_prefix('/') == Some(path);
+    let known = PATHS.iter().find(|(end, _)| is_end(end));
     match (provider, known.map(|(_, endpoint)| *endpoint)) {
-        (Some("ollama"), Some("chat")) => "openai-chat",
-        (Some("ollama"), None) if path.ends_with("/api/chat") => "chat",
-        (_, Some(endpoint)) => endpoint,
-        (_, None) => path.trim_start_matches('/'),
+        (Some("ollama"), Some("chat")) => Some("openai-chat"),
+        (Some("ollama"), None) if path.ends_with("/api/chat") => Some("chat"),
+        (_, endpoint) => endpoint,
     }
 }
 

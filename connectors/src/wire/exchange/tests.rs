@@ -28,6 +28,50 @@ fn the_model_is_read_from_urls_that_contain_it() {
 }
 
 #[test]
+fn an_endpoint_may_be_a_path_or_a_url() {
+    let input = r#""request":{"model":"m","input":"hi"}"#;
+    let error = r#""status":429,"response":{"error":{"message":"slow down"}}"#;
+    let text = r#"[{"role":"user","content":"hi"}]"#;
+    let messages = format!(r#""request":{{"model":"m","max_tokens":5,"messages":{text}}}"#);
+    let blocks = r#""request":{"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#;
+    for (line, key) in [
+        (
+            format!(r#""provider":"openai","endpoint":"/v1/responses",{input},{error}"#),
+            "openai/responses",
+        ),
+        (
+            format!(r#""provider":"openai","url_path":"/v1/responses/",{input},{error}"#),
+            "openai/responses",
+        ),
+        (
+            format!(r#""provider":"anthropic","endpoint":"v1/messages",{messages}"#),
+            "anthropic/messages",
+        ),
+        (
+            format!(
+                r#""provider":"groq","endpoint":"https://api.groq.com/openai/v1/chat/completions?a=1",{messages}"#
+            ),
+            "groq/chat",
+        ),
+        (
+            format!(r#""provider":"bedrock","endpoint":"/model/nova-v1%3A0/converse",{blocks}"#),
+            "bedrock/converse",
+        ),
+    ] {
+        let json = format!("{{{line}}}");
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let exchange = Exchange::from_json(&json).unwrap();
+        let adapter = registry::for_exchange(&exchange).map(|adapter| adapter.key());
+        assert_eq!(adapter, Some(key), "{line}");
+        let model = (key == "bedrock/converse").then_some("nova-v1:0");
+        assert_eq!(exchange.model_from_path().as_deref(), model, "{line}");
+    }
+    let json = r#"{"provider":"x","endpoint":"/v9/other/","request":{}}"#;
+    let json = Json::parse(json.as_bytes()).unwrap();
+    assert_eq!(Exchange::from_json(&json).unwrap().endpoint, "/v9/other/");
+}
+
+#[test]
 fn a_stream_is_folded_once_by_each_adapter() {
     use super::super::{anthropic, registry};
     let line = r#"{"provider":"p","endpoint":"e","response_sse":"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\\u00e9\"}}],\"n\":1.50}\n\ndata: {\"error\":{\"code\":5}}\n\n"}"#;
