@@ -103,6 +103,12 @@ fn is_node(json: &Json) -> bool {
         && members.all(|(key, value)| list_members.contains(&key) || !is_list(value))
 }
 
+/// Returns true for an item of a list of nodes that has only a name, for the edges.
+fn is_name_of_node(json: &Json) -> bool {
+    let has = |key: &str| non_empty_text(json, key).is_some();
+    has("uuid") && has("name") && !has("summary")
+}
+
 /// Returns true for a message of a thread, as a line of its own.
 fn is_message(json: &Json) -> bool {
     let has = |key: &str| json.get(key).is_some();
@@ -177,7 +183,8 @@ impl ExportReader for ZepExport {
             self.edges.extend(edges.map(owned));
         }
         for key in NODE_LISTS {
-            let nodes = items(json, key).iter().filter(|json| is_node(json));
+            let nodes = items(json, key).iter();
+            let nodes = nodes.filter(|json| is_node(json) || is_name_of_node(json));
             self.nodes.extend(nodes.map(owned));
         }
         if is_thread(json) {
@@ -450,5 +457,17 @@ mod tests {
             let part = parse_export(text.as_bytes(), kind, ReadOptions::default());
             assert_eq!(facts(&part), ["a n f ! 3000"]);
         }
+    }
+
+    #[test]
+    fn a_node_without_a_summary_names_the_ends_of_edges() {
+        let text = r#"{"nodes":[{"uuid":"a","name":"Ann"},{"uuid":"b","name":"sesame"}],"edges":[
+            {"uuid":"e","source_node_uuid":"a","target_node_uuid":"b","name":"n","fact":"f",
+            "created_at":"1970-01-01T00:00:01Z"}]}"#
+            .replace('\n', "");
+        let options = ReadOptions::default();
+        let part = parse_export(text.as_bytes(), TranscriptKind::Zep, options);
+        assert_eq!(facts(&part), ["Ann n sesame"]);
+        assert!(part.faults.is_empty());
     }
 }
