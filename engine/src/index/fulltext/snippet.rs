@@ -30,7 +30,10 @@ pub fn highlight(grain: &Grain<'_>, terms: &SearchTerms) -> Highlight {
     let (mut most, mut beginning) = (0, String::new());
     for field in grain.grain_type().map_or(&[][..], text_fields) {
         visit_texts(grain, *field, &mut |text| {
-            append(&mut beginning, text);
+            // The blocks of a message usually have the text of `content` again.
+            if *field != Field::ContentBlocks || !beginning.contains(text) {
+                append(&mut beginning, text);
+            }
             let Some((matched, first)) = matched(text, terms) else {
                 return;
             };

@@ -469,3 +469,27 @@ fn matched_fields_are_those_that_have_the_words() {
             .all(|shown| shown.snippet == "ann prefers green tea")
     );
 }
+
+#[test]
+fn a_snippet_shows_the_text_of_a_message_once() {
+    let terms = SearchTerms::literal(&TextQuery::parse("flour").unwrap());
+    for (blocks, snippet) in [
+        (
+            r#"{"type":"text","text":"how much flour"}"#,
+            "how much flour",
+        ),
+        (
+            r#"{"type":"text","text":"how much flour"},{"type":"text","text":"for two"}"#,
+            "how much flour for two",
+        ),
+    ] {
+        let json = format!(
+            r#"{{"type":"event","content":"how much flour","content_blocks":[{blocks}],"created_at":1768477800000}}"#
+        );
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+        let shown = with_grain(&blob, |grain| Some(highlight(grain, &terms))).unwrap();
+        assert_eq!(shown.fields, [Field::Content, Field::ContentBlocks]);
+        assert_eq!(shown.snippet, snippet);
+    }
+}
