@@ -53,18 +53,24 @@ pub async fn run(
         print_skipped(&report, options.dry_run);
         print_rejected(&report, options.dry_run);
     }
-    outcome(&report)
+    outcome(&report, options.dry_run)
 }
 
-fn outcome(report: &IngestReport) -> Result<CommandOutcome, Failure> {
+fn outcome(report: &IngestReport, dry_run: bool) -> Result<CommandOutcome, Failure> {
     match (report.unreadable_files, report.rejected + report.skipped) {
         (0, 0) => Ok(CommandOutcome::done_if(!is_beyond_profile(&report.marks))),
         (0, _) => Ok(CommandOutcome::Problems),
         (files, _) => Err(Failure::environment(
             "some sources couldn't be read",
-            &format!(
-                "{files}. The others were ingested; run the command again when these are readable"
-            ),
+            &match dry_run {
+                true => format!("{files}. Run the command again when these are readable"),
+                false => format!(
+                    "{files}. The others were ingested; run the command again when these are \
+                     readable. `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = \
+                     '{}' AND outcome = 'unreadable'\"` lists them",
+                    report.run_id
+                ),
+            },
         )),
     }
 }

@@ -67,6 +67,23 @@ fn a_night_with_refused_input_runs_to_its_end_and_names_the_query_and_the_lake()
     assert!(!err.contains("damaged"), "{err}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_night_whose_inbox_has_an_unreadable_file_names_the_query_and_the_lake() {
+    let sandbox = inbox();
+    std::os::unix::fs::symlink("nowhere", sandbox.path("inbox/b.jsonl")).unwrap();
+    let (code, out, err) = night(&sandbox, &[]);
+    assert_eq!(code, Some(1), "{out}{err}");
+    for part in [
+        "The sources that couldn't be read: ",
+        " --lake lake sql ",
+        "FROM sources",
+        "ingest failed with exit code 1",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+}
+
 #[test]
 fn commands_over_an_encrypted_lake_name_its_keyring_and_not_its_passphrase() {
     let sandbox = inbox();

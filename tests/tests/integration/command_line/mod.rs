@@ -135,6 +135,15 @@ fn an_unreadable_file_is_reported_and_the_others_are_ingested() {
         answer.out
     );
     assert!(answer.err.contains("a.mg"), "{}", answer.err);
+    let quiet = run(here.path(), &["--quiet", "ingest", "inbox"], "");
+    assert_eq!(quiet.code, 1, "{}", quiet.err);
+    let query = quiet
+        .err
+        .split_once("`gristmill sql \"")
+        .and_then(|(_, rest)| Some(rest.split_once("\"`")?.0))
+        .unwrap_or_else(|| panic!("no query: {}", quiet.err));
+    let listed = run(here.path(), &["sql", query], "");
+    assert!(listed.out.contains("a.mg"), "{query}: {}", listed.out);
     assert_eq!(
         run(
             here.path(),
