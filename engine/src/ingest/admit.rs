@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use gristmill_connectors::ConnectorError;
-use gristmill_connectors::source::{Source, SourceBytes, SourceKind, SpoolOptions, fetch_with};
+use gristmill_connectors::source::{
+    Source, SourceBytes, SourceKind, SourceLocation, SpoolOptions, fetch_with,
+};
 use gristmill_connectors::transcript::content_folder::ContentFolder;
 use gristmill_connectors::transcript::frame_spool::{
     FrameSpool, SpooledTranscript, spool_linked_file, spool_transcript,
@@ -209,6 +211,7 @@ impl Admitter {
         kind: SourceKind,
         digests: SourceDigests,
     ) -> Result<Admission> {
+        warn_of_write_ahead_log(&source, kind);
         let info = SourceInfo {
             uri: source.uri,
             id: Some(digests.id.clone()),
@@ -388,6 +391,26 @@ impl Admitter {
             reject: Box::new(reject),
             error,
         }
+    }
+}
+
+/// Warns if a SQLite database has a write-ahead log, which isn't read: it may have rows that the
+/// database doesn't have yet.
+fn warn_of_write_ahead_log(source: &Source, kind: SourceKind) {
+    let (SourceLocation::File(path), SourceKind::Transcript(TranscriptKind::Sqlite)) =
+        (&source.location, kind)
+    else {
+        return;
+    };
+    let mut log = path.clone().into_os_string();
+    log.push("-wal");
+    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        tracing::warn!(
+            "the rows that only the write-ahead log `{}-wal` has aren't read; to take them in, \
+             close the database, or let its program run `PRAGMA wal_checkpoint(TRUNCATE)`, and \
+             ingest it again",
+            source.uri
+        );
     }
 }
 

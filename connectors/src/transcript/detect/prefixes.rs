@@ -4,13 +4,15 @@ use crate::transcript::changes::BUNDLE_PREFIX;
 
 const UTF_16: &str = "is in UTF-16; convert it to UTF-8, such as with `iconv -f UTF-16 -t UTF-8`";
 const UTF_32: &str = "is in UTF-32; convert it to UTF-8, such as with `iconv -f UTF-32 -t UTF-8`";
+const SQLITE_LOG: &str = "looks like the write-ahead log of a SQLite database; close the database, \
+                          or let its program checkpoint it, and ingest that";
 
 /// Where a tar archive has its magic number.
 const TAR_MAGIC_AT: usize = 257;
 
 /// Describes a file that is not JSON by its first bytes, for the user.
 pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
-    const PREFIXES: [(&[u8], &str); 13] = [
+    const PREFIXES: [(&[u8], &str); 16] = [
         (
             b"PK\x03\x04",
             "looks like a zip archive; unpack it and name the files",
@@ -32,6 +34,12 @@ pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
             "looks like an Aider chat history; not supported yet",
         ),
         (b"%PDF", "looks like a PDF document"),
+        (b"\x37\x7f\x06\x82", SQLITE_LOG),
+        (b"\x37\x7f\x06\x83", SQLITE_LOG),
+        (
+            b"\x18\xe2\x2d\0",
+            "looks like the index of the write-ahead log of a SQLite database",
+        ),
         (
             BUNDLE_PREFIX,
             "is a bundle of changes of another lake; apply it with `gristmill ingest --changes`",

@@ -130,6 +130,28 @@ fn a_container_whose_copy_was_incomplete_ends_each_run_with_2_until_it_is_whole(
     assert_eq!(outcomes.trim(), "outcome\ningested\nrejected");
 }
 
+#[test]
+fn the_write_ahead_log_of_a_database_is_named() {
+    let here = tempfile::tempdir().unwrap();
+    std::fs::write(here.path().join("a.jsonl"), super::EXCHANGE).unwrap();
+    std::fs::create_dir(here.path().join("in")).unwrap();
+    let done = |words: &[&str]| {
+        let (code, _, err) = run(here.path(), words);
+        assert_eq!(code, 0, "{words:?}: {err}");
+        err
+    };
+    done(&["ingest", "a.jsonl"]);
+    done(&["export", "in/a.db", "--format", "sqlite"]);
+    let err = done(&["--lake", "other", "ingest", "in/a.db"]);
+    assert!(!err.contains("write-ahead log"), "{err}");
+    std::fs::write(here.path().join("in/a.db-wal"), b"\x37\x7f\x06\x82 rows").unwrap();
+    let err = done(&["--lake", "other", "ingest", "in/a.db"]);
+    assert!(err.contains("write-ahead log `in/a.db-wal`"), "{err}");
+    let (code, _, err) = run(here.path(), &["--lake", "other", "ingest", "in"]);
+    let skipped = "  in/a.db-wal: looks like the write-ahead log of a SQLite database";
+    assert!(code == 2 && err.contains(skipped), "{err}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_skipped_file_is_one_line_whatever_its_name_is() {
