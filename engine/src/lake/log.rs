@@ -9,8 +9,8 @@ use serde::de::IgnoredAny;
 use super::location::LakeLocation;
 use crate::error::{Context, EngineError, Result};
 
-/// What can be done about a log that can't be read.
-pub(super) const REMEDY_OF_LOGS: &str =
+/// What can be done about a log that can't be read, or an entry that isn't what was written.
+pub(crate) const REMEDY_OF_LOGS: &str =
     "restore this file from a backup of the lake: no command can tell what it had";
 
 /// A commit or a checkpoint.

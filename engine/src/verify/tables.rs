@@ -20,8 +20,9 @@ use super::unreferenced::UnreferencedFiles;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
-    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, SEALED, TABLES, Table,
-    TableHead, head_damage, hint_path, remedy_of_changed_file, remedy_of_lost_file,
+    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_LOGS,
+    SEALED, TABLES, Table, TableHead, head_damage, hint_path, remedy_of_changed_file,
+    remedy_of_lost_file,
 };
 use crate::segment::SegmentReader;
 
@@ -47,9 +48,10 @@ pub(super) struct TablesCheck<'l> {
     deadline: Option<Instant>,
     limit: usize,
     running: JobSet<Result<Findings>>,
-    /// What can be done about lost or damaged entries of the log that is checked: fewer things if
-    /// it can't be read without them.
+    /// What can be done about lost or damaged entries of the log that is checked.
     remedy_of_entries: &'static str,
+    /// The same of entries that only the heads know. New heads help if the log can be read.
+    remedy_of_newest: &'static str,
     /// The findings so far.
     pub(super) findings: Findings,
     /// What was checked so far.
@@ -86,7 +88,8 @@ impl<'l> TablesCheck<'l> {
             deadline,
             limit,
             running,
-            remedy_of_entries: ACCEPT,
+            remedy_of_entries: REMEDY_OF_LOGS,
+            remedy_of_newest: ACCEPT,
             findings,
             coverage: Vec::new(),
             unreferenced: UnreferencedFiles::default(),
@@ -135,9 +138,10 @@ impl<'l> TablesCheck<'l> {
         // Before the log is read: files that are committed in between are named in it then.
         let listed = self.location.list(name).await?;
         let opened = Table::open(self.location, name).await;
-        self.remedy_of_entries = match &opened {
-            Err(EngineError::Damaged { remedy, .. }) => remedy,
-            _ => ACCEPT,
+        (self.remedy_of_entries, self.remedy_of_newest) = match &opened {
+            Err(EngineError::Damaged { remedy, .. }) => (*remedy, *remedy),
+            Err(_) => (ACCEPT, ACCEPT),
+            Ok(_) => (REMEDY_OF_LOGS, ACCEPT),
         };
         let log = LogFile::among(&listed, name);
         coverage.log_entries = self.log(name, head.as_ref(), &log).await?;
@@ -231,19 +235,17 @@ impl<'l> TablesCheck<'l> {
         head: Option<&TableHead>,
         files: &[LogFile],
     ) -> Result<u64> {
-        let (found, mut known) = self.entries(name, files).await?;
-        if let Some(head) = head {
-            let of_heads =
-                |(version, digest): (&u64, &FileDigest)| (*version, (*digest, HEADS.to_owned()));
-            known.extend(head.entries.iter().map(of_heads));
-        }
+        let (found, known) = self.entries(name, files).await?;
         for (version, (digest, path)) in &found {
-            if let Some((_, witness)) = known
-                .get(version)
-                .filter(|(expected, _)| expected != digest)
+            let in_commit = known.get(version);
+            let in_commit = in_commit
+                .map(|(expected, witness)| (expected, witness.as_str(), self.remedy_of_entries));
+            let in_heads = head.and_then(|head| head.entries.get(version));
+            let in_heads = in_heads.map(|expected| (expected, HEADS, self.remedy_of_newest));
+            let mut expected = in_commit.into_iter().chain(in_heads);
+            if let Some((_, witness, remedy)) = expected.find(|(expected, ..)| *expected != digest)
             {
                 let cause = format!("it differs from its digest in {witness}: one was changed");
-                let remedy = self.remedy_of_entries;
                 self.found(problem(name, path.as_ref(), &cause, remedy));
             }
         }
