@@ -33,6 +33,11 @@ fn cbor(value: &Value) -> Vec<u8> {
 
 /// Returns a correctly signed envelope of [`blob`] with the given protected header.
 fn envelope(protected: Vec<u8>) -> Vec<u8> {
+    envelope_with(protected, Value::Map(Vec::new()))
+}
+
+/// As [`envelope`], with the given unprotected header.
+fn envelope_with(protected: Vec<u8>, unprotected: Value) -> Vec<u8> {
     let bytes = |bytes: Vec<u8>| Value::Bytes(bytes);
     let message = Value::Array(vec![
         "Signature1".into(),
@@ -43,7 +48,7 @@ fn envelope(protected: Vec<u8>) -> Vec<u8> {
     let signature = key().sign(&cbor(&message));
     cbor(&Value::Array(vec![
         bytes(protected),
-        Value::Map(Vec::new()),
+        unprotected,
         bytes(blob()),
         bytes(signature),
     ]))
@@ -153,6 +158,29 @@ fn an_ambiguous_protected_header_is_an_error() {
             ErrorCode::Corrupt,
             "{what}"
         );
+    }
+}
+
+#[test]
+fn an_unprotected_header_is_a_map_without_repeated_labels() {
+    let parsed = |unprotected: Value| {
+        let protected = header(&[(1, Value::from(-8)), (4, signer())]);
+        let envelope = envelope_with(protected, unprotected);
+        SignedBlob::parse(&envelope)
+            .map(|signed| signed.verify(&DidKeyResolver))
+            .map_err(|error| error.code)
+    };
+    let label = |label: Value| (label, Value::from(1));
+    let map = |labels: [Value; 2]| Value::Map(labels.map(label).into());
+    let fine = map([Value::from(4), "iat".into()]);
+    assert_eq!(parsed(fine), Ok(SignatureStatus::Valid));
+    for (unprotected, what) in [
+        (Value::Array(Vec::new()), "an array"),
+        (Value::from(1), "a number"),
+        (map([Value::from(4), Value::from(4)]), "a repeated label"),
+        (map(["iat".into(), Value::Null]), "a label that is none"),
+    ] {
+        assert_eq!(parsed(unprotected), Err(ErrorCode::Corrupt), "{what}");
     }
 }
 

@@ -129,13 +129,15 @@ impl<'a> SignedBlob<'a> {
     /// Parses an envelope, tagged or not. The signer's key id may be bytes or text.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`] if the bytes are not a complete COSE_Sign1, or if it has critical
-    /// header parameters.
+    /// [`ErrorCode::Corrupt`] if the bytes are not a complete COSE_Sign1, if one of its headers is
+    /// no map or repeats a label, or if it has critical header parameters.
     pub fn parse(bytes: &'a [u8]) -> Result<SignedBlob<'a>, GrainError> {
         let skipped = usize::from(bytes.first() == Some(&TAG_18));
         let untagged = bytes.get(skipped..).unwrap_or_default();
-        let [protected, _, payload, signature] =
+        let [protected, unprotected, payload, signature] =
             cbor_items(untagged).map_err(|error| error.shifted(skipped))?;
+        let unprotected = untagged.get(protected.end..unprotected.end);
+        read_header(unprotected.unwrap_or_default())?;
         let (protected, payload_bytes, signature) = match (
             protected.bytes,
             payload.bytes,
@@ -255,43 +257,21 @@ const EDDSA: i128 = -8;
 const ED25519: i128 = -19;
 const ES256: i128 = -7;
 
-/// The maximum length of a protected header in bytes: its values take many times as much memory.
-const MAX_PROTECTED_LENGTH: usize = 1 << 20;
+/// The maximum length of a header in bytes: its values take many times as much memory.
+const MAX_HEADER_LENGTH: usize = 1 << 20;
+
+fn corrupt(message: &'static str) -> GrainError {
+    GrainError::new(ErrorCode::Corrupt, message)
+}
 
 /// Reads algorithm and signer from a protected header. Zero bytes encode an empty header.
 fn read_protected(bytes: &[u8]) -> Result<(Option<i128>, Option<String>), GrainError> {
-    let corrupt = |message: &'static str| GrainError::new(ErrorCode::Corrupt, message);
-    if bytes.is_empty() {
-        return Ok((None, None));
-    }
-    if bytes.len() > MAX_PROTECTED_LENGTH {
-        return Err(corrupt(
-            "the protected header of the envelope is longer than 1 MiB",
-        ));
-    }
-    let mut rest = bytes;
-    let header: Value = ciborium::from_reader(&mut rest)
-        .map_err(|_| corrupt("the protected header of the envelope is not CBOR"))?;
-    if !rest.is_empty() {
-        return Err(corrupt("bytes follow the protected header of the envelope"));
-    }
-    let entries = header
-        .into_map()
-        .map_err(|_| corrupt("the protected header of the envelope is not a map"))?;
     let (mut algorithm, mut signer) = (None, None);
-    let mut labels = HashSet::new();
-    for (label, value) in entries {
-        // Labels are integers or texts (RFC 9052 §1.4). Repeated labels are an error because
-        // readers would disagree on which of them counts.
-        let number = label.as_integer().map(i128::from);
-        let label = (number, label.into_text().ok());
-        if label == (None, None) || !labels.insert(label) {
-            return Err(corrupt(
-                "a label of the envelope's protected header is repeated, or is neither number nor \
-                 text",
-            ));
-        }
-        match number {
+    if bytes.is_empty() {
+        return Ok((algorithm, signer));
+    }
+    for (label, value) in read_header(bytes)? {
+        match label {
             Some(1) => algorithm = value.as_integer().map(i128::from),
             Some(2) => {
                 return Err(corrupt(
@@ -303,6 +283,37 @@ fn read_protected(bytes: &[u8]) -> Result<(Option<i128>, Option<String>), GrainE
         }
     }
     Ok((algorithm, signer))
+}
+
+/// Reads the map of a header, protected or not: the value of each label, which is `None` for a
+/// text. Labels are integers or texts (RFC 9052 §1.4). Repeated labels are an error because readers
+/// would disagree on which of them counts.
+fn read_header(bytes: &[u8]) -> Result<Vec<(Option<i128>, Value)>, GrainError> {
+    if bytes.len() > MAX_HEADER_LENGTH {
+        return Err(corrupt("a header of the envelope is longer than 1 MiB"));
+    }
+    let mut rest = bytes;
+    let header: Value = ciborium::from_reader(&mut rest)
+        .map_err(|_| corrupt("a header of the envelope is not CBOR"))?;
+    if !rest.is_empty() {
+        return Err(corrupt("bytes follow a header of the envelope"));
+    }
+    let entries = header
+        .into_map()
+        .map_err(|_| corrupt("a header of the envelope is not a map"))?;
+    let mut labels = HashSet::new();
+    let mut values = Vec::with_capacity(entries.len());
+    for (label, value) in entries {
+        let number = label.as_integer().map(i128::from);
+        let label = (number, label.into_text().ok());
+        if label == (None, None) || !labels.insert(label) {
+            return Err(corrupt(
+                "a label of a header of the envelope is repeated, or is neither number nor text",
+            ));
+        }
+        values.push((number, value));
+    }
+    Ok(values)
 }
 
 fn text_of(value: Value) -> Option<String> {
