@@ -223,15 +223,20 @@ pub fn metadata_equal(input: &Json, target: &Json) -> Checked {
 }
 
 pub fn tool_schema(input: &Json, target: &Json) -> Checked {
-    let schema = input
-        .get("schema")
-        .and_then(Json::as_object)
-        .ok_or("the schema is no object")?;
-    let errors = check_schema(schema);
-    if target.get("ok").and_then(Json::as_bool) != Some(errors.is_empty()) {
+    let ok = target.get("ok").and_then(Json::as_bool);
+    let Some(schema) = input.get("schema").and_then(Json::as_object) else {
+        let is_refused = ok == Some(false);
+        let passed = is_refused.then(Rows::default);
+        return passed.ok_or_else(|| "the schema is no object".to_owned());
+    };
+    let (errors, listed) = (check_schema(schema), target.get("errors"));
+    if ok.or(listed.map(|_| errors.is_empty())) != Some(errors.is_empty()) {
         return Err(format!("found {errors:?}"));
     }
-    let wanted = strings(target.get("errors"));
+    if listed.is_none() {
+        return Ok(Rows::default());
+    }
+    let wanted = strings(listed);
     if wanted.len() != errors.len() {
         return Err(format!(
             "expected {} errors, found {errors:?}",
@@ -294,5 +299,32 @@ fn same_set(mut wanted: Vec<String>, mut found: Vec<String>) -> Checked {
         Ok(Rows::default())
     } else {
         Err(format!("expected {wanted:?}, found {found:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_may_be_refused_without_a_list_of_errors() {
+        let refused = r#"{"schema":{"type":"float"}}"#;
+        for (input, target, passes) in [
+            (refused, r#"{"ok":false}"#, true),
+            (refused, r#"{"ok":true}"#, false),
+            (refused, r#"{"ok":false,"errors":[]}"#, false),
+            (refused, r#"{"errors":["$.type: unknown"]}"#, true),
+            (refused, "{}", false),
+            (r#"{"schema":[]}"#, r#"{"ok":false}"#, true),
+            (r#"{"schema":[]}"#, r#"{"ok":true}"#, false),
+            (r#"{"schema":{}}"#, r#"{"ok":true}"#, true),
+        ] {
+            let (case, expect) = (
+                Json::parse(input.as_bytes()),
+                Json::parse(target.as_bytes()),
+            );
+            let checked = tool_schema(&case.unwrap(), &expect.unwrap());
+            assert_eq!(checked.is_ok(), passes, "{input} {target}");
+        }
     }
 }
