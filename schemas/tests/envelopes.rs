@@ -185,6 +185,29 @@ fn an_unprotected_header_is_a_map_without_repeated_labels() {
 }
 
 #[test]
+fn an_unprotected_header_may_have_what_no_grain_has() {
+    let protected = header(&[(1, Value::from(-8)), (4, signer())]);
+    let time = Value::Tag(1, Box::new(Value::from(1_737_000_000)));
+    let tagged = Value::Map(vec![("iat".into(), time)]);
+    let mut indefinite = envelope(protected.clone());
+    let place = 1 + cbor(&Value::Bytes(protected.clone())).len();
+    assert_eq!(indefinite[place], 0xa0);
+    indefinite.splice(place..=place, [0xbf, 0xff]);
+    for envelope in [envelope_with(protected, tagged), indefinite.clone()] {
+        let signed = SignedBlob::parse(&envelope).unwrap();
+        assert_eq!(signed.verify(&DidKeyResolver), SignatureStatus::Valid);
+        assert_eq!(signed.blob(), blob());
+    }
+    // A map of indefinite length without its end, and one that is nested without end.
+    for header in [&[0xbf][..], &[0xc1; 200], &[0x1f]] {
+        let mut envelope = indefinite.clone();
+        envelope.splice(place..place + 2, header.iter().copied());
+        let error = SignedBlob::parse(&envelope).unwrap_err();
+        assert_eq!(error.code, ErrorCode::Corrupt);
+    }
+}
+
+#[test]
 fn errors_of_a_wrapped_blob_have_offsets_in_the_envelope() {
     let good = sign(&blob(), &key(), None, 0).unwrap();
     let start = DeliveredGrain::open(&good).unwrap().blob_start();

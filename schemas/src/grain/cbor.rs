@@ -2,7 +2,8 @@
 //! definite-length CBOR (§16.2).
 //!
 //! Indefinite lengths, tags and `undefined` are errors in every mode: no grain needs them, and
-//! rejecting them keeps readers with different CBOR support in agreement.
+//! rejecting them keeps readers with different CBOR support in agreement. Only the unprotected
+//! header of an envelope, which is no part of a grain, may have them.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -382,6 +383,9 @@ pub(crate) fn envelope_length(bytes: &[u8]) -> Result<usize, GrainError> {
     Ok(tag + reader.position())
 }
 
+/// The place of the unprotected header among the items of an envelope.
+const UNPROTECTED: usize = 1;
+
 fn four_items<'a>(reader: &mut CborReader<'a>) -> Result<[CborItem<'a>; 4], GrainError> {
     if reader.token()? != PayloadToken::Array(4) {
         return Err(GrainError::corrupt(
@@ -393,10 +397,15 @@ fn four_items<'a>(reader: &mut CborReader<'a>) -> Result<[CborItem<'a>; 4], Grai
         end: 0,
         bytes: None,
     }; 4];
-    for item in &mut items {
-        let bytes = match skip(reader)? {
-            PayloadToken::Bytes(bytes) => Some(bytes),
-            _ => None,
+    for (at, item) in items.iter_mut().enumerate() {
+        let bytes = if at == UNPROTECTED {
+            skip_any(reader)?;
+            None
+        } else {
+            match skip(reader)? {
+                PayloadToken::Bytes(bytes) => Some(bytes),
+                _ => None,
+            }
         };
         *item = CborItem {
             end: reader.position(),
@@ -404,4 +413,76 @@ fn four_items<'a>(reader: &mut CborReader<'a>) -> Result<[CborItem<'a>; 4], Grai
         };
     }
     Ok(items)
+}
+
+/// The end of an item of indefinite length.
+const BREAK: u8 = 0xff;
+
+/// The low five bits of the head of an item of indefinite length.
+const INDEFINITE: u8 = 31;
+
+/// The most items that may be open within each other in the header of an envelope.
+const MAX_OPEN: usize = 128;
+
+/// Skips one item of any CBOR. The unprotected header of an envelope may have what no grain has:
+/// tags, indefinite lengths and all simple values (RFC 9052 §1.4).
+fn skip_any(reader: &mut CborReader<'_>) -> Result<(), GrainError> {
+    // The number of items that each open item still lacks; `None` before a break.
+    let mut open = vec![Some(1_usize)];
+    while let Some(left) = open.last_mut() {
+        let start = reader.position;
+        match left {
+            Some(0) => {
+                open.pop();
+                continue;
+            }
+            Some(left) => *left -= 1,
+            None if reader.bytes.get(start) == Some(&BREAK) => {
+                reader.position += 1;
+                open.pop();
+                continue;
+            }
+            None => {}
+        }
+        skip_head(reader, &mut open)?;
+        if open.len() > MAX_OPEN {
+            return Err(GrainError::corrupt(
+                start,
+                "a header of the envelope is nested too deep",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Skips the head of an item, and the content of a string. Adds an item with children to `open`.
+fn skip_head(reader: &mut CborReader<'_>, open: &mut Vec<Option<usize>>) -> Result<(), GrainError> {
+    let start = reader.position;
+    let head = reader.take(1)?.first().copied().unwrap_or_default();
+    let info = head & 0x1f;
+    let major = MajorType::of(head);
+    let has_parts = matches!(
+        major,
+        MajorType::Bytes | MajorType::Text | MajorType::Array | MajorType::Map
+    );
+    if info == INDEFINITE && has_parts {
+        open.push(None);
+        return Ok(());
+    }
+    match major {
+        MajorType::Unsigned | MajorType::Negative | MajorType::Simple => {
+            reader.argument(info, start)?;
+        }
+        MajorType::Bytes | MajorType::Text => {
+            let length = reader.count(info, start)?;
+            reader.take(length)?;
+        }
+        MajorType::Array => open.push(Some(reader.count(info, start)?)),
+        MajorType::Map => open.push(Some(reader.count(info, start)?.saturating_mul(2))),
+        MajorType::Tag => {
+            reader.argument(info, start)?;
+            open.push(Some(1));
+        }
+    }
+    Ok(())
 }
