@@ -14,6 +14,7 @@
 //! | `copy` | how is a row group copied to another file? |
 //! | `splice` | how is a column copied without some rows, page by page? |
 //! | `pages` | where are the pages of a file? |
+//! | `page_places` | does the page index state where the pages of a row group are? |
 //! | `address_index` | which row of the segment has this address? |
 //! | `repeated_addresses` | which addresses do several rows of some segments have? |
 //! | `creation_seconds` | at which seconds were its grains created? |
@@ -32,6 +33,7 @@ mod footer;
 mod layout;
 mod mapped_file;
 mod null_columns;
+mod page_places;
 mod pages;
 mod reader;
 mod record_writer;

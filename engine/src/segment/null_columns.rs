@@ -94,10 +94,7 @@ pub(super) fn is_null_chunk(
     if has_dictionary || chunk.uncompressed_size() > CHUNK_BYTES {
         return Ok(false);
     }
-    let levels = Levels {
-        definition_bits: bits(chunk.column_descr().max_def_level()),
-        repetition_bits: bits(chunk.column_descr().max_rep_level()),
-    };
+    let levels = Levels::of(chunk);
     let mut pages = SerializedPageReader::new(Arc::new(bytes.clone()), chunk, rows, None)?;
     let mut nulls = 0;
     while let Some(page) = pages.get_next_page()? {
@@ -110,9 +107,9 @@ pub(super) fn is_null_chunk(
 }
 
 /// The widths of a column's levels in bits.
-struct Levels {
+pub(super) struct Levels {
     definition_bits: usize,
-    repetition_bits: usize,
+    pub(super) repetition_bits: usize,
 }
 
 fn bits(max_level: i16) -> usize {
@@ -120,6 +117,14 @@ fn bits(max_level: i16) -> usize {
 }
 
 impl Levels {
+    /// Returns the widths of the levels of `chunk`.
+    pub(super) fn of(chunk: &ColumnChunkMetaData) -> Levels {
+        Levels {
+            definition_bits: bits(chunk.column_descr().max_def_level()),
+            repetition_bits: bits(chunk.column_descr().max_rep_level()),
+        }
+    }
+
     /// Returns the number of rows of `page` if all of them are null at the root; else `None`.
     fn nulls_of(&self, page: &Page) -> Option<usize> {
         let count = page.num_values() as usize;
@@ -132,7 +137,7 @@ impl Levels {
     }
 
     /// Returns the repetition levels, the definition levels and the values of a data page.
-    fn sections<'p>(&self, page: &'p Page) -> Option<(&'p [u8], &'p [u8], &'p [u8])> {
+    pub(super) fn sections<'p>(&self, page: &'p Page) -> Option<(&'p [u8], &'p [u8], &'p [u8])> {
         match page {
             Page::DataPage {
                 buf,

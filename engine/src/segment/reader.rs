@@ -22,6 +22,7 @@ use super::copy::CopySource;
 use super::footer::{projection_mask, read_footer};
 use super::mapped_file::MappedFile;
 use super::null_columns::{FilledBatches, is_null_chunk};
+use super::page_places::check_places;
 use crate::file_digest::FileDigest;
 
 /// Upper limit for the average size of a batch in bytes: binary columns have offsets of 31 bits,
@@ -130,6 +131,18 @@ impl SegmentReader {
         match self.row_group(number) {
             Some(group) => stated_bounds(&self.bytes, file, group, self.rows_before(number)),
             None => Ok(Vec::new()),
+        }
+    }
+
+    /// Checks that the page index states where the pages of row group `number` are.
+    ///
+    /// # Errors
+    /// [`ParquetError`] if it doesn't.
+    pub(crate) fn check_page_places(&self, number: usize) -> Result<(), ParquetError> {
+        let file = self.metadata.metadata().file_metadata();
+        match self.row_group(number) {
+            Some(group) => check_places(&self.bytes, file, group),
+            None => Ok(()),
         }
     }
 

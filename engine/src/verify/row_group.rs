@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::{PROJECTION_VERSION, SystemColumn};
-use gristmill_schemas::error::GrainError;
+use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::Marks;
 
 use super::compare::{AbsentColumn, CellDifference, StoredVerdicts, differences, texts_of};
@@ -65,6 +65,8 @@ pub(crate) struct RowGroupCheck {
     contradictions: Contradictions,
     lacking: LackingValues,
     wrong_bounds: WrongBounds,
+    /// What is wrong with the places of pages in the page index.
+    misplaced: Option<String>,
 }
 
 /// A row whose blob isn't the grain of its address.
@@ -80,11 +82,23 @@ impl OpenSegment {
     /// others are checked without them if possible.
     pub(crate) fn check(&self, number: usize, proof_options: ProofOptions<'_>) -> RowGroupCheck {
         let check = match self.check_columns(number, None, proof_options) {
-            Ok(check) => check,
+            Ok(check) => RowGroupCheck {
+                misplaced: self.misplaced(number),
+                ..check
+            },
             Err(cause) => self.check_decodable(number, cause, proof_options),
         };
         self.reader.release(number);
         check
+    }
+
+    /// Returns what is wrong with the places of pages in the page index of row group `number`. All
+    /// columns can be decoded, which doesn't depend on them.
+    fn misplaced(&self, number: usize) -> Option<String> {
+        match caught(|| self.reader.check_page_places(number)) {
+            Some(checked) => checked.err().map(|error| error.to_string()),
+            None => Some("its bytes can't be decoded".to_owned()),
+        }
     }
 
     /// Returns the rows of row group `number`, counted from the start of the file.
@@ -255,6 +269,9 @@ impl RowGroupCheck {
         lacking.report(&segment.name, begin, &mut findings, limit);
         let wrong = &self.wrong_bounds;
         wrong.report(&segment.name, begin, &mut findings, limit);
+        if let Some(cause) = &self.misplaced {
+            findings.bad(misplaced_problem(segment, &self.rows, cause), limit);
+        }
         let mut problems = self.into_problems(segment);
         problems.sort_by_key(|(problem, _)| problem.ordinal);
         for (problem, count) in problems {
@@ -291,6 +308,17 @@ impl FailedRow {
             repair: Some(FROM_BACKUP.into()),
             ..problem
         }
+    }
+}
+
+/// Returns the problem of `rows`, whose page index is wrong because of `cause`.
+fn misplaced_problem(segment: &OpenSegment, rows: &Range<u64>, cause: &str) -> Problem {
+    let cause = format!("its page index is wrong, so queries for few rows read others: {cause}");
+    let error = GrainError::new(ErrorCode::Integrity, cause);
+    let problem = Problem::new(&segment.name, rows.start as i64, &error).of_grains();
+    Problem {
+        repair: Some(FROM_BACKUP.into()),
+        ..problem.spanning(rows.end - rows.start)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Verification compares the statistics of data files with their rows: readers pass over rows that
-//! minima and maxima exclude.
+//! Verification compares the statistics and the page index of data files with their rows: readers
+//! pass over rows that minima and maxima exclude, and find rows by the places of pages.
 
 use std::path::Path;
 
@@ -69,6 +69,45 @@ async fn a_maximum_below_values_of_the_rows_is_reported() {
         let repair = found.repair.as_deref();
         assert_eq!(repair, Some("restore the file from a backup of the lake"));
     }
+}
+
+/// Adds one to the first row of the first page of the column `blob` in the page index of the
+/// Parquet file `path`.
+fn move_first_page(path: &Path) {
+    // The type of the field, the first row 0, and the end of the page's location.
+    const FIRST_ROW: [u8; 3] = [0x16, 0, 0];
+    let mut file = std::fs::read(path).unwrap();
+    let metadata = ParquetMetaDataReader::new()
+        .parse_and_finish(&bytes::Bytes::from(file.clone()))
+        .unwrap();
+    let mut columns = metadata.row_group(0).columns().iter();
+    let blob = columns
+        .find(|column| column.column_path().string() == "blob")
+        .unwrap();
+    let start = blob.offset_index_offset().unwrap() as usize;
+    let end = start + blob.offset_index_length().unwrap() as usize;
+    let place = (start..end).find(|at| file[*at..end].starts_with(&FIRST_ROW));
+    // Numbers are doubled.
+    file[place.unwrap() + 1] = 2;
+    std::fs::write(path, file).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_index_that_states_other_rows_of_a_page_is_reported() {
+    const WRONG: &str = "its page index is wrong";
+    let lab = Lab::new(1, 60, false).await;
+    let report = lab.verify().await;
+    assert_eq!(report.bad, 0, "{:#?}", report.problems);
+    let path = lab.segments().await.remove(0);
+    move_first_page(&path);
+    let report = lab.verify().await;
+    let mut problems = report.problems.iter();
+    let found = problems.find(|problem| problem.message.contains(WRONG));
+    let found = found.unwrap_or_else(|| panic!("{:#?}", report.problems));
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert_eq!(found.source, format!("grains/{name}"));
+    assert_eq!((found.ordinal, found.rows), (0, Some(60)));
+    assert!(found.message.contains("`blob`"), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
