@@ -35,7 +35,9 @@ impl FileStatistics {
                 let value = values.as_ref()?.get(field.name())?;
                 bound_of(value, field.data_type(), later)
             };
+            // Some engines count the nulls inside of lists.
             let nulls = self.null_count.as_ref();
+            let nulls = nulls.filter(|_| !field.data_type().is_nested());
             let bounds = StatedBounds {
                 of: StatisticsOf::File,
                 column: field.name().clone(),
@@ -107,7 +109,7 @@ mod tests {
         let text = r#"{"numRecords":3,
             "minValues":{"subject":"a","type_byte":1,"created_at":"2026-01-01T00:00:00.000Z"},
             "maxValues":{"subject":7,"type_byte":1e30,"created_at":"2026-01-01T00:00:00.001Z"},
-            "nullCount":{"subject":2,"unknown":1}}"#;
+            "nullCount":{"subject":2,"supersedes":7,"unknown":1}}"#;
         let statistics: FileStatistics = serde_json::from_str(text).unwrap();
         let bounds = statistics.bounds(3);
         let of = |column: &str| {
