@@ -36,7 +36,8 @@
 //! | `hybrid` | How are matches by words and by meaning combined? |
 //! | `pattern` | `pattern(subject, relation, object)` |
 //! | `system_tables` | `segments`, `source_progress`, `indexes` |
-//! | `views` | `beliefs` … `consents`, `triples`, `consent_state`, `holds` |
+//! | `views` | `beliefs` … `consents`, `triples`, `holds` |
+//! | `consent_views` | `consent_withdrawals`, `consent_state`, `withdrawn_consents` |
 //! | `lifecycle` | `supersessions`, `lifecycle`, `current` |
 //! | `lazy_views` | When is a view planned? |
 //! | `conversation_views` | `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)` |
@@ -88,6 +89,7 @@ mod build_side;
 mod cmf_views;
 mod compliance_functions;
 mod confined;
+mod consent_views;
 mod conversation_views;
 mod cost_functions;
 mod counted_rows;
