@@ -7,8 +7,13 @@
 //! | `unscanned` | a grain that isn't in scope |
 //! | `changed_grains` | a grain in scope, or another one that an event of the scope is about |
 //! | `scanned_supersessions` | a supersession that a grain in scope or an event of the scope states |
+//! | `changed_withdrawals` | a row of `withdrawn_consents` that may be new since the last scan |
 //!
-//! In a scan of everything the last two are `grains` and `supersessions`, and the first is empty.
+//! In a scan of everything `changed_grains` and `scanned_supersessions` are `grains` and
+//! `supersessions`, and the other two are empty.
+//!
+//! Whether a consent stands depends on nothing but the consents of its subject and the events about
+//! these. So `changed_withdrawals` has those of the subjects with a consent in `changed_grains`.
 
 use std::sync::Arc;
 
@@ -31,6 +36,17 @@ const UNSCANNED: &str = "unscanned";
 
 const CHANGED_GRAINS: &str = "changed_grains";
 const SCANNED_SUPERSESSIONS: &str = "scanned_supersessions";
+const CHANGED_WITHDRAWALS: &str = "changed_withdrawals";
+
+/// Query of `changed_withdrawals` in a scan of what is new.
+const WITHDRAWALS_OF_CHANGED: &str = "
+    SELECT * FROM withdrawn_consents LEFT SEMI JOIN
+        (SELECT c.content_address FROM consents c LEFT SEMI JOIN
+             (SELECT subject_did FROM consents LEFT SEMI JOIN
+                  (SELECT content_address AS about FROM changed_grains) AS changed
+              ON content_address = about) AS touched
+         ON c.subject_did = touched.subject_did) AS theirs
+    ON consent = theirs.content_address";
 
 /// Registers the tables of a scan of everything.
 ///
@@ -38,7 +54,10 @@ const SCANNED_SUPERSESSIONS: &str = "scanned_supersessions";
 /// If `context` lacks `scanned` or the views of a lake.
 pub(super) fn register_everything(context: &SessionContext) -> Result<()> {
     context.register_table(UNSCANNED, Arc::new(EmptyTable::new(grains_schema())))?;
-    register(context, SCANNED, "supersessions")
+    register(context, SCANNED, "supersessions")?;
+    let none = "SELECT * FROM withdrawn_consents WHERE false";
+    register_view(context, CHANGED_WITHDRAWALS, none.to_owned())?;
+    Ok(())
 }
 
 /// Registers the tables of a scan of `new`, files of `lake`.
@@ -58,7 +77,8 @@ pub(super) fn register_changes(
     let copies = Copies::of(&context.copied_config());
     if copies == Copies::Possible {
         // An original that is new supersedes its copies, without an event that names them.
-        return register(context, GRAINS, "supersessions");
+        register(context, GRAINS, "supersessions")?;
+        return register_withdrawals(context);
     }
     let events = LakeTable::new(lake, lake.state.clone(), state_schema(), store)?
         .limited_to(|file| new.contain_events(file));
@@ -81,10 +101,18 @@ pub(super) fn register_changes(
         context,
         &format!("({changed})"),
         &format!("({supersessions})"),
-    )
+    )?;
+    register_withdrawals(context)
 }
 
-/// Registers both tables as the rows of two relations.
+/// Registers the withdrawals that may be new, by the grains that have changed.
+fn register_withdrawals(context: &SessionContext) -> Result<()> {
+    let query = WITHDRAWALS_OF_CHANGED.to_owned();
+    register_view(context, CHANGED_WITHDRAWALS, query)?;
+    Ok(())
+}
+
+/// Registers `changed_grains` and `scanned_supersessions` as the rows of two relations.
 fn register(context: &SessionContext, changed: &str, supersessions: &str) -> Result<()> {
     register_view(
         context,

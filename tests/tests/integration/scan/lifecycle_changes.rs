@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gristmill_engine::compact::{CompactOptions, compact};
+use gristmill_engine::lake::Lake;
 use gristmill_queries::packs::{
     Finding, Pack, Rule, Scan, ScanOptions, Since, select_rules, shipped,
 };
@@ -28,7 +29,26 @@ const RULES: [&str; 6] = [
 const ROUNDS: usize = 12;
 
 /// A grain with a finding, and the rule.
-type Found = BTreeSet<(String, Option<String>)>;
+pub(super) type Found = BTreeSet<(String, Option<String>)>;
+
+/// Returns what a scan of `lake` finds; one since the last is recorded.
+pub(super) async fn found_in(lake: &mut Lake, packs: Vec<Pack>, since: Since) -> Found {
+    let options = ScanOptions {
+        since,
+        ..ScanOptions::default()
+    };
+    let scan = Scan::prepare(lake, packs, &options).await.unwrap();
+    let mut found = Found::new();
+    let take = |rule: &Rule, finding: &Finding| {
+        found.insert((rule.id.clone(), finding.address.clone()));
+        Ok(())
+    };
+    let summary = scan.run(take).await.unwrap();
+    if since == Since::Last {
+        scan.record(lake, &summary).await.unwrap();
+    }
+    found
+}
 
 fn packs() -> Vec<Pack> {
     let packs = ["gdpr", "integrity", "sox"].map(|name| shipped(name).unwrap());
@@ -122,24 +142,8 @@ impl ChangingLake {
         }
     }
 
-    /// Returns what a scan finds; one since the last is recorded.
     async fn scan(&mut self, since: Since) -> Found {
-        let options = ScanOptions {
-            since,
-            ..ScanOptions::default()
-        };
-        let scan = Scan::prepare(&self.lake.lake, packs(), &options);
-        let scan = scan.await.unwrap();
-        let mut found = Found::new();
-        let take = |rule: &Rule, finding: &Finding| {
-            found.insert((rule.id.clone(), finding.address.clone()));
-            Ok(())
-        };
-        let summary = scan.run(take).await.unwrap();
-        if since == Since::Last {
-            scan.record(&mut self.lake.lake, &summary).await.unwrap();
-        }
-        found
+        found_in(&mut self.lake.lake, packs(), since).await
     }
 }
 

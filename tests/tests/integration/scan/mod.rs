@@ -1,7 +1,8 @@
 //! Scans of a lake: findings, and equal findings in all report formats. What a scan reads that
 //! continues the last one is in `incremental`, what it finds about grains with new events in
-//! `lifecycle_changes`.
+//! `lifecycle_changes`, about grains whose consent has changed in `consent_changes`.
 
+mod consent_changes;
 mod incremental;
 mod lifecycle_changes;
 
@@ -257,6 +258,10 @@ async fn a_scan_that_reads_consents_once_finds_what_each_query_finds_alone() {
         ("unscanned", "SELECT * FROM grains WHERE false"),
         ("changed_grains", "SELECT * FROM grains"),
         ("scanned_supersessions", "SELECT * FROM supersessions"),
+        (
+            "changed_withdrawals",
+            "SELECT * FROM withdrawn_consents WHERE false",
+        ),
     ] {
         let rows = context.sql(query).await.unwrap().into_view();
         context.register_table(table, rows).unwrap();
