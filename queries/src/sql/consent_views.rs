@@ -61,10 +61,12 @@ fn statements() -> String {
                      jurisdiction, namespace, created_at, valid_from, valid_to,
                      false AS is_withdrawal
               FROM current WHERE type = 'consent' AND NOT coalesce(is_withdrawal, false)),
-         statements AS
+         kept AS
              (SELECT given.* FROM given
               LEFT ANTI JOIN withdrawn
-                  ON given.content_address = withdrawn.prior AND given.scope = withdrawn.scope
+                  ON given.content_address = withdrawn.prior AND given.scope = withdrawn.scope),
+         statements AS
+             (SELECT * FROM kept
               UNION ALL
               SELECT subject_did, grantee_did, unnest(scopes) AS scope, content_address, basis,
                      jurisdiction, namespace, created_at, valid_from, valid_to,
@@ -109,11 +111,10 @@ fn withdrawn_consents() -> String {
                     FROM withdrawals WHERE prior IS NOT NULL)
               GROUP BY reference, prior),
          remaining AS
-             (SELECT * FROM statements
+             (SELECT * FROM kept
               LEFT SEMI JOIN (SELECT grain_reference(prior_consent) AS named
                               FROM consents WHERE is_withdrawal) AS w
-                  ON content_address = named
-              WHERE NOT is_withdrawal),
+                  ON content_address = named),
          standing AS
              (SELECT remaining.content_address FROM remaining
               LEFT ANTI JOIN statements other

@@ -325,11 +325,12 @@ mod tests {
         let context = session(&folder).await;
         let queries = [
             "SELECT * FROM consent_state",
+            "SELECT * FROM withdrawn_consents",
             "SELECT g.subject FROM grains g JOIN consent_state c ON g.user_id = c.subject_did",
             "SELECT subject FROM beliefs",
         ];
         let found = shared_scans(&context, &elsewhere(&context), &queries).await;
-        assert_eq!(found, [1, 1, 0]);
+        assert_eq!(found, [1, 1, 1, 0]);
     }
 
     #[tokio::test(flavor = "multi_thread")]
