@@ -2,7 +2,8 @@
 //!
 //! Bytes that decode are matched like a grain. In bytes that don't decode, an identifier anywhere
 //! in them, in the message or in the name of the source selects the reject; so does a payload that
-//! can be read as values, whatever its header states. The claim of a manifest about an erased grain
+//! can be read as values, whatever its header states. A session of the request selects as the value
+//! of a session or run id in such values, or in JSON. The claim of a manifest about an erased grain
 //! is erased with the grain. Bytes that are compressed or encrypted and can't be opened are
 //! counted: an identifier in them isn't found.
 
@@ -144,6 +145,11 @@ impl RejectScanner<'_> {
             self.matcher.match_undecodable(clear, hits);
         }
         self.matcher.match_undecodable(bytes, hits);
+        if self.matcher.has_sessions()
+            && let Ok(json) = serde_json::from_slice::<serde_json::Value>(bytes)
+        {
+            self.matcher.match_sessions_of_json(&json, hits);
+        }
         let values = match clear {
             Some((clear, _)) => clear,
             None => blob_of(bytes).get(HEADER_LENGTH..).unwrap_or_default(),

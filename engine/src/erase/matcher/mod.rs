@@ -256,6 +256,11 @@ impl IdentifierMatcher {
         !self.addresses.is_empty()
     }
 
+    /// Returns whether the request selects sessions.
+    pub(super) fn has_sessions(&self) -> bool {
+        !self.sessions.is_empty()
+    }
+
     fn checks_integers(&self) -> bool {
         self.matches_integers || !self.phones.is_empty()
     }

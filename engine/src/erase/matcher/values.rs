@@ -173,8 +173,40 @@ impl IdentifierMatcher {
     /// Matches a value that isn't part of a decoded grain.
     pub fn match_loose_value(&self, value: &RawValue<'_>, hits: &mut Hits) {
         self.match_value(FieldRole::Value(Reason::Undecodable), value, hits);
+        if let RawValue::Map(encoded) = value {
+            for (key, value) in encoded.all_entries() {
+                let field = Field::from_short_key(key).or_else(|| Field::from_name(key));
+                if let (Some(FieldRole::Session), RawValue::Text(id)) = (field.map(role_of), value)
+                {
+                    self.match_role(FieldRole::Session, id, hits);
+                }
+            }
+        }
         if self.variations.contains(Variation::SplitBlocks) {
             AdjacentTexts::new(self, hits).match_value(value);
+        }
+    }
+
+    /// Matches the sessions that members of `json` name, at any depth: bytes that aren't a grain
+    /// may be JSON.
+    pub(in crate::erase) fn match_sessions_of_json(
+        &self,
+        json: &serde_json::Value,
+        hits: &mut Hits,
+    ) {
+        match json {
+            serde_json::Value::Object(members) => {
+                for (key, value) in members {
+                    if let Some(id) = value.as_str().filter(|_| names_session(key)) {
+                        self.match_role(FieldRole::Session, id, hits);
+                    }
+                    self.match_sessions_of_json(value, hits);
+                }
+            }
+            serde_json::Value::Array(items) => items
+                .iter()
+                .for_each(|item| self.match_sessions_of_json(item, hits)),
+            _ => {}
         }
     }
 
@@ -331,6 +363,14 @@ fn main_text<'g>(item: &RawValue<'g>) -> Option<&'g str> {
             .max_by_key(|text| text.len()),
         _ => None,
     }
+}
+
+/// Returns whether `key` is that of a session or run id in JSON: `session_id`, `sessionId`,
+/// `run_id`.
+fn names_session(key: &str) -> bool {
+    let letters = key.chars().filter(char::is_ascii_alphanumeric);
+    let key: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    matches!(key.as_str(), "session" | "sessionid" | "runid")
 }
 
 /// Returns whether `bytes` contain anything other than text.

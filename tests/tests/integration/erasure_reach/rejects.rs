@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gristmill_connectors::source::SourceKind;
 use gristmill_connectors::transcript::kind::TranscriptKind;
+use gristmill_engine::erase::{Person, SubjectRequest};
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::container::{ContainerOptions, IndexState, Manifest};
 use gristmill_schemas::grain::{EncodeOptions, Encoding};
@@ -63,6 +64,55 @@ async fn rejected_bytes_that_name_the_person_are_found_in_every_encoding() {
     assert_eq!(outcome.scope.rejects, 3 + 5);
     lake.lake.refresh().await.unwrap();
     assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_bytes_of_a_session_are_erased_with_it() {
+    let mut lake = TestLake::new().await;
+    let unreadable = |session: &str| {
+        let json = format!(
+            r#"{{"type": "event", "role": "user", "content": "hi", "created_at": 1767225600000, "session_id": "{session}"}}"#
+        );
+        let mut blob = grain(&json).blob;
+        // No version that exists.
+        blob[0] = 9;
+        blob
+    };
+    let blobs = [
+        grain(&belief(r#""object": "x""#)).blob,
+        unreadable("s-1"),
+        unreadable("s-2"),
+    ];
+    let report = lake.ingest(&[("blobs.mgs", &frames(&blobs))]).await;
+    assert_eq!((report.grains_written, report.rejected), (1, 2));
+    let lines = [
+        r#"{"session_id":"s-1","foo":1}"#,
+        r#"{"foo":[{"sessionId":"s-1","text":"hi"}]}"#,
+        r#"{"foo":{"run_id":"s-1"}}"#,
+        r#"{"session_id":"s-2","foo":"after s-1"}"#,
+        r#"{"foo":"s-1"}"#,
+    ];
+    let options = IngestOptions {
+        kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)),
+        ..IngestOptions::default()
+    };
+    let report = lake
+        .try_ingest(&[("lines.jsonl", lines.join("\n").as_bytes())], &options)
+        .await;
+    assert_eq!(report.unwrap().rejected as usize, lines.len());
+    let person = Person {
+        sessions: ["s-1".to_owned()].into(),
+        ..Person::default()
+    };
+    let request = SubjectRequest {
+        people: vec![person],
+        ..SubjectRequest::default()
+    };
+    let outcome = erased(&mut lake, &request).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    assert_eq!((outcome.scope.grains, outcome.scope.rejects), (0, 1 + 3));
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "3");
 }
 
 #[tokio::test(flavor = "multi_thread")]
