@@ -3,9 +3,10 @@
 //! Bytes that decode are matched like a grain. In bytes that don't decode, an identifier anywhere
 //! in them, in the message or in the name of the source selects the reject; so does a payload that
 //! can be read as values, whatever its header states. A session of the request selects as the value
-//! of a session or run id in such values, or in JSON. The claim of a manifest about an erased grain
-//! is erased with the grain. Bytes that are compressed or encrypted and can't be opened are
-//! counted: an identifier in them isn't found.
+//! of a session or run id in such values, or in JSON. Bytes that a line has in hex are matched as
+//! if they had been delivered. The claim of a manifest about an erased grain is erased with the
+//! grain. Bytes that are compressed or encrypted and can't be opened are counted: an identifier in
+//! them isn't found.
 
 use std::collections::HashSet;
 
@@ -128,13 +129,27 @@ impl RejectScanner<'_> {
             .and_then(|payload| Grain::decode(payload, DecodeMode::Lenient).ok());
         let Some(grain) = grain else {
             self.match_undecodable(bytes, payload.as_ref(), hits);
-            return (None, is_opaque(bytes, payload.as_ref()));
+            let (exemption, is_opaque_in_hex) = self.match_in_hex(bytes, hits);
+            let is_opaque = is_opaque(bytes, payload.as_ref()) || is_opaque_in_hex;
+            return (exemption, is_opaque);
         };
         self.matcher.match_grain(&grain, hits);
         if blob.len() < bytes.len() {
             self.matcher.match_bytes(bytes, Reason::Mention, hits);
         }
         (self.rules.exemption_of(&grain, &address), false)
+    }
+
+    /// Matches the grains that a refused line of JSON has in hex. Returns what
+    /// [`RejectScanner::match_bytes`] does.
+    fn match_in_hex(&self, line: &[u8], hits: &mut Hits) -> (Option<Exemption>, bool) {
+        let (mut exemption, mut is_opaque) = (None, false);
+        for blob in in_hex(line) {
+            let (own, is_own_opaque) = self.match_bytes(&blob, hits);
+            exemption = exemption.or(own);
+            is_opaque |= is_own_opaque;
+        }
+        (exemption, is_opaque)
     }
 
     /// Matches delivered bytes that aren't a grain. A compressed `payload` is matched as it is
@@ -176,6 +191,20 @@ impl RejectScanner<'_> {
             }
         }
     }
+}
+
+/// Iterates over the bytes that members of a line of JSON have in hex (`blob_hex`). The line may be
+/// damaged or cut.
+fn in_hex(line: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    const MARK: &[u8] = b"_hex";
+    memmem::find_iter(line, MARK).filter_map(move |at| {
+        let value = line.get(at + MARK.len()..)?;
+        let joints = value.iter().take_while(|byte| b"\": \t\\".contains(*byte));
+        let digits = value.get(joints.count()..)?;
+        let count = digits.iter().take_while(|byte| byte.is_ascii_hexdigit());
+        let bytes = hex::decode(digits.get(..count.count() & !1)?).ok()?;
+        (!bytes.is_empty()).then_some(bytes)
+    })
 }
 
 /// Returns true if delivered bytes, of which `payload` could be opened, are encrypted or contain

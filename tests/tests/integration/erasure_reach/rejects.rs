@@ -67,6 +67,46 @@ async fn rejected_bytes_that_name_the_person_are_found_in_every_encoding() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_line_is_erased_if_the_grain_that_it_has_in_hex_names_the_person() {
+    let mut lake = TestLake::new().await;
+    let own = belief(r#""object": "1", "user_id": "alice-77""#);
+    let cbor = EncodeOptions {
+        encoding: Encoding::Cbor,
+        ..EncodeOptions::default()
+    };
+    let unreadable = |blob: &[u8]| {
+        let digits = hex::encode(blob);
+        // No version that exists.
+        format!(r#"{{"blob_hex": "09{}"}}"#, &digits[2..])
+    };
+    let blob = grain(&own).blob;
+    let digits = hex::encode(&blob);
+    let lines = [
+        unreadable(&blob),
+        unreadable(&grain_with(&own, cbor).blob),
+        format!(
+            r#"{{"content_address": "{}", "blob_hex": "{digits}"}}"#,
+            "0".repeat(64)
+        ),
+        format!(r#"{{"blob_hex": "{digits}"#),
+        unreadable(&grain(&belief(r#""object": "nobody""#)).blob),
+    ];
+    let options = IngestOptions {
+        kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)),
+        ..IngestOptions::default()
+    };
+    let report = lake
+        .try_ingest(&[("lines.jsonl", lines.join("\n").as_bytes())], &options)
+        .await;
+    assert_eq!(report.unwrap().rejected as usize, lines.len());
+    let outcome = erased(&mut lake, &alice()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    assert_eq!(outcome.scope.rejects, 4);
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(lake.value("SELECT count(*) FROM rejects").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rejected_bytes_of_a_session_are_erased_with_it() {
     let mut lake = TestLake::new().await;
     let unreadable = |session: &str| {
