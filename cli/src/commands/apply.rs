@@ -19,6 +19,7 @@ pub async fn run(
         true => context.json_layout(arguments.results)?,
         false => RecordLayout::Lines,
     };
+    check_out(&arguments.operations, arguments.out.as_deref())?;
     // Before the lake: without operations none is created.
     let mut lines = open_operations(&arguments.operations)?;
     // The temporary folder is removed at the end.
@@ -52,6 +53,19 @@ pub async fn run(
         report.operations, report.done, report.denied, report.failed
     ));
     outcome(&report)
+}
+
+/// Refuses answers in the file of the operations, which would be lost before they are read.
+fn check_out(operations: &Path, out: Option<&Path>) -> Result<(), Failure> {
+    let file = |path: &Path| std::fs::canonicalize(path).ok();
+    let own = file(operations).filter(|path| path.is_file());
+    match out.filter(|out| own.is_some() && file(out) == own) {
+        Some(out) => Err(Failure::usage(format!(
+            "`{}` has the operations: name another file for the answers",
+            out.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Opens the file of operations, or standard input for `-`.

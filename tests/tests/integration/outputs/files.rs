@@ -263,3 +263,20 @@ fn a_corpus_overwrites_another_only_with_force() {
     assert_eq!(generate(&["--seed", "7", "--force"]).0, 0);
     assert!(file(0) != before.0 && file(1) != before.1);
 }
+
+#[test]
+fn apply_refuses_to_write_its_answers_over_the_operations() {
+    let folder = OutputFolder::with_events(1);
+    let operations = r#"{"op": "retract", "address": "xyz"}"#;
+    fs::write(folder.at("ops.jsonl"), operations).unwrap();
+    symlink("ops.jsonl", folder.at("link.jsonl")).unwrap();
+    for out in ["ops.jsonl", "./ops.jsonl", "link.jsonl"] {
+        let (code, _, err) = folder.shell(&format!("gristmill apply ops.jsonl --out {out}"));
+        assert!(code == 1 && err.contains("has the operations"), "{err}");
+        let kept = fs::read_to_string(folder.at("ops.jsonl")).unwrap();
+        assert_eq!(kept, operations, "{out}");
+    }
+    let (_, _, err) = folder.shell("gristmill apply ops.jsonl --out answers.jsonl");
+    let answers = fs::read_to_string(folder.at("answers.jsonl")).unwrap();
+    assert!(answers.contains("64 hex digits"), "{answers}{err}");
+}
