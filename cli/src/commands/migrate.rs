@@ -29,6 +29,8 @@ pub async fn run(
     }
     let lake = context.open_lake().await?;
     let options = options_of(context, &arguments)?;
+    // Before the new lake is created.
+    options.check_map()?;
     let mut target = match &arguments.target {
         Some(uri) => Some(target_lake(context, &lake, uri).await?),
         None => None,

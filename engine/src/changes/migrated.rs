@@ -23,6 +23,11 @@ pub(crate) struct MigratedChanges {
 }
 
 impl MigratedChanges {
+    /// Returns what bundles of the migration `job` of `lake` name as the lake of their origin.
+    pub(crate) fn origin(lake: &Lake, job: &str) -> String {
+        format!("{}/{}", lake.audit.id(), FileDigest::of(job.as_bytes()))
+    }
+
     /// Begins the bundle of `lake` at `path`. Bundles of the same `job` have the same origin.
     ///
     /// # Errors
@@ -30,7 +35,7 @@ impl MigratedChanges {
     pub(crate) fn begin(lake: &Lake, job: &str, path: PathBuf) -> Result<MigratedChanges> {
         let header = BundleHeader {
             format: CHANGE_BUNDLE.to_owned(),
-            lake: format!("{}/{}", lake.audit.id(), FileDigest::of(job.as_bytes())),
+            lake: MigratedChanges::origin(lake, job),
             from: LakePosition::default(),
             to: LakePosition::of(lake),
         };

@@ -18,14 +18,15 @@ use futures::StreamExt;
 use gristmill_schemas::address::ContentAddress;
 use rayon::prelude::*;
 use serde::Serialize;
+use serde_json::json;
 
 use super::address_map::{read_map, write_map};
 use super::form::TargetForm;
 use super::grain::{Analysis, Converted, MigrationSigner, convert};
 use super::work::{MigrationPhase, WorkFile, WorkItem};
-use crate::changes::{ChangeOptions, LakePosition, MigratedChanges, apply_changes};
+use crate::changes::{APPLIED, ChangeOptions, LakePosition, MigratedChanges, apply_changes};
 use crate::error::{Context, EngineError, Result};
-use crate::export::{GRAIN_COLUMNS, delivered_grains};
+use crate::export::{GRAIN_COLUMNS, Target, delivered_grains};
 use crate::ingest::IngestOptions;
 use crate::lake::{KnownAddresses, Lake};
 use crate::progress::WorkProgress;
@@ -49,6 +50,28 @@ pub struct MigrateOptions {
     pub overwrite: bool,
     /// How the new lake is written.
     pub ingest: IngestOptions,
+}
+
+impl MigrateOptions {
+    /// Checks that the map may be written, which happens at the end.
+    ///
+    /// # Errors
+    /// [`EngineError::File`] if it exists and may not be overwritten.
+    pub fn check_map(&self) -> Result<()> {
+        Target::at(self.map.clone(), self.overwrite).map(drop)
+    }
+
+    /// Returns a text that describes the migration of `lake`: another one begins its work anew.
+    fn job(&self, lake: &Lake) -> String {
+        format!(
+            "{} {} {:?} {:?} {}",
+            lake.audit.id(),
+            LakePosition::of(lake),
+            self.form,
+            self.undo,
+            self.signer.is_some(),
+        )
+    }
 }
 
 /// The result of a migration.
@@ -87,16 +110,17 @@ pub struct MigrateReport {
 /// `None`, only the map is written.
 ///
 /// # Errors
-/// [`EngineError::Request`] if `lake` is encrypted, or `target` has grains of another origin;
+/// [`EngineError::Request`] if `lake` is encrypted, or `target` has data of another origin;
 /// [`EngineError::Damaged`] if links form a cycle; [`EngineError::Interrupted`]; errors of the
-/// lakes and of the work file. The same call goes on where this one stopped.
+/// lakes, of the work file and of the map. The same call goes on where this one stopped.
 pub async fn migrate(
     lake: &Lake,
-    target: Option<&mut Lake>,
+    mut target: Option<&mut Lake>,
     options: &MigrateOptions,
     progress: Arc<WorkProgress>,
 ) -> Result<MigrateReport> {
     let started = Instant::now();
+    options.check_map()?;
     if lake.is_encrypted() {
         return Err(EngineError::Request(
             "the lake is encrypted, and the work file of a migration isn't: export the lake, ingest \
@@ -105,7 +129,11 @@ pub async fn migrate(
                 .to_owned(),
         ));
     }
-    let mut run = MigrateRun::open(lake, options, Arc::clone(&progress))?;
+    let job = options.job(lake);
+    if let Some(target) = &mut target {
+        has_begun(target, &MigratedChanges::origin(lake, &job)).await?;
+    }
+    let mut run = MigrateRun::open(lake, options, job, Arc::clone(&progress))?;
     if run.work.is_in(MigrationPhase::Loading)? {
         run.load().await?;
         run.work.enter(MigrationPhase::Converting)?;
@@ -129,12 +157,15 @@ struct MigrateRun<'a> {
     work: WorkFile,
     pool: rayon::ThreadPool,
     progress: Arc<WorkProgress>,
-    /// Describes the migration: another one begins its work anew.
+    /// Describes the migration.
     job: String,
     /// Addresses in the grains of this run that aren't in the lake.
     absent: u64,
     report: MigrateReport,
 }
+
+/// The action in the audit log of a new lake under which is recorded what is migrated to it.
+const BEGUN: &str = "migration";
 
 /// The name under which the work file notes how many addresses aren't in the lake.
 const ABSENT: &str = "absent";
@@ -146,20 +177,38 @@ fn with_suffix(map: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
+/// Returns whether the migration `origin` has begun to write to `target`.
+///
+/// # Errors
+/// [`EngineError::Request`] if it hasn't and `target` isn't empty: grains would be there twice, and
+/// those that were erased from the first lake since another migration would stay.
+async fn has_begun(target: &mut Lake, origin: &str) -> Result<bool> {
+    target.refresh().await?;
+    for action in [BEGUN, APPLIED] {
+        if target.has_recorded(action, "lake", origin).await? {
+            return Ok(true);
+        }
+    }
+    for table in [&target.grains, &target.state, &target.erased] {
+        if !table.files()?.is_empty() {
+            return Err(EngineError::Request(
+                "the new lake has data that isn't of this migration: name a folder that doesn't \
+                 exist. An interrupted migration goes on only with the same options, and while the \
+                 first lake is unchanged"
+                    .to_owned(),
+            ));
+        }
+    }
+    Ok(false)
+}
+
 impl<'a> MigrateRun<'a> {
     fn open(
         lake: &'a Lake,
         options: &'a MigrateOptions,
+        job: String,
         progress: Arc<WorkProgress>,
     ) -> Result<MigrateRun<'a>> {
-        let job = format!(
-            "{} {} {:?} {:?} {}",
-            lake.audit.id(),
-            LakePosition::of(lake),
-            options.form,
-            options.undo,
-            options.signer.is_some(),
-        );
         let path = with_suffix(&options.map, ".work");
         let builder = rayon::ThreadPoolBuilder::new().num_threads(options.ingest.threads);
         Ok(MigrateRun {
@@ -249,6 +298,10 @@ impl<'a> MigrateRun<'a> {
             .add_state(self.lake, |old| work.new_address(old))
             .await?;
         let source = changes.finish()?;
+        let origin = MigratedChanges::origin(self.lake, &self.job);
+        if !has_begun(target, &origin).await? {
+            target.record(BEGUN, json!({ "lake": origin })).await?;
+        }
         let options = ChangeOptions {
             ingest: self.options.ingest.clone(),
             erasure: None,

@@ -284,6 +284,33 @@ fn a_dry_run_writes_the_map_and_no_lake() {
 }
 
 #[test]
+fn a_new_lake_with_other_data_and_a_map_that_exists_are_refused_at_the_start() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, "one.mgs", &[grain(&fact("belief", 1, &[])).blob]);
+    sandbox.run("lake", 0, &["ingest", "one.mgs"]);
+    migrate(&sandbox, "lake", "there", "there.map", &TO_CBOR);
+    // The same migration again has nothing to do.
+    migrate(&sandbox, "lake", "there", "there.map", &TO_CBOR);
+    let refused = |to: &str, map: &str, expected: &str| {
+        let words = ["migrate", to, "--map", map, "--encoding", "cbor"];
+        let output = sandbox.output("lake", &words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(expected), "{errors}");
+    };
+    refused("there", "other.map", "isn't of this migration");
+    assert!(!sandbox.path("other.map.work").exists());
+    refused("new", "there.map", "it exists");
+    assert!(!sandbox.path("new").exists());
+    // The lake has changed since.
+    write(&sandbox, "two.mgs", &[grain(&fact("belief", 2, &[])).blob]);
+    sandbox.run("lake", 0, &["ingest", "two.mgs"]);
+    refused("there", "other.map", "isn't of this migration");
+    let grains = "SELECT count(*) AS n FROM grains";
+    assert_eq!(count(&sandbox, "there", grains), 1);
+}
+
+#[test]
 fn a_killed_migration_is_completed_by_the_same_command() {
     let sandbox = Sandbox::new();
     corpus(&sandbox);
