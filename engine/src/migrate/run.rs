@@ -16,6 +16,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::sign::did_from_key;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
@@ -63,13 +64,16 @@ impl MigrateOptions {
 
     /// Returns a text that describes the migration of `lake`: another one begins its work anew.
     fn job(&self, lake: &Lake) -> String {
+        let signer = self.signer.as_ref().map(|signer| {
+            let key = did_from_key(&signer.key.verifying_key());
+            (key, signer.did.as_deref())
+        });
         format!(
-            "{} {} {:?} {:?} {}",
+            "{} {} {:?} {:?} {signer:?}",
             lake.audit.id(),
             LakePosition::of(lake),
             self.form,
             self.undo,
-            self.signer.is_some(),
         )
     }
 }
@@ -368,4 +372,42 @@ fn convert_item(
     let converted = converted.file("can't convert", item.old)?;
     let is_signed = converted.had_signature && options.signer.is_some();
     Ok((item, Some(converted), is_signed))
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::sign::SigningKey;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn another_signer_makes_another_migration() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let lake = Lake::open_or_create(&place).await.unwrap();
+        let job = |signer: Option<(u8, Option<&str>)>| {
+            let options = MigrateOptions {
+                form: TargetForm::default(),
+                undo: None,
+                signer: signer.map(|(seed, did)| MigrationSigner {
+                    key: SigningKey::from_seed(&[seed; 32]),
+                    did: did.map(str::to_owned),
+                    at: 0,
+                }),
+                map: folder.path().join("map"),
+                overwrite: false,
+                ingest: IngestOptions::default(),
+            };
+            options.job(&lake)
+        };
+        let jobs = [
+            job(None),
+            job(Some((1, None))),
+            job(Some((2, None))),
+            job(Some((1, Some("did:web:example.org")))),
+        ];
+        let distinct: std::collections::BTreeSet<_> = jobs.iter().collect();
+        assert_eq!(distinct.len(), jobs.len(), "{jobs:?}");
+        assert_eq!(job(Some((1, None))), jobs[1]);
+    }
 }
