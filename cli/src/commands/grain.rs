@@ -204,6 +204,8 @@ struct LineReader {
     /// Name of the input, for messages.
     name: String,
     line: Vec<u8>,
+    /// Whether no line was read yet. A byte order mark before the first is skipped.
+    is_first: bool,
 }
 
 impl LineReader {
@@ -222,6 +224,7 @@ impl LineReader {
             input: BufReader::with_capacity(1 << 20, input),
             name,
             line: Vec::new(),
+            is_first: true,
         })
     }
 
@@ -236,9 +239,14 @@ impl LineReader {
         let read = read_line(&mut self.input, &mut self.line);
         let read = read
             .map_err(|error| Failure::environment(&format!("can't read {}", self.name), &error))?;
-        let is_blank = self.line.trim_ascii().is_empty();
+        let line = self.line.as_slice();
+        let line = match std::mem::replace(&mut self.is_first, false) {
+            true => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
+            false => line,
+        };
+        let is_blank = line.trim_ascii().is_empty();
         Ok(read.map(|whole| match whole || is_blank {
-            true => Ok(self.line.as_slice()),
+            true => Ok(line),
             false => Err(too_long()),
         }))
     }

@@ -13,6 +13,7 @@ use std::time::Instant;
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::LifecycleEvent;
+use gristmill_schemas::error::{ErrorCode, GrainError};
 use rayon::prelude::*;
 
 use super::judge::{BatchOutcome, OperationJudge, Refusal};
@@ -34,6 +35,9 @@ const BATCH_BYTES: usize = 64 << 20;
 /// Maximum size of a line in bytes.
 const LINE_BYTES: usize = 64 << 20;
 
+/// With which some editors begin a file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// How often a batch is judged again because another writer was faster.
 const ATTEMPTS: usize = 10;
 
@@ -50,10 +54,13 @@ pub async fn apply(
 ) -> Result<ApplyReport> {
     let started = Instant::now();
     let mut run = Apply::begin(lake, options, "apply").await?;
-    while let Some(batch) = read_batch(lines)? {
+    while let Some(batch) = read_batch(lines, run.line == 0)? {
         let prepared: Vec<_> = batch
-            .par_iter()
-            .map(|line| prepare_line(line, &*options.resolver))
+            .into_par_iter()
+            .map(|line| match line {
+                Ok(line) => prepare_line(&line, &*options.resolver),
+                Err(error) => Some(Err(error)),
+            })
             .collect();
         run.batch(&prepared)
             .await?
@@ -116,27 +123,49 @@ pub(crate) async fn apply_batches(
     Ok(report)
 }
 
+/// A line, or why it isn't read.
+type OperationLine = Result<Vec<u8>, GrainError>;
+
 /// Reads the lines of the next batch; `None` at the end. Empty lines count, so that line numbers
-/// are right.
-fn read_batch(lines: &mut dyn std::io::BufRead) -> Result<Option<Vec<Vec<u8>>>> {
+/// are right. A byte order mark before the first line is skipped.
+fn read_batch(
+    lines: &mut dyn std::io::BufRead,
+    is_first: bool,
+) -> Result<Option<Vec<OperationLine>>> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while batch.len() < BATCH_OPERATIONS && bytes < BATCH_BYTES {
-        let mut line = Vec::new();
-        let mut limited = std::io::Read::take(&mut *lines, LINE_BYTES as u64 + 1);
-        let read = std::io::BufRead::read_until(&mut limited, b'\n', &mut line)
-            .file("can't read", "the operations")?;
-        if read == 0 {
+        let read = read_line(lines).file("can't read", "the operations")?;
+        let Some(mut line) = read else {
             break;
+        };
+        if is_first
+            && batch.is_empty()
+            && let Ok(line) = &mut line
+            && line.starts_with(BYTE_ORDER_MARK)
+        {
+            line.drain(..BYTE_ORDER_MARK.len());
         }
-        if line.len() > LINE_BYTES {
-            return Err(EngineError::Request(format!(
-                "a line has more than {LINE_BYTES} bytes"
-            )));
-        }
-        bytes += line.len();
+        bytes += line.as_ref().map_or(0, Vec::len);
         batch.push(line);
     }
     Ok((!batch.is_empty()).then_some(batch))
+}
+
+/// Reads the next line; `None` at the end. One beyond the limit is skipped.
+fn read_line(lines: &mut dyn std::io::BufRead) -> std::io::Result<Option<OperationLine>> {
+    let mut line = Vec::new();
+    let mut limited = std::io::Read::take(&mut *lines, LINE_BYTES as u64 + 1);
+    if std::io::BufRead::read_until(&mut limited, b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.len() <= LINE_BYTES {
+        return Ok(Some(Ok(line)));
+    }
+    if !line.ends_with(b"\n") {
+        lines.skip_until(b'\n')?;
+    }
+    let message = format!("the line has more than {LINE_BYTES} bytes");
+    Ok(Some(Err(GrainError::new(ErrorCode::Schema, message))))
 }
 
 struct Apply<'a> {
@@ -394,6 +423,26 @@ mod tests {
         assert!(late.batch(&prepared()).await.unwrap()[0].already);
         let files = late.lake.state.files().unwrap();
         assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_line_beyond_the_limit_is_refused_alone_and_a_byte_order_mark_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display().to_string();
+        let (mut lake, address) = lake_with_belief(&place).await;
+        let line = format!(r#"{{"op": "retract", "address": "{address}"}}"#);
+        let long = " ".repeat(2 * LINE_BYTES);
+        let text = format!("\u{feff}{line}\r\n{long}\n{line}");
+        let mut answers = Vec::new();
+        let mut keep = |answer: &OperationOutcome| {
+            answers.push((answer.line, answer.ok, answer.already));
+            Ok(())
+        };
+        let options = ApplyOptions::default();
+        let applied = apply(&mut lake, &mut text.as_bytes(), &options, &mut keep).await;
+        assert_eq!(applied.unwrap().failed, 1);
+        let expected = [(1_u64, true, false), (2, false, false), (3, true, true)];
+        assert_eq!(answers, expected);
     }
 
     #[tokio::test(flavor = "multi_thread")]

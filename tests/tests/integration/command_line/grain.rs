@@ -79,6 +79,17 @@ fn output_line_n_belongs_to_input_line_n() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_first_line_is_skipped() {
+    let here = folder();
+    let line = r#"{"grain":{"type":"event","content":"x","created_at":1}}"#;
+    let text = format!("\u{feff}{line}\n{line}\n");
+    let answer = run(here.path(), &["grain", "encode"], text);
+    assert_eq!(answer.code, 0, "{}", answer.out);
+    let answers: Vec<_> = answer.out.lines().collect();
+    assert_eq!((answers.len(), answers[0]), (2, answers[1]));
+}
+
+#[test]
 fn check_reports_a_blob_with_another_address() {
     let here = folder();
     let blob = belief(1);
