@@ -80,7 +80,7 @@ struct LinkGroup {
 /// `memory` is that of the run, in bytes.
 ///
 /// # Errors
-/// Errors of reading a file of traffic.
+/// If a thread of a pass fails.
 pub(super) async fn arrange(
     sources: Vec<Source>,
     admitter: &Admitter,
@@ -135,7 +135,8 @@ async fn traffic_kind(
         .file("can't read", "a source")
 }
 
-/// Computes the digests of the files of traffic, and whether the lake contains them.
+/// Computes the digests of the files of traffic, and whether the lake contains them. A file that
+/// was removed meanwhile, such as by a rotation of logs, isn't linked.
 async fn identify_all(
     traffic: Vec<(usize, TranscriptKind)>,
     sources: &[Source],
@@ -148,7 +149,7 @@ async fn identify_all(
     let mut files = stream::iter(files).buffered(AHEAD);
     let mut identified = Vec::new();
     while let Some(file) = files.next().await {
-        identified.push(file?);
+        identified.extend(file?);
     }
     Ok(identified)
 }
@@ -158,19 +159,21 @@ async fn identify(
     kind: TranscriptKind,
     source: Source,
     admitter: Admitter,
-) -> Result<TrafficFile> {
-    let bytes = fetch(&source).await?;
+) -> Result<Option<TrafficFile>> {
+    let Ok(bytes) = fetch(&source).await else {
+        return Ok(None);
+    };
     let identify = move || {
         let digests = SourceDigests::of(&bytes, admitter.threads);
         let is_new = admitter
             .resume_point(&digests.id, SourceKind::Transcript(kind))
             .is_some();
-        TrafficFile {
+        Some(TrafficFile {
             index,
             kind,
             digests,
             is_new,
-        }
+        })
     };
     tokio::task::spawn_blocking(identify)
         .await
@@ -178,7 +181,7 @@ async fn identify(
 }
 
 /// Runs the first pass, and groups the files so that each group has at most `max_messages`, or one
-/// file.
+/// file. A file that was removed meanwhile is in none.
 async fn group(
     files: Vec<TrafficFile>,
     sources: &[Source],
@@ -194,7 +197,9 @@ async fn group(
     let mut scans = stream::iter(scans).buffered(AHEAD);
     let (mut groups, mut group) = (Vec::new(), LinkGroup::default());
     while let Some(scanned) = scans.next().await {
-        let (file, tree, number) = scanned?;
+        let Some((file, tree, number)) = scanned? else {
+            continue;
+        };
         if !group.files.is_empty() && group.tree.len() + tree.len() > max_messages {
             groups.push(std::mem::take(&mut group));
         }
@@ -217,8 +222,10 @@ async fn scan(
     source: Source,
     threads: usize,
     number: u32,
-) -> Result<(TrafficFile, SightingIndex, u32)> {
-    let bytes = fetch(&source).await?;
+) -> Result<Option<(TrafficFile, SightingIndex, u32)>> {
+    let Ok(bytes) = fetch(&source).await else {
+        return Ok(None);
+    };
     let scan = move || {
         let options = ReadOptions {
             fallback: Timestamp::of_file(source.modified),
@@ -227,7 +234,7 @@ async fn scan(
         };
         let tree = index_sightings(&bytes, file.kind, options, number);
         bytes.release(0..bytes.len());
-        (file, tree, number)
+        Some((file, tree, number))
     };
     tokio::task::spawn_blocking(scan)
         .await
@@ -291,4 +298,51 @@ fn slots(group: LinkGroup) -> impl Iterator<Item = (usize, ReadSlot)> {
         };
         (index, slot)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_connectors::source::SpoolOptions;
+    use gristmill_schemas::container::ContainerLimits;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_is_removed_between_the_passes_is_not_linked() {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = ["kept.jsonl", "gone.jsonl"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "{}\n").unwrap();
+            Source {
+                uri: name.to_owned(),
+                location: SourceLocation::File(path),
+                length: None,
+                modified: None,
+            }
+        });
+        let admitter = Admitter {
+            ledger: Arc::default(),
+            retried: Arc::default(),
+            rejected_sources: Arc::default(),
+            again: false,
+            kind: None,
+            limits: ContainerLimits::default(),
+            threads: 1,
+            spool: SpoolOptions::default(),
+            content: None,
+            are_bundles: false,
+            now: 0,
+        };
+        let traffic = || (0..2).map(|index| (index, TranscriptKind::Exchanges));
+        let found = identify_all(traffic().collect(), &sources, &admitter).await;
+        let found = found.unwrap();
+        assert_eq!(found.len(), 2);
+        std::fs::remove_file(folder.path().join("gone.jsonl")).unwrap();
+        let groups = group(found, &sources, 1, 100).await.unwrap();
+        let linked = groups.iter().flat_map(|group| &group.files);
+        let linked: Vec<usize> = linked.map(|linked| linked.file.index).collect();
+        assert_eq!(linked, [0]);
+        let found = identify_all(traffic().collect(), &sources, &admitter).await;
+        assert_eq!(found.unwrap().len(), 1);
+    }
 }
