@@ -45,6 +45,7 @@
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `size_limits` | Which results of functions are too large? |
+//! | `type_limits` | Which types are too large or nested too deeply? |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
 //! | `expression_functions` | Scalar functions that check expressions, citations and device profiles |
 //! | `parameters` | How are the values of placeholders given? |
@@ -139,6 +140,7 @@ mod spill_parts;
 mod spilling_joins;
 mod statement_depth;
 mod system_tables;
+mod type_limits;
 mod unary_node;
 mod unseal;
 mod vectors;
@@ -241,6 +243,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
         .with_runtime_env(runtime)
         .with_default_features()
         .with_physical_optimizer_rules(build_side::physical_rules())
+        .with_type_planner(type_limits::planner())
         .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));
     state
         .expr_planners()
@@ -251,6 +254,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
     scalar_functions::register(&context);
     binary_functions::register(&context);
     size_limits::register(&context)?;
+    type_limits::register(&context)?;
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost_functions::token_counts());
     context.register_udf(message_blocks::message_blocks());

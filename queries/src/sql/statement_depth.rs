@@ -15,9 +15,6 @@ const MAX_OPERATORS: usize = 1_000;
 /// Largest number of `->` and `->>` on a path: each doubles the time of planning.
 const MAX_ARROWS: usize = 8;
 
-/// Largest number of parentheses in the text of a type, which DataFusion reads recursively.
-const MAX_IN_TYPE: usize = 64;
-
 /// Stack of a thread that plans statements, in bytes. Only what is used takes memory.
 pub const STACK_BYTES: usize = 64 << 20;
 
@@ -49,10 +46,7 @@ pub fn check_depth(text: &str) -> Result<()> {
              json_get(value, 'a', 'b', …)"
         ));
     }
-    match tokens.iter().any(is_deep_type) && tokens.iter().any(is_cast_to_text) {
-        true => refused("a type is nested too deeply".to_owned()),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 fn refused(message: String) -> Result<()> {
@@ -62,17 +56,6 @@ fn refused(message: String) -> Result<()> {
 
 fn is_select(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.keyword == Keyword::SELECT)
-}
-
-/// Returns true for the functions whose argument is a type as a text.
-fn is_cast_to_text(token: &Token) -> bool {
-    let name = |word: &str| word.to_ascii_lowercase();
-    matches!(token, Token::Word(word) if matches!(&*name(&word.value), "arrow_cast" | "arrow_try_cast"))
-}
-
-fn is_deep_type(token: &Token) -> bool {
-    let parentheses = |text: &str| text.bytes().filter(|byte| *byte == b'(').count();
-    matches!(token, Token::SingleQuotedString(text) if parentheses(text) > MAX_IN_TYPE)
 }
 
 /// Returns the largest number of tokens that `counts` and that can be on one path. Parentheses add
@@ -178,10 +161,6 @@ mod tests {
                 "a AS (SELECT 1), ".repeat(MAX_OPERATORS)
             ),
             format!("SELECT x{}", "->'a'".repeat(MAX_ARROWS + 1)),
-            format!(
-                "SELECT arrow_cast(null, '{}')",
-                "List(".repeat(MAX_IN_TYPE + 1)
-            ),
             format!(
                 "SELECT cast(null AS {})",
                 "array<".repeat(MAX_OPERATORS + 1)
