@@ -25,6 +25,9 @@ const MAX_BYTES: i64 = 256 << 20;
 /// Largest size of a character in bytes.
 const CHARACTER_BYTES: i64 = 4;
 
+/// Digits of a byte in hexadecimal form, the longest one of `encode`.
+const HEX_DIGITS: i64 = 2;
+
 /// Approximate size of an item of a list in bytes, in addition to its text.
 const ITEM_BYTES: i64 = 8;
 
@@ -35,7 +38,7 @@ const DAY: i64 = 86_400_000_000;
 const SHORTEST_MONTH: i64 = 28;
 
 /// The functions.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 13] = [
     "repeat",
     "lpad",
     "rpad",
@@ -46,10 +49,19 @@ const NAMES: [&str; 10] = [
     "array_to_string",
     "range",
     "generate_series",
+    "encode",
+    "translate",
+    "string_to_array",
 ];
 
 /// Functions whose results are usually much smaller than their upper bound.
-const ESTIMATED: [&str; 2] = ["replace", "regexp_replace"];
+const ESTIMATED: [&str; 5] = [
+    "replace",
+    "regexp_replace",
+    "encode",
+    "translate",
+    "string_to_array",
+];
 
 /// Registers the functions with limits in place of DataFusion's.
 ///
@@ -198,6 +210,9 @@ fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
         "range" | "generate_series" => arguments.counted(),
         "replace" => arguments.replaced(),
         "regexp_replace" => arguments.replaced_by_pattern(),
+        "encode" => arguments.grown(HEX_DIGITS),
+        "translate" => arguments.grown(CHARACTER_BYTES),
+        "string_to_array" => arguments.split(),
         _ => arguments.repeated(Some(0), ITEM_BYTES),
     }
 }
@@ -284,6 +299,22 @@ impl CallArguments<'_> {
         Ok(sizes.collect())
     }
 
+    /// Each byte of the first argument becomes `times` bytes at most.
+    fn grown(&self, times: i64) -> Result<Vec<i64>> {
+        let sizes = self.value_sizes(0)?.into_iter();
+        Ok(sizes.map(|size| size.saturating_mul(times)).collect())
+    }
+
+    /// An item ends at each occurrence of the second text, or at each character if that is NULL.
+    fn split(&self) -> Result<Vec<i64>> {
+        let texts = self.lengths(0)?.into_iter().zip(self.lengths(1)?);
+        let sizes = texts.map(|(text, separator)| {
+            let items = text / separator.max(1) + 1;
+            text.saturating_add(items.saturating_mul(ITEM_BYTES))
+        });
+        Ok(sizes.collect())
+    }
+
     /// The items of a list, with the second text between them and the third one for NULL.
     fn joined(&self) -> Result<Vec<i64>> {
         let most = |lengths: Vec<i64>| lengths.into_iter().max().unwrap_or_default();
@@ -362,11 +393,14 @@ fn items(data: &ArrayData) -> usize {
     }
 }
 
-/// Returns the lengths of texts in bytes; `None` for other values.
+/// Returns the lengths of texts and byte strings in bytes; `None` for other values.
 fn text_bytes(values: &ArrayRef) -> Result<Option<ArrayRef>> {
     let texts = match values.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => Arc::clone(values),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+            Arc::clone(values)
+        }
         DataType::Utf8View => cast(values, &DataType::LargeUtf8)?,
+        DataType::BinaryView => cast(values, &DataType::LargeBinary)?,
         _ => return Ok(None),
     };
     Ok(Some(length(&texts)?))
@@ -404,6 +438,9 @@ mod tests {
             ("SELECT array_repeat([1, NULL], 2)", "[[1, ], [1, ]]"),
             ("SELECT array_to_string(['a', NULL], ', ', '?')", "a, ?"),
             ("SELECT range(1, 4)", "[1, 2, 3]"),
+            ("SELECT encode('ab', 'hex')", "6162"),
+            ("SELECT translate('abc', 'ab', 'xy')", "xyc"),
+            ("SELECT string_to_array('a,b', ',')", "[a, b]"),
             ("SELECT generate_series(4, 0, -2)", "[4, 2, 0]"),
             (
                 "SELECT range(DATE '2026-01-30', DATE '2026-02-02', INTERVAL '1 day')",
@@ -443,6 +480,9 @@ mod tests {
             "SELECT array_length(array_repeat(a, 30000)) FROM (VALUES (range(0, 30000)), ([1])) AS \
              t (a)",
             "SELECT length(array_to_string(array_repeat('a', 1000000), repeat('b', 1000)))",
+            "SELECT length(encode(CAST(repeat(repeat('x', 1000), 200000) AS BYTEA), 'hex'))",
+            "SELECT length(translate(repeat(repeat('a', 1000), 100000), 'a', '€'))",
+            "SELECT array_length(string_to_array(repeat(repeat(',', 1000), 100000), ','))",
             "SELECT array_length(range(0, 200000000))",
             "SELECT array_length(generate_series(0, 9223372036854775807))",
             "SELECT array_length(range(DATE '0001-01-01', DATE '9999-12-31', INTERVAL '1 second'))",
