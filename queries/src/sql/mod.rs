@@ -45,6 +45,7 @@
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `size_limits` | Which results of functions are too large? |
+//! | `edit_distance` | How long may texts be whose distance is computed? |
 //! | `type_limits` | Which types are too large or nested too deeply? |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
 //! | `expression_functions` | Scalar functions that check expressions, citations and device profiles |
@@ -96,6 +97,7 @@ mod cost_functions;
 mod counted_rows;
 mod deferred_table;
 mod describe;
+mod edit_distance;
 mod error_message;
 mod expression_functions;
 mod file_errors;
@@ -255,6 +257,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
     binary_functions::register(&context);
     size_limits::register(&context)?;
     type_limits::register(&context)?;
+    edit_distance::register(&context)?;
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost_functions::token_counts());
     context.register_udf(message_blocks::message_blocks());
