@@ -45,6 +45,7 @@
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `size_limits` | Which results of functions are too large? |
+//! | `percentiles` | How many centroids may an approximate percentile have? |
 //! | `edit_distance` | How long may texts be whose distance is computed? |
 //! | `type_limits` | Which types are too large or nested too deeply? |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
@@ -122,6 +123,7 @@ mod no_lake;
 mod page_index_reader;
 mod parameters;
 mod pattern;
+mod percentiles;
 mod point_lookup;
 mod portable;
 mod reference;
@@ -258,6 +260,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
     size_limits::register(&context)?;
     type_limits::register(&context)?;
     edit_distance::register(&context)?;
+    percentiles::register(&context)?;
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost_functions::token_counts());
     context.register_udf(message_blocks::message_blocks());
