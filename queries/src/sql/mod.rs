@@ -53,6 +53,7 @@
 //! | `parameters` | How are the values of placeholders given? |
 //! | `script` | How is a text of several statements run? |
 //! | `statement_depth` | How deep may a statement be? |
+//! | `statement_dialect` | In which dialect are statements parsed? |
 //! | `allowlist` | Which statements may run? |
 //! | `confined` | What does a session see that is confined to a namespace or user? |
 //! | `json_values` | How are values of rows written as JSON? |
@@ -143,6 +144,7 @@ mod spill;
 mod spill_parts;
 mod spilling_joins;
 mod statement_depth;
+mod statement_dialect;
 mod system_tables;
 mod type_limits;
 mod unary_node;
@@ -208,6 +210,7 @@ pub use select_grains::select_grains;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
 pub(crate) use shared_rows::read_consents_once;
 pub use statement_depth::{STACK_BYTES, check_depth};
+pub use statement_dialect::StatementDialect;
 pub(crate) use unary_node::{UnaryOperator, apply};
 
 /// Settings of a session.

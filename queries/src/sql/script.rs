@@ -7,7 +7,6 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{DataFrame, SessionContext, col};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
 use super::allowlist::{FileAccess, StatementScope, check_kind, check_plan};
 use super::describe::{described_table, with_descriptions};
@@ -15,6 +14,7 @@ use super::error_message::with_suggestions;
 use super::external;
 use super::reference::sql_reference;
 use super::statement_depth::check_depth;
+use super::statement_dialect::StatementDialect;
 
 /// Parses a text into its statements, which are separated by semicolons.
 ///
@@ -24,7 +24,7 @@ use super::statement_depth::check_depth;
 pub fn statements(text: &str) -> Result<Vec<Statement>> {
     check_depth(text)?;
     Ok(DFParserBuilder::new(text)
-        .with_dialect(&PostgreSqlDialect {})
+        .with_dialect(&StatementDialect)
         .build()?
         .parse_statements()?
         .into())

@@ -9,10 +9,11 @@ use datafusion::sql::sqlparser::ast::{
     CopyLegacyCsvOption, CopyLegacyOption, CopyOption, CopySource, CopyTarget,
     Statement as SqlStatement,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::{Sink, SinkExt, StreamExt};
-use gristmill_queries::sql::{DataFusionError, StatementError, check_depth, statements};
+use gristmill_queries::sql::{
+    DataFusionError, StatementDialect, StatementError, check_depth, statements,
+};
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldInfo, QueryResponse, Tag};
 use pgwire::error::{PgWireError, PgWireResult};
@@ -58,7 +59,7 @@ pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
         return Ok(None);
     }
     check_depth(text).map_err(query_error)?;
-    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, text);
+    let parsed = Parser::parse_sql(&StatementDialect, text);
     let Ok([SqlStatement::Copy { .. }]) = parsed.as_deref() else {
         return Ok(None);
     };
