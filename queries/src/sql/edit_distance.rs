@@ -101,17 +101,7 @@ fn lengths(value: &ColumnarValue) -> Result<Vec<i64>> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::util::display::array_value_to_string;
-
-    use super::super::{SqlOptions, bare_context};
-    use super::*;
-
-    async fn value(query: &str) -> Result<String, String> {
-        let context = bare_context(&SqlOptions::default()).unwrap();
-        let answer = async { context.sql(query).await?.collect().await };
-        let batches = answer.await.map_err(|error| error.to_string())?;
-        Ok(array_value_to_string(batches[0].column(0), 0).unwrap())
-    }
+    use super::super::first_value::first_value;
 
     #[tokio::test]
     async fn distances_of_texts_that_take_too_long_are_refused_before_they_are_computed() {
@@ -123,14 +113,14 @@ mod tests {
                 "3",
             ),
         ] {
-            assert_eq!(value(query).await.as_deref(), Ok(expected), "{query}");
+            assert_eq!(first_value(query).await.as_deref(), Ok(expected), "{query}");
         }
         for query in [
             "SELECT levenshtein(repeat('a', 100000), repeat('b', 100000))",
             "SELECT max(levenshtein(repeat('a', 50000 + value), repeat('b', 50000))) FROM range(0, \
              10)",
         ] {
-            let refused = value(query).await.unwrap_err();
+            let refused = first_value(query).await.unwrap_err();
             assert!(refused.contains("more than 8589934592"), "{refused}");
         }
     }

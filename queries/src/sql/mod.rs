@@ -45,6 +45,7 @@
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `size_limits` | Which results of functions are too large? |
+//! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
 //! | `edit_distance` | How long may texts be whose distance is computed? |
 //! | `type_limits` | Which types are too large or nested too deeply? |
@@ -105,6 +106,8 @@ mod expression_functions;
 mod file_errors;
 mod file_functions;
 mod filtered_search;
+#[cfg(test)]
+mod first_value;
 mod footer_cache;
 mod hybrid;
 mod index_only_scan;

@@ -90,17 +90,7 @@ fn check_centroids(centroids: &dyn PhysicalExpr) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::util::display::array_value_to_string;
-
-    use super::super::{SqlOptions, bare_context};
-    use super::*;
-
-    async fn value(query: &str) -> Result<String, String> {
-        let context = bare_context(&SqlOptions::default()).unwrap();
-        let answer = async { context.sql(query).await?.collect().await };
-        let batches = answer.await.map_err(|error| error.to_string())?;
-        Ok(array_value_to_string(batches[0].column(0), 0).unwrap())
-    }
+    use super::super::first_value::first_value;
 
     #[tokio::test]
     async fn too_many_centroids_are_refused_before_they_are_allocated() {
@@ -111,7 +101,7 @@ mod tests {
              11)",
             "SELECT approx_percentile_cont_with_weight(value, 1, 0.5, 200) FROM range(0, 11)",
         ] {
-            assert_eq!(value(query).await.as_deref(), Ok("5.0"), "{query}");
+            assert_eq!(first_value(query).await.as_deref(), Ok("5.0"), "{query}");
         }
         for query in [
             "SELECT approx_percentile_cont(value, 0.5, 2000000000) FROM range(0, 11)",
@@ -122,7 +112,7 @@ mod tests {
             "SELECT approx_percentile_cont_with_weight(value, 1, 0.5, 2000000000) FROM range(0, \
              11)",
         ] {
-            let refused = value(query).await.unwrap_err();
+            let refused = first_value(query).await.unwrap_err();
             assert!(
                 refused.contains("at most 10000 centroids"),
                 "{query}: {refused}"

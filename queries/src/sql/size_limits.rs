@@ -408,16 +408,7 @@ fn text_bytes(values: &ArrayRef) -> Result<Option<ArrayRef>> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::util::display::array_value_to_string;
-
-    use super::super::{SqlOptions, bare_context};
-
-    async fn value(query: &str) -> Result<String, String> {
-        let context = bare_context(&SqlOptions::default()).unwrap();
-        let answer = async { context.sql(query).await?.collect().await };
-        let batches = answer.await.map_err(|error| error.to_string())?;
-        Ok(array_value_to_string(batches[0].column(0), 0).unwrap())
-    }
+    use super::super::first_value::first_value;
 
     #[tokio::test]
     async fn results_within_the_limit_are_those_of_the_functions() {
@@ -457,7 +448,7 @@ mod tests {
                 "8",
             ),
         ] {
-            assert_eq!(value(query).await.as_deref(), Ok(expected), "{query}");
+            assert_eq!(first_value(query).await.as_deref(), Ok(expected), "{query}");
         }
     }
 
@@ -490,7 +481,7 @@ mod tests {
              millisecond'))",
             "SELECT repeat(a, 9223372036854775807) FROM (VALUES ('x'), ('yy')) AS t (a)",
         ] {
-            let refused = value(query).await.unwrap_err();
+            let refused = first_value(query).await.unwrap_err();
             assert!(
                 refused.contains("more than 268435456"),
                 "{query}: {refused}"

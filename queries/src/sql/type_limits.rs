@@ -164,17 +164,7 @@ fn bytes_of_sql(kind: &SqlType) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use arrow::util::display::array_value_to_string;
-
-    use super::super::{SqlOptions, bare_context};
-    use super::*;
-
-    async fn value(query: &str) -> Result<String, String> {
-        let context = bare_context(&SqlOptions::default()).unwrap();
-        let answer = async { context.sql(query).await?.collect().await };
-        let batches = answer.await.map_err(|error| error.to_string())?;
-        Ok(array_value_to_string(batches[0].column(0), 0).unwrap())
-    }
+    use super::super::first_value::first_value;
 
     #[tokio::test]
     async fn types_within_the_limits_are_those_of_datafusion() {
@@ -198,7 +188,7 @@ mod tests {
                 "3",
             ),
         ] {
-            assert_eq!(value(query).await.as_deref(), Ok(expected), "{query}");
+            assert_eq!(first_value(query).await.as_deref(), Ok(expected), "{query}");
         }
     }
 
@@ -215,7 +205,7 @@ mod tests {
             "SELECT * FROM range(0, array_length(NULL::int[2000000000]))",
             "SELECT * FROM range(0, arrow_cast(NULL, 'Fixed' || 'SizeBinary(2000000000)'))",
         ] {
-            let refused = value(query).await.unwrap_err();
+            let refused = first_value(query).await.unwrap_err();
             assert!(refused.contains("more than 131072"), "{query}: {refused}");
         }
     }
@@ -229,7 +219,7 @@ mod tests {
             format!("SELECT arrow_try_cast(NULL, $${deep}$$)"),
             format!("SELECT * FROM range(0, arrow_cast(NULL, $a${deep}$a$))"),
         ] {
-            let refused = value(&query).await.unwrap_err();
+            let refused = first_value(&query).await.unwrap_err();
             assert!(refused.contains("nested too deeply"), "{refused:.200}");
         }
     }

@@ -1,0 +1,17 @@
+//! The first value of a query in a session without a lake, for the tests of limits.
+
+use arrow::util::display::array_value_to_string;
+
+use super::{SqlOptions, bare_context};
+
+/// Returns the first value of `query` as text.
+///
+/// # Errors
+/// The message of a query that fails.
+pub(super) async fn first_value(query: &str) -> Result<String, String> {
+    let context = bare_context(&SqlOptions::default()).map_err(|error| error.to_string())?;
+    let answer = async { context.sql(query).await?.collect().await };
+    let batches = answer.await.map_err(|error| error.to_string())?;
+    let column = batches.first().ok_or("no rows")?.column(0);
+    array_value_to_string(column, 0).map_err(|error| error.to_string())
+}
