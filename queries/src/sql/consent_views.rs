@@ -94,12 +94,20 @@ fn consent_state() -> String {
     )
 }
 
+/// A text by which statements of one subject, grantee and scope have the order of
+/// [`consent_state`]: the least is the first.
+const PLACE: &str = "
+    concat(CASE WHEN created_at IS NULL THEN ' '
+                ELSE lpad(CAST(4000000000000000000 - CAST(created_at AS BIGINT) AS VARCHAR),
+                          20, '0') END,
+           CASE WHEN is_withdrawal THEN '0' ELSE '1' END, content_address)";
+
 /// A consent with two rows, so that a join compares a column of references as it is stored: such a
 /// comparison reaches the scan, which then reads little of the other columns. They are made before
 /// rows are grouped: DataFusion takes what was grouped by for unique after `unnest` too, so that
 /// `DISTINCT` kept both rows. Of several withdrawals the first counts. `standing` has what
-/// withdrawals leave of the consents that they name, unless another statement comes first by the
-/// order in [`consent_state`].
+/// withdrawals leave of the consents that they name, unless another statement comes first. To find
+/// that by a join of both would compare all statements of a subject with each other.
 fn withdrawn_consents() -> String {
     format!(
         "WITH {},
@@ -115,17 +123,17 @@ fn withdrawn_consents() -> String {
               LEFT SEMI JOIN (SELECT grain_reference(prior_consent) AS named
                               FROM consents WHERE is_withdrawal) AS w
                   ON content_address = named),
+         firsts AS
+             (SELECT subject_did, grantee_did, scope, min({PLACE}) AS place
+              FROM statements GROUP BY subject_did, grantee_did, scope),
          standing AS
-             (SELECT remaining.content_address FROM remaining
-              LEFT ANTI JOIN statements other
-                  ON remaining.subject_did = other.subject_did
-                      AND (remaining.grantee_did IS NOT DISTINCT FROM other.grantee_did)
-                      AND (remaining.scope IS NOT DISTINCT FROM other.scope)
-                      AND (other.created_at > remaining.created_at
-                           OR other.created_at IS NULL AND remaining.created_at IS NOT NULL
-                           OR (other.created_at IS NOT DISTINCT FROM remaining.created_at)
-                               AND (other.is_withdrawal
-                                    OR other.content_address < remaining.content_address)))
+             (SELECT remaining.content_address
+              FROM (SELECT *, {PLACE} AS place FROM remaining) AS remaining
+              LEFT SEMI JOIN firsts
+                  ON remaining.subject_did = firsts.subject_did
+                      AND (remaining.grantee_did IS NOT DISTINCT FROM firsts.grantee_did)
+                      AND (remaining.scope IS NOT DISTINCT FROM firsts.scope)
+                      AND remaining.place = firsts.place)
          SELECT reference, consent, withdrawal, withdrawn_at
          FROM first LEFT ANTI JOIN standing ON first.consent = standing.content_address",
         statements()
