@@ -472,7 +472,8 @@ mod tests {
              t (a)",
             "SELECT length(array_to_string(array_repeat('a', 1000000), repeat('b', 1000)))",
             // Not a constant: as a name of a column that takes minutes.
-            "SELECT length(encode(repeat(repeat('x', 1000), CAST(200000 + random() AS BIGINT)), 'hex'))",
+            "SELECT length(encode(repeat(repeat('x', 1000), CAST(200000 + random() AS BIGINT)), \
+             'hex'))",
             "SELECT length(translate(repeat(repeat('a', 1000), 100000), 'a', '€'))",
             "SELECT array_length(string_to_array(repeat(repeat(',', 1000), 100000), ','))",
             "SELECT array_length(range(0, 200000000))",
