@@ -23,7 +23,7 @@ const RULES: [&str; 3] = [
     "hipaa/revoked-authorization",
 ];
 
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 12;
 
 const PEOPLE: usize = 4;
 
