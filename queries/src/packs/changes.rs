@@ -7,13 +7,18 @@
 //! | `unscanned` | a grain that isn't in scope |
 //! | `changed_grains` | a grain in scope, or another one that an event of the scope is about |
 //! | `scanned_supersessions` | a supersession that a grain in scope or an event of the scope states |
+//! | `changed_supersessions` | a row of `supersessions` about one of these, a new successor, or a source of a grain in scope |
+//! | `changed_lifecycle` | a row of `lifecycle` about one of the same grains |
+//! | `scanned_consent_state` | a row of `consent_state` about a subject of a user of `scanned` |
+//! | `scanned_withdrawals` | a row of `withdrawn_consents` that a grain in scope may rest on |
 //! | `changed_withdrawals` | a row of `withdrawn_consents` that may be new since the last scan |
 //!
-//! In a scan of everything `changed_grains` and `scanned_supersessions` are `grains` and
-//! `supersessions`, and the other two are empty.
+//! In a scan of everything `unscanned` and `changed_withdrawals` are empty, and the others are the
+//! tables and views of the lake.
 //!
-//! Whether a consent stands depends on nothing but the consents of its subject and the events about
-//! these. So `changed_withdrawals` has those of the subjects with a consent in `changed_grains`.
+//! What is folded for a grain depends on nothing but the events about it, and whether a consent
+//! stands on nothing but the consents of its subject and the events about these. So the views are
+//! asked about some grains or subjects only: with their own definitions, over fewer rows.
 
 use std::sync::Arc;
 
@@ -26,7 +31,8 @@ use gristmill_schemas::columns::{GRAINS, grains_schema, state_schema};
 use super::error::Result;
 use super::incremental::NewFiles;
 use super::scan::SCANNED;
-use crate::sql::lifecycle::{Copies, supersessions_in};
+use crate::sql::consent_views::{consent_state_of, withdrawn_consents_of};
+use crate::sql::lifecycle::{Copies, EventSources, fold_query, supersessions_in};
 use crate::sql::{LAKE_STORE, LakeTable, register_view};
 
 /// The events in scope.
@@ -36,17 +42,42 @@ const UNSCANNED: &str = "unscanned";
 
 const CHANGED_GRAINS: &str = "changed_grains";
 const SCANNED_SUPERSESSIONS: &str = "scanned_supersessions";
+const CHANGED_SUPERSESSIONS: &str = "changed_supersessions";
+const CHANGED_LIFECYCLE: &str = "changed_lifecycle";
+const SCANNED_CONSENT_STATE: &str = "scanned_consent_state";
+const SCANNED_WITHDRAWALS: &str = "scanned_withdrawals";
 const CHANGED_WITHDRAWALS: &str = "changed_withdrawals";
 
-/// Query of `changed_withdrawals` in a scan of what is new.
-const WITHDRAWALS_OF_CHANGED: &str = "
-    SELECT * FROM withdrawn_consents LEFT SEMI JOIN
-        (SELECT c.content_address FROM consents c LEFT SEMI JOIN
-             (SELECT subject_did FROM consents LEFT SEMI JOIN
-                  (SELECT content_address AS about FROM changed_grains) AS changed
-              ON content_address = about) AS touched
-         ON c.subject_did = touched.subject_did) AS theirs
-    ON consent = theirs.content_address";
+/// Query of the grains in scope, what they are derived from, the grains that an event of the scope is
+/// about, and the successors that such events name. Not all of them are in the lake.
+const CHANGED_ADDRESSES: &str = "
+    SELECT content_address AS listed FROM scanned
+    UNION ALL
+    SELECT content_address AS listed FROM scanned_state
+    UNION ALL
+    SELECT value AS listed FROM scanned_state WHERE event = 'superseded'
+    UNION ALL
+    SELECT unnest(supersedes) AS listed FROM scanned WHERE supersedes IS NOT NULL
+    UNION ALL
+    SELECT grain_reference(target) AS listed
+    FROM (SELECT unnest(derived_from) AS target FROM scanned WHERE derived_from IS NOT NULL)";
+
+/// Query of the subjects of the consents in `changed_grains`.
+const CHANGED_SUBJECTS: &str =
+    "SELECT DISTINCT subject_did AS listed FROM changed_grains WHERE type = 'consent'";
+
+/// Query of the subjects of the consents that grains in scope rest on.
+const BASIS_SUBJECTS: &str = "
+    SELECT DISTINCT subject_did AS listed FROM consents LEFT SEMI JOIN
+        (SELECT grain_reference(processing_basis) AS named
+         FROM scanned WHERE processing_basis IS NOT NULL) AS bases
+    ON content_address = named";
+
+/// Query of the subjects of the consents of the users with a grain in scope.
+const USERS_SUBJECTS: &str = "
+    SELECT DISTINCT subject_did AS listed FROM consents LEFT SEMI JOIN
+        (SELECT DISTINCT user_id AS seen FROM scanned WHERE user_id IS NOT NULL) AS users
+    ON user_id = seen";
 
 /// Registers the tables of a scan of everything.
 ///
@@ -54,9 +85,14 @@ const WITHDRAWALS_OF_CHANGED: &str = "
 /// If `context` lacks `scanned` or the views of a lake.
 pub(super) fn register_everything(context: &SessionContext) -> Result<()> {
     context.register_table(UNSCANNED, Arc::new(EmptyTable::new(grains_schema())))?;
-    register(context, SCANNED, "supersessions")?;
-    let none = "SELECT * FROM withdrawn_consents WHERE false";
-    register_view(context, CHANGED_WITHDRAWALS, none.to_owned())?;
+    register_all_events(context, SCANNED)?;
+    for (name, rows) in [
+        (CHANGED_WITHDRAWALS, "withdrawn_consents WHERE false"),
+        (SCANNED_WITHDRAWALS, "withdrawn_consents"),
+        (SCANNED_CONSENT_STATE, "consent_state"),
+    ] {
+        register_view(context, name, format!("SELECT * FROM {rows}"))?;
+    }
     Ok(())
 }
 
@@ -77,8 +113,8 @@ pub(super) fn register_changes(
     let copies = Copies::of(&context.copied_config());
     if copies == Copies::Possible {
         // An original that is new supersedes its copies, without an event that names them.
-        register(context, GRAINS, "supersessions")?;
-        return register_withdrawals(context);
+        register_all_events(context, GRAINS)?;
+        return register_consents(context);
     }
     let events = LakeTable::new(lake, lake.state.clone(), state_schema(), store)?
         .limited_to(|file| new.contain_events(file));
@@ -96,33 +132,49 @@ pub(super) fn register_changes(
                   ON about = known) AS events
              ON content_address = about"
     );
-    let supersessions = supersessions_in(SCANNED_STATE, SCANNED, copies);
-    register(
-        context,
-        &format!("({changed})"),
-        &format!("({supersessions})"),
-    )?;
-    register_withdrawals(context)
+    let stated = EventSources {
+        state: SCANNED_STATE,
+        grains: SCANNED,
+        copies,
+        about: None,
+    };
+    let changed_events = EventSources {
+        about: Some(CHANGED_ADDRESSES),
+        ..EventSources::of_lake(copies)
+    };
+    for (name, query) in [
+        (CHANGED_GRAINS, changed),
+        (SCANNED_SUPERSESSIONS, supersessions_in(&stated)),
+        (CHANGED_SUPERSESSIONS, supersessions_in(&changed_events)),
+        (CHANGED_LIFECYCLE, fold_query(&changed_events, None)),
+    ] {
+        register_view(context, name, query)?;
+    }
+    register_consents(context)
 }
 
-/// Registers the withdrawals that may be new, by the grains that have changed.
-fn register_withdrawals(context: &SessionContext) -> Result<()> {
-    let query = WITHDRAWALS_OF_CHANGED.to_owned();
-    register_view(context, CHANGED_WITHDRAWALS, query)?;
+/// Registers the tables about lifecycle events with all of them, and `changed_grains` as `changed`.
+fn register_all_events(context: &SessionContext, changed: &str) -> Result<()> {
+    for (name, rows) in [
+        (CHANGED_GRAINS, changed),
+        (SCANNED_SUPERSESSIONS, "supersessions"),
+        (CHANGED_SUPERSESSIONS, "supersessions"),
+        (CHANGED_LIFECYCLE, "lifecycle"),
+    ] {
+        register_view(context, name, format!("SELECT * FROM {rows}"))?;
+    }
     Ok(())
 }
 
-/// Registers `changed_grains` and `scanned_supersessions` as the rows of two relations.
-fn register(context: &SessionContext, changed: &str, supersessions: &str) -> Result<()> {
-    register_view(
-        context,
-        CHANGED_GRAINS,
-        format!("SELECT * FROM {changed} AS changed"),
-    )?;
-    register_view(
-        context,
-        SCANNED_SUPERSESSIONS,
-        format!("SELECT * FROM {supersessions} AS stated"),
-    )?;
+/// Registers what consents and withdrawals state that concern grains in scope, and the withdrawals
+/// that may be new.
+fn register_consents(context: &SessionContext) -> Result<()> {
+    for (name, query) in [
+        (SCANNED_CONSENT_STATE, consent_state_of(USERS_SUBJECTS)),
+        (SCANNED_WITHDRAWALS, withdrawn_consents_of(BASIS_SUBJECTS)),
+        (CHANGED_WITHDRAWALS, withdrawn_consents_of(CHANGED_SUBJECTS)),
+    ] {
+        register_view(context, name, query)?;
+    }
     Ok(())
 }

@@ -71,6 +71,7 @@ fn known_query(copies: Copies) -> String {
         state: &state,
         grains: &grains,
         copies,
+        about: None,
     };
     format!(
         "SELECT g.* FROM {grains} g LEFT ANTI JOIN

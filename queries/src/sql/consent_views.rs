@@ -11,38 +11,62 @@
 //! consents that a withdrawal names, and has no window.
 
 use super::lazy_views::View;
+use super::listed_rows::listed_rows;
+
+/// The column of the subject of a consent.
+const SUBJECT: &str = "subject_did";
 
 /// Returns the views and their queries.
 pub(super) fn views() -> [View; 3] {
     [
         ("consent_withdrawals", consent_withdrawals()),
-        ("consent_state", consent_state()),
-        ("withdrawn_consents", withdrawn_consents()),
+        ("consent_state", consent_state(None)),
+        ("withdrawn_consents", withdrawn_consents(None)),
     ]
+}
+
+/// Returns the query of the rows of `consent_state` about the subjects that `subjects` lists, as for
+/// [`withdrawn_consents_of`].
+pub(crate) fn consent_state_of(subjects: &str) -> String {
+    consent_state(Some(subjects))
+}
+
+/// Returns the query of the rows of `withdrawn_consents` about consents of the subjects that
+/// `subjects` lists, a query of one column `listed`. What is stated about a consent depends on
+/// nothing but the consents of its subject, so those of others aren't grouped or joined.
+pub(crate) fn withdrawn_consents_of(subjects: &str) -> String {
+    withdrawn_consents(Some(subjects))
 }
 
 /// Query of all withdrawals; `prior` is the consent that one names, NULL without effect on any.
 /// Only the subject of a consent can withdraw it, however its address is spelled. A withdrawal
 /// applies to the scopes that it shares with the consent, or to all of them if it shares none.
-const WITHDRAWALS: &str = "
-    SELECT w.subject_did,
-           CASE WHEN p.content_address IS NULL THEN w.grantee_did ELSE p.grantee_did END
-               AS grantee_did,
-           CASE WHEN p.scope IS NULL OR array_has_any(w.scope, p.scope)
-                THEN w.scope ELSE p.scope END AS scopes,
-           w.content_address, p.content_address AS prior, coalesce(w.basis, p.basis) AS basis,
-           coalesce(w.jurisdiction, p.jurisdiction) AS jurisdiction, w.namespace, w.created_at,
-           w.valid_from, w.valid_to
-    FROM (SELECT *, grain_reference(prior_consent) AS named
-          FROM consents WHERE is_withdrawal) w
-    LEFT JOIN consents p ON w.named = p.content_address AND w.subject_did = p.subject_did";
+fn withdrawals(subjects: Option<&str>) -> String {
+    let consents = listed_rows("consents", SUBJECT, subjects);
+    format!(
+        "SELECT w.subject_did,
+                CASE WHEN p.content_address IS NULL THEN w.grantee_did ELSE p.grantee_did END
+                    AS grantee_did,
+                CASE WHEN p.scope IS NULL OR array_has_any(w.scope, p.scope)
+                     THEN w.scope ELSE p.scope END AS scopes,
+                w.content_address, p.content_address AS prior,
+                coalesce(w.basis, p.basis) AS basis,
+                coalesce(w.jurisdiction, p.jurisdiction) AS jurisdiction, w.namespace,
+                w.created_at, w.valid_from, w.valid_to
+         FROM (SELECT *, grain_reference(prior_consent) AS named
+               FROM {consents} AS consents WHERE is_withdrawal) w
+         LEFT JOIN {consents} AS p
+             ON w.named = p.content_address AND w.subject_did = p.subject_did"
+    )
+}
 
 /// Effective withdrawals.
 fn consent_withdrawals() -> String {
     format!(
         "SELECT prior AS consent, content_address AS withdrawal, subject_did, grantee_did, scopes,
                 basis, jurisdiction, namespace, created_at AS withdrawn_at, valid_from, valid_to
-         FROM ({WITHDRAWALS}) AS withdrawals WHERE prior IS NOT NULL"
+         FROM ({withdrawals}) AS withdrawals WHERE prior IS NOT NULL",
+        withdrawals = withdrawals(None)
     )
 }
 
@@ -51,16 +75,17 @@ fn consent_withdrawals() -> String {
 /// counts whatever its time and its spelling of the grantee: that consent states nothing on the
 /// withdrawn scopes. Of the statements the newest counts, and of two at the same instant the
 /// withdrawal.
-fn statements() -> String {
+fn statements(subjects: Option<&str>) -> String {
     format!(
-        "withdrawals AS ({WITHDRAWALS}),
+        "withdrawals AS ({withdrawals}),
          withdrawn AS
              (SELECT prior, unnest(scopes) AS scope FROM withdrawals WHERE prior IS NOT NULL),
          given AS
              (SELECT subject_did, grantee_did, unnest(scope) AS scope, content_address, basis,
                      jurisdiction, namespace, created_at, valid_from, valid_to,
                      false AS is_withdrawal
-              FROM current WHERE type = 'consent' AND NOT coalesce(is_withdrawal, false)),
+              FROM {current} AS current
+              WHERE type = 'consent' AND NOT coalesce(is_withdrawal, false)),
          kept AS
              (SELECT given.* FROM given
               LEFT ANTI JOIN withdrawn
@@ -71,12 +96,14 @@ fn statements() -> String {
               SELECT subject_did, grantee_did, unnest(scopes) AS scope, content_address, basis,
                      jurisdiction, namespace, created_at, valid_from, valid_to,
                      true AS is_withdrawal
-              FROM withdrawals)"
+              FROM withdrawals)",
+        withdrawals = withdrawals(subjects),
+        current = listed_rows("current", SUBJECT, subjects),
     )
 }
 
 /// The first statement of each subject, grantee and scope.
-fn consent_state() -> String {
+fn consent_state(subjects: Option<&str>) -> String {
     format!(
         "WITH {}
          SELECT subject_did, grantee_did, scope, content_address, basis, jurisdiction, namespace,
@@ -90,7 +117,7 @@ fn consent_state() -> String {
                              AS place
                FROM statements)
          WHERE place = 1",
-        statements()
+        statements(subjects)
     )
 }
 
@@ -108,7 +135,7 @@ const PLACE: &str = "
 /// `DISTINCT` kept both rows. Of several withdrawals the first counts. `standing` has what
 /// withdrawals leave of the consents that they name, unless another statement comes first. To find
 /// that by a join of both would compare all statements of a subject with each other.
-fn withdrawn_consents() -> String {
+fn withdrawn_consents(subjects: Option<&str>) -> String {
     format!(
         "WITH {},
          first AS
@@ -121,7 +148,7 @@ fn withdrawn_consents() -> String {
          remaining AS
              (SELECT * FROM kept
               LEFT SEMI JOIN (SELECT grain_reference(prior_consent) AS named
-                              FROM consents WHERE is_withdrawal) AS w
+                              FROM {consents} AS consents WHERE is_withdrawal) AS w
                   ON content_address = named),
          firsts AS
              (SELECT subject_did, grantee_did, scope, min({PLACE}) AS place
@@ -136,7 +163,8 @@ fn withdrawn_consents() -> String {
                       AND remaining.place = firsts.place)
          SELECT reference, consent, withdrawal, withdrawn_at
          FROM first LEFT ANTI JOIN standing ON first.consent = standing.content_address",
-        statements()
+        statements(subjects),
+        consents = listed_rows("consents", SUBJECT, subjects),
     )
 }
 
@@ -294,6 +322,41 @@ mod tests {
                 assert!(expected.len() > 100, "{name}, seed {seed}: {expected:?}");
                 assert!(found == expected, "{name}, seed {seed}");
             }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_rows_about_some_subjects_are_those_of_the_views() {
+        let context = session(1);
+        let subjects = "SELECT subject_did AS listed FROM made WHERE content_address LIKE 'a%'";
+        let theirs = format!(
+            "SELECT content_address FROM made
+             LEFT SEMI JOIN ({subjects}) AS subjects ON subject_did = listed"
+        );
+        for (view, column, limited) in [
+            (
+                "consent_state",
+                "content_address",
+                consent_state_of(subjects),
+            ),
+            (
+                "withdrawn_consents",
+                "consent",
+                withdrawn_consents_of(subjects),
+            ),
+        ] {
+            let some = lines(&context, &limited).await;
+            let expected = format!(
+                "SELECT v.* FROM new_{view} v LEFT SEMI JOIN ({theirs}) AS theirs
+                 ON v.{column} = theirs.content_address"
+            );
+            assert!(lines(&context, &expected).await == some, "{view}");
+            let all = lines(&context, &format!("SELECT * FROM new_{view}")).await;
+            assert!(
+                some.len() > 50 && some.len() < all.len(),
+                "{view}: {}",
+                some.len()
+            );
         }
     }
 

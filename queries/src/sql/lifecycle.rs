@@ -16,6 +16,7 @@ use gristmill_engine::lake::Lake;
 
 use super::external;
 use super::lazy_views::View;
+use super::listed_rows::listed_rows;
 
 /// Name of the view of the current grains. In a lake it is a table that leaves out rows by
 /// lifecycle masks; elsewhere it is a query.
@@ -64,24 +65,27 @@ impl Copies {
 }
 
 /// The relations from which events are read.
-pub(super) struct EventSources<'q> {
+pub(crate) struct EventSources<'q> {
     /// Events, with the columns of `state`.
-    pub(super) state: &'q str,
+    pub(crate) state: &'q str,
     /// Grains, with the columns of `grains`.
-    pub(super) grains: &'q str,
-    pub(super) copies: Copies,
-}
-
-/// Returns the sources of all events.
-fn all(copies: Copies) -> EventSources<'static> {
-    EventSources {
-        state: "state",
-        grains: "grains",
-        copies,
-    }
+    pub(crate) grains: &'q str,
+    pub(crate) copies: Copies,
+    /// A query of addresses, one column `listed`: only events about these grains are read.
+    pub(crate) about: Option<&'q str>,
 }
 
 impl EventSources<'_> {
+    /// Returns the sources of all events of a lake.
+    pub(crate) fn of_lake(copies: Copies) -> EventSources<'static> {
+        EventSources {
+            state: "state",
+            grains: "grains",
+            copies,
+            about: None,
+        }
+    }
+
     /// Returns the events as a relation: `content_address`, `event`, `value`, `at`. A grain that
     /// supersedes another adds an event to the other, at the time at which the superseding grain
     /// was created; a disclosed copy next to its original adds one to itself, at the time at which
@@ -91,12 +95,13 @@ impl EventSources<'_> {
             state,
             grains,
             copies,
+            about,
         } = self;
         let disclosed = match copies {
             Copies::None => String::new(),
             Copies::Possible => format!("UNION ALL {}", disclosed(grains)),
         };
-        format!(
+        let events = format!(
             "(SELECT content_address, event,
                      CASE WHEN event = 'superseded' AND NOT regexp_like(value, '^[0-9a-f]{{64}}$')
                           THEN NULL ELSE value END AS value, at
@@ -107,7 +112,13 @@ impl EventSources<'_> {
                            coalesce(created_at, ingested_at) AS made
                     FROM {grains} WHERE supersedes IS NOT NULL)
               {disclosed})"
-        )
+        );
+        listed_rows(&events, "content_address", *about)
+    }
+
+    /// Returns the events of `state` as a relation.
+    fn stored_events(&self) -> String {
+        listed_rows(self.state, "content_address", self.about)
     }
 }
 
@@ -146,18 +157,13 @@ const CONTRADICTED_SINCE: &str = "contradicted_since";
 /// Query of `supersessions`: `content_address`, `superseded_by`, `at`. If both a grain and an event
 /// state a supersession, it is one row.
 fn supersessions_query(copies: Copies) -> String {
-    supersessions_in("state", "grains", copies)
+    supersessions_in(&EventSources::of_lake(copies))
 }
 
-/// As [`supersessions_query`], of the events in `state` and the grains in `grains`, two relations.
-pub(crate) fn supersessions_in(state: &str, grains: &str, copies: Copies) -> String {
-    let sources = EventSources {
-        state,
-        grains,
-        copies,
-    };
+/// Query of the rows of `supersessions` that `sources` state.
+pub(crate) fn supersessions_in(sources: &EventSources<'_>) -> String {
     format!(
-        "SELECT content_address, value AS superseded_by, min(at) AS at FROM {events}
+        "SELECT content_address, value AS superseded_by, min(at) AS at FROM {events} AS events
          WHERE event = 'superseded' AND value IS NOT NULL
          GROUP BY content_address, value",
         events = sources.events()
@@ -166,17 +172,17 @@ pub(crate) fn supersessions_in(state: &str, grains: &str, copies: Copies) -> Str
 
 /// Query of the events that close grains: `content_address`, and `value`, the successor or NULL.
 pub(crate) fn closing_events_query(copies: Copies) -> String {
-    let events = all(copies).events();
+    let events = EventSources::of_lake(copies).events();
     format!("SELECT content_address, value FROM {events} WHERE event IN ('superseded', 'expired')")
 }
 
 /// Query of the fold of all events, or of those up to `until` (an SQL expression).
 pub(crate) fn lifecycle_query(until: Option<&str>, copies: Copies) -> String {
-    fold_query(&all(copies), until)
+    fold_query(&EventSources::of_lake(copies), until)
 }
 
 /// Query of the fold of the events of `sources`, or of those up to `until` (an SQL expression).
-pub(super) fn fold_query(sources: &EventSources<'_>, until: Option<&str>) -> String {
+pub(crate) fn fold_query(sources: &EventSources<'_>, until: Option<&str>) -> String {
     let seen = until.map_or("true".to_owned(), |until| format!("at <= {until}"));
     let verification = verification();
     format!(
@@ -187,10 +193,10 @@ pub(super) fn fold_query(sources: &EventSources<'_>, until: Option<&str>) -> Str
                 {verification} AS verification_status,
                 max(TRY_CAST(value AS BIGINT)) FILTER (WHERE event = 'accessed') AS access_count,
                 max(at) FILTER (WHERE event = 'accessed') AS last_accessed_at
-         FROM (SELECT * FROM {events} WHERE {seen} UNION ALL {contradictions})
+         FROM (SELECT * FROM {events} AS events WHERE {seen} UNION ALL {contradictions})
          GROUP BY content_address",
         events = sources.events(),
-        contradictions = contradictions(sources.state, &seen),
+        contradictions = contradictions(&sources.stored_events(), &seen),
     )
 }
 
@@ -207,7 +213,7 @@ pub(crate) fn status_query(copies: Copies) -> String {
                 {verification} AS verification_status
          FROM {events}
          GROUP BY content_address",
-        events = all(copies).events()
+        events = EventSources::of_lake(copies).events()
     )
 }
 
@@ -227,7 +233,7 @@ fn contradictions(state: &str, seen: &str) -> String {
         "SELECT content_address, '{CONTRADICTED_SINCE}' AS event, NULL AS value, min(at) AS at
          FROM (SELECT content_address, value, at,
                       max(CASE WHEN value = 'false' THEN at END) OVER (PARTITION BY content_address) AS withdrawn
-               FROM {state} WHERE event = 'contradicted' AND value IN ('true', 'false') AND {seen})
+               FROM {state} AS stored WHERE event = 'contradicted' AND value IN ('true', 'false') AND {seen})
          WHERE value = 'true' AND (withdrawn IS NULL OR at >= withdrawn)
          GROUP BY content_address"
     )

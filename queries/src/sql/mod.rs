@@ -39,6 +39,7 @@
 //! | `views` | `beliefs` … `consents`, `triples`, `holds` |
 //! | `consent_views` | `consent_withdrawals`, `consent_state`, `withdrawn_consents` |
 //! | `lifecycle` | `supersessions`, `lifecycle`, `current` |
+//! | `listed_rows` | How is what a view reads limited to some grains or subjects? |
 //! | `lazy_views` | When is a view planned? |
 //! | `conversation_views` | `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)` |
 //! | `message_blocks`, `cmf_views`, `cost_functions` | The functions behind those views: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
@@ -94,7 +95,7 @@ mod build_side;
 mod cmf_views;
 mod compliance_functions;
 mod confined;
-mod consent_views;
+pub(crate) mod consent_views;
 mod conversation_views;
 mod cost_functions;
 mod counted_rows;
@@ -122,6 +123,7 @@ mod lazy_views;
 mod leaf_scan;
 pub(crate) mod lifecycle;
 mod lineage;
+mod listed_rows;
 mod message_blocks;
 mod no_lake;
 mod page_index_reader;

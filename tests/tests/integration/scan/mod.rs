@@ -258,6 +258,10 @@ async fn a_scan_that_reads_consents_once_finds_what_each_query_finds_alone() {
         ("unscanned", "SELECT * FROM grains WHERE false"),
         ("changed_grains", "SELECT * FROM grains"),
         ("scanned_supersessions", "SELECT * FROM supersessions"),
+        ("changed_supersessions", "SELECT * FROM supersessions"),
+        ("changed_lifecycle", "SELECT * FROM lifecycle"),
+        ("scanned_consent_state", "SELECT * FROM consent_state"),
+        ("scanned_withdrawals", "SELECT * FROM withdrawn_consents"),
         (
             "changed_withdrawals",
             "SELECT * FROM withdrawn_consents WHERE false",
