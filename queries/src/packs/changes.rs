@@ -48,8 +48,8 @@ const SCANNED_CONSENT_STATE: &str = "scanned_consent_state";
 const SCANNED_WITHDRAWALS: &str = "scanned_withdrawals";
 const CHANGED_WITHDRAWALS: &str = "changed_withdrawals";
 
-/// Query of the grains in scope, what they are derived from, the grains that an event of the scope is
-/// about, and the successors that such events name. Not all of them are in the lake.
+/// Query of the grains in scope, what they are derived from, the grains that an event of the scope
+/// is about, and the successors that such events name. Not all of them are in the lake.
 const CHANGED_ADDRESSES: &str = "
     SELECT content_address AS listed FROM scanned
     UNION ALL
@@ -62,9 +62,16 @@ const CHANGED_ADDRESSES: &str = "
     SELECT grain_reference(target) AS listed
     FROM (SELECT unnest(derived_from) AS target FROM scanned WHERE derived_from IS NOT NULL)";
 
-/// Query of the subjects of the consents in `changed_grains`.
-const CHANGED_SUBJECTS: &str =
-    "SELECT DISTINCT subject_did AS listed FROM changed_grains WHERE type = 'consent'";
+/// Query of the subjects of the consents in `changed_grains`. A view reads it several times at
+/// once, so it holds the addresses of events in memory, and not those of all grains in scope.
+const CHANGED_SUBJECTS: &str = "
+    SELECT subject_did AS listed FROM scanned WHERE type = 'consent'
+    UNION ALL
+    SELECT subject_did AS listed FROM consents LEFT SEMI JOIN
+        (SELECT content_address AS about FROM scanned_state
+         UNION ALL
+         SELECT unnest(supersedes) AS about FROM scanned WHERE supersedes IS NOT NULL) AS events
+    ON content_address = about";
 
 /// Query of the subjects of the consents that grains in scope rest on.
 const BASIS_SUBJECTS: &str = "
@@ -114,7 +121,7 @@ pub(super) fn register_changes(
     if copies == Copies::Possible {
         // An original that is new supersedes its copies, without an event that names them.
         register_all_events(context, GRAINS)?;
-        return register_consents(context);
+        return register_consents(context, "SELECT * FROM withdrawn_consents".to_owned());
     }
     let events = LakeTable::new(lake, lake.state.clone(), state_schema(), store)?
         .limited_to(|file| new.contain_events(file));
@@ -150,7 +157,7 @@ pub(super) fn register_changes(
     ] {
         register_view(context, name, query)?;
     }
-    register_consents(context)
+    register_consents(context, withdrawn_consents_of(CHANGED_SUBJECTS))
 }
 
 /// Registers the tables about lifecycle events with all of them, and `changed_grains` as `changed`.
@@ -166,13 +173,13 @@ fn register_all_events(context: &SessionContext, changed: &str) -> Result<()> {
     Ok(())
 }
 
-/// Registers what consents and withdrawals state that concern grains in scope, and the withdrawals
-/// that may be new.
-fn register_consents(context: &SessionContext) -> Result<()> {
+/// Registers what consents and withdrawals state that concern grains in scope, and with the query
+/// `changed_withdrawals` the withdrawals that may be new.
+fn register_consents(context: &SessionContext, changed_withdrawals: String) -> Result<()> {
     for (name, query) in [
         (SCANNED_CONSENT_STATE, consent_state_of(USERS_SUBJECTS)),
         (SCANNED_WITHDRAWALS, withdrawn_consents_of(BASIS_SUBJECTS)),
-        (CHANGED_WITHDRAWALS, withdrawn_consents_of(CHANGED_SUBJECTS)),
+        (CHANGED_WITHDRAWALS, changed_withdrawals),
     ] {
         register_view(context, name, query)?;
     }

@@ -25,8 +25,8 @@ pub(super) fn views() -> [View; 3] {
     ]
 }
 
-/// Returns the query of the rows of `consent_state` about the subjects that `subjects` lists, as for
-/// [`withdrawn_consents_of`].
+/// Returns the query of the rows of `consent_state` about the subjects that `subjects` lists, as
+/// for [`withdrawn_consents_of`].
 pub(crate) fn consent_state_of(subjects: &str) -> String {
     consent_state(Some(subjects))
 }
