@@ -18,10 +18,13 @@
 //!
 //! What is folded for a grain depends on nothing but the events about it, and whether a consent
 //! stands on nothing but the consents of its subject and the events about these. So the views are
-//! asked about some grains or subjects only: with their own definitions, over fewer rows.
+//! asked about some grains or subjects only: with their own definitions, over fewer rows. The
+//! subjects are found once, before the rules run; if there are too many, all are asked about.
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use datafusion::datasource::MemTable;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::prelude::SessionContext;
@@ -30,6 +33,7 @@ use gristmill_schemas::columns::{GRAINS, grains_schema, state_schema};
 
 use super::error::Result;
 use super::incremental::NewFiles;
+use super::pack::{Check, Pack};
 use super::scan::SCANNED;
 use crate::sql::consent_views::{consent_state_of, withdrawn_consents_of};
 use crate::sql::lifecycle::{Copies, EventSources, fold_query, supersessions_in};
@@ -62,8 +66,11 @@ const CHANGED_ADDRESSES: &str = "
     SELECT grain_reference(target) AS listed
     FROM (SELECT unnest(derived_from) AS target FROM scanned WHERE derived_from IS NOT NULL)";
 
-/// Query of the subjects of the consents in `changed_grains`. A view reads it several times at
-/// once, so it holds the addresses of events in memory, and not those of all grains in scope.
+/// Most subjects that are found before a scan and held in memory. A view reads the list several
+/// times at once. If they are more, the views are asked about all subjects.
+const MAX_SUBJECTS: usize = 65_536;
+
+/// Query of the subjects of the consents in `changed_grains`.
 const CHANGED_SUBJECTS: &str = "
     SELECT subject_did AS listed FROM scanned WHERE type = 'consent'
     UNION ALL
@@ -93,24 +100,18 @@ const USERS_SUBJECTS: &str = "
 pub(super) fn register_everything(context: &SessionContext) -> Result<()> {
     context.register_table(UNSCANNED, Arc::new(EmptyTable::new(grains_schema())))?;
     register_all_events(context, SCANNED)?;
-    for (name, rows) in [
-        (CHANGED_WITHDRAWALS, "withdrawn_consents WHERE false"),
-        (SCANNED_WITHDRAWALS, "withdrawn_consents"),
-        (SCANNED_CONSENT_STATE, "consent_state"),
-    ] {
-        register_view(context, name, format!("SELECT * FROM {rows}"))?;
-    }
-    Ok(())
+    register_all_consents(context, "withdrawn_consents WHERE false")
 }
 
-/// Registers the tables of a scan of `new`, files of `lake`.
+/// Registers the tables of a scan of `new`, files of `lake`, for the rules of `packs`.
 ///
 /// # Errors
 /// [`PackError::Engine`](super::PackError::Engine) if the logs of the lake can't be read.
-pub(super) fn register_changes(
+pub(super) async fn register_changes(
     context: &SessionContext,
     lake: &Lake,
     new: &NewFiles,
+    packs: &[Pack],
 ) -> Result<()> {
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     let others = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store.clone())?
@@ -121,7 +122,7 @@ pub(super) fn register_changes(
     if copies == Copies::Possible {
         // An original that is new supersedes its copies, without an event that names them.
         register_all_events(context, GRAINS)?;
-        return register_consents(context, "SELECT * FROM withdrawn_consents".to_owned());
+        return register_all_consents(context, "withdrawn_consents");
     }
     let events = LakeTable::new(lake, lake.state.clone(), state_schema(), store)?
         .limited_to(|file| new.contain_events(file));
@@ -157,7 +158,7 @@ pub(super) fn register_changes(
     ] {
         register_view(context, name, query)?;
     }
-    register_consents(context, withdrawn_consents_of(CHANGED_SUBJECTS))
+    register_consents(context, packs).await
 }
 
 /// Registers the tables about lifecycle events with all of them, and `changed_grains` as `changed`.
@@ -173,15 +174,81 @@ fn register_all_events(context: &SessionContext, changed: &str) -> Result<()> {
     Ok(())
 }
 
-/// Registers what consents and withdrawals state that concern grains in scope, and with the query
-/// `changed_withdrawals` the withdrawals that may be new.
-fn register_consents(context: &SessionContext, changed_withdrawals: String) -> Result<()> {
-    for (name, query) in [
-        (SCANNED_CONSENT_STATE, consent_state_of(USERS_SUBJECTS)),
-        (SCANNED_WITHDRAWALS, withdrawn_consents_of(BASIS_SUBJECTS)),
-        (CHANGED_WITHDRAWALS, changed_withdrawals),
+/// Registers the tables about consents with what is stated about all of them, and
+/// `changed_withdrawals` as `changed`.
+fn register_all_consents(context: &SessionContext, changed: &str) -> Result<()> {
+    for (name, rows) in [
+        (SCANNED_CONSENT_STATE, "consent_state"),
+        (SCANNED_WITHDRAWALS, "withdrawn_consents"),
+        (CHANGED_WITHDRAWALS, changed),
     ] {
+        register_view(context, name, format!("SELECT * FROM {rows}"))?;
+    }
+    Ok(())
+}
+
+/// Registers what is stated about the consents that concern grains in scope, and the withdrawals
+/// that may be new. Subjects are found for the tables only that a rule of `packs` names.
+async fn register_consents(context: &SessionContext, packs: &[Pack]) -> Result<()> {
+    type Limited = fn(&str) -> String;
+    let tables: [(&str, &str, &str, Limited); 3] = [
+        (
+            SCANNED_CONSENT_STATE,
+            "consent_state",
+            USERS_SUBJECTS,
+            consent_state_of,
+        ),
+        (
+            SCANNED_WITHDRAWALS,
+            "withdrawn_consents",
+            BASIS_SUBJECTS,
+            withdrawn_consents_of,
+        ),
+        (
+            CHANGED_WITHDRAWALS,
+            "withdrawn_consents",
+            CHANGED_SUBJECTS,
+            withdrawn_consents_of,
+        ),
+    ];
+    for (name, view, subjects, limited) in tables {
+        let list = match is_named(name, packs) {
+            true => list_subjects(context, &format!("{name}_subjects"), subjects).await?,
+            false => None,
+        };
+        let whole = || format!("SELECT * FROM {view}");
+        let query = list.map_or_else(whole, |list| limited(&list));
         register_view(context, name, query)?;
     }
     Ok(())
+}
+
+/// Returns true if the query of a rule may name `table`.
+fn is_named(table: &str, packs: &[Pack]) -> bool {
+    let mut rules = packs.iter().flat_map(|pack| &pack.rules);
+    rules.any(
+        |rule| matches!(&rule.check, Check::Sql(text) if text.to_ascii_lowercase().contains(table)),
+    )
+}
+
+/// Finds the subjects that `query` lists and registers them as `table`; returns the query of its
+/// rows, or `None` if there are more than [`MAX_SUBJECTS`].
+async fn list_subjects(
+    context: &SessionContext,
+    table: &str,
+    query: &str,
+) -> Result<Option<String>> {
+    let limit = MAX_SUBJECTS + 1;
+    let distinct = format!(
+        "SELECT DISTINCT listed FROM ({query}) AS found WHERE listed IS NOT NULL LIMIT {limit}"
+    );
+    let found = context.sql(&distinct).await?;
+    let schema = Arc::clone(found.schema().inner());
+    let rows = found.collect().await?;
+    if rows.iter().map(RecordBatch::num_rows).sum::<usize>() > MAX_SUBJECTS {
+        return Ok(None);
+    }
+    let rows = MemTable::try_new(schema, vec![rows])?;
+    context.register_table(table, Arc::new(rows))?;
+    Ok(Some(format!("SELECT listed FROM {table}")))
 }

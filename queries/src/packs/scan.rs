@@ -156,7 +156,7 @@ impl Scan {
         };
         context.register_table(SCANNED, Arc::new(table))?;
         match &new {
-            Some(new) => register_changes(&context, lake, new)?,
+            Some(new) => register_changes(&context, lake, new, &packs).await?,
             None => register_everything(&context)?,
         }
         Scan::over(context, packs, scope, lake.state.version()).await
