@@ -34,9 +34,32 @@ pub struct LakeSnapshot {
 /// The newest version of a lake.
 pub struct NewestLake {
     options: SqlOptions,
-    current: RwLock<Arc<LakeSnapshot>>,
+    current: Box<dyn CurrentSnapshot>,
     /// Time of the last look-up; locked by the one request that looks for a newer version.
     checked: Mutex<Instant>,
+}
+
+/// The snapshot that requests read now.
+///
+/// A trait, so that its object is `Send` and `Sync` whatever it holds: the compiler proves both for
+/// what holds a [`NewestLake`] anew in each method of an async trait, which takes seconds for the
+/// plans and syntax trees in a context.
+trait CurrentSnapshot: Send + Sync {
+    /// Returns the snapshot.
+    fn get(&self) -> Arc<LakeSnapshot>;
+
+    /// Replaces the snapshot.
+    fn set(&self, newest: Arc<LakeSnapshot>);
+}
+
+impl CurrentSnapshot for RwLock<Arc<LakeSnapshot>> {
+    fn get(&self) -> Arc<LakeSnapshot> {
+        Arc::clone(&self.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, newest: Arc<LakeSnapshot>) {
+        *self.write().unwrap_or_else(PoisonError::into_inner) = newest;
+    }
 }
 
 /// Reason why a version of the lake can't be read.
@@ -103,7 +126,7 @@ impl NewestLake {
         let first = LakeSnapshot::of(lake, context, &options);
         Ok(NewestLake {
             options,
-            current: RwLock::new(Arc::new(first)),
+            current: Box::new(RwLock::new(Arc::new(first))),
             checked: Mutex::new(Instant::now()),
         })
     }
@@ -114,7 +137,7 @@ impl NewestLake {
     /// # Errors
     /// [`SnapshotError`] if there is a newer version that can't be read.
     pub async fn snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
-        let current = self.loaded();
+        let current = self.current.get();
         let Ok(mut checked) = self.checked.try_lock() else {
             return Ok(current);
         };
@@ -132,14 +155,9 @@ impl NewestLake {
     /// Like [`NewestLake::snapshot`].
     pub async fn latest_snapshot(&self) -> Result<Arc<LakeSnapshot>, SnapshotError> {
         let mut checked = self.checked.lock().await;
-        let newest = self.reload(self.loaded()).await?;
+        let newest = self.reload(self.current.get()).await?;
         *checked = Instant::now();
         Ok(newest)
-    }
-
-    fn loaded(&self) -> Arc<LakeSnapshot> {
-        let current = self.current.read();
-        Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn reload(&self, current: Arc<LakeSnapshot>) -> Result<Arc<LakeSnapshot>, SnapshotError> {
@@ -151,7 +169,7 @@ impl NewestLake {
         let context = newer_context(&lake, &self.options, &current.context).await?;
         let newest = Arc::new(LakeSnapshot::of(lake, context, &self.options));
         tracing::debug!(versions = ?newest.versions, "newer version of the lake");
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&newest);
+        self.current.set(Arc::clone(&newest));
         Ok(newest)
     }
 }

@@ -31,10 +31,10 @@ use tonic::{Request, Response, Status, Streaming};
 use super::authority::{authority_of, token_of};
 use super::handle::Handle;
 use super::statements::{
-    FlightStream, context_in_slot, described, in_slot, run, sent_batch, sent_schema,
+    FlightStream, context_in_slot, described, run, sent_batch, sent_schema, tables_in_slot,
 };
 use super::{catalog, failure, parameters, server_info};
-use crate::http::{Authority, BODY_TIME, Server, sql_context};
+use crate::http::{Authority, BODY_TIME, Server};
 
 /// The answer to a call.
 pub(super) type Answer<T> = Result<Response<T>, Status>;
@@ -303,12 +303,7 @@ impl FlightSqlService for FlightSql {
         request: Request<Ticket>,
     ) -> Answer<FlightStream> {
         let authority = self.authority(&request)?;
-        let server = Arc::clone(&self.0);
-        let tables = in_slot(&self.0, async move {
-            let context = sql_context(&server, &authority).await?;
-            Ok(catalog::tables(&context).await?)
-        })
-        .await?;
+        let tables = tables_in_slot(&self.0, authority).await?;
         self.command_rows(&request, catalog::table_rows(query, &tables))
     }
 

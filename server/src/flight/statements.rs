@@ -10,11 +10,12 @@ use arrow_flight::FlightData;
 use arrow_flight::encode::{FlightDataEncoder, FlightDataEncoderBuilder};
 use arrow_flight::error::FlightError;
 use datafusion::prelude::DataFrame;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 use gristmill_queries::cal::Bindings;
 use gristmill_queries::sql::{CountedRows, DataFusionError, SessionContext, plan_query};
 use tonic::Status;
 
+use super::catalog::{FoundTable, tables};
 use super::failure::{counted_as, refused};
 use super::handle::{Handle, Statement};
 use super::parameters::Parameters;
@@ -42,9 +43,12 @@ pub(super) struct Described {
 
 /// Runs `work` in the slot of a query, until the time of a query is over.
 ///
+/// Callers box the result before they wait for it: the compiler proves that plans in `work` are
+/// `Send` anew, in seconds, in each method of an async trait whose future contains it unboxed.
+///
 /// # Errors
 /// Those of `work`, and `UNAVAILABLE` or `DEADLINE_EXCEEDED`.
-pub(super) async fn in_slot<T: Send + 'static>(
+async fn in_slot<T: Send + 'static>(
     server: &Server,
     work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Result<T, Status> {
@@ -69,11 +73,24 @@ pub(super) async fn context_in_slot(
     authority: Authority,
 ) -> Result<SessionContext, Status> {
     let of_work = Arc::clone(server);
-    in_slot(
-        server,
-        async move { sql_context(&of_work, &authority).await },
-    )
-    .await
+    let work = async move { sql_context(&of_work, &authority).await };
+    in_slot(server, work).boxed().await
+}
+
+/// Returns the tables that an authority finds, looked up in the slot of a query.
+///
+/// # Errors
+/// As [`in_slot`], and those of a view that can't be planned.
+pub(super) async fn tables_in_slot(
+    server: &Arc<Server>,
+    authority: Authority,
+) -> Result<Vec<FoundTable>, Status> {
+    let of_work = Arc::clone(server);
+    let work = async move {
+        let context = sql_context(&of_work, &authority).await?;
+        Ok(tables(&context).await?)
+    };
+    in_slot(server, work).boxed().await
 }
 
 /// Returns the columns and parameters of a statement. It is planned but not run: whether a column
@@ -95,11 +112,11 @@ pub(super) async fn described(
             let bound = handle.parameters()?;
             let (of_work, authority) = (Arc::clone(server), authority.clone());
             let text = text.to_owned();
-            in_slot(server, async move {
+            let work = async move {
                 let context = sql_context(&of_work, &authority).await?;
                 Ok(described_query(plan_query(&context, &text).await?, bound.as_ref()).await?)
-            })
-            .await
+            };
+            in_slot(server, work).boxed().await
         }
     }
 }
@@ -132,8 +149,8 @@ pub(super) async fn run(
 ) -> Result<FlightStream, Status> {
     let started = Instant::now();
     let rows = match handle.statement() {
-        Statement::Cal(text) => cal_rows(server, authority, text).await,
-        Statement::Sql(text) => sql_rows(server, authority, handle, text).await,
+        Statement::Cal(text) => cal_rows(server, authority, text).boxed().await,
+        Statement::Sql(text) => sql_rows(server, authority, handle, text).boxed().await,
     };
     let status = rows.as_ref().map_or_else(counted_as, |_| 200);
     server.count_request("flight", status, started.elapsed());

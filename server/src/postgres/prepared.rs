@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::sql::parser::Statement;
+use futures::FutureExt;
 use gristmill_queries::sql::{self, ParamValues, query_of};
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo};
@@ -103,7 +104,8 @@ impl Session {
     ) -> PgWireResult<Prepared> {
         let (parameters, columns) = match classified {
             ClientStatement::Query(query) | ClientStatement::Declare(Declaration { query, .. }) => {
-                self.described(query, declared).await?
+                // Boxed like the other uses of `Session::plan`.
+                self.described(query, declared).boxed().await?
             }
             ClientStatement::Fetch { cursor, .. } => {
                 let cursor = self.cursors.get(cursor)?;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use datafusion::sql::parser::Statement;
-use futures::{Sink, SinkExt};
+use futures::{FutureExt, Sink, SinkExt};
 use gristmill_queries::sql::{CountedRows, ParamValues, query_of};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{
@@ -58,8 +58,10 @@ impl Session {
     ) -> PgWireResult<QueryResponse> {
         let mut cancelled = self.cancellation().await?;
         let started = Instant::now();
+        // Boxed like the other uses of `Session::plan`.
+        let rows = self.rows(statement, text, parameters).boxed();
         let result = tokio::select! {
-            rows = self.rows(statement, text, parameters) => rows,
+            rows = rows => rows,
             Ok(()) = &mut cancelled => Err(PgWireError::QueryCanceled),
         };
         let mut answer = CountedAnswer::new(self.server(), started.elapsed());

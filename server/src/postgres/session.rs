@@ -120,6 +120,10 @@ impl Session {
     /// Runs `work`, which plans a query, on the threads of queries. It gets a context at the newest
     /// version of the lake.
     ///
+    /// Futures that contain the result are boxed before they get into a method of an async trait:
+    /// the compiler proves that plans in `work` are `Send` anew, in seconds, in each that has it
+    /// unboxed.
+    ///
     /// # Errors
     /// Those of `work`, and the time limit at `deadline`.
     pub(super) async fn plan<T, W>(
