@@ -102,13 +102,19 @@ impl<'e> GrainReader<'e> {
     /// Returns a plan of the visible grains: of the session's namespace, readable, of one of the
     /// ten types.
     pub(super) async fn visible(&self) -> Result<DataFrame> {
+        self.visible_in(GRAINS).await
+    }
+
+    /// Returns a plan of the visible ones of the grains in `table`, which has the columns of
+    /// `grains`.
+    pub(super) async fn visible_in(&self, table: &str) -> Result<DataFrame> {
         let types = col(SystemColumn::TypeByte.name());
         let first = i16::from(GrainType::ALL[0] as u8);
         let last = i16::from(GrainType::ALL[GrainType::ALL.len() - 1] as u8);
         let readable = types
             .between(lit(first), lit(last))
             .and(col(SystemColumn::Encoding.name()).is_not_null());
-        let grains = self.everything().await?.filter(readable)?;
+        let grains = self.context.table(table).await?.filter(readable)?;
         Ok(match &self.session.namespace {
             Some(namespace) => grains.filter(col("namespace").eq(lit(namespace.as_str())))?,
             None => grains,
@@ -176,12 +182,16 @@ impl<'e> GrainReader<'e> {
             return Ok(grains.with_column(VERIFICATION, verification_status(states))?);
         }
         let fold = fold(self.context, self.copies(explain_only)).await?;
-        let fold = fold.select(vec![
-            col(ADDRESS).alias("__address"),
-            col("contradicted").alias(CONTRADICTED),
-            col("verification_status").alias(VERIFICATION),
-        ])?;
-        Ok(grains.join(fold, JoinType::Left, &[ADDRESS], &["__address"], None)?)
+        lifecycle_joined(grains, fold)
+    }
+
+    /// Does the same by `table`, whose rows are those of `lifecycle` about the grains.
+    pub(super) async fn with_lifecycle_of(
+        &self,
+        grains: DataFrame,
+        table: &str,
+    ) -> Result<DataFrame> {
+        lifecycle_joined(grains, self.context.table(table).await?)
     }
 
     /// Executes a plan and counts the rows that its scans yield. A session with a namespace doesn't
@@ -343,6 +353,17 @@ impl<'e> GrainReader<'e> {
             .select(vec![make_array(literals).alias(VALUE)])?;
         Ok(one_row.unnest_columns(&[VALUE])?)
     }
+}
+
+/// Adds the columns [`CONTRADICTED`] and [`VERIFICATION`] by `fold`, a row for each grain with
+/// events.
+fn lifecycle_joined(grains: DataFrame, fold: DataFrame) -> Result<DataFrame> {
+    let fold = fold.select(vec![
+        col(ADDRESS).alias("__address"),
+        col("contradicted").alias(CONTRADICTED),
+        col("verification_status").alias(VERIFICATION),
+    ])?;
+    Ok(grains.join(fold, JoinType::Left, &[ADDRESS], &["__address"], None)?)
 }
 
 fn add_links(batch: &RecordBatch, links: &mut Vec<(String, Option<String>)>) -> Result<()> {

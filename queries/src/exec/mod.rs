@@ -64,7 +64,7 @@ pub use error::{ExecutionError, Result};
 pub use evolve::{GrainWrite, GrainWriter, WriteKind};
 pub use executor::{Executor, parse_query};
 pub use quota::WriteQuotas;
-pub use rule::plan_rule;
+pub use rule::{RuleMatches, RuleTables, plan_rule};
 pub use sent_function::{decode_function, encode_function};
 pub use session::{Session, current_millis};
 pub use writer::LakeWriter;

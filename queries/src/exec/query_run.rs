@@ -39,6 +39,7 @@ impl<'r, 'e> QueryRun<'r, 'e> {
             planner: RecallPlanner {
                 reader,
                 explain_only,
+                scope: None,
             },
         }
     }

@@ -22,6 +22,7 @@ use super::error::Result;
 use super::grain_reader::GrainReader;
 use super::indexed_search::IndexedSearch;
 use super::pipeline::{Pipeline, VALUE, stage_keys};
+use super::rule::RuleTables;
 use super::{blob_functions, condition, message_thread, search_statistics};
 use crate::cal::ast::*;
 use crate::cal::desugar::{Desugared, desugar};
@@ -72,6 +73,8 @@ pub(super) struct RecallPlanner<'p, 'e> {
     /// depends on stored data, it is the one for the common case: ABOUT without its fallback, an
     /// address prefix as a range, a search with empty statistics.
     pub(super) explain_only: bool,
+    /// The grains that a rule is about; `None` for all. Subqueries and LETs are about all.
+    pub(super) scope: Option<RuleTables>,
 }
 
 impl<'p, 'e> RecallPlanner<'p, 'e> {
@@ -114,7 +117,11 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
                 kind: StageKind::Extract(extract),
                 span: query.span,
             });
-            let planned = self.plan(&query, scope).await?;
+            let of_all = RecallPlanner {
+                scope: None,
+                ..*self
+            };
+            let planned = of_all.plan(&query, scope).await?;
             Pipeline::new(planned.matched)
                 .apply_stages(&planned.stages)?
                 .into_values()
@@ -139,7 +146,13 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             frame = frame.filter(thread)?;
         }
         if reads_lifecycle(&desugared, &keys) {
-            frame = self.reader.with_lifecycle(frame, self.explain_only).await?;
+            frame = match self.scope {
+                Some(tables) => {
+                    let lifecycle = tables.lifecycle;
+                    self.reader.with_lifecycle_of(frame, lifecycle).await?
+                }
+                None => self.reader.with_lifecycle(frame, self.explain_only).await?,
+            };
         }
         for condition in desugared.conditions.iter().filter(|one| is_filter(one)) {
             frame = self.apply_condition(frame, condition, scope).await?;
@@ -181,7 +194,10 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
 
     /// Returns the visible grains of the RECALL's type and namespace.
     async fn candidates(&self, desugared: &Recall) -> Result<DataFrame> {
-        let mut frame = self.reader.visible().await?;
+        let mut frame = match self.scope {
+            Some(tables) => self.reader.visible_in(tables.grains_for(desugared)).await?,
+            None => self.reader.visible().await?,
+        };
         if let Some(grain_type) = desugared.grain_type {
             let byte = i16::from(grain_type as u8);
             frame = frame.filter(col(SystemColumn::TypeByte.name()).eq(lit(byte)))?;
@@ -319,7 +335,7 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
 }
 
 /// Returns true if conditions or sort keys need the lifecycle columns.
-fn reads_lifecycle(desugared: &Recall, keys: &[KnownField]) -> bool {
+pub(super) fn reads_lifecycle(desugared: &Recall, keys: &[KnownField]) -> bool {
     let by_condition = |condition: &Condition| is_lifecycle_field(&condition.field);
     keys.iter().any(|key| is_lifecycle_field(&(*key).into()))
         || desugared.conditions.iter().any(by_condition)
@@ -451,6 +467,7 @@ mod tests {
             let planner = RecallPlanner {
                 reader: &reader,
                 explain_only,
+                scope: None,
             };
             let one = recall(&format!("RECALL WHERE query = \"tea\" AND {conditions}"));
             planner.may_use_index(&Terms::of("tea"), &one)

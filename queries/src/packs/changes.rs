@@ -44,10 +44,10 @@ const SCANNED_STATE: &str = "scanned_state";
 
 const UNSCANNED: &str = "unscanned";
 
-const CHANGED_GRAINS: &str = "changed_grains";
+pub(super) const CHANGED_GRAINS: &str = "changed_grains";
 const SCANNED_SUPERSESSIONS: &str = "scanned_supersessions";
 const CHANGED_SUPERSESSIONS: &str = "changed_supersessions";
-const CHANGED_LIFECYCLE: &str = "changed_lifecycle";
+pub(super) const CHANGED_LIFECYCLE: &str = "changed_lifecycle";
 const SCANNED_CONSENT_STATE: &str = "scanned_consent_state";
 const SCANNED_WITHDRAWALS: &str = "scanned_withdrawals";
 const CHANGED_WITHDRAWALS: &str = "changed_withdrawals";

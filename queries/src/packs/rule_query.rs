@@ -9,12 +9,13 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
 use gristmill_schemas::columns::SystemColumn;
 
+use super::changes::{CHANGED_GRAINS, CHANGED_LIFECYCLE};
 use super::error::{PackError, Result};
 use super::finding::Finding;
 use super::pack::{Check, Rule};
 use super::row_rules::evidence;
 use super::scan::SCANNED;
-use crate::exec::plan_rule;
+use crate::exec::{RuleMatches, RuleTables, plan_rule};
 use crate::sql::{DataFusionError, plan_query, read_consents_once, user_message};
 
 /// A planned query of a rule.
@@ -128,19 +129,26 @@ fn check_columns(rule: &Rule, columns: &[&str]) -> Result<()> {
     }
 }
 
-/// Plans a rule in CAL: the scanned grains that it matches, with the columns that the message
-/// names.
+/// The tables that a rule in CAL is about.
+const TABLES: RuleTables = RuleTables {
+    grains: SCANNED,
+    changed: CHANGED_GRAINS,
+    lifecycle: CHANGED_LIFECYCLE,
+};
+
+/// Plans a rule in CAL: the grains in scope that it matches, and if it reads the lifecycle those
+/// with events in scope, with the columns that the message names.
 async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
     let now = chrono::Utc::now().timestamp_millis();
-    let matched = plan_rule(context, text, now)
+    let RuleMatches { grains, matched } = plan_rule(context, TABLES, text, now)
         .await
         .map_err(|error| fault(error.to_string()))?;
     let address = SystemColumn::ContentAddress.name();
-    let scanned = context.table(SCANNED).await?;
+    let grains = context.table(grains).await?;
     let mut columns = vec![col(address)];
     for name in rule.message.names() {
-        if scanned
+        if grains
             .schema()
             .fields()
             .iter()
@@ -153,7 +161,7 @@ async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Resul
         columns.extend((name != address).then(|| col(name)));
     }
     let matched = matched.select(vec![col(address).alias("__matched")])?;
-    let found = scanned.select(columns)?.join(
+    let found = grains.select(columns)?.join(
         matched,
         JoinType::LeftSemi,
         &[address],

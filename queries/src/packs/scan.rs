@@ -146,6 +146,7 @@ impl Scan {
         let new = NewFiles::of(lake, &context, &packs, since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
         let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?
+            .with_sidecars(lake)
             .limited_to(|file| new.as_ref().is_none_or(|new| new.contain(file)));
         let scope = ScanScope {
             lake: lake.location().name(),

@@ -17,8 +17,9 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 /// Rules that read what changed.
-const RULES: [&str; 6] = [
+const RULES: [&str; 7] = [
     "gdpr/accuracy",
+    "gdpr/contested-restricted",
     "integrity/protected-replaced",
     "integrity/replaced-without-reason",
     "integrity/supersession-cycle",
