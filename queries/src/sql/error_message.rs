@@ -10,6 +10,7 @@ use parquet::errors::ParquetError;
 
 use super::allowlist::{StatementError, did_you_mean};
 use super::external;
+use super::planning_message::planning_message;
 use crate::cal::suggest::near;
 
 /// Maximum number of suggested names.
@@ -31,6 +32,7 @@ pub fn user_message(error: &DataFusionError) -> String {
                 field,
                 valid_fields,
             } => unknown_column(field, valid_fields),
+            SchemaError::AmbiguousReference { field } => ambiguous_column(field),
             other => other.to_string(),
         },
         DataFusionError::ResourcesExhausted(message) => exhausted_message("the statement", message),
@@ -46,12 +48,22 @@ pub fn user_message(error: &DataFusionError) -> String {
             Some(cause) => format!("a condition can't be evaluated: {cause}"),
             None => format!("Parquet error: {error}"),
         },
+        DataFusionError::Plan(message) => planning_message(without_backtrace(message)),
+        DataFusionError::Execution(message) => without_backtrace(message).to_owned(),
+        DataFusionError::NotImplemented(message) => {
+            format!("not supported: {}", without_backtrace(message))
+        }
         other => other.strip_backtrace(),
     }
 }
 
+fn without_backtrace(message: &str) -> &str {
+    let parts = message.split_once(DataFusionError::BACK_TRACE_SEP);
+    parts.map_or(message, |(message, _)| message)
+}
+
 /// Returns why a condition that was evaluated during a scan failed, if that is the error. The cause
-/// is DataFusion's debug output.
+/// is DataFusion's debug output: `ArrowError(CastError("…"), Some(""))`.
 fn failed_condition(error: &ParquetError) -> Option<&str> {
     let ParquetError::External(cause) = error else {
         return None;
@@ -64,7 +76,13 @@ fn failed_condition(error: &ParquetError) -> Option<&str> {
     // The error in an error of DataFusion, and the place for its backtrace.
     let inner = cause.strip_prefix("ArrowError(");
     let inner = inner.and_then(|inner| inner.split_once(", Some("));
-    Some(inner.map_or(cause, |(inner, _)| inner))
+    let cause = inner.map_or(cause, |(inner, _)| inner);
+    // A text without characters that are escaped is shown without the name of its error.
+    let text = cause
+        .split_once("(\"")
+        .and_then(|(_, text)| text.strip_suffix("\")"));
+    let text = text.filter(|text| !text.contains('\\'));
+    Some(text.unwrap_or(cause))
 }
 
 /// Operators that can exhaust the memory, by the beginning of the names of what they allocate.
@@ -120,6 +138,11 @@ fn refused_allocation(message: &str) -> Option<(&str, &str)> {
     let (wanted, rest) = rest.split_once(" for ")?;
     let (consumer, _) = rest.split_once(" with ")?;
     Some((wanted, consumer.split('[').next().unwrap_or(consumer)))
+}
+
+fn ambiguous_column(field: &Column) -> String {
+    let name = field.name();
+    format!("several tables of the query have a column `{name}`; write it as `table.{name}`")
 }
 
 fn unknown_column(field: &Column, valid: &[Column]) -> String {
@@ -212,7 +235,25 @@ mod tests {
         let error = ParquetError::External(Box::new(cause)).into();
         assert_eq!(
             user_message(&error),
-            "a condition can't be evaluated: CastError(\"no number\")"
+            "a condition can't be evaluated: no number"
+        );
+        let cause = ArrowError::ComputeError(message.replace("no number", r#"no \"number\""#));
+        let error = ParquetError::External(Box::new(cause)).into();
+        let message = user_message(&error);
+        assert!(
+            message.ends_with(r#": CastError("no \"number\"")"#),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_column_of_several_tables_is_to_be_qualified() {
+        let field = Box::new(Column::from_name("type"));
+        let error = SchemaError::AmbiguousReference { field };
+        let error = DataFusionError::SchemaError(Box::new(error), Box::new(None));
+        assert_eq!(
+            user_message(&error),
+            "several tables of the query have a column `type`; write it as `table.type`"
         );
     }
 
