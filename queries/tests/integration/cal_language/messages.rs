@@ -67,6 +67,10 @@ fn errors_suggest_the_most_similar_name() {
         ("RECALL WHERE relation IS PREFERENCES", "PREFERENCE"),
         ("DEFINE TEMPLATE t ELEMENT { {{content}} }", "grain.content"),
         ("RECALL 'a'", "double quotes"),
+        ("RECALL WHERE subject = ada", "double quotes: \"ada\"."),
+        ("RECALL ABOUT tea", "double quotes: \"tea\"."),
+        // A value is missing.
+        ("RECALL WHERE subject = LIMIT 5", "DESCRIBE grammar"),
     ] {
         assert!(
             suggestion(text).contains(meant),
