@@ -148,18 +148,30 @@ fn ambiguous_column(field: &Column) -> String {
 fn unknown_column(field: &Column, valid: &[Column]) -> String {
     let names: Vec<&str> = valid.iter().map(Column::name).collect();
     // With one edit, a name this short matches any other.
-    let found = if field.name().chars().count() < 3 {
-        Vec::new()
-    } else {
-        near(field.name(), names.iter().copied(), SUGGESTIONS)
+    let found = match field.name().chars().count() {
+        0..3 => Vec::new(),
+        _ => similar(field.name(), &names),
     };
-    let found: Vec<String> = found.into_iter().map(str::to_owned).collect();
     let message = format!(
         "there is no column `{}` here{}",
         field.flat_name(),
         did_you_mean(&found)
     );
     message + &valid_columns(&names, found.is_empty())
+}
+
+/// Returns the names that are similar to `word`, or else those of which it is one of the words:
+/// `structural_tags` for `tags`.
+fn similar(word: &str, names: &[&str]) -> Vec<String> {
+    let mut found = near(word, names.iter().copied(), SUGGESTIONS);
+    if found.is_empty() {
+        let has_word = |name: &&&str| name.split('_').any(|part| part.eq_ignore_ascii_case(word));
+        found = names.iter().filter(has_word).copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(SUGGESTIONS);
+    }
+    found.into_iter().map(str::to_owned).collect()
 }
 
 /// Returns the end of the message, about the valid names: if they are to be `listed` and few, all.
@@ -211,13 +223,10 @@ fn unknown_table(state: &SessionState, statement: &Statement) -> Option<Statemen
             .iter()
             .map(String::as_str)
             .chain(state.table_functions().keys().map(String::as_str));
-        let near = near(&resolved.table, known, SUGGESTIONS)
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let known: Vec<&str> = known.collect();
         return Some(StatementError::UnknownTable {
+            near: similar(&resolved.table, &known),
             name: resolved.table.to_string(),
-            near,
         });
     }
     None
@@ -244,6 +253,16 @@ mod tests {
             message.ends_with(r#": CastError("no \"number\"")"#),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_name_is_similar_by_few_edits_or_by_one_of_its_words() {
+        let names = ["structural_tags", "user_id", "subject", "user_id", "type"];
+        assert_eq!(similar("tags", &names), ["structural_tags"]);
+        assert_eq!(similar("User", &names), ["user_id"]);
+        assert_eq!(similar("subjct", &names), ["subject"]);
+        assert_eq!(similar("typ", &names), ["type"]);
+        assert!(similar("colour", &names).is_empty());
     }
 
     #[test]
