@@ -241,6 +241,22 @@ fn a_transcript_is_not_inspected_as_a_damaged_grain() {
 }
 
 #[test]
+fn a_command_that_a_message_suggests_is_about_the_same_lake() {
+    let folder = OutputFolder::with_events(20);
+    fs::write(folder.at("empty.mg"), "").unwrap();
+    for (words, prefix) in [
+        (
+            &["--lake", "my lake"][..],
+            "`gristmill --lake 'my lake' sql",
+        ),
+        (&[], "`gristmill sql"),
+    ] {
+        let (code, _, err) = folder.run(&[words, &["ingest", "empty.mg"]].concat());
+        assert!(code == 2 && err.contains(prefix), "{words:?}: {err}");
+    }
+}
+
+#[test]
 fn a_lake_whose_uri_lacks_slashes_is_not_created_as_a_folder() {
     let folder = OutputFolder::with_events(20);
     for uri in ["s3:/bucket/lake", "gs:bucket", "file:/lake"] {
