@@ -60,10 +60,13 @@ fn uses_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Prints a line on standard error. If nobody reads it (`2>&1 | head`), the line is lost, and the
-/// command continues.
+/// Prints a line, or several, on standard error. If nobody reads them (`2>&1 | head`), they are
+/// lost, and the command continues.
 pub fn note(line: impl std::fmt::Display) {
-    let line = format!("{line}\n");
+    // Messages of some libraries end with a line feed of their own.
+    let mut line = line.to_string();
+    line.truncate(line.trim_end_matches('\n').len());
+    line.push('\n');
     let _lost = io::stderr().write_all(escape_control(&line).as_bytes());
 }
 

@@ -50,9 +50,17 @@ pub(crate) fn removable(
 ) -> io::Result<NamedTempFile> {
     let mut files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     files.retain(|path| path.exists());
-    let file = create()?;
+    let file = create().map_err(without_temporary_name)?;
     files.push(file.path().to_owned());
     Ok(file)
+}
+
+/// Returns the error of creating a temporary file without its name, which the user hasn't chosen.
+pub(crate) fn without_temporary_name(error: io::Error) -> io::Error {
+    match error.to_string().split_once(" at path \"") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause),
+        None => error,
+    }
 }
 
 /// A destination that was inspected but not written yet.
@@ -77,15 +85,12 @@ impl Destination {
     /// Inspects the destination `path`, following all links.
     ///
     /// # Errors
-    /// If `path` is a folder, or can't be inspected.
+    /// If `path` is a folder, is in a folder that doesn't exist, or can't be inspected.
     pub fn of(path: &Path) -> io::Result<Destination> {
         let found = match fs::metadata(path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Destination {
-                    path: end_of_links(path)?,
-                    found: TargetKind::Nothing,
-                });
+                return Destination::missing(end_of_links(path)?);
             }
             Err(error) => return Err(error),
         };
@@ -93,6 +98,20 @@ impl Destination {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         Ok(Destination::existing(path, &found))
+    }
+
+    /// Returns the destination `path`, which doesn't exist.
+    fn missing(path: PathBuf) -> io::Result<Destination> {
+        let kind = io::ErrorKind::NotFound;
+        match fs::metadata(folder_of(&path)) {
+            Err(error) if error.kind() == kind => {
+                Err(io::Error::new(kind, "its folder doesn't exist"))
+            }
+            _ => Ok(Destination {
+                path,
+                found: TargetKind::Nothing,
+            }),
+        }
     }
 
     /// Returns the destination `path`, which is no folder.

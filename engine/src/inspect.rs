@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
+use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{Container, ContainerAnomaly, ContainerLimits, Manifest};
 use gristmill_schemas::error::{ErrorCode, GrainError};
@@ -14,7 +15,7 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, GrainHe
 use gristmill_schemas::sign::DeliveredGrain;
 use serde::Serialize;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, EngineError, Result};
 use crate::ingest::digests::footer_of;
 use crate::ingest::morsel::{
     AdmittedSource, MorselReader, NextMorsel, SourceContent, TranscriptExtras,
@@ -123,15 +124,16 @@ pub struct GrainSample {
 /// Inspects `source`, with its first `sample` grains.
 ///
 /// # Errors
-/// If the source can't be read. Damage is reported in the result.
+/// If the source can't be read; [`EngineError::Request`] if it is a transcript. Damage is reported
+/// in the result.
 pub async fn inspect(source: Source, sample: usize) -> Result<Inspection> {
     let bytes = fetch(&source).await?;
     tokio::task::spawn_blocking(move || look_into(source.uri, bytes, sample))
         .await
-        .file("can't read", "the source")
+        .file("can't read", "the source")?
 }
 
-fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
+fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Result<Inspection> {
     let kind = SourceKind::detect(&bytes, &uri).unwrap_or(SourceKind::Blob);
     let mut inspection = Inspection {
         file: uri.clone(),
@@ -147,15 +149,24 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
             }
             Err(error) => {
                 inspection.damage = Some(error.to_string());
-                return inspection;
+                return Ok(inspection);
             }
         },
         SourceKind::Frames => SourceContent::Frames(bytes),
-        // Any other content is shown as the damaged grain that it would be.
-        SourceKind::Blob | SourceKind::Transcript(_) => SourceContent::Blob(bytes),
+        // Content of no kind is shown as the damaged grain that it would be.
+        SourceKind::Blob => SourceContent::Blob(bytes),
+        SourceKind::Transcript(kind) => return Err(is_transcript(&uri, kind)),
     };
     inspection.count_all(uri, content, sample);
-    inspection
+    Ok(inspection)
+}
+
+fn is_transcript(uri: &str, kind: TranscriptKind) -> EngineError {
+    EngineError::Request(format!(
+        "`{uri}` is no container, frames or grain, but of the kind `{}`: `gristmill convert` \
+         prints what is in it, `gristmill ingest --dry-run` checks it",
+        kind.name()
+    ))
 }
 
 impl Inspection {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
 use gristmill_connectors::source::discover;
+use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::lake::{Change, Lake};
@@ -93,6 +94,16 @@ impl TestLake {
             ..Change::default()
         };
         state.commit(change, "test", 1).await.expect("a commit");
+    }
+
+    /// Merges small files, with the default options.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub async fn compact(&mut self) {
+        compact(&mut self.lake, &CompactOptions::default(), Arc::default())
+            .await
+            .expect("a compaction");
     }
 
     /// An executor of CAL over the lake that may write.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::query::ClusterKeyArgs;
+use super::serving::socket_address;
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
@@ -27,7 +28,12 @@ pub struct KeyArgs {
 pub struct SchedulerArgs {
     /// Address at which clients and executors reach it. Without --cluster-key a loopback address,
     /// because it then accepts every connection
-    #[arg(long, default_value = "127.0.0.1:50050", value_name = "ADDR")]
+    #[arg(
+        long,
+        default_value = "127.0.0.1:50050",
+        value_parser = socket_address,
+        value_name = "ADDR"
+    )]
     pub listen: SocketAddr,
     #[command(flatten)]
     pub key: ClusterKeyArgs,
@@ -48,6 +54,7 @@ pub struct ExecutorArgs {
         long,
         default_value = "127.0.0.1:0",
         hide_default_value = true,
+        value_parser = socket_address,
         value_name = "ADDR"
     )]
     pub listen: SocketAddr,

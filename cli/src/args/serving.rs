@@ -8,6 +8,13 @@ use clap::{Args, ValueEnum};
 use super::query::SessionArgs;
 use super::size::Size;
 
+/// Parses an address and port at which a process listens.
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "an IP address and a port are needed, such as 127.0.0.1:7878 or [::1]:7878".to_owned()
+    })
+}
+
 #[derive(Debug, Args)]
 pub struct McpArgs {
     #[command(flatten)]
@@ -24,13 +31,18 @@ pub struct McpArgs {
 pub struct ServeArgs {
     /// Address and port of HTTP; here and below, addresses that other machines reach need TLS and
     /// tokens
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:7878",
+        value_parser = socket_address
+    )]
     pub listen: SocketAddr,
     /// Also answer Arrow Flight SQL at this address and port, such as 127.0.0.1:31337
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket_address)]
     pub flight: Option<SocketAddr>,
     /// Also answer PostgreSQL's protocol at this address and port, such as 127.0.0.1:5432
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket_address)]
     pub postgres: Option<SocketAddr>,
     /// File with the server's certificate and its chain, in PEM; HTTP and Flight SQL are answered
     /// over TLS only then
@@ -95,4 +107,18 @@ pub enum ScopeArg {
     Append,
     /// Figures about the server
     Govern,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_to_listen_at_has_an_ip_address_and_a_port() {
+        assert!(socket_address("127.0.0.1:0").is_ok() && socket_address("[::1]:80").is_ok());
+        for wrong in ["7878", ":7878", "localhost:7878", "127.0.0.1", ""] {
+            let error = socket_address(wrong).unwrap_err();
+            assert!(error.ends_with("127.0.0.1:7878 or [::1]:7878"), "{wrong}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind};
 
-use gristmill_connectors::source::{Source, SourceBytes, discover, fetch};
+use gristmill_connectors::source::{Source, SourceBytes, SourceKind, discover, fetch};
 use gristmill_connectors::transcript::convert::{Conversion, Notice, OutputFormat, convert};
 use gristmill_connectors::transcript::exchange::normalize::normalize;
 use gristmill_connectors::transcript::exchange::round_trip_report::{
@@ -97,16 +97,12 @@ impl ConversionRun<'_> {
     /// Converts or checks one source.
     async fn source(&mut self, source: &Source) -> Result<Output, Failure> {
         let bytes = fetch(source).await?;
-        if self.arguments.from.0.is_none() && TranscriptKind::is_foreign(&bytes, &source.uri) {
+        let Some(kind) = self.kind_of(source, &bytes) else {
             self.problems += 1;
-            note(format_args!(
-                "{}: {}",
-                source.uri,
-                TranscriptKind::why_not(&bytes, &source.uri)
-            ));
+            let why = why_not(&bytes, &source.uri);
+            note(format_args!("{}: {why}", source.uri));
             return Ok(Output::Open);
-        }
-        let kind = kind_of(self.arguments.from.0, source, &bytes);
+        };
         if self.arguments.check_round_trip {
             self.check(source, &bytes, kind);
             return Ok(Output::Open);
@@ -124,6 +120,19 @@ impl ConversionRun<'_> {
             unreadable => self.problems += unreadable.map_err(|error| stdout_failure(&error))?,
         }
         Ok(Output::Open)
+    }
+
+    /// Returns the kind of a source: the given one, or else the detected one. Input without content
+    /// is exchanges, of which there are none, and so is with --provider what isn't of a known
+    /// format: the reader reports every line that it can't read.
+    fn kind_of(&self, source: &Source, bytes: &SourceBytes) -> Option<TranscriptKind> {
+        let detected = || TranscriptKind::detect(bytes, &source.uri);
+        let exchanges = || {
+            let is_of_provider =
+                self.adapter.is_some() && !TranscriptKind::is_foreign(bytes, &source.uri);
+            (is_of_provider || bytes.trim_ascii().is_empty()).then_some(TranscriptKind::Exchanges)
+        };
+        self.arguments.from.0.or_else(detected).or_else(exchanges)
     }
 
     /// Checks that the exchanges of a source survive a round trip.
@@ -169,12 +178,14 @@ pub fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
     })
 }
 
-/// Returns the kind of a source: the given one, or else the detected one, or else exchanges, whose
-/// reader reports every line that it can't read.
-fn kind_of(named: Option<TranscriptKind>, source: &Source, bytes: &SourceBytes) -> TranscriptKind {
-    named
-        .or_else(|| TranscriptKind::detect(bytes, &source.uri))
-        .unwrap_or(TranscriptKind::Exchanges)
+/// Explains to the user why a source has no kind that can be converted.
+fn why_not(bytes: &[u8], uri: &str) -> String {
+    match SourceKind::detect(bytes, uri) {
+        None | Some(SourceKind::Transcript(_)) => TranscriptKind::why_not(bytes, uri),
+        Some(_) => "it has encoded grains: `gristmill inspect` shows some, and from a lake \
+                    `gristmill export --format jsonl` writes all as JSON"
+            .to_owned(),
+    }
 }
 
 /// Converts one source; returns the number of unreadable lines.

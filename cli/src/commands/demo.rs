@@ -361,13 +361,20 @@ struct DemoFolders {
 
 impl DemoFolders {
     /// Creates the folders with the sample data and a passphrase file that protects only the demo's
-    /// key.
+    /// key. Refuses a folder with a lake: the steps begin with a new one.
     fn new(folder: &Path) -> Result<DemoFolders, Failure> {
         let place = DemoFolders {
             data: folder.join("data"),
             lake: folder.join("lake"),
             out: folder.join("out"),
         };
+        if place.lake.exists() {
+            return Err(Failure::usage(format!(
+                "`{}` has the lake of an earlier tour, in which a person was erased: remove the \
+                 folder, or name another one with --keep",
+                folder.display()
+            )));
+        }
         for made in [&place.data, &place.out] {
             std::fs::create_dir_all(made).map_err(|error| {
                 Failure::environment(&format!("can't make `{}`", made.display()), &error)
@@ -458,6 +465,15 @@ fn shown(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_tour_in_a_folder_is_refused_before_its_first_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = DemoFolders::new(folder.path()).unwrap();
+        std::fs::create_dir(&place.lake).unwrap();
+        let refused = DemoFolders::new(folder.path()).err().unwrap().to_string();
+        assert!(refused.contains("earlier tour"), "{refused}");
+    }
 
     #[test]
     fn a_shell_reads_the_printed_arguments_as_they_are() {

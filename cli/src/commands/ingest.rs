@@ -49,14 +49,15 @@ pub async fn run(
     drop(shown);
     let report = report?;
     context.printer(arguments.results).record(&report)?;
+    let prefix = context.command_prefix();
     if !context.common.quiet {
-        print_skipped(&report, options.dry_run);
-        print_rejected(&report, options.dry_run);
+        print_skipped(&prefix, &report, options.dry_run);
+        print_rejected(&prefix, &report, options.dry_run);
     }
-    outcome(&report, options.dry_run)
+    outcome(&prefix, &report, options.dry_run)
 }
 
-fn outcome(report: &IngestReport, dry_run: bool) -> Result<CommandOutcome, Failure> {
+fn outcome(prefix: &str, report: &IngestReport, dry_run: bool) -> Result<CommandOutcome, Failure> {
     match (report.unreadable_files, report.rejected + report.skipped) {
         (0, 0) => Ok(CommandOutcome::done_if(!is_beyond_profile(&report.marks))),
         (0, _) => Ok(CommandOutcome::Problems),
@@ -66,7 +67,7 @@ fn outcome(report: &IngestReport, dry_run: bool) -> Result<CommandOutcome, Failu
                 true => format!("{files}. Run the command again when these are readable"),
                 false => format!(
                     "{files}. The others were ingested; run the command again when these are \
-                     readable. `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = \
+                     readable. `{prefix} sql \"SELECT source, reason FROM sources WHERE run_id = \
                      '{}' AND outcome = 'unreadable'\"` lists them",
                     report.run_id
                 ),
@@ -117,7 +118,7 @@ pub fn mode_of(lenient: bool) -> DecodeMode {
 }
 
 /// Lists the first sources of unsupported kinds, and how to see all of them.
-fn print_skipped(report: &IngestReport, dry_run: bool) {
+fn print_skipped(prefix: &str, report: &IngestReport, dry_run: bool) {
     if report.skipped == 0 {
         return;
     }
@@ -135,7 +136,7 @@ fn print_skipped(report: &IngestReport, dry_run: bool) {
         match dry_run {
             true => note("  … run without --dry-run to list all in the table `sources`"),
             false => note(format_args!(
-                "  … `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND \
+                "  … `{prefix} sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND \
                  outcome = 'skipped'\"` lists them all",
                 report.run_id
             )),
@@ -143,12 +144,12 @@ fn print_skipped(report: &IngestReport, dry_run: bool) {
     }
 }
 
-fn print_rejected(report: &IngestReport, dry_run: bool) {
+fn print_rejected(prefix: &str, report: &IngestReport, dry_run: bool) {
     if report.rejected == 0 {
         return;
     }
     note(format_args!(
-        "{} refused; to list them: `gristmill sql \"SELECT source, ordinal, error_code, message \
+        "{} refused; to list them: `{prefix} sql \"SELECT source, ordinal, error_code, message \
          FROM rejects\"`",
         report.rejected
     ));

@@ -63,6 +63,7 @@ use gristmill_connectors::source::limit_resident_memory;
 use gristmill_engine::index::vectors::embed::{Embedder, embedder};
 use gristmill_engine::ingest::DEFAULT_MEMORY;
 use gristmill_engine::progress::WorkProgress;
+use gristmill_queries::render::shell_quoted;
 use gristmill_schemas::message::price::PriceTable;
 
 use crate::args::grain::GrainCommand;
@@ -82,6 +83,9 @@ const ROW_GROUP_MEMORY: usize = 128 << 20;
 /// Resident memory above `--memory` from which on pages of mapped files are released, in bytes: the
 /// program itself, and what isn't counted.
 const RESIDENT_MARGIN: usize = 192 << 20;
+
+/// Variable of the environment with the location of the lake.
+const LAKE_VARIABLE: &str = "GRISTMILL_LAKE";
 
 /// Runs the command of `arguments`.
 pub async fn run(arguments: Arguments) -> Result<CommandOutcome, Failure> {
@@ -186,6 +190,16 @@ impl CommandContext {
     /// Returns the URI of the lake.
     pub fn lake(&self) -> &str {
         self.common.lake.as_deref().unwrap_or("lake")
+    }
+
+    /// Returns how a command over the same lake begins, for messages that suggest one.
+    pub fn command_prefix(&self) -> String {
+        let lake = self.common.lake.as_deref();
+        let in_environment = std::env::var(LAKE_VARIABLE).ok();
+        match lake.filter(|lake| in_environment.as_deref() != Some(*lake)) {
+            Some(lake) => format!("gristmill --lake {}", shell_quoted(lake)),
+            None => "gristmill".to_owned(),
+        }
     }
 
     /// Returns the embedder of `--embedder`, or else the built-in one, which is loaded on first

@@ -108,9 +108,12 @@ fn explain(
              it has",
         );
     } else if disclosed > selected {
+        let items = match disclosed {
+            1 => "1 item is".to_owned(),
+            _ => format!("{disclosed} items are"),
+        };
         context.hint(format_args!(
-            "{disclosed} items are disclosed, of which `erase` with the same options would select \
-             {selected}; {}",
+            "{items} disclosed, of which `erase` with the same options would select {selected}; {}",
             reasons_to_stay(plan, disclosed - selected)
         ));
     }

@@ -55,14 +55,14 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     if !context.common.quiet {
         print_summary(&summary);
         if is_table && summary.findings > 0 {
-            note(
-                "the cases with excerpts, sources and remedies: `gristmill scan --output \
-                 scan.html`; those of one rule as data: `gristmill scan --rule RULE --format \
-                 jsonl`",
-            );
+            let prefix = context.command_prefix();
+            note(format_args!(
+                "the cases with excerpts, sources and remedies: `{prefix} scan --output \
+                 scan.html`; those of one rule as data: `{prefix} scan --rule RULE --format jsonl`"
+            ));
             if let Some(address) = example {
                 note(format_args!(
-                    "the grain of the first example: `gristmill sql --records \"SELECT * FROM \
+                    "the grain of the first example: `{prefix} sql --records \"SELECT * FROM \
                      grains WHERE content_address = '{address}'\"`"
                 ));
             }

@@ -19,6 +19,13 @@ const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, 
 const NO_MATCH: &str = "no grain has these words; `--mode hybrid` also searches by meaning, by the \
                         vectors of `gristmill reindex --embed`";
 
+/// The same for a search with conditions, which others may match.
+const NO_FILTERED_MATCH: &str = "no grain that --type, --user, --session and --since select has \
+                                 these words; without these options there may be some";
+
+/// The same for a text such as `""`.
+const NO_WORDS: &str = "the text has no words to search for";
+
 /// Prints the standard response as JSON; in other formats one row per grain.
 pub async fn run(
     context: &CommandContext,
@@ -31,11 +38,13 @@ pub async fn run(
         None if context.common.embedder.is_some() => SearchMode::Hybrid,
         None => SearchMode::Text,
     };
+    let text = arguments.text.join(" ");
+    let filter = filter(&arguments.filter)?;
     let request = SearchRequest {
-        text: &arguments.text.join(" "),
+        text: &text,
         limit: arguments.limit,
         mode,
-        filter: &filter(&arguments.filter)?,
+        filter: &filter,
     };
     let session = lake_context(&lake, &options(context)?)
         .await
@@ -53,10 +62,21 @@ pub async fn run(
         printer.batches(schema, batches)?;
         let is_by_words = mode == SearchMode::Text;
         if is_empty && is_by_words && printer.is_for_people() {
-            context.hint(NO_MATCH);
+            context.hint(no_match(&text, &filter));
         }
     }
     Ok(CommandOutcome::Done)
+}
+
+/// Returns the message for a search by words that finds nothing.
+fn no_match(text: &str, filter: &SearchFilter) -> &'static str {
+    if !text.contains(char::is_alphanumeric) {
+        NO_WORDS
+    } else if *filter == SearchFilter::default() {
+        NO_MATCH
+    } else {
+        NO_FILTERED_MATCH
+    }
 }
 
 /// Returns the conditions that the arguments state.

@@ -21,6 +21,7 @@ use super::log::LOG;
 use super::read_ahead::ReadAheadStore;
 use super::staged_files::is_staged;
 use super::{ERASURES, TABLES};
+use crate::destination::without_temporary_name;
 use crate::error::{Context, EngineError, Result};
 use crate::keys::random;
 use crate::segment::SIDECARS;
@@ -46,8 +47,9 @@ impl LakeLocation {
     ///
     /// # Errors
     /// [`EngineError::Connector`](crate::error::EngineError::Connector) if no store supports the
-    /// URI.
+    /// URI, [`EngineError::Request`](crate::error::EngineError::Request) if it lacks slashes.
     pub fn new(uri: &str) -> Result<LakeLocation> {
+        check_slashes(uri)?;
         match uri.strip_prefix("file://") {
             Some(path) => Self::local(FilePath::new(path)),
             None if has_scheme(uri) => Self::remote(uri),
@@ -157,7 +159,8 @@ impl LakeLocation {
             }
             None => scratch_builder().tempfile().and_then(unlinked),
         };
-        made.file("can't make a temporary file in", self.name())
+        made.map_err(without_temporary_name)
+            .file("can't make a temporary file in", self.name())
     }
 
     /// Publishes `file` as the lake's file `path`, atomically: by renaming, or by an upload that
@@ -427,6 +430,24 @@ fn publish_local(file: tempfile::NamedTempFile, target: &FilePath) -> std::io::R
     }
     file.persist(target).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// Schemes that are no names of folders.
+const SCHEMES: [&str; 9] = [
+    "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "https", "file",
+];
+
+/// Refuses a URI that lacks slashes after its scheme: it would be the name of a folder.
+fn check_slashes(uri: &str) -> Result<()> {
+    match uri.split_once(':') {
+        Some((scheme, rest)) if SCHEMES.contains(&scheme) && !rest.starts_with("//") => {
+            Err(EngineError::Request(format!(
+                "`{uri}` lacks slashes: a lake is `{scheme}://` and a path, or a folder such as \
+                 `./{uri}`"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns a builder of temporary files with ordinary permissions: other engines read the lake's

@@ -70,15 +70,21 @@ const CHANGED_ADDRESSES: &str = "
 /// times at once. If they are more, the views are asked about all subjects.
 const MAX_SUBJECTS: usize = 65_536;
 
-/// Query of the subjects of the consents in `changed_grains`.
-const CHANGED_SUBJECTS: &str = "
-    SELECT subject_did AS listed FROM scanned WHERE type = 'consent'
+/// Query of the grains that an event of the scope is about.
+const GRAINS_WITH_EVENTS: &str = "
+    SELECT content_address AS about FROM scanned_state
     UNION ALL
-    SELECT subject_did AS listed FROM consents LEFT SEMI JOIN
-        (SELECT content_address AS about FROM scanned_state
+    SELECT unnest(supersedes) AS about FROM scanned WHERE supersedes IS NOT NULL";
+
+/// Returns the query of the subjects of the consents in `changed_grains`.
+fn changed_subjects() -> String {
+    format!(
+        "SELECT subject_did AS listed FROM scanned WHERE type = 'consent'
          UNION ALL
-         SELECT unnest(supersedes) AS about FROM scanned WHERE supersedes IS NOT NULL) AS events
-    ON content_address = about";
+         SELECT subject_did AS listed FROM consents
+             LEFT SEMI JOIN ({GRAINS_WITH_EVENTS}) AS events ON content_address = about"
+    )
+}
 
 /// Query of the subjects of the consents that grains in scope rest on.
 const BASIS_SUBJECTS: &str = "
@@ -132,10 +138,7 @@ pub(super) async fn register_changes(
         "SELECT * FROM {SCANNED}
          UNION ALL
          SELECT * FROM {UNSCANNED} LEFT SEMI JOIN
-             (SELECT about FROM
-                  (SELECT content_address AS about FROM {SCANNED_STATE}
-                   UNION ALL
-                   SELECT unnest(supersedes) AS about FROM {SCANNED} WHERE supersedes IS NOT NULL)
+             (SELECT about FROM ({GRAINS_WITH_EVENTS}) AS all_events
               LEFT ANTI JOIN (SELECT content_address AS known FROM {SCANNED}) AS scope
                   ON about = known) AS events
              ON content_address = about"
@@ -191,6 +194,7 @@ fn register_all_consents(context: &SessionContext, changed: &str) -> Result<()> 
 /// that may be new. Subjects are found for the tables only that a rule of `packs` names.
 async fn register_consents(context: &SessionContext, packs: &[Pack]) -> Result<()> {
     type Limited = fn(&str) -> String;
+    let changed_subjects = changed_subjects();
     let tables: [(&str, &str, &str, Limited); 3] = [
         (
             SCANNED_CONSENT_STATE,
@@ -207,7 +211,7 @@ async fn register_consents(context: &SessionContext, packs: &[Pack]) -> Result<(
         (
             CHANGED_WITHDRAWALS,
             "withdrawn_consents",
-            CHANGED_SUBJECTS,
+            &changed_subjects,
             withdrawn_consents_of,
         ),
     ];

@@ -10,6 +10,7 @@ use parquet::errors::ParquetError;
 
 use super::allowlist::{StatementError, did_you_mean};
 use super::external;
+use super::planning_message::planning_message;
 use crate::cal::suggest::near;
 
 /// Maximum number of suggested names.
@@ -31,6 +32,7 @@ pub fn user_message(error: &DataFusionError) -> String {
                 field,
                 valid_fields,
             } => unknown_column(field, valid_fields),
+            SchemaError::AmbiguousReference { field } => ambiguous_column(field),
             other => other.to_string(),
         },
         DataFusionError::ResourcesExhausted(message) => exhausted_message("the statement", message),
@@ -46,12 +48,22 @@ pub fn user_message(error: &DataFusionError) -> String {
             Some(cause) => format!("a condition can't be evaluated: {cause}"),
             None => format!("Parquet error: {error}"),
         },
+        DataFusionError::Plan(message) => planning_message(without_backtrace(message)),
+        DataFusionError::Execution(message) => without_backtrace(message).to_owned(),
+        DataFusionError::NotImplemented(message) => {
+            format!("not supported: {}", without_backtrace(message))
+        }
         other => other.strip_backtrace(),
     }
 }
 
+fn without_backtrace(message: &str) -> &str {
+    let parts = message.split_once(DataFusionError::BACK_TRACE_SEP);
+    parts.map_or(message, |(message, _)| message)
+}
+
 /// Returns why a condition that was evaluated during a scan failed, if that is the error. The cause
-/// is DataFusion's debug output.
+/// is DataFusion's debug output: `ArrowError(CastError("…"), Some(""))`.
 fn failed_condition(error: &ParquetError) -> Option<&str> {
     let ParquetError::External(cause) = error else {
         return None;
@@ -64,7 +76,13 @@ fn failed_condition(error: &ParquetError) -> Option<&str> {
     // The error in an error of DataFusion, and the place for its backtrace.
     let inner = cause.strip_prefix("ArrowError(");
     let inner = inner.and_then(|inner| inner.split_once(", Some("));
-    Some(inner.map_or(cause, |(inner, _)| inner))
+    let cause = inner.map_or(cause, |(inner, _)| inner);
+    // A text without characters that are escaped is shown without the name of its error.
+    let text = cause
+        .split_once("(\"")
+        .and_then(|(_, text)| text.strip_suffix("\")"));
+    let text = text.filter(|text| !text.contains('\\'));
+    Some(text.unwrap_or(cause))
 }
 
 /// Operators that can exhaust the memory, by the beginning of the names of what they allocate.
@@ -122,21 +140,38 @@ fn refused_allocation(message: &str) -> Option<(&str, &str)> {
     Some((wanted, consumer.split('[').next().unwrap_or(consumer)))
 }
 
+fn ambiguous_column(field: &Column) -> String {
+    let name = field.name();
+    format!("several tables of the query have a column `{name}`; write it as `table.{name}`")
+}
+
 fn unknown_column(field: &Column, valid: &[Column]) -> String {
     let names: Vec<&str> = valid.iter().map(Column::name).collect();
     // With one edit, a name this short matches any other.
-    let found = if field.name().chars().count() < 3 {
-        Vec::new()
-    } else {
-        near(field.name(), names.iter().copied(), SUGGESTIONS)
+    let found = match field.name().chars().count() {
+        0..3 => Vec::new(),
+        _ => similar(field.name(), &names),
     };
-    let found: Vec<String> = found.into_iter().map(str::to_owned).collect();
     let message = format!(
         "there is no column `{}` here{}",
         field.flat_name(),
         did_you_mean(&found)
     );
     message + &valid_columns(&names, found.is_empty())
+}
+
+/// Returns the names that are similar to `word`, or else those of which it is one of the words:
+/// `structural_tags` for `tags`.
+fn similar(word: &str, names: &[&str]) -> Vec<String> {
+    let mut found = near(word, names.iter().copied(), SUGGESTIONS);
+    if found.is_empty() {
+        let has_word = |name: &&&str| name.split('_').any(|part| part.eq_ignore_ascii_case(word));
+        found = names.iter().filter(has_word).copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(SUGGESTIONS);
+    }
+    found.into_iter().map(str::to_owned).collect()
 }
 
 /// Returns the end of the message, about the valid names: if they are to be `listed` and few, all.
@@ -188,13 +223,10 @@ fn unknown_table(state: &SessionState, statement: &Statement) -> Option<Statemen
             .iter()
             .map(String::as_str)
             .chain(state.table_functions().keys().map(String::as_str));
-        let near = near(&resolved.table, known, SUGGESTIONS)
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let known: Vec<&str> = known.collect();
         return Some(StatementError::UnknownTable {
+            near: similar(&resolved.table, &known),
             name: resolved.table.to_string(),
-            near,
         });
     }
     None
@@ -212,7 +244,35 @@ mod tests {
         let error = ParquetError::External(Box::new(cause)).into();
         assert_eq!(
             user_message(&error),
-            "a condition can't be evaluated: CastError(\"no number\")"
+            "a condition can't be evaluated: no number"
+        );
+        let cause = ArrowError::ComputeError(message.replace("no number", r#"no \"number\""#));
+        let error = ParquetError::External(Box::new(cause)).into();
+        let message = user_message(&error);
+        assert!(
+            message.ends_with(r#": CastError("no \"number\"")"#),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_name_is_similar_by_few_edits_or_by_one_of_its_words() {
+        let names = ["structural_tags", "user_id", "subject", "user_id", "type"];
+        assert_eq!(similar("tags", &names), ["structural_tags"]);
+        assert_eq!(similar("User", &names), ["user_id"]);
+        assert_eq!(similar("subjct", &names), ["subject"]);
+        assert_eq!(similar("typ", &names), ["type"]);
+        assert!(similar("colour", &names).is_empty());
+    }
+
+    #[test]
+    fn a_column_of_several_tables_is_to_be_qualified() {
+        let field = Box::new(Column::from_name("type"));
+        let error = SchemaError::AmbiguousReference { field };
+        let error = DataFusionError::SchemaError(Box::new(error), Box::new(None));
+        assert_eq!(
+            user_message(&error),
+            "several tables of the query have a column `type`; write it as `table.type`"
         );
     }
 

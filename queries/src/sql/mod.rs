@@ -60,6 +60,7 @@
 //! | `confined` | What does a session see that is confined to a namespace or user? |
 //! | `json_values` | How are values of rows written as JSON? |
 //! | `error_message` | What does the user read when a statement fails? |
+//! | `planning_message` | What does the user read when its functions and types don't fit? |
 //! | `no_lake` | Which tables and functions exist without a lake, or without its grains? |
 //! | `select_grains` | Which grains match a condition? |
 //! | `file_functions` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
@@ -130,6 +131,7 @@ mod page_index_reader;
 mod parameters;
 mod pattern;
 mod percentiles;
+mod planning_message;
 mod point_lookup;
 mod portable;
 mod reference;

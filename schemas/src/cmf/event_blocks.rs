@@ -46,59 +46,44 @@ pub fn part_of_block(
                     .unwrap_or(false),
             })
         }
-        "image" => {
-            let Media {
-                source_type,
-                data,
-                media_type,
-            } = media(block)?;
-            ContentPart::Image(CmfImageSource {
-                source_type,
-                data,
-                media_type,
-            })
-        }
-        "audio" => {
-            let Media {
-                source_type,
-                data,
-                media_type,
-            } = media(block)?;
-            ContentPart::Audio(AudioSource {
-                source_type,
-                data,
-                media_type,
-                duration_ms: None,
-            })
-        }
-        "video" => {
-            let Media {
-                source_type,
-                data,
-                media_type,
-            } = media(block)?;
-            ContentPart::Video(VideoSource {
-                source_type,
-                data,
-                media_type,
-                duration_ms: None,
-            })
-        }
-        "document" => {
-            let Media {
-                source_type,
-                data,
-                media_type,
-            } = media(block)?;
-            ContentPart::Document(DocumentSource {
-                source_type,
-                data,
-                media_type,
-                title: text("title"),
-            })
-        }
+        kind @ ("image" | "audio" | "video" | "document") => media_part(kind, block)?,
         // The form that `to_canonical` gives to parts without a block.
         kind if kind.starts_with("cmf:") => ContentPart::parse(block.get("part")?).ok()?,
+        _ => return None,
+    })
+}
+
+/// Converts a block of `kind`, whose content is media.
+fn media_part(kind: &str, block: &Json<'_>) -> Option<ContentPart> {
+    let Media {
+        source_type,
+        data,
+        media_type,
+    } = media(block)?;
+    Some(match kind {
+        "image" => ContentPart::Image(CmfImageSource {
+            source_type,
+            data,
+            media_type,
+        }),
+        "audio" => ContentPart::Audio(AudioSource {
+            source_type,
+            data,
+            media_type,
+            duration_ms: None,
+        }),
+        "video" => ContentPart::Video(VideoSource {
+            source_type,
+            data,
+            media_type,
+            duration_ms: None,
+        }),
+        "document" => ContentPart::Document(DocumentSource {
+            source_type,
+            data,
+            media_type,
+            title: block.get("title").and_then(Json::as_str).map(str::to_owned),
+        }),
         _ => return None,
     })
 }

@@ -6,8 +6,9 @@ use super::encode::{EncodeOptions, EncodedGrain, encode_json};
 use super::extent::write_value;
 use super::fields::{Field, FieldAccess};
 use super::header::Sensitivity;
-use super::json::compact;
+use super::json::{compact, from_json};
 use super::payload::Encoding;
+use super::value::Value;
 use crate::address::ContentAddress;
 use crate::error::{ErrorCode, GrainError};
 use crate::json::{Json, Object};
@@ -21,7 +22,20 @@ const PREFIX: &str = "sha256:";
 /// # Errors
 /// Encoding errors of `value`.
 pub fn elision_hash(field: Field, value: &Json<'_>) -> Result<String, GrainError> {
-    let bytes = write_value(&compact(field, value.clone())?, Encoding::MessagePack)?;
+    hash_of(&compact(field, value.clone())?)
+}
+
+/// Returns [`elision_hash`] for a field that the specification doesn't have, whose value is hashed
+/// as it is.
+///
+/// # Errors
+/// Encoding errors of `value`.
+pub fn custom_elision_hash(value: &Json<'_>) -> Result<String, GrainError> {
+    hash_of(&from_json(value)?)
+}
+
+fn hash_of(value: &Value<'_>) -> Result<String, GrainError> {
+    let bytes = write_value(value, Encoding::MessagePack)?;
     Ok(format!("{PREFIX}{}", hex::encode(Sha256::digest(bytes))))
 }
 

@@ -51,7 +51,7 @@ pub use citation::{CitationFault, citation_faults, may_contain_citation};
 pub use decode::{DecodeMode, Grain};
 pub use device_profile::{BeyondProfile, DeviceProfile};
 pub use domain::{DomainFieldScope, find_domain_field, may_contain_domain_field};
-pub use elide::{elide, elision_hash, verify_elision};
+pub use elide::{custom_elision_hash, elide, elision_hash, verify_elision};
 pub use encode::{
     EncodeOptions, EncodedGrain, GrainTemplate, Key, ZSTD_LEVEL, encode, encode_json, encode_object,
 };

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::lake::Lake;
-use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::{SessionContext, SqlOptions};
 use gristmill_server::{LakeSnapshot, NewestLake};
 use gristmill_tests::grains::{belief, frames};
@@ -77,10 +75,7 @@ async fn a_newer_version_reads_the_footers_of_new_files_only_and_forgets_removed
     let confined = second.confined(&own().unwrap()).await.unwrap();
     assert_eq!(paths(&cached(&confined)), paths(&both));
 
-    let progress = Arc::new(WorkProgress::default());
-    compact(&mut lake.lake, &CompactOptions::default(), progress)
-        .await
-        .unwrap();
+    lake.compact().await;
     let third = newest.latest_snapshot().await.unwrap();
     let live = live(&third.lake);
     assert_eq!(live.len(), 1, "the compaction merges both files: {live:?}");

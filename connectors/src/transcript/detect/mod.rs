@@ -10,6 +10,7 @@ pub mod foreign_formats;
 mod prefixes;
 mod shapes;
 
+use gristmill_schemas::grain::GrainType;
 use gristmill_schemas::json::Json;
 
 use self::prefixes::hint_from_prefix;
@@ -49,8 +50,12 @@ impl TranscriptKind {
 
     /// Explains to the user why [`TranscriptKind::detect`] returns `None` for `bytes`.
     pub fn why_not(bytes: &[u8], uri: &str) -> String {
-        if bytes.is_empty() {
-            return "it is empty".to_owned();
+        if bytes.trim_ascii().is_empty() {
+            return match bytes.is_empty() {
+                true => "it is empty",
+                false => "it has nothing but blanks",
+            }
+            .to_owned();
         }
         if let Detection::Foreign(format) = detect(bytes, uri) {
             return format!("looks like {}; not supported yet", format.name);
@@ -223,9 +228,23 @@ fn hint_from_json(bytes: &[u8]) -> Option<&'static str> {
             "looks like the record of a trace, with a question and its answer; no known kind has \
              these members",
         )
+    } else if is_bare_grain(first) {
+        Some(
+            "looks like a grain by itself, which is read as the kind `grains`: `--kind grains`, or \
+             `--from grains` of `convert`",
+        )
     } else {
         Some(UNKNOWN_JSON)
     }
+}
+
+/// Returns true for an object that has the type of a grain and members that other objects with such
+/// a type lack.
+fn is_bare_grain(json: &Json) -> bool {
+    let named = json.get("type").and_then(Json::as_str);
+    let is_fact = ["subject", "relation", "object"].map(|key| json.get(key).is_some());
+    named.is_some_and(|name| GrainType::from_name(name).is_some())
+        && (is_fact == [true; 3] || json.get("created_at").and_then(Json::as_i64).is_some())
 }
 
 /// Returns true for a YAML file that begins like a cassette. YAML has no other kinds.
@@ -255,7 +274,17 @@ mod tests {
             (b"{\"a\":1}\r{\"a\":2}", "CR alone"),
             (b"{\"a\":\"\xff\"}", "UTF-8 at byte 6"),
             (b"{\"a\":1}", "JSON of no known kind"),
+            (
+                br#"{"type":"fact","subject":"a","relation":"is","object":"b"}"#,
+                "`--kind grains`, or",
+            ),
+            (b"{\"type\":\"event\",\"created_at\":1}", "--kind grains"),
+            (
+                b"{\"type\":\"event\",\"name\":\"x\"}",
+                "JSON of no known kind",
+            ),
             (b"plain", "neither a container"),
+            (b" \n", "nothing but blanks"),
         ] {
             let found = TranscriptKind::why_not(bytes, "a.jsonl");
             assert!(found.contains(reason), "{found}");

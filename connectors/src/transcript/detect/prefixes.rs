@@ -17,13 +17,22 @@ pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
             b"PK\x03\x04",
             "looks like a zip archive; unpack it and name the files",
         ),
-        (b"\x1f\x8b", "looks like a gzip file; unpack it first"),
+        (
+            b"\x1f\x8b",
+            "looks like a gzip file; unpack it, or type `gzip -dc FILE | gristmill ingest -`",
+        ),
         (
             b"\x28\xb5\x2f\xfd",
-            "looks like a zstd file; unpack it first",
+            "looks like a zstd file; unpack it, or type `zstd -dc FILE | gristmill ingest -`",
         ),
-        (b"\xfd7zXZ\0", "looks like an xz file; unpack it first"),
-        (b"BZh", "looks like a bzip2 file; unpack it first"),
+        (
+            b"\xfd7zXZ\0",
+            "looks like an xz file; unpack it, or type `xz -dc FILE | gristmill ingest -`",
+        ),
+        (
+            b"BZh",
+            "looks like a bzip2 file; unpack it, or type `bzip2 -dc FILE | gristmill ingest -`",
+        ),
         (b"\xff\xfe\0\0", UTF_32),
         (b"\0\0\xfe\xff", UTF_32),
         (b"\xff\xfe", UTF_16),

@@ -1,8 +1,10 @@
 //! Name resolution of fields (digest of CAL 1.0, section 4, "Resolution").
 
+use gristmill_schemas::columns::SystemColumn;
+
 use crate::cal::ast::{DomainField, DomainPrefix, Field, ProjectField};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
-use crate::cal::fields::{FIELDS, KnownField, available};
+use crate::cal::fields::{FIELDS, FieldSource, KnownField, available};
 use crate::cal::grain_type::{GrainType, TypeName};
 use crate::cal::keywords::is_identifier;
 use crate::cal::span::Span;
@@ -90,12 +92,31 @@ fn unknown(name: &str, grain_type: Option<GrainType>) -> CalError {
     let shown: String = name.chars().take(64).collect();
     let error = CalError::new(Code::E004, format!("Unknown field \"{shown}\"."))
         .valid_values(available(grain_type).map(|spec| spec.name));
+    if let Some(own) = name_of_stored(name, grain_type) {
+        return error.suggest(format!("In CAL its name is \"{own}\"."));
+    }
     let near = nearest(name, available(grain_type).map(|spec| spec.name))
         .or_else(|| nearest(name, FIELDS.iter().map(|spec| spec.name)));
     match near {
         Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
         None => error,
     }
+}
+
+/// Returns the name in queries of a field that grains and SQL call `stored`, such as `time` for
+/// `created_at`.
+fn name_of_stored(stored: &str, grain_type: Option<GrainType>) -> Option<&'static str> {
+    if stored == SystemColumn::ContentAddress.name() {
+        return Some(KnownField::Hash.name());
+    }
+    let is_source = |source| match source {
+        FieldSource::Payload(names) => names.contains(&stored),
+        FieldSource::Index | FieldSource::Engine => false,
+    };
+    let mut specs = available(grain_type);
+    specs
+        .find(|spec| is_source(spec.source))
+        .map(|spec| spec.name)
 }
 
 fn of_other_type(field: KnownField, owner: GrainType, declared: GrainType) -> CalError {

@@ -234,9 +234,15 @@ impl<'a> Parser<'a> {
             [one] => format!("Expected {one}, found {found}."),
             [most @ .., last] => format!("Expected {} or {last}, found {found}.", most.join(", ")),
         };
-        CalError::new(Code::E002, message)
+        let is_unquoted = matches!(token.kind, TokenKind::Word { keyword: None, .. })
+            && expected.iter().any(|one| one == STRING);
+        let error = CalError::new(Code::E002, message)
             .at(token.span)
-            .expected(expected)
+            .expected(expected);
+        match is_unquoted {
+            true => error.suggest(format!("Write strings in double quotes: {found}.")),
+            false => error,
+        }
     }
 
     /// Returns the position of the next token, for errors about missing parts.
@@ -286,13 +292,16 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The description of a string in messages.
+const STRING: &str = "a string";
+
 /// Returns the description of a token in messages.
 fn describe(token: &Token) -> String {
     match &token.kind {
         TokenKind::Word { text, .. } => {
             format!("\"{}\"", text.chars().take(64).collect::<String>())
         }
-        TokenKind::Text(_) => "a string".to_owned(),
+        TokenKind::Text(_) => STRING.to_owned(),
         TokenKind::Number(number) => format!(
             "the number {}",
             number.as_str().chars().take(64).collect::<String>()

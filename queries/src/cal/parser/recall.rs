@@ -1,6 +1,6 @@
 //! RECALL and its clauses, which may be in any order, each at most once.
 
-use super::Parser;
+use super::{Parser, STRING};
 use crate::cal::ast::{NamespaceScope, Recall, Thread, Value};
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
@@ -139,7 +139,7 @@ impl Parser<'_> {
         }
         match self.peek()?.kind {
             TokenKind::Text(_) => Ok(Thread::Session(self.text()?.0)),
-            _ => Err(self.unexpected(["a string", "FROM"])),
+            _ => Err(self.unexpected([STRING, "FROM"])),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Literals, parameters, names, fields.
 
-use super::Parser;
+use super::{Parser, STRING};
 use crate::cal::ast::{Address, Field, Parameter, Target, Value};
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
@@ -31,7 +31,7 @@ impl<'a> Parser<'a> {
                 ..
             } => self.literal(),
             _ => Err(self.unexpected([
-                "a string",
+                STRING,
                 "a number",
                 "TRUE",
                 "FALSE",
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
     /// Parses a string literal.
     pub(super) fn text(&mut self) -> Result<(String, Span)> {
         if !matches!(self.peek()?.kind, TokenKind::Text(_)) {
-            return Err(self.unexpected(["a string"]));
+            return Err(self.unexpected([STRING]));
         }
         let token = self.take()?;
         match token.kind {

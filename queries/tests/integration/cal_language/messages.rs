@@ -67,6 +67,16 @@ fn errors_suggest_the_most_similar_name() {
         ("RECALL WHERE relation IS PREFERENCES", "PREFERENCE"),
         ("DEFINE TEMPLATE t ELEMENT { {{content}} }", "grain.content"),
         ("RECALL 'a'", "double quotes"),
+        ("RECALL WHERE subject = ada", "double quotes: \"ada\"."),
+        ("RECALL ABOUT tea", "double quotes: \"tea\"."),
+        (
+            "RECALL WHERE created_at = \"2026-01-01\"",
+            "name is \"time\"",
+        ),
+        ("RECALL WHERE structural_tags = \"a\"", "name is \"tags\""),
+        ("RECALL WHERE content_address = \"a\"", "name is \"hash\""),
+        // A value is missing.
+        ("RECALL WHERE subject = LIMIT 5", "DESCRIBE grammar"),
     ] {
         assert!(
             suggestion(text).contains(meant),

@@ -212,6 +212,77 @@ fn errors_name_the_file_that_cannot_be_read_or_written() {
 }
 
 #[test]
+fn an_error_of_a_new_file_names_its_folder_and_no_temporary_file() {
+    let folder = OutputFolder::with_events(20);
+    for words in [
+        &["report", "missing/page.html"][..],
+        &["scan", "--output", "missing/page.html"],
+        &["export", "missing/page.jsonl"],
+    ] {
+        let (code, _, err) = folder.run(words);
+        assert!(
+            code == 1 && err.contains("`missing/page.") && err.contains("its folder doesn't exist"),
+            "{words:?}: {err}"
+        );
+    }
+}
+
+#[test]
+fn a_transcript_is_not_inspected_as_a_damaged_grain() {
+    let folder = OutputFolder::empty();
+    let line = r#"{"grain":{"type":"event","role":"user","content":"hi","created_at":1}}"#;
+    fs::write(folder.at("grains.jsonl"), line).unwrap();
+    let (code, out, err) = folder.run(&["inspect", "grains.jsonl"]);
+    assert!(code == 1 && out.is_empty(), "{out}");
+    assert!(
+        err.contains("of the kind `grains`: `gristmill convert`"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_command_that_a_message_suggests_is_about_the_same_lake() {
+    let folder = OutputFolder::with_events(20);
+    fs::write(folder.at("empty.mg"), "").unwrap();
+    for (words, prefix) in [
+        (
+            &["--lake", "my lake"][..],
+            "`gristmill --lake 'my lake' sql",
+        ),
+        (&[], "`gristmill sql"),
+    ] {
+        let (code, _, err) = folder.run(&[words, &["ingest", "empty.mg"]].concat());
+        assert!(code == 2 && err.contains(prefix), "{words:?}: {err}");
+    }
+}
+
+#[test]
+fn a_lake_whose_uri_lacks_slashes_is_not_created_as_a_folder() {
+    let folder = OutputFolder::with_events(20);
+    for uri in ["s3:/bucket/lake", "gs:bucket", "file:/lake"] {
+        let (code, _, err) = folder.run(&["--lake", uri, "ingest", "in.frames"]);
+        assert!(code == 1 && err.contains("lacks slashes"), "{uri}: {err}");
+    }
+    assert!(!folder.at("s3:").exists());
+}
+
+#[test]
+fn a_search_without_results_says_whether_conditions_may_be_why() {
+    let folder = OutputFolder::with_events(20);
+    let said = |words: &[&str]| {
+        let all = [&["search", "--format", "table"], words].concat();
+        folder.run(&all).2
+    };
+    assert!(said(&["zzz"]).contains("no grain has these words;"));
+    let filtered = said(&["zzz", "--user", "u-2"]);
+    assert!(
+        filtered.contains("no grain that --type, --user"),
+        "{filtered}"
+    );
+    assert!(said(&["..."]).contains("no words to search for"));
+}
+
+#[test]
 fn a_truncated_container_is_reported_as_cut_off() {
     let folder = OutputFolder::empty();
     let without_manifest = plain(&(0..20).map(belief).collect::<Vec<_>>());

@@ -2,10 +2,8 @@
 //! finding, also about grains that are old, and nothing that a scan of everything doesn't find.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use gristmill_engine::compact::{CompactOptions, compact};
-use gristmill_queries::packs::{Pack, Since, select_rules, shipped};
+use gristmill_engine::lake::Lake;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 use gristmill_schemas::grain::EncodedGrain;
 use gristmill_tests::grains::{frames, grain};
@@ -14,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
-use super::lifecycle_changes::{Found, found_in};
+use super::rounds::{ChangingLake, SeenRules, check_rounds, packs_of};
 
 /// Rules that compare grains with withdrawals, and don't depend on the time of the scan.
 const RULES: [&str; 3] = [
@@ -23,14 +21,7 @@ const RULES: [&str; 3] = [
     "hipaa/revoked-authorization",
 ];
 
-const ROUNDS: usize = 12;
-
 const PEOPLE: usize = 4;
-
-fn packs() -> Vec<Pack> {
-    let packs = ["ccpa", "gdpr", "hipaa"].map(|name| shipped(name).unwrap());
-    select_rules(packs.into(), &RULES.map(str::to_owned)).unwrap()
-}
 
 /// Returns a random instant in milliseconds, one of few.
 fn instant(random: &mut StdRng) -> i64 {
@@ -107,32 +98,6 @@ impl ConsentLake {
         }
     }
 
-    /// Ingests some grains, commits some events, and merges files in some rounds.
-    async fn change(&mut self) {
-        self.round += 1;
-        let count = self.random.random_range(1..10).min(self.grains.len());
-        let grains: Vec<_> = self.grains.drain(..count).collect();
-        if !grains.is_empty() {
-            let addresses = grains.iter().map(|grain| grain.address.to_string());
-            self.addresses.extend(addresses);
-            let blobs: Vec<_> = grains.into_iter().map(|grain| grain.blob).collect();
-            let name = format!("{}.frames", self.round);
-            let report = self.lake.ingest(&[(&name, &frames(&blobs))]).await;
-            assert_eq!(report.rejected, 0);
-        }
-        let count = self.random.random_range(0..3);
-        let events: Vec<StateRow> = (0..count).map(|_| self.event()).collect();
-        if !events.is_empty() {
-            self.lake.add_events(&events).await;
-        }
-        if self.random.random_range(0..3) == 0 {
-            let options = CompactOptions::default();
-            compact(&mut self.lake.lake, &options, Arc::default())
-                .await
-                .unwrap();
-        }
-    }
-
     /// Returns an event by which a grain isn't current any more, or is so again.
     fn event(&mut self) -> StateRow {
         let random = &mut self.random;
@@ -153,33 +118,46 @@ impl ConsentLake {
             source_id: None,
         }
     }
+}
 
-    async fn scan(&mut self, since: Since) -> Found {
-        found_in(&mut self.lake.lake, packs(), since).await
+impl ChangingLake for ConsentLake {
+    /// Ingests some grains, commits some events, and merges files in some rounds.
+    async fn change(&mut self) {
+        self.round += 1;
+        let count = self.random.random_range(1..10).min(self.grains.len());
+        let grains: Vec<_> = self.grains.drain(..count).collect();
+        if !grains.is_empty() {
+            let addresses = grains.iter().map(|grain| grain.address.to_string());
+            self.addresses.extend(addresses);
+            let blobs: Vec<_> = grains.into_iter().map(|grain| grain.blob).collect();
+            let name = format!("{}.frames", self.round);
+            let report = self.lake.ingest(&[(&name, &frames(&blobs))]).await;
+            assert_eq!(report.rejected, 0);
+        }
+        let count = self.random.random_range(0..3);
+        let events: Vec<StateRow> = (0..count).map(|_| self.event()).collect();
+        if !events.is_empty() {
+            self.lake.add_events(&events).await;
+        }
+        if self.random.random_range(0..3) == 0 {
+            self.lake.compact().await;
+        }
+    }
+
+    fn lake(&mut self) -> &mut Lake {
+        &mut self.lake.lake
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_new_finding_about_consents_is_found_since_the_last_scan() {
-    let (mut rules, mut left_out) = (BTreeSet::new(), BTreeSet::new());
+    let packs = packs_of(&["ccpa", "gdpr", "hipaa"], &RULES);
+    let mut seen = SeenRules::default();
     for seed in 0..2 {
         let mut lake = ConsentLake::new(seed).await;
-        let mut before = Found::new();
-        for round in 0..ROUNDS {
-            lake.change().await;
-            let all = lake.scan(Since::Beginning).await;
-            let found = lake.scan(Since::Last).await;
-            let missed = all.difference(&before).filter(|it| !found.contains(*it));
-            let missed: Vec<_> = missed.collect();
-            assert!(missed.is_empty(), "seed {seed}, round {round}: {missed:?}");
-            assert!(found.is_subset(&all), "seed {seed}, round {round}");
-            rules.extend(all.iter().map(|(rule, _)| rule.clone()));
-            left_out.extend(all.difference(&found).map(|(rule, _)| rule.clone()));
-            before = all;
-        }
-        assert_eq!(lake.scan(Since::Last).await, Found::new(), "nothing is new");
+        check_rounds(&mut lake, seed, &packs, &mut seen).await;
     }
     let all: BTreeSet<String> = RULES.map(str::to_owned).into();
-    assert_eq!(rules, all, "all rules find some");
-    assert_eq!(left_out, all, "no rule repeats all old findings");
+    assert_eq!(seen.found, all, "all rules find some");
+    assert_eq!(seen.left_out, all, "no rule repeats all old findings");
 }

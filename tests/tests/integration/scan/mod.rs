@@ -5,6 +5,7 @@
 mod consent_changes;
 mod incremental;
 mod lifecycle_changes;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::path::Path;

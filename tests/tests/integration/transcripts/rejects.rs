@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use gristmill_schemas::json::Json;
+use gristmill_tests::grains::{belief, frames};
 
 use super::{lines, run, text};
 
@@ -208,6 +209,34 @@ fn arguments_that_are_not_json_are_reported_as_such() {
     let (_, out, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
     let rows = lines(&out);
     assert_eq!(text(&rows[0], "input"), r#"{"_raw_arguments":"15 * 4"}"#);
+}
+
+#[test]
+fn a_file_that_cannot_be_converted_is_named_once_with_the_reason() {
+    let here = tempfile::tempdir().unwrap();
+    let message = r#"{"role":"user","content":"hi"}"#;
+    std::fs::write(here.path().join("talk.jsonl"), [message; 3].join("\n")).unwrap();
+    let convert = |words: &[&str]| {
+        let words = [&["convert", "talk.jsonl"], words].concat();
+        run(here.path(), &words)
+    };
+    let (code, out, err) = convert(&[]);
+    assert_eq!((code, &*out, err.lines().count()), (2, "", 1), "{err}");
+    assert!(
+        err.contains("talk.jsonl: looks like a list of messages"),
+        "{err}"
+    );
+    std::fs::write(here.path().join("grains.frames"), frames(&[belief(1)])).unwrap();
+    let (code, _, err) = run(here.path(), &["convert", "grains.frames"]);
+    assert!(
+        code == 2 && err.contains("grains.frames: it has encoded grains"),
+        "{err}"
+    );
+    // Lines of exchanges need not state the provider that is given.
+    for given in [["--from", "exchanges"], ["--provider", "openai/chat"]] {
+        let (code, _, err) = convert(&given);
+        assert_eq!((code, err.lines().count()), (2, 3), "{given:?}: {err}");
+    }
 }
 
 #[test]
