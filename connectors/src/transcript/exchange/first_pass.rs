@@ -11,7 +11,7 @@ use super::extract::{
     AdapterMatch, ScannedExchange, VisitSummary, answered_at, match_adapter, scan_exchange,
     visit_messages,
 };
-use super::history::{IndexedFile, conversation_name};
+use super::history::{IndexedFile, ReplayedConversations, conversation_name};
 use super::item::{ExchangeItem, ItemMapper, OpaqueExchange};
 use super::speculation::{PartialIndex, SpeculativeLine};
 use crate::threads;
@@ -102,7 +102,7 @@ fn index_deferred(
     deferred: &[Line],
     index: &mut SightingIndex,
 ) {
-    let mut parts = Vec::new();
+    let (mut parts, replayed) = (Vec::new(), ReplayedConversations::default());
     let scan = |chunk: &&[Line]| {
         let mut part = SightingIndex::default();
         let indexed = IndexedFile {
@@ -112,6 +112,7 @@ fn index_deferred(
             file,
         };
         chunk
+            replayed: &replayed,
             .iter()
             .for_each(|line| record_deferred_line(indexed, line, &mut part));
         part

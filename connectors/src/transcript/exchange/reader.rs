@@ -6,7 +6,7 @@ use gristmill_schemas::message::ids::MessagePosition;
 
 use super::extract::{AdapterMatch, UNREADABLE_BODY, match_adapter, visit_messages};
 use super::first_pass::{LineChunk, run_first_pass};
-use super::history::{IndexedFile, conversation_name};
+use super::history::{IndexedFile, ReplayedConversations, conversation_name};
 use super::item::{ExchangeItem, ItemMapper, LineOutcome, NOT_AN_EXCHANGE, OpaqueExchange};
 use crate::threads;
 use crate::transcript::line::{FaultCode, Line, lines};
@@ -38,11 +38,13 @@ pub fn read_exchanges<T: Send>(
             (&own_index, 0)
         }
     };
+    let replayed = ReplayedConversations::default();
     let indexed = IndexedFile {
         bytes,
         options,
         index,
         file,
+        replayed: &replayed,
     };
     let read = |chunk: &LineChunk<T>| read_chunk(bytes, indexed, chunk, mapper);
     map_ordered(
