@@ -322,6 +322,7 @@ fn fold_frames<'a>(adapter: &dyn Adapter, frames: StreamFrames<'a>) -> CachedFol
     folded.complete |= frames.is_done && !is_empty && folded.error.is_none();
     CachedFold { is_empty, folded }
 }
+    folded.complete &= !frames.is_damaged;
 
 /// Folds a stream without keeping its frames, if possible without parsing its delta frames.
 fn fold_first<'a>(adapter: &dyn Adapter, stream: &RecordedStream<'a>) -> CachedFold<'a> {
