@@ -146,6 +146,8 @@ fn with_namespace<'j>(
 mod tests {
     use super::*;
 
+    use crate::transcript::kind::TranscriptKind;
+    use crate::transcript::parse::parse_for_grains;
     const FACT: &str = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
 
     fn parsed(text: &str) -> (Vec<StandaloneGrain>, Vec<String>) {
@@ -193,6 +195,33 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn a_repeated_key_in_a_document_is_a_fault_of_its_entry() {
+        let repeated = FACT.replace('{', r#"{"object":"coffee","#);
+        let pretty = |grain: &str| grain.replace(',', ",\n");
+        for (document, expected) in [
+            (format!("[{repeated},{FACT},{{\"x\":nope}}]"), (1, 2)),
+            (
+                format!("[\n{},\n{}\n]", pretty(FACT), pretty(&repeated)),
+                (1, 1),
+            ),
+            (pretty(&repeated), (0, 1)),
+            (pretty(FACT), (1, 0)),
+        ] {
+            let (mut grains, mut faults) = (0, 0);
+            parse_for_grains(
+                document.as_bytes(),
+                TranscriptKind::GrainLines,
+                ReadOptions::default(),
+                &mut |part| {
+                    grains += part.grains.len();
+                    faults += part.faults.len();
+                },
+            );
+            assert_eq!((grains, faults), expected, "{document}");
+        }
+    }
+
     fn every_line_is_a_grain_or_a_fault() {
         let grain = encode_json(
             &Json::parse(FACT.as_bytes()).unwrap(),
