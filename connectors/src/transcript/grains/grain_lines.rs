@@ -15,7 +15,7 @@ use crate::threads;
 use crate::transcript::changes::{OtherChange, other_change};
 use crate::transcript::line::{FaultCode, Line, LineFault, lines};
 use crate::transcript::options::ReadOptions;
-use crate::transcript::parallel::map_lines;
+use crate::transcript::parallel::{map_lines, wait_if_many_values};
 use crate::transcript::parsed::{ParsedPart, StandaloneGrain};
 
 /// The fault of a lifecycle event or an erasure outside a bundle that is applied.
@@ -30,6 +30,7 @@ pub(in crate::transcript) fn parse_grains(
     emit: &mut dyn FnMut(ParsedPart),
 ) {
     let work = |chunk: &[Line]| {
+        let _alone = wait_if_many_values(bytes, chunk);
         let mut part = ParsedPart::default();
         let mut parser = JsonParser::new().with_unique_keys();
         for line in chunk {
@@ -145,9 +146,9 @@ fn with_namespace<'j>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
     use crate::transcript::kind::TranscriptKind;
     use crate::transcript::parse::parse_for_grains;
+
     const FACT: &str = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
 
     fn parsed(text: &str) -> (Vec<StandaloneGrain>, Vec<String>) {
@@ -195,7 +196,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn a_repeated_key_in_a_document_is_a_fault_of_its_entry() {
         let repeated = FACT.replace('{', r#"{"object":"coffee","#);
         let pretty = |grain: &str| grain.replace(',', ",\n");
@@ -222,6 +222,7 @@ mod tests {
         }
     }
 
+    #[test]
     fn every_line_is_a_grain_or_a_fault() {
         let grain = encode_json(
             &Json::parse(FACT.as_bytes()).unwrap(),
