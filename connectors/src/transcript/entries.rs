@@ -2,15 +2,25 @@
 
 use gristmill_schemas::json::{Json, JsonError};
 
-use super::line::{LINE_LIMIT_BYTES, Line, LineFault, lines};
+use super::document_items::split_document;
+use super::line::{LINE_LIMIT_BYTES, Line, LineFault, line_parser, lines};
+
+/// Maximum number of values and keys of a document. Lines have a lower limit, because several of
+/// them are read at once.
+const DOCUMENT_VALUE_LIMIT: usize = 16 << 20;
 
 /// An entry with its line, or the reason why it can't be read.
 type Entry<'e> = Result<(&'e Json<'e>, Line), LineFault>;
 
 /// Parses the whole file as one JSON value; `None` if it is longer than [`LINE_LIMIT_BYTES`].
 pub(super) fn parse_document(bytes: &[u8]) -> Option<Result<Json<'_>, JsonError>> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    (bytes.len() <= LINE_LIMIT_BYTES).then(|| Json::parse(bytes))
+    let bytes = without_mark(bytes);
+    let mut parser = line_parser().with_value_limit(DOCUMENT_VALUE_LIMIT);
+    (bytes.len() <= LINE_LIMIT_BYTES).then(|| parser.parse_bytes(bytes))
+}
+
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// Passes every entry of a file to `visit`: each line if the first line is a complete JSON value,
@@ -39,8 +49,8 @@ pub(super) fn for_each_entry(bytes: &[u8], visit: &mut dyn FnMut(Entry<'_>)) {
     }
 }
 
-/// Returns the entries of a file that is one document as JSON Lines; `None` if the file has one
-/// value per line already.
+/// Returns the entries of a file that is one document as JSON Lines, each as it is written; `None`
+/// if the file has one value per line already, or is no document.
 pub(super) fn document_lines(bytes: &[u8]) -> Option<String> {
     let mut found = lines(bytes);
     let (first, second) = (found.next()?, found.next());
@@ -48,16 +58,9 @@ pub(super) fn document_lines(bytes: &[u8]) -> Option<String> {
     if !is_array && first.json(bytes).is_ok() {
         return None;
     }
-    let document = parse_document(bytes)?.ok()?;
-    let mut text = String::with_capacity(bytes.len());
-    for entry in document
-        .as_array()
-        .unwrap_or(std::slice::from_ref(&document))
-    {
-        entry.write(&mut text);
-        text.push('\n');
-    }
-    Some(text)
+    let document = without_mark(bytes).trim_ascii();
+    let document = Some(document).filter(|document| document.len() <= LINE_LIMIT_BYTES)?;
+    split_document(std::str::from_utf8(document).ok()?, DOCUMENT_VALUE_LIMIT)
 }
 
 fn visit_document(document: &Json, length: usize, visit: &mut dyn FnMut(Entry<'_>)) {
@@ -94,9 +97,9 @@ mod tests {
     #[test]
     fn a_document_becomes_one_line_per_entry_and_json_lines_are_left_alone() {
         let expected = [
-            ("{\n\"a\":1\n}", Some("{\"a\":1}\n")),
+            ("{\n\"a\":1\n}", Some("{ \"a\":1 }\n")),
             ("[\n{\"a\":1},\n2\n]", Some("{\"a\":1}\n2\n")),
-            ("[{\"a\":1}]", Some("{\"a\":1}\n")),
+            ("\u{feff}[{\"a\":1}]\n", Some("{\"a\":1}\n")),
             ("{\"a\":1}", None),
             ("{\"a\":1}\noops", None),
             ("oops\n{\"a\":1}", None),

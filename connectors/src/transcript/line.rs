@@ -42,7 +42,7 @@ pub enum FaultCode {
     Json,
     /// The line is not UTF-8.
     Utf8,
-    /// The line is longer than [`LINE_LIMIT_BYTES`].
+    /// The line is longer than [`LINE_LIMIT_BYTES`], or has more values than a parser takes.
     TooLong,
     /// The line is JSON, but not of the kind of the file.
     Shape,
@@ -112,6 +112,12 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
     })
 }
 
+/// Returns a parser for lines of transcripts. Half of a surrogate pair, as programs write that cut
+/// texts, becomes U+FFFD.
+pub(crate) fn line_parser<'b>() -> JsonParser<'b> {
+    JsonParser::new().with_lone_surrogates()
+}
+
 impl Line {
     /// Returns a fault of this line.
     pub fn fault(&self, code: FaultCode, message: impl Into<String>) -> LineFault {
@@ -134,7 +140,7 @@ impl Line {
     /// A [`LineFault`] with code [`FaultCode::Json`], [`FaultCode::Utf8`] or
     /// [`FaultCode::TooLong`], with the offset in the line where it is known.
     pub fn json<'b>(&self, bytes: &'b [u8]) -> Result<Json<'b>, LineFault> {
-        self.json_with(&mut JsonParser::new(), bytes)
+        self.json_with(&mut line_parser(), bytes)
     }
 
     /// Like [`Line::json`], with a parser that is reused for many lines.
@@ -154,21 +160,24 @@ impl Line {
                 format!("longer than {LINE_LIMIT_BYTES} bytes"),
             ));
         }
-        parser.parse_bytes(text).map_err(|error| match error.kind {
-            JsonErrorKind::Utf8 => self.fault(
-                FaultCode::Utf8,
-                format!("not UTF-8 at byte {}", error.offset),
-            ),
-            JsonErrorKind::RepeatedKey => {
-                self.fault(FaultCode::Grain(ErrorCode::Corrupt), error.to_string())
-            }
-            _ => self.fault(FaultCode::Json, error.to_string()),
+        parser.parse_bytes(text).map_err(|error| {
+            let (code, what) = match error.kind {
+                JsonErrorKind::Utf8 => (FaultCode::Utf8, "not UTF-8"),
+                JsonErrorKind::Values => (FaultCode::TooLong, &*error.message),
+                JsonErrorKind::RepeatedKey => {
+                    (FaultCode::Grain(ErrorCode::Corrupt), &*error.message)
+                }
+                _ => (FaultCode::Json, &*error.message),
+            };
+            self.fault(code, format!("{what} at byte {}", error.offset))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::json::DEFAULT_VALUE_LIMIT;
+
     use super::*;
 
     #[test]
@@ -182,6 +191,18 @@ mod tests {
     }
 
     #[test]
+    fn half_of_a_surrogate_pair_is_read_and_too_many_values_are_a_fault() {
+        let many = format!("[{}0]", "0,".repeat(DEFAULT_VALUE_LIMIT));
+        let text = format!("{{\"a\":\"x\\ud83d\"}}\n{many}\n");
+        let mut found = lines(text.as_bytes()).map(|line| line.json(text.as_bytes()));
+        let cut = found.next().unwrap().unwrap();
+        assert_eq!(cut.get("a").and_then(Json::as_str), Some("x\u{fffd}"));
+        let fault = found.next().unwrap().unwrap_err();
+        let expected = "line 2: ERR_LINE_TOO_LONG: more than 4194304 values and keys at byte ";
+        assert!(fault.to_string().starts_with(expected), "{fault}");
+    }
+
+    #[test]
     fn a_fault_has_a_line_a_code_and_an_offset() {
         let bytes = b"{\"a\":\n\"\xff\"\n";
         let faults: Vec<_> = lines(bytes)
@@ -192,10 +213,12 @@ mod tests {
             .map(|fault| (fault.number, fault.code.name()))
             .collect();
         assert_eq!(codes, [(1, "ERR_JSON"), (2, "ERR_UTF8")]);
+        let shown: Vec<_> = faults.iter().map(LineFault::to_string).collect();
+        assert_eq!(shown[1], "line 2: ERR_UTF8: not UTF-8 at byte 1");
+        let place = shown[0].strip_prefix("line 1: ERR_JSON: EOF while parsing a value at byte ");
         assert!(
-            faults[1]
-                .to_string()
-                .starts_with("line 2: ERR_UTF8: not UTF-8 at byte 1")
+            place.is_some_and(|byte| byte.parse::<u8>().is_ok()),
+            "{shown:?}"
         );
     }
 }

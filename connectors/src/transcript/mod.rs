@@ -33,6 +33,7 @@
 //! |---|---|
 //! | [`mod@line`] | where are the lines of a file, and which faults do they have? |
 //! | `entries` | what are the entries of a file that is either lines or one document? |
+//! | `document_items` | which entries has a document, as they are written? |
 //! | `parallel` | how are lines processed on several threads, with results in order? |
 //! | [`sighting_index`] | which of many sightings of a message is preferred, and what is its time? |
 //! | `conversation_builder` | which ids do the messages of a conversation get? |
@@ -48,6 +49,7 @@ pub mod content_folder;
 pub(crate) mod conversation_builder;
 pub mod convert;
 pub mod detect;
+pub(crate) mod document_items;
 pub(crate) mod entries;
 pub mod exchange;
 pub mod frame_spool;

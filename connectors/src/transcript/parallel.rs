@@ -1,7 +1,9 @@
 //! Parallel work on chunks of lines with results in the order of the input.
 
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
+
+use memchr::memchr3_iter;
 
 use super::line::Line;
 
@@ -23,6 +25,33 @@ pub(super) fn chunk_lines(lines: &[Line]) -> Vec<&[Line]> {
         chunks.push(&lines[start..]);
     }
     chunks
+}
+
+/// Size of a line from which its values are estimated, in bytes.
+const LONG_LINE_BYTES: usize = 1 << 20;
+
+/// Number of values from which a line is read while no other such line is.
+const MANY_VALUES: usize = 1 << 17;
+
+/// Held while a line with many values is read.
+static MANY_VALUES_READ: Mutex<()> = Mutex::new(());
+
+/// Waits for other chunks with a line of very many values, if `chunk` has one. The tree of such a
+/// line takes up to fifty times its bytes, and each thread would have one at the same time. To be
+/// held while the chunk is worked on.
+pub(super) fn wait_if_many_values(bytes: &[u8], chunk: &[Line]) -> Option<MutexGuard<'static, ()>> {
+    let has_many = |line: &Line| {
+        let text = bytes.get(line.range.clone()).unwrap_or_default();
+        // One of these is before each value but the first.
+        let mut marks = memchr3_iter(b',', b'[', b':', text);
+        text.len() >= LONG_LINE_BYTES && marks.nth(MANY_VALUES).is_some()
+    };
+    let is_large = chunk.iter().any(has_many);
+    is_large.then(|| {
+        MANY_VALUES_READ
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    })
 }
 
 /// Lines, and bytes of lines, that are found before they are worked on: at most so many of each.
@@ -133,6 +162,27 @@ mod tests {
         map_ordered(&[(); 0], 4, &|_| (), &mut |_, ()| {
             panic!("called without an item")
         });
+    }
+
+    #[test]
+    fn lines_of_many_values_are_read_one_after_the_other() {
+        let waits = |text: &str| {
+            let line = Line {
+                number: 1,
+                range: 0..text.len(),
+            };
+            wait_if_many_values(text.as_bytes(), &[line]).is_some()
+        };
+        assert!(waits(&format!("[{}0]", "0,".repeat(LONG_LINE_BYTES))));
+        assert!(!waits(&format!("[{}0]", "0,".repeat(1000))));
+        assert!(!waits(&format!(
+            "[\"{}\"]",
+            "ab, ".repeat(LONG_LINE_BYTES / 40)
+        )));
+        assert!(!waits(&format!(
+            "[\"{}\"]",
+            "a".repeat(2 * LONG_LINE_BYTES)
+        )));
     }
 
     #[test]

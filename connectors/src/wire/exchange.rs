@@ -261,6 +261,8 @@ pub(crate) const GUESSED_PROVIDER_MEMBER: &str = "provider_is_guessed";
 const RAW_TEXT_MEMBERS: [&str; 2] = ["request_text", "response_text"];
 /// The member with the bytes of a stream.
 const BASE64_MEMBER: &str = "response_b64";
+/// Maximum size of the bytes of a stream. Longer ones are kept as they are.
+const AWS_STREAM_LIMIT_BYTES: usize = 64 << 20;
 /// The member with the text of a stream.
 const STREAM_TEXT_MEMBER: &str = "response_sse";
 
@@ -320,6 +322,7 @@ fn fold_frames<'a>(adapter: &dyn Adapter, frames: StreamFrames<'a>) -> CachedFol
     let mut folded = adapter.fold(frames.frames);
     // Some endpoints end the stream by its framing, without a stop reason.
     folded.complete |= frames.is_done && !is_empty && folded.error.is_none();
+    folded.complete &= !frames.is_damaged;
     CachedFold { is_empty, folded }
 }
 
@@ -397,7 +400,8 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
         };
     }
     let bytes = text(BASE64_MEMBER).and_then(decode_base64);
-    if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+    let is_read = |bytes: &Vec<u8>| (1..=AWS_STREAM_LIMIT_BYTES).contains(&bytes.len());
+    if let Some(bytes) = bytes.filter(is_read) {
         return ResponseBody::Stream(RecordedStream::AwsBytes(bytes));
     }
     text(STREAM_TEXT_MEMBER).map_or(ResponseBody::None, |stream| {

@@ -12,12 +12,14 @@
 //! |---|---|
 //! | `parse`, `write` | how is text parsed, and a tree written? |
 //! | `number`, `object` | how are numbers with their spelling, and objects with their order, stored? |
+//! | `surrogates` | where is one half of a surrogate pair alone? |
 //! | `compare` | are two trees equal by spelling, and what is the hash by value? |
 
 mod compare;
 mod number;
 mod object;
 mod parse;
+mod surrogates;
 mod write;
 
 use std::borrow::Cow;
@@ -25,7 +27,7 @@ use std::borrow::Cow;
 pub use compare::hash_text;
 pub use number::{Number, NumberParts};
 pub use object::{Object, ObjectIndex};
-pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError, JsonErrorKind, JsonParser};
+pub use parse::{DEFAULT_DEPTH_LIMIT, DEFAULT_VALUE_LIMIT, JsonError, JsonErrorKind, JsonParser};
 pub use write::write_string;
 
 /// A JSON value. Borrows from the parsed text; [`Json::into_owned`] detaches it.

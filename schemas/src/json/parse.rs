@@ -1,14 +1,25 @@
 //! The parser from text to [`Json`], based on `jiter`'s pull parser.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
-use jiter::{Jiter, JiterError, Peek};
+use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
 
 use super::object::KeyPositions;
+use super::surrogates::replace_lone_surrogates;
 use super::{Json, Number, Object};
 
 /// The default limit on the nesting of arrays and objects.
 pub const DEFAULT_DEPTH_LIMIT: usize = 128;
+
+/// The default limit on the number of values and keys. A tree takes up to 110 bytes for each value,
+/// so that two bytes of text (`0,`) may become fifty.
+pub const DEFAULT_VALUE_LIMIT: usize = 4 << 20;
+
+/// The number of members and items of which the parser keeps the memory for the next text.
+const KEPT_ENTRIES: usize = 1 << 16;
 
 /// The number of members from which keys are looked up by hash instead of by a linear scan.
 pub(super) const HASH_INDEX_THRESHOLD: usize = 64;
@@ -41,6 +52,10 @@ pub enum JsonErrorKind {
     NotFinite,
     /// The nesting exceeds the limit.
     Depth,
+    /// The text has more values and keys than the limit.
+    Values,
+    /// One half of a surrogate pair without the other (`\ud83d` alone), which is no character.
+    Surrogate,
     /// A key is repeated in one object, and the parser is set to refuse that.
     RepeatedKey,
 }
@@ -64,6 +79,15 @@ impl<'a> Json<'a> {
     /// As [`Json::parse`]; and for a repeated key.
     pub fn parse_unique_keys(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
         JsonParser::new().with_unique_keys().parse_bytes(text)
+    }
+
+    /// As [`Json::parse`], but one half of a surrogate pair without the other becomes U+FFFD.
+    /// Programs write such halves that cut a text in the middle of an emoji.
+    ///
+    /// # Errors
+    /// As [`Json::parse`].
+    pub fn parse_lossy(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
+        JsonParser::new().with_lone_surrogates().parse_bytes(text)
     }
 
     /// As [`Json::parse`], with the given limit on nesting.
@@ -92,7 +116,11 @@ impl JsonError {
 #[derive(Debug)]
 pub struct JsonParser<'a> {
     depth_limit: usize,
+    value_limit: usize,
     unique_keys: bool,
+    lone_surrogates: bool,
+    /// The number of values and keys of the last text.
+    values: usize,
     /// The members of all incomplete objects and the items of all incomplete arrays, those of the
     /// innermost last.
     members: Vec<(Cow<'a, str>, Json<'a>)>,
@@ -110,7 +138,10 @@ impl<'a> JsonParser<'a> {
     pub fn new() -> Self {
         JsonParser {
             depth_limit: DEFAULT_DEPTH_LIMIT,
+            value_limit: DEFAULT_VALUE_LIMIT,
             unique_keys: false,
+            lone_surrogates: false,
+            values: 0,
             members: Vec::new(),
             items: Vec::new(),
         }
@@ -122,6 +153,27 @@ impl<'a> JsonParser<'a> {
             depth_limit,
             ..self
         }
+    }
+
+    /// Sets the limit on the number of values and keys.
+    pub fn with_value_limit(self, value_limit: usize) -> Self {
+        JsonParser {
+            value_limit,
+            ..self
+        }
+    }
+
+    /// Replaces one half of a surrogate pair without the other by U+FFFD.
+    pub fn with_lone_surrogates(self) -> Self {
+        JsonParser {
+            lone_surrogates: true,
+            ..self
+        }
+    }
+
+    /// Returns the number of values and keys of the text that was parsed last.
+    pub fn values(&self) -> usize {
+        self.values
     }
 
     /// Refuses objects with a repeated key.
@@ -156,8 +208,31 @@ impl<'a> JsonParser<'a> {
     /// # Errors
     /// As [`JsonParser::parse_bytes`].
     pub fn parse(&mut self, text: &'a str) -> Result<Json<'a>, JsonError> {
+        let parsed = self.parse_strictly(text);
+        match parsed {
+            Err(error) if self.lone_surrogates && error.kind == JsonErrorKind::Surrogate => {
+                self.parse_repaired(text).unwrap_or(Err(error))
+            }
+            parsed => parsed,
+        }
+    }
+
+    /// Parses a copy of `text` without lone surrogates; `None` if it has none.
+    fn parse_repaired(&mut self, text: &str) -> Option<Result<Json<'a>, JsonError>> {
+        let repaired = replace_lone_surrogates(text)?;
+        let mut parser = JsonParser::new();
+        parser.depth_limit = self.depth_limit;
+        parser.value_limit = self.value_limit;
+        parser.unique_keys = self.unique_keys;
+        let parsed = parser.parse(&repaired).map(Json::into_owned);
+        self.values = parser.values;
+        Some(parsed)
+    }
+
+    fn parse_strictly(&mut self, text: &'a str) -> Result<Json<'a>, JsonError> {
         self.members.clear();
         self.items.clear();
+        self.values = 0;
         let depth = self.depth_limit;
         let mut parser = TreeBuilder {
             text,
@@ -168,7 +243,28 @@ impl<'a> JsonParser<'a> {
             parser.jiter.finish()?;
             Ok(value)
         });
-        value.map_err(|fault| parser.error(fault))
+        let result = value.map_err(|fault| parser.error(fault));
+        self.release_memory();
+        result
+    }
+
+    /// Releases the memory that a large text needed.
+    fn release_memory(&mut self) {
+        if self.items.capacity() > KEPT_ENTRIES {
+            self.items = Vec::new();
+        }
+        if self.members.capacity() > KEPT_ENTRIES {
+            self.members = Vec::new();
+        }
+    }
+
+    /// Takes the items from `start` on.
+    fn take_items(&mut self, start: usize) -> Vec<Json<'a>> {
+        match start {
+            // Without a copy, which would double the memory of a long list.
+            0 if self.items.len() > KEPT_ENTRIES => std::mem::take(&mut self.items),
+            _ => self.items.drain(start..).collect(),
+        }
     }
 }
 
@@ -176,6 +272,7 @@ enum ParseFailure {
     Syntax(Box<JiterError>),
     NotFinite(usize),
     Depth,
+    Values,
     RepeatedKey(String),
 }
 
@@ -198,6 +295,7 @@ impl<'a> TreeBuilder<'_, 'a> {
     }
 
     fn value(&mut self, peek: Peek, depth: usize) -> Result<Json<'a>, ParseFailure> {
+        self.count_value()?;
         Ok(match peek {
             Peek::Null => {
                 self.jiter.known_null()?;
@@ -228,6 +326,15 @@ impl<'a> TreeBuilder<'_, 'a> {
         })
     }
 
+    /// Counts a value or a key.
+    fn count_value(&mut self) -> Result<(), ParseFailure> {
+        self.stack.values += 1;
+        match self.stack.values > self.stack.value_limit {
+            true => Err(ParseFailure::Values),
+            false => Ok(()),
+        }
+    }
+
     fn array(&mut self, depth: usize) -> Result<Vec<Json<'a>>, ParseFailure> {
         let start = self.stack.items.len();
         let mut next = self.jiter.known_array()?;
@@ -236,7 +343,7 @@ impl<'a> TreeBuilder<'_, 'a> {
             self.stack.items.push(item);
             next = self.jiter.array_step()?;
         }
-        Ok(self.stack.items.drain(start..).collect())
+        Ok(self.stack.take_items(start))
     }
 
     fn object(&mut self, depth: usize) -> Result<Object<'a>, ParseFailure> {
@@ -245,6 +352,7 @@ impl<'a> TreeBuilder<'_, 'a> {
         let text = self.text;
         let mut next = self.jiter.known_object()?.map(|key| borrowed(text, key));
         while let Some(key) = next {
+            self.count_value()?;
             let value = self.any(depth)?;
             let members = self.stack.members.get_mut(start..).unwrap_or_default();
             // Most keys differ in length or first letter, which is cheaper to compare.
@@ -280,7 +388,7 @@ impl<'a> TreeBuilder<'_, 'a> {
     fn error(&self, fault: ParseFailure) -> JsonError {
         let (kind, message, offset) = match fault {
             ParseFailure::Syntax(error) => (
-                JsonErrorKind::Syntax,
+                kind_of(&error.error_type),
                 error.error_type.to_string(),
                 error.index,
             ),
@@ -294,6 +402,11 @@ impl<'a> TreeBuilder<'_, 'a> {
                 "nested too deeply".to_owned(),
                 self.jiter.current_index(),
             ),
+            ParseFailure::Values => (
+                JsonErrorKind::Values,
+                format!("more than {} values and keys", self.stack.value_limit),
+                self.jiter.current_index(),
+            ),
             ParseFailure::RepeatedKey(key) => (
                 JsonErrorKind::RepeatedKey,
                 format!("the key `{key}` is repeated in one object"),
@@ -301,6 +414,17 @@ impl<'a> TreeBuilder<'_, 'a> {
             ),
         };
         JsonError::at(self.text.as_bytes(), offset, kind, message)
+    }
+}
+
+/// Returns the kind of a syntax error. Half of a surrogate pair has two types of error.
+fn kind_of(error: &JiterErrorType) -> JsonErrorKind {
+    match error {
+        JiterErrorType::JsonError(
+            JsonErrorType::LoneLeadingSurrogateInHexEscape
+            | JsonErrorType::UnexpectedEndOfHexEscape,
+        ) => JsonErrorKind::Surrogate,
+        _ => JsonErrorKind::Syntax,
     }
 }
 
@@ -322,116 +446,5 @@ fn borrowed<'a>(text: &'a str, decoded: &str) -> Cow<'a, str> {
         _ if decoded.is_empty() => Cow::Borrowed(""),
         Some(slice) => Cow::Borrowed(slice),
         None => Cow::Owned(decoded.to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<Json<'_>, JsonError> {
-        Json::parse(text.as_bytes())
-    }
-
-    #[test]
-    fn strings_without_escapes_are_borrowed() {
-        let Json::Array(items) = parse(r#"["plain", "a\u00e9b", ""]"#).unwrap() else {
-            panic!()
-        };
-        assert!(matches!(&items[0], Json::String(Cow::Borrowed("plain"))));
-        assert!(matches!(&items[1], Json::String(Cow::Owned(text)) if text == "aéb"));
-        assert_eq!(items[2].as_str(), Some(""));
-    }
-
-    #[test]
-    fn a_repeated_key_keeps_its_first_position_and_last_value() {
-        for filler in [0, HASH_INDEX_THRESHOLD] {
-            let mut text = String::from(r#"{"a":1,"b":2"#);
-            (0..filler).for_each(|n| text.push_str(&format!(r#","k{n}":0"#)));
-            text.push_str(r#","a":3}"#);
-            let value = parse(&text).unwrap();
-            assert_eq!(value.as_object().unwrap().len(), filler + 2);
-            assert_eq!(value.get("a").and_then(Json::as_i64), Some(3));
-            assert_eq!(value.as_object().unwrap().keys().next(), Some("a"));
-            let refused = Json::parse_unique_keys(text.as_bytes()).unwrap_err();
-            assert_eq!(refused.kind, JsonErrorKind::RepeatedKey);
-            let message = "the key `a` is repeated in one object at byte ";
-            assert!(refused.to_string().starts_with(message), "{refused}");
-        }
-        let inner = parse(r#"{"a":[{"b":1}],"b":{"a":2}}"#).unwrap().to_string();
-        assert!(Json::parse_unique_keys(inner.as_bytes()).is_ok());
-    }
-
-    #[test]
-    fn repeated_keys_of_a_large_object_are_found_in_constant_time() {
-        // By linear look-ups this takes minutes.
-        const KEYS: usize = 200_000;
-        let mut text = String::from("{");
-        (0..KEYS).for_each(|n| text.push_str(&format!(r#""k{n}":0,"#)));
-        (1..=KEYS).for_each(|n| text.push_str(&format!(r#""k{}":{n},"#, KEYS - 1)));
-        text.pop();
-        text.push('}');
-        let value = parse(&text).unwrap();
-        assert_eq!(value.as_object().unwrap().len(), KEYS);
-        for n in 0..KEYS {
-            let expected = if n + 1 == KEYS { KEYS as i64 } else { 0 };
-            let found = value.get(&format!("k{n}")).and_then(Json::as_i64);
-            assert_eq!(found, Some(expected));
-        }
-    }
-
-    #[test]
-    fn errors_have_a_position() {
-        let error = parse("{\"a\": 1,\n \"b\": nope}").unwrap_err();
-        assert_eq!((error.line, error.offset > 9), (2, true), "{error}");
-        for text in [
-            "",
-            "[1,]",
-            "{\"a\" 1}",
-            "[1] 2",
-            "\"\u{1}\"",
-            "01",
-            "[",
-            "\"\\ud800\"",
-        ] {
-            assert!(parse(text).is_err(), "{text:?}");
-        }
-        let error = Json::parse(b"[\"\xc3\xa9\",\n\"\xff\"]").unwrap_err();
-        assert_eq!(
-            (error.kind, error.offset, error.line),
-            (JsonErrorKind::Utf8, 8, 2)
-        );
-    }
-
-    #[test]
-    fn nan_and_infinity_are_distinguished_from_other_errors() {
-        for (text, offset) in [
-            ("NaN", 0),
-            ("{\"a\": -Infinity}", 6),
-            ("[1, Infinity]", 4),
-            ("[NaN]", 1),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert_eq!(
-                (error.kind, error.offset),
-                (JsonErrorKind::NotFinite, offset),
-                "{text}"
-            );
-        }
-        for text in ["Nan", "[-]", "-Inf", "nan", "\"NaN"] {
-            assert_eq!(
-                parse(text).unwrap_err().kind,
-                JsonErrorKind::Syntax,
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_limit_on_nesting_is_exact() {
-        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(Json::parse_with_depth(nested(8).as_bytes(), 8).is_ok());
-        assert!(Json::parse_with_depth(nested(9).as_bytes(), 8).is_err());
-        assert!(parse(&nested(1_000_000)).is_err());
     }
 }

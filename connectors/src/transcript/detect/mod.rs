@@ -3,20 +3,22 @@
 //! | module | question |
 //! |---|---|
 //! | `shapes` | which kind does one JSON object indicate? |
+//! | `hints` | what is wrong with a JSON file of no known kind? |
 //! | `prefixes` | what is a file that isn't JSON? |
 //! | [`foreign_formats`] | which formats are recognised but not supported? |
 
 pub mod foreign_formats;
+mod hints;
 mod prefixes;
 mod shapes;
 
-use gristmill_schemas::grain::GrainType;
 use gristmill_schemas::json::Json;
 
+use self::hints::{UNKNOWN_JSON, hint_from_json, json_defect};
 use self::prefixes::hint_from_prefix;
 use self::shapes::{Detection, classify, is_conversational};
 use super::changes::BUNDLE_PREFIX;
-use super::entries::parse_document;
+use super::entries::{document_lines, parse_document};
 use super::kind::TranscriptKind;
 use super::line::lines;
 use super::memory::letta;
@@ -61,16 +63,12 @@ impl TranscriptKind {
             return format!("looks like {}; not supported yet", format.name);
         }
         let hint = hint_from_prefix(bytes).or_else(|| hint_from_json(bytes));
-        if let (None | Some(UNKNOWN_JSON), Err(error)) = (hint, std::str::from_utf8(bytes))
-            && matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
-        {
-            return format!(
-                "looks like JSON that isn't UTF-8 at byte {}",
-                error.valid_up_to()
-            );
-        }
-        hint.unwrap_or("neither a container, frames, a grain nor a transcript of a known kind")
-            .to_owned()
+        let defect = match hint {
+            None | Some(UNKNOWN_JSON) => json_defect(bytes, hint.is_some()),
+            Some(_) => None,
+        };
+        let other = "neither a container, frames, a grain nor a transcript of a known kind";
+        defect.unwrap_or_else(|| hint.unwrap_or(other).to_owned())
     }
 
     /// Returns true for kinds whose lines have few distinguishing members. Logs of other agents
@@ -149,7 +147,7 @@ fn detect_by_lines(bytes: &[u8]) -> Detection {
 /// Detects the kind of a file that is one JSON value.
 fn detect_document(bytes: &[u8]) -> Detection {
     let Some(Ok(json)) = parse_document(bytes) else {
-        return Detection::Unknown;
+        return detect_entries(bytes);
     };
     let mut evidence = Evidence::default();
     let objects = json.as_array().unwrap_or(std::slice::from_ref(&json));
@@ -158,6 +156,20 @@ fn detect_document(bytes: &[u8]) -> Detection {
         .take(SAMPLE_LINES)
         .find_map(|object| evidence.add(object));
     found.unwrap_or_else(|| evidence.conclude())
+}
+
+/// Detects the kind of a list of which an item isn't JSON, if its reader reads the others.
+fn detect_entries(bytes: &[u8]) -> Detection {
+    use TranscriptKind::{Batch, ClaudeCode, Cmf, Codex, Exchanges, GrainLines, Messages};
+    let found = document_lines(bytes).map(|lines| detect_by_lines(lines.as_bytes()));
+    match found {
+        Some(
+            found @ Detection::Kind(
+                Batch | ClaudeCode | Cmf | Codex | Exchanges | GrainLines | Messages,
+            ),
+        ) => found,
+        _ => Detection::Unknown,
+    }
 }
 
 /// The evidence for a kind in the objects of the sample.
@@ -197,56 +209,6 @@ impl Evidence {
     }
 }
 
-/// Returns the file's JSON document, or else the JSON of the first line that has any.
-fn document_or_line(bytes: &[u8]) -> Option<Json<'_>> {
-    let first_line = || {
-        lines(bytes)
-            .take(SAMPLE_LINES)
-            .find_map(|line| line.json(bytes).ok())
-    };
-    parse_document(bytes)
-        .and_then(Result::ok)
-        .or_else(first_line)
-}
-
-const UNKNOWN_JSON: &str = "JSON of no known kind";
-
-/// Describes the first object of a file of unknown kind.
-fn hint_from_json(bytes: &[u8]) -> Option<&'static str> {
-    let json = document_or_line(bytes)?;
-    let first = json.as_array().map_or(Some(&json), <[Json]>::first)?;
-    let has = |keys: &[&str]| keys.iter().any(|key| first.get(key).is_some());
-    if first.get("role").is_some() && has(&["content", "tool_calls"]) {
-        Some(
-            "looks like a list of messages without the request around it; as `{\"messages\": […]}` \
-             it is a request",
-        )
-    } else if has(&["input", "inputs", "prompt", "messages"])
-        && has(&["output", "outputs", "response", "completion"])
-    {
-        Some(
-            "looks like the record of a trace, with a question and its answer; no known kind has \
-             these members",
-        )
-    } else if is_bare_grain(first) {
-        Some(
-            "looks like a grain by itself, which is read as the kind `grains`: `--kind grains`, or \
-             `--from grains` of `convert`",
-        )
-    } else {
-        Some(UNKNOWN_JSON)
-    }
-}
-
-/// Returns true for an object that has the type of a grain and members that other objects with such
-/// a type lack.
-fn is_bare_grain(json: &Json) -> bool {
-    let named = json.get("type").and_then(Json::as_str);
-    let is_fact = ["subject", "relation", "object"].map(|key| json.get(key).is_some());
-    named.is_some_and(|name| GrainType::from_name(name).is_some())
-        && (is_fact == [true; 3] || json.get("created_at").and_then(Json::as_i64).is_some())
-}
-
 /// Returns true for a YAML file that begins like a cassette. YAML has no other kinds.
 fn is_yaml_cassette(bytes: &[u8], uri: &str) -> bool {
     let is_yaml = uri.ends_with(".yaml") || uri.ends_with(".yml");
@@ -271,6 +233,29 @@ mod tests {
             (b"\xfd7zXZ\0...", "an xz file"),
             (b"BZh91AY", "a bzip2 file"),
             (&tar, "a tar archive"),
+            (b"{\0\"\0", "UTF-16"),
+            (b"\0[\0{", "UTF-16"),
+            (b"{\0\0\0\"\0\0\0", "UTF-32"),
+            (b" \n", "it is blank"),
+            (b"[\n{\"a\":1},\n{\"a\"", "isn't: EOF while parsing"),
+            (b"{\"a\":1}{\"a\":2}", "isn't: trailing characters"),
+            (b"\xef\xbb\xbf{\"a\":NaN}", "isn't: a number is NaN"),
+            (b"null\n{\"a\":1}\n", "JSON of no known kind"),
+            (b"event: a\ndata: {\"x\":1}\n\n", "server-sent events"),
+            (b"data: {\"x\":1}\n\n", "server-sent events"),
+            (
+                b"{\"object\":\"chat.completion.chunk\",\"choices\":[]}",
+                "events of a stream",
+            ),
+            (
+                b"{\"object\":\"chat.completion.chunk\",\"choices\":[{\"delta\":\
+                  {\"content\":\"x\"},\"index\":0,\"finish_reason\":null}]}",
+                "events of a stream",
+            ),
+            (
+                b"{\"type\":\"message_start\",\"message\":{}}",
+                "events of a stream",
+            ),
             (b"{\"a\":1}\r{\"a\":2}", "CR alone"),
             (b"{\"a\":\"\xff\"}", "UTF-8 at byte 6"),
             (b"{\"a\":1}", "JSON of no known kind"),
@@ -387,6 +372,16 @@ mod tests {
             (
                 "# a text\nnot json\n{\"provider\":\"x\",\"endpoint\":\"y\"}",
                 "a.jsonl",
+                None,
+            ),
+            (
+                r#"[{"provider":"x","endpoint":"y","n":NaN},{"provider":"x","endpoint":"y"}]"#,
+                "a.json",
+                Some(TranscriptKind::Exchanges),
+            ),
+            (
+                r#"[{"model":"m","messages":[{"role":"user","content":"x"}]},{"n":NaN}]"#,
+                "a.json",
                 None,
             ),
             (

@@ -4,6 +4,8 @@ use crate::transcript::changes::BUNDLE_PREFIX;
 
 const UTF_16: &str = "is in UTF-16; convert it to UTF-8, such as with `iconv -f UTF-16 -t UTF-8`";
 const UTF_32: &str = "is in UTF-32; convert it to UTF-8, such as with `iconv -f UTF-32 -t UTF-8`";
+const EVENTS: &str = "looks like a stream of server-sent events; as the text `response_sse` of an \
+                      exchange it is read";
 const SQLITE_LOG: &str = "looks like the write-ahead log of a SQLite database; close the database, \
                           or let its program checkpoint it, and ingest that";
 
@@ -12,7 +14,7 @@ const TAR_MAGIC_AT: usize = 257;
 
 /// Describes a file that is not JSON by its first bytes, for the user.
 pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
-    const PREFIXES: [(&[u8], &str); 16] = [
+    const PREFIXES: [(&[u8], &str); 26] = [
         (
             b"PK\x03\x04",
             "looks like a zip archive; unpack it and name the files",
@@ -37,6 +39,16 @@ pub(super) fn hint_from_prefix(bytes: &[u8]) -> Option<&'static str> {
         (b"\0\0\xfe\xff", UTF_32),
         (b"\xff\xfe", UTF_16),
         (b"\xfe\xff", UTF_16),
+        (b"{\0\0\0", UTF_32),
+        (b"[\0\0\0", UTF_32),
+        (b"\0\0\0{", UTF_32),
+        (b"\0\0\0[", UTF_32),
+        (b"{\0", UTF_16),
+        (b"[\0", UTF_16),
+        (b"\0{", UTF_16),
+        (b"\0[", UTF_16),
+        (b"data:", EVENTS),
+        (b"event:", EVENTS),
         (b"PAR1", "looks like a Parquet file; not supported yet"),
         (
             b"# aider chat started",

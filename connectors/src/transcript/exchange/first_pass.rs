@@ -11,13 +11,13 @@ use super::extract::{
     AdapterMatch, ScannedExchange, VisitSummary, answered_at, match_adapter, scan_exchange,
     visit_messages,
 };
-use super::history::{IndexedFile, conversation_name};
+use super::history::{IndexedFile, ReplayedConversations, conversation_name};
 use super::item::{ExchangeItem, ItemMapper, OpaqueExchange};
 use super::speculation::{PartialIndex, SpeculativeLine};
 use crate::threads;
-use crate::transcript::line::Line;
+use crate::transcript::line::{Line, line_parser};
 use crate::transcript::options::ReadOptions;
-use crate::transcript::parallel::{chunk_lines, map_ordered};
+use crate::transcript::parallel::{chunk_lines, map_ordered, wait_if_many_values};
 use crate::transcript::sighting_index::{LineLocation, SightingIndex};
 use crate::wire::adapter::Adapter;
 use crate::wire::conversation::{Conversation, ReadContext};
@@ -71,6 +71,7 @@ pub(super) fn run_first_pass<T: Send>(
     let (merged, mut deferred) = (RwLock::new(SightingIndex::default()), Vec::new());
     let budget = AtomicUsize::new(SPECULATION_BYTES);
     let scan = |chunk: &LineChunk<T>| {
+        let _alone = wait_if_many_values(bytes, chunk.lines);
         let mapper = mapper.filter(|_| reserve(&budget, chunk));
         let speculation = mapper.map(|mapper| Speculation {
             mapper,
@@ -102,14 +103,16 @@ fn index_deferred(
     deferred: &[Line],
     index: &mut SightingIndex,
 ) {
-    let mut parts = Vec::new();
+    let (mut parts, replayed) = (Vec::new(), ReplayedConversations::default());
     let scan = |chunk: &&[Line]| {
+        let _alone = wait_if_many_values(bytes, chunk);
         let mut part = SightingIndex::default();
         let indexed = IndexedFile {
             bytes,
             options,
             index,
             file,
+            replayed: &replayed,
         };
         chunk
             .iter()
@@ -192,7 +195,7 @@ impl<'s> ChunkScanner<'s> {
             bytes,
             options,
             file,
-            parser: JsonParser::new(),
+            parser: line_parser(),
             index: SightingIndex::default(),
             deferred: Vec::new(),
         }

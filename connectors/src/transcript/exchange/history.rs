@@ -1,7 +1,8 @@
 //! The history of a request that continues an earlier response by its id instead of resending it.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use gristmill_schemas::json::Json;
 
@@ -16,6 +17,58 @@ use crate::wire::exchange::Exchange;
 /// with a longer history begins anew.
 const CHAIN_LIMIT: usize = 4096;
 
+/// Number of replayed conversations that are kept.
+const KEPT_CONVERSATIONS: usize = 64;
+
+/// The conversations that were replayed last. In a file in the order of time each request continues
+/// one of them, so that its history isn't read again. All are of one pass, because the ids of calls
+/// depend on it.
+#[derive(Default)]
+pub(super) struct ReplayedConversations(Mutex<VecDeque<ReplayedConversation>>);
+
+/// A conversation up to the response of a line.
+#[derive(Clone)]
+struct ReplayedConversation {
+    /// Where the line begins.
+    line: usize,
+    name: String,
+    /// The number of its exchanges.
+    length: usize,
+    conversation: Conversation,
+}
+
+impl ReplayedConversations {
+    fn up_to(&self, line: usize, name: &str) -> Option<ReplayedConversation> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest_first = kept.iter().rev();
+        let found = newest_first.find(|known| known.line == line && known.name == name);
+        found.cloned()
+    }
+
+    fn keep(&self, replayed: ReplayedConversation) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT_CONVERSATIONS {
+            kept.pop_front();
+        }
+        kept.push_back(replayed);
+    }
+}
+
+/// The exchanges that a request continues.
+#[derive(Default)]
+struct PrecedingExchanges<'r> {
+    /// Those that were replayed before.
+    known: Option<ReplayedConversation>,
+    /// Those after these, newest first.
+    chain: Vec<Json<'r>>,
+}
+
+impl PrecedingExchanges<'_> {
+    fn length(&self) -> usize {
+        self.known.as_ref().map_or(0, |known| known.length) + self.chain.len()
+    }
+}
+
 /// A file with the index of its sightings.
 #[derive(Clone, Copy)]
 pub(super) struct IndexedFile<'r> {
@@ -23,6 +76,7 @@ pub(super) struct IndexedFile<'r> {
     pub(super) options: ReadOptions<'r>,
     pub(super) index: &'r SightingIndex,
     pub(super) file: u32,
+    pub(super) replayed: &'r ReplayedConversations,
 }
 
 /// Returns the name of the conversation of a line: its `session_id`, or an empty string.
@@ -63,11 +117,27 @@ impl<'r> IndexedFile<'r> {
         (conversation, name): (&mut Conversation, &str),
         context: &ReadContext,
     ) {
-        let chain = self.preceding_exchanges(adapter, exchange, name);
-        for json in chain.unwrap_or_default().iter().rev() {
+        let Some(last) = self.preceding_line(adapter, exchange) else {
+            return;
+        };
+        let line = last.start;
+        let history = self.preceding_exchanges(last, name).unwrap_or_default();
+        let length = history.length();
+        if let Some(known) = history.known {
+            *conversation = known.conversation;
+        }
+        for json in history.chain.iter().rev() {
             if let Some((adapter, exchange)) = self.readable_exchange(json) {
                 scan_exchange(adapter, &exchange, conversation, context);
             }
+        }
+        if !history.chain.is_empty() {
+            self.replayed.keep(ReplayedConversation {
+                line,
+                name: name.to_owned(),
+                length,
+                conversation: conversation.clone(),
+            });
         }
     }
 
@@ -77,21 +147,24 @@ impl<'r> IndexedFile<'r> {
         self.index.answer(self.file, id)
     }
 
-    /// Collects the lines that the request of `exchange` continues, newest first; `None` if they
-    /// form a cycle or are more than [`CHAIN_LIMIT`].
+    /// Collects the exchanges of the conversation `name` up to that of the line `last`; `None` if
+    /// they form a cycle or are more than [`CHAIN_LIMIT`].
     fn preceding_exchanges(
         &self,
-        adapter: &dyn Adapter,
-        exchange: &Exchange,
+        last: Range<usize>,
         name: &str,
-    ) -> Option<Vec<Json<'r>>> {
-        let (mut chain, mut seen) = (Vec::new(), HashSet::new());
-        let mut next = self.preceding_line(adapter, exchange);
+    ) -> Option<PrecedingExchanges<'r>> {
+        let (mut history, mut seen) = (PrecedingExchanges::default(), HashSet::new());
+        let mut next = Some(last);
         while let Some(range) = next.take() {
-            if chain.len() == CHAIN_LIMIT || !seen.insert(range.start) {
+            history.known = self.replayed.up_to(range.start, name);
+            if history.known.is_some() {
+                break;
+            }
+            if history.chain.len() == CHAIN_LIMIT || !seen.insert(range.start) {
                 return None;
             }
-            let Some(Ok(json)) = self.bytes.get(range).map(Json::parse) else {
+            let Some(Ok(json)) = self.bytes.get(range).map(Json::parse_lossy) else {
                 break;
             };
             if conversation_name(&json) != name {
@@ -100,8 +173,8 @@ impl<'r> IndexedFile<'r> {
             if let Some((adapter, exchange)) = self.readable_exchange(&json) {
                 next = self.preceding_line(adapter, &exchange);
             }
-            chain.push(json);
+            history.chain.push(json);
         }
-        Some(chain)
+        (history.length() <= CHAIN_LIMIT).then_some(history)
     }
 }

@@ -6,12 +6,12 @@ use gristmill_schemas::message::ids::MessagePosition;
 
 use super::extract::{AdapterMatch, UNREADABLE_BODY, match_adapter, visit_messages};
 use super::first_pass::{LineChunk, run_first_pass};
-use super::history::{IndexedFile, conversation_name};
+use super::history::{IndexedFile, ReplayedConversations, conversation_name};
 use super::item::{ExchangeItem, ItemMapper, LineOutcome, NOT_AN_EXCHANGE, OpaqueExchange};
 use crate::threads;
-use crate::transcript::line::{FaultCode, Line, lines};
+use crate::transcript::line::{FaultCode, Line, line_parser, lines};
 use crate::transcript::options::{LinkedFile, ReadOptions};
-use crate::transcript::parallel::{chunk_lines, map_ordered};
+use crate::transcript::parallel::{chunk_lines, map_ordered, wait_if_many_values};
 use crate::transcript::sighting_index::{LineLocation, SightingIndex};
 use crate::wire::adapter::Adapter;
 use crate::wire::conversation::{Conversation, ReadContext};
@@ -38,13 +38,18 @@ pub fn read_exchanges<T: Send>(
             (&own_index, 0)
         }
     };
+    let replayed = ReplayedConversations::default();
     let indexed = IndexedFile {
         bytes,
         options,
         index,
         file,
+        replayed: &replayed,
     };
-    let read = |chunk: &LineChunk<T>| read_chunk(bytes, indexed, chunk, mapper);
+    let read = |chunk: &LineChunk<T>| {
+        let _alone = wait_if_many_values(bytes, chunk.lines);
+        read_chunk(bytes, indexed, chunk, mapper)
+    };
     map_ordered(
         &chunks,
         threads(options.threads),
@@ -75,7 +80,7 @@ fn read_chunk<T>(
     mapper: &dyn ItemMapper<T>,
 ) -> Vec<LineOutcome<T>> {
     let mut speculative = chunk.take_speculative().into_iter();
-    let mut parser = JsonParser::new();
+    let mut parser = line_parser();
     let read = |line: &Line| {
         let location = LineLocation {
             file: file.file,

@@ -172,6 +172,31 @@ fn a_request_that_names_an_earlier_response_continues_its_conversation() {
 }
 
 #[test]
+fn a_long_chain_of_responses_is_read_in_linear_time() {
+    // If the history of each request is read again, this takes minutes.
+    const TURNS: usize = 3_000;
+    let line = |turn: usize| {
+        let previous = match turn {
+            0 => String::new(),
+            turn => format!(r#""previous_response_id":"r{}","#, turn - 1),
+        };
+        let time = 1_760_000_000 + turn;
+        let answer = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"answer"}]}"#;
+        format!(
+            r#"{{"provider":"openai","endpoint":"responses","recorded_at":{time},"request":{{"model":"m",{previous}"input":"question"}},"response":{{"id":"r{turn}","object":"response","status":"completed","model":"m","output":[{answer}]}}}}"#
+        )
+    };
+    let lines: Vec<String> = (0..TURNS).map(line).collect();
+    let (grains, _, counts) = grains(&lines, 1);
+    assert_eq!(counts.messages, 2 * TURNS as u64);
+    let sessions: BTreeSet<_> = grains
+        .iter()
+        .map(|grain| grain.get("session_id").map(Json::to_string))
+        .collect();
+    assert_eq!(sessions.len(), 1);
+}
+
+#[test]
 fn an_edited_turn_is_a_branch() {
     let mut lines = recorded(2);
     lines.push(lines[1].replace("question 1", "question one"));

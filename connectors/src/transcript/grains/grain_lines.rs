@@ -15,7 +15,7 @@ use crate::threads;
 use crate::transcript::changes::{OtherChange, other_change};
 use crate::transcript::line::{FaultCode, Line, LineFault, lines};
 use crate::transcript::options::ReadOptions;
-use crate::transcript::parallel::map_lines;
+use crate::transcript::parallel::{map_lines, wait_if_many_values};
 use crate::transcript::parsed::{ParsedPart, StandaloneGrain};
 
 /// The fault of a lifecycle event or an erasure outside a bundle that is applied.
@@ -30,6 +30,7 @@ pub(in crate::transcript) fn parse_grains(
     emit: &mut dyn FnMut(ParsedPart),
 ) {
     let work = |chunk: &[Line]| {
+        let _alone = wait_if_many_values(bytes, chunk);
         let mut part = ParsedPart::default();
         let mut parser = JsonParser::new().with_unique_keys();
         for line in chunk {
@@ -145,6 +146,8 @@ fn with_namespace<'j>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transcript::kind::TranscriptKind;
+    use crate::transcript::parse::parse_for_grains;
 
     const FACT: &str = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
 
@@ -190,6 +193,33 @@ mod tests {
         };
         let (grains, faults) = parsed_with(&text, bundle);
         assert_eq!((grains.len(), faults), (1, vec!["6 ERR_JSON".to_owned()]));
+    }
+
+    #[test]
+    fn a_repeated_key_in_a_document_is_a_fault_of_its_entry() {
+        let repeated = FACT.replace('{', r#"{"object":"coffee","#);
+        let pretty = |grain: &str| grain.replace(',', ",\n");
+        for (document, expected) in [
+            (format!("[{repeated},{FACT},{{\"x\":nope}}]"), (1, 2)),
+            (
+                format!("[\n{},\n{}\n]", pretty(FACT), pretty(&repeated)),
+                (1, 1),
+            ),
+            (pretty(&repeated), (0, 1)),
+            (pretty(FACT), (1, 0)),
+        ] {
+            let (mut grains, mut faults) = (0, 0);
+            parse_for_grains(
+                document.as_bytes(),
+                TranscriptKind::GrainLines,
+                ReadOptions::default(),
+                &mut |part| {
+                    grains += part.grains.len();
+                    faults += part.faults.len();
+                },
+            );
+            assert_eq!((grains, faults), expected, "{document}");
+        }
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! extensions that name their class.
 //!
 //! The decoder rejects trailing bytes, text that isn't UTF-8 and the reserved byte `0xc1`, limits
-//! the depth, and allocates nothing by a declared length. The crate `rmpv` would do except that it
+//! the depth and the number of values, and allocates nothing by a declared length. The crate `rmpv` would do except that it
 //! decodes `0xc1` as nil, so that damage would go unnoticed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gristmill_schemas::json::{Json, Number, Object};
+use gristmill_schemas::json::{DEFAULT_VALUE_LIMIT, Json, Number, Object};
 
 /// Maximum depth of nested values.
 const DEPTH_LIMIT: usize = 64;
@@ -18,7 +18,15 @@ const OBJECT_TYPES: std::ops::RangeInclusive<i8> = 0..=5;
 /// Decodes a value; `None` if the bytes aren't exactly one. Binary data becomes base64, and a
 /// Python object the arguments of its constructor.
 pub(super) fn decode(bytes: &[u8]) -> Option<Json<'static>> {
-    let mut decoder = Decoder { rest: bytes };
+    decode_limited(bytes, DEFAULT_VALUE_LIMIT)
+}
+
+/// As [`decode`], with the given limit on the number of values and keys.
+fn decode_limited(bytes: &[u8], limit: usize) -> Option<Json<'static>> {
+    let mut decoder = Decoder {
+        rest: bytes,
+        values_left: limit,
+    };
     let value = decoder.value(DEPTH_LIMIT)?;
     decoder.rest.is_empty().then_some(value)
 }
@@ -26,6 +34,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Json<'static>> {
 /// Decodes values from the front of `rest`.
 struct Decoder<'b> {
     rest: &'b [u8],
+    /// The number of values and keys that may follow.
+    values_left: usize,
 }
 
 impl<'b> Decoder<'b> {
@@ -48,6 +58,7 @@ impl<'b> Decoder<'b> {
     /// Reads a value with at most `depth` levels. The formats are in the order of their first byte.
     fn value(&mut self, depth: usize) -> Option<Json<'static>> {
         let depth = depth.checked_sub(1)?;
+        self.values_left = self.values_left.checked_sub(1)?;
         let format = *self.take(1)?.first()?;
         Some(match format {
             // positive fixint, fixmap, fixarray, fixstr
@@ -131,10 +142,15 @@ impl<'b> Decoder<'b> {
     fn extension(&mut self, length: usize, depth: usize) -> Option<Json<'static>> {
         let kind = *self.take(1)?.first()? as i8;
         let data = self.take(length)?;
+        let mut inner = Decoder {
+            rest: data,
+            values_left: self.values_left,
+        };
         let object = OBJECT_TYPES
             .contains(&kind)
-            .then(|| Decoder { rest: data }.value(depth))
+            .then(|| inner.value(depth))
             .flatten();
+        self.values_left = inner.values_left;
         let arguments = object
             .as_ref()
             .and_then(|object| object.as_array()?.get(2).cloned());
@@ -181,5 +197,14 @@ mod tests {
         ] {
             assert!(decode(bytes).is_none(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn more_values_than_the_limit_are_not_decoded() {
+        let list = [0x92, 0x01, 0x81, 0xa1, b'a', 0x02];
+        assert!(decode_limited(&list, 5).is_some() && decode_limited(&list, 4).is_none());
+        // A list with an object of Python and a number.
+        let objects = [&[0x92, 0xc7, 5, 5][..], &[0x93, 1, 2, 0x91, 3], &[4]].concat();
+        assert!(decode_limited(&objects, 8).is_some() && decode_limited(&objects, 7).is_none());
     }
 }

@@ -15,8 +15,12 @@ pub mod sse;
 
 use std::borrow::Cow;
 
-use gristmill_schemas::json::{Json, JsonParser};
+use gristmill_schemas::json::{DEFAULT_VALUE_LIMIT, Json, JsonParser};
 use memchr::memchr2;
+
+/// Maximum number of values and keys in all frames of a stream. 128,000 tokens with a chunk each
+/// have a quarter of it.
+const STREAM_VALUE_LIMIT: usize = 4 * DEFAULT_VALUE_LIMIT;
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +42,9 @@ pub struct StreamFrames<'f> {
     pub skipped: usize,
     /// True if the framing marks the end of the stream and the mark was read.
     pub is_done: bool,
+    /// True if a frame was lost: one that begins like JSON and isn't, or is beyond the number of
+    /// values that are read.
+    pub is_damaged: bool,
 }
 
 /// Returns true for the text of a frame that needn't be parsed.
@@ -66,14 +73,17 @@ struct FrameParser<'f, 'l> {
     frames: StreamFrames<'f>,
     parser: JsonParser<'f>,
     skip: SkipFrame<'l>,
+    /// The number of values and keys that may follow.
+    values_left: usize,
 }
 
 impl<'f, 'l> FrameParser<'f, 'l> {
     fn new(skip: SkipFrame<'l>) -> Self {
         FrameParser {
             frames: StreamFrames::default(),
-            parser: JsonParser::new(),
+            parser: JsonParser::new().with_lone_surrogates(),
             skip,
+            values_left: STREAM_VALUE_LIMIT,
         }
     }
 
@@ -83,16 +93,26 @@ impl<'f, 'l> FrameParser<'f, 'l> {
             self.frames.skipped += 1;
             return;
         }
-        let data = match &text {
-            Cow::Borrowed(text) => self.parser.parse(text).ok(),
-            Cow::Owned(text) => JsonParser::new().parse(text).ok().map(Json::into_owned),
+        if self.values_left == 0 {
+            self.frames.is_damaged = true;
+            return;
+        }
+        let (data, values) = match &text {
+            Cow::Borrowed(text) => (self.parser.parse(text).ok(), self.parser.values()),
+            Cow::Owned(text) => {
+                let mut parser = JsonParser::new().with_lone_surrogates();
+                let data = parser.parse(text).ok().map(Json::into_owned);
+                (data, parser.values())
+            }
         };
+        self.values_left = self.values_left.saturating_sub(values.max(1));
         match data {
             Some(data) => self.frames.frames.push(StreamFrame { event, data }),
-            None => self
-                .frames
-                .unreadable
-                .push((self.frames.frames.len(), text)),
+            None => {
+                self.frames.is_damaged |= text.trim_start().starts_with(['{', '[']);
+                let frames_before = self.frames.frames.len();
+                self.frames.unreadable.push((frames_before, text));
+            }
         }
     }
 }
@@ -100,6 +120,29 @@ impl<'f, 'l> FrameParser<'f, 'l> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_is_damaged_if_a_frame_is_lost() {
+        let pushed = |texts: &[&'static str], values_left| {
+            let mut parser = FrameParser::new(&|_| false);
+            parser.values_left = values_left;
+            for text in texts {
+                parser.push(None, Cow::Borrowed(text));
+                parser.push(None, Cow::Owned((*text).to_owned()));
+            }
+            (parser.frames.frames.len(), parser.frames.is_damaged)
+        };
+        for (texts, values_left, expected) in [
+            (&["{\"a\":1}", "[2]"][..], 100, (4, false)),
+            (&["1", "{\"a\":"], 100, (2, true)),
+            (&["1", "", "done"], 100, (2, false)),
+            (&["\"\\ud83d\""], 100, (2, false)),
+            (&["[1,2]", "3"], 6, (2, true)),
+            (&["[1,2]"], 6, (2, false)),
+        ] {
+            assert_eq!(pushed(texts, values_left), expected, "{texts:?}");
+        }
+    }
 
     #[test]
     fn lines_end_in_lf_crlf_or_cr() {

@@ -60,7 +60,7 @@ pub fn frames_skipping<'f>(text: &'f str, skip: SkipFrame<'_>) -> StreamFrames<'
 /// Adds an event. Recorders may omit the blank lines between events: data whose first line alone is
 /// JSON are several events without names.
 fn push_event<'f>(parser: &mut FrameParser<'f, '_>, event: Option<&'f str>, data: Cow<'f, str>) {
-    let is_json = |text: &str| Json::parse(text.as_bytes()).is_ok();
+    let is_json = |text: &str| Json::parse_lossy(text.as_bytes()).is_ok();
     match data {
         Cow::Owned(lines) if is_json(first_line(&lines)) && !is_json(&lines) => {
             let lines = lines.split('\n').map(|line| Cow::Owned(line.to_owned()));

@@ -149,10 +149,13 @@ impl Adapter for OpenAiChat {
 
     fn is_response(&self, body: &Json) -> bool {
         // A filtered choice may have no message; one with a `text` belongs to the older completions
-        // API.
+        // API, and one with a `delta` to a chunk of a stream.
         let choice = |choice: &Json| {
             choice.get("message").is_some()
-                || (choice.get("finish_reason").is_some() && choice.get("text").is_none())
+                || (choice.get("finish_reason").is_some()
+                    && ["text", "delta"]
+                        .iter()
+                        .all(|key| choice.get(key).is_none()))
         };
         body.get("choices")
             .and_then(Json::as_array)

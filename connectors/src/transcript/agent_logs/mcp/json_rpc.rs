@@ -60,7 +60,7 @@ fn wrapped_message<'c>(json: &'c Json<'c>) -> Option<Cow<'c, Json<'c>>> {
         .filter_map(|key| json.get(key))
         .find_map(|value| match value {
             Json::String(text) if text.contains("jsonrpc") => {
-                let parsed = Json::parse(text.as_bytes()).ok()?;
+                let parsed = Json::parse_lossy(text.as_bytes()).ok()?;
                 is_rpc(&parsed).then(|| Cow::Owned(parsed.into_owned()))
             }
             value => is_rpc(value).then_some(Cow::Borrowed(value)),

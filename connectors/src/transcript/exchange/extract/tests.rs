@@ -123,6 +123,36 @@ fn a_stream_without_an_event_has_no_answer() {
 }
 
 #[test]
+fn an_answer_whose_stream_lost_an_event_is_partial_and_half_a_character_is_kept() {
+    let answer = |event: &str| {
+        let chunk = |choice: &str| format!(r#"data: {{"choices":[{{"index":0,{choice}}}]}}"#);
+        let events = [
+            chunk(r#""delta":{"content":"a"}"#),
+            format!("data: {event}"),
+            chunk(r#""delta":{},"finish_reason":"stop""#),
+            "data: [DONE]".to_owned(),
+        ];
+        let stream = Json::from(events.join("\n\n")).to_string();
+        let request = r#""request":{"messages":[{"role":"user","content":"hi"}]}"#;
+        last(&format!(
+            r#"{{"provider":"openai","endpoint":"chat",{request},"response_sse":{stream}}}"#
+        ))
+        .0
+    };
+    assert_eq!(
+        answer(r#"{"choices":[{"delta":{"con"#),
+        MessageStatus::Partial
+    );
+    for event in [
+        r#"{"choices":[{"index":0,"delta":{"content":"\ud83d"}}]}"#,
+        "",
+        "keep-alive",
+    ] {
+        assert_eq!(answer(event), MessageStatus::Complete, "{event}");
+    }
+}
+
+#[test]
 fn a_response_without_a_choice_is_an_error_message() {
     let blocked = r#"{"provider":"gemini","endpoint":"generatecontent","url_path":"/v1beta/models/g-1:generateContent",
             "request":{"contents":[{"role":"user","parts":[{"text":"hi"}]}]},"response":{"promptFeedback":{"blockReason":"SAFETY"}}}"#;

@@ -19,7 +19,7 @@ pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The number of bytes to which all compressed bodies of one file together are decompressed.
 /// Further ones stay compressed.
-const DECOMPRESSED_LIMIT_BYTES: usize = 4 * LINE_LIMIT_BYTES;
+const DECOMPRESSED_LIMIT_BYTES: usize = LINE_LIMIT_BYTES;
 
 /// Number of lines of a body that are examined to detect its framing.
 const FRAMING_LINES: usize = 8;
@@ -107,7 +107,7 @@ impl<'h> HttpBody<'h> {
         match self {
             HttpBody::Json(value) => exchange.insert(json_member, value.clone().into_owned()),
             HttpBody::Base64(encoded) => exchange.insert(text_member, encoded.into_owned()),
-            HttpBody::Text(text) => match Json::parse(text.as_bytes()) {
+            HttpBody::Text(text) => match Json::parse_lossy(text.as_bytes()) {
                 Ok(value @ (Json::Object(_) | Json::Array(_))) => {
                     exchange.insert(json_member, value.into_owned())
                 }

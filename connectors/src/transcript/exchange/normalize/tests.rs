@@ -1,3 +1,4 @@
+use gristmill_schemas::json::DEFAULT_VALUE_LIMIT;
 use gristmill_schemas::message::Timestamp;
 
 use super::http::{Decompressor, HttpBody, is_aws_stream};
@@ -51,6 +52,40 @@ fn batch_lines_are_requests_or_responses() {
         summaries(&lines.join("\n"), TranscriptKind::Batch),
         expected
     );
+}
+
+#[test]
+fn a_chunk_of_a_stream_is_neither_a_request_nor_a_response() {
+    let chunk = |choice: &str| {
+        format!(r#"{{"id":"c","object":"chat.completion.chunk","choices":[{{{choice}}}]}}"#)
+    };
+    let lines = [
+        r#"{"messages":[{"role":"user","content":"hi"}]}"#.to_owned(),
+        chunk(r#""index":0,"delta":{"content":"lost"},"finish_reason":null"#),
+        chunk(r#""index":0,"delta":{},"finish_reason":"stop""#),
+        chunk(r#""index":0,"finish_reason":"content_filter""#),
+    ];
+    let normalized = normalize(lines.join("\n").as_bytes(), TranscriptKind::Bodies).unwrap();
+    let faults: Vec<_> = normalized.faults.iter().map(|fault| fault.number).collect();
+    assert_eq!(faults, [2, 3]);
+    assert_eq!(normalized.lines.split_terminator('\n').count(), 4);
+}
+
+#[test]
+fn a_body_with_more_values_than_are_read_stays_a_text() {
+    let archive = |values: usize| {
+        let body = format!("[{}0]", "0,".repeat(values - 2));
+        let request = r#"{"url":"https://api.openai.com/v1/chat/completions"}"#;
+        let response = format!(r#"{{"status":200,"content":{{"text":"{body}"}}}}"#);
+        let entry = format!(r#"{{"request":{request},"response":{response}}}"#);
+        format!(r#"{{"log":{{"entries":[{entry}]}}}}"#)
+    };
+    for (values, expected) in [
+        (100, "openai/chat response"),
+        (DEFAULT_VALUE_LIMIT + 1, "openai/chat response_text"),
+    ] {
+        assert_eq!(summaries(&archive(values), TranscriptKind::Har), [expected]);
+    }
 }
 
 #[test]
