@@ -11,6 +11,7 @@ mod erasures;
 mod ingest_workers;
 mod lab;
 mod lost_rows;
+mod migration;
 mod refused_commits;
 mod repair;
 mod rolled_back;
