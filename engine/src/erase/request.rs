@@ -93,20 +93,31 @@ impl RetentionSelection {
 /// Maximal number of people in one request.
 const PEOPLE: usize = 1_000_000;
 
-/// Columns of a file of people, and whether each contains sessions.
-const COLUMNS: [(&str, bool); 12] = [
-    ("user", false),
-    ("user_id", false),
-    ("subject", false),
-    ("did", false),
-    ("subject_did", false),
-    ("name", false),
-    ("email", false),
-    ("phone", false),
-    ("entity_id", false),
-    ("session", true),
-    ("session_id", true),
-    ("run_id", true),
+/// What a cell of a file of people contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CellKind {
+    /// One identifier, in which every character counts: ids like `auth0|5f7c` have bars.
+    Id,
+    /// Names, addresses or numbers, separated by bars, which none of them contains.
+    Names,
+    /// One session or run id.
+    Session,
+}
+
+/// The columns of a file of people.
+const COLUMNS: [(&str, CellKind); 12] = [
+    ("user", CellKind::Id),
+    ("user_id", CellKind::Id),
+    ("subject", CellKind::Id),
+    ("did", CellKind::Id),
+    ("subject_did", CellKind::Id),
+    ("name", CellKind::Names),
+    ("email", CellKind::Names),
+    ("phone", CellKind::Names),
+    ("entity_id", CellKind::Id),
+    ("session", CellKind::Session),
+    ("session_id", CellKind::Session),
+    ("run_id", CellKind::Session),
 ];
 
 /// Returns whether `text` is empty when it is folded, so that it identifies nobody.
@@ -146,13 +157,13 @@ impl SubjectRequest {
 
     /// Adds the people of a CSV file, one per line. The header names the columns (`user`,
     /// `subject`, `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`), separated by
-    /// commas, semicolons or tabs; other columns are ignored. A cell may contain several values,
-    /// separated by `|`. Without a header, every line is one identifier. Blank identifiers
-    /// ([`is_blank_identifier`]) are left out.
+    /// commas, semicolons or tabs; other columns are ignored. A cell of `name`, `email` or `phone`
+    /// may contain several values, separated by `|`. Without a header, every line is one
+    /// identifier. Blank identifiers ([`is_blank_identifier`]) are left out.
     ///
     /// # Errors
-    /// [`EngineError::Request`] if a line can't be parsed, there are too many people, or the first
-    /// line has several cells and no known column.
+    /// [`EngineError::Request`] if a line can't be parsed or has more cells than the header, there
+    /// are too many people, or the first line has several cells and no known column.
     pub fn add_people(&mut self, csv: &str) -> Result<()> {
         let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
         let mut lines = csv
@@ -246,21 +257,28 @@ impl SubjectRequest {
     }
 }
 
-/// The separator, and for each column whether it contains sessions; `None` for unknown columns.
-type Header = (char, Vec<Option<bool>>);
+/// The separator, and what the cells of each column contain; `None` for unknown columns.
+type Header = (char, Vec<Option<CellKind>>);
+
+/// Returns what a column contains that is named `name`, in any case, also with blanks or dashes for
+/// the underscore, or none.
+fn column_of(name: &str) -> Option<CellKind> {
+    let letters = |text: &str| -> String {
+        let letters = text.chars().filter(|letter| letter.is_alphanumeric());
+        letters.flat_map(char::to_lowercase).collect()
+    };
+    let name = letters(name);
+    let mut columns = COLUMNS.iter();
+    let found = columns.find(|(column, _)| letters(column) == name);
+    found.map(|(_, kind)| *kind)
+}
 
 /// Parses the first line; `None` if it isn't a header but a person.
 fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
-    let is_session = |cell: &String| {
-        COLUMNS
-            .iter()
-            .find(|(name, _)| cell.trim().eq_ignore_ascii_case(name))
-            .map(|(_, session)| *session)
-    };
     let mut most = 0;
     for separator in [',', ';', '\t'] {
         let cells = cells(line, separator)?;
-        let columns: Vec<Option<bool>> = cells.iter().map(is_session).collect();
+        let columns: Vec<_> = cells.iter().map(|cell| column_of(cell)).collect();
         if columns.iter().any(Option::is_some) {
             return Ok(Some((separator, columns)));
         }
@@ -287,7 +305,7 @@ fn alone(line: &str) -> Result<String, &'static str> {
 /// Parses a line by its header, or as a single identifier.
 fn parse_person(line: &str, header: Option<&Header>) -> Result<Person, &'static str> {
     match header {
-        Some((separator, columns)) => Ok(person_of(&cells(line, *separator)?, columns)),
+        Some((separator, columns)) => person_of(&cells(line, *separator)?, columns),
         None => {
             let identifier = Some(alone(line)?).filter(|name| !is_blank_identifier(name));
             Ok(Person {
@@ -298,21 +316,33 @@ fn parse_person(line: &str, header: Option<&Header>) -> Result<Person, &'static 
     }
 }
 
-fn person_of(cells: &[String], columns: &[Option<bool>]) -> Person {
+/// Returns the person of a line with the `cells`.
+///
+/// # Errors
+/// A message if there are more than `columns`: of a name with a comma, only a part would count.
+fn person_of(cells: &[String], columns: &[Option<CellKind>]) -> Result<Person, &'static str> {
+    let surplus = cells.get(columns.len()..).unwrap_or_default();
+    if surplus.iter().any(|cell| !cell.trim().is_empty()) {
+        return Err(
+            "it has more cells than the header; an identifier with a separator must be quoted",
+        );
+    }
     let mut person = Person::default();
-    for (cell, session) in cells.iter().zip(columns) {
-        let values = cell
-            .split('|')
-            .map(str::trim)
-            .filter(|value| !is_blank_identifier(value))
-            .map(str::to_owned);
-        match session {
-            Some(true) => person.sessions.extend(values),
-            Some(false) => person.identifiers.extend(values),
+    for (cell, kind) in cells.iter().zip(columns) {
+        let values = match kind {
+            Some(CellKind::Names) => cell.split('|').collect(),
+            _ => vec![cell.as_str()],
+        };
+        let values = values.into_iter().map(str::trim);
+        let values = values.filter(|value| !is_blank_identifier(value));
+        let values = values.map(str::to_owned);
+        match kind {
+            Some(CellKind::Session) => person.sessions.extend(values),
+            Some(CellKind::Id | CellKind::Names) => person.identifiers.extend(values),
             None => {}
         }
     }
-    person
+    Ok(person)
 }
 
 fn fault(line: usize, what: impl Into<String>) -> EngineError {
@@ -375,11 +405,38 @@ mod tests {
     }
 
     #[test]
+    fn an_id_with_a_bar_is_one_identifier() {
+        let mut request = SubjectRequest::default();
+        let csv = "user,session\nauth0|5f7c8ec7,a|b\n";
+        request.add_people(csv).unwrap();
+        let [person] = request.people.as_slice() else {
+            panic!("{:?}", request.people)
+        };
+        assert_eq!(
+            person.identifiers,
+            BTreeSet::from(["auth0|5f7c8ec7".to_owned()])
+        );
+        assert_eq!(person.sessions, BTreeSet::from(["a|b".to_owned()]));
+    }
+
+    #[test]
+    fn a_line_with_more_cells_than_the_header_is_refused() {
+        let read = |csv: &str| SubjectRequest::default().add_people(csv);
+        for csv in ["name\nSmith, Anna\n", "user,name\nu-1, \"Smith, Anna\"\n"] {
+            let error = read(csv).unwrap_err().to_string();
+            assert!(error.contains("line 2: it has more cells"), "{error}");
+        }
+        assert!(read("user,name\nu-1,Anna,,\nu-2\n").is_ok());
+    }
+
+    #[test]
     fn a_header_is_recognised_after_a_byte_order_mark_with_other_separators_and_extra_columns() {
         for csv in [
             "\u{feff}user,name\nu-1,Anna\n",
             "user;name\nu-1;Anna\n",
             "User\tName\nu-1\tAnna\n",
+            "userId,E-Mail\nu-1,Anna\n",
+            "User ID;name\nu-1;Anna\n",
             "ticket,user,name,note\nT-9,u-1,Anna,\"call, please\"\n",
         ] {
             let mut request = SubjectRequest::default();
