@@ -65,6 +65,10 @@ pub struct InspectArgs {
 pub struct CompactArgs {
     #[command(flatten)]
     pub results: ResultArgs,
+    /// Also write encrypted segments again that have rows of erased grains, whose keys were
+    /// destroyed
+    #[arg(long)]
+    pub erased: bool,
     #[cfg(feature = "cluster")]
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -13,7 +13,7 @@ pub async fn run(
 ) -> Result<CommandOutcome, Failure> {
     let printer = context.printer(arguments.results);
     let mut lake = context.open_lake().await?;
-    let options = options_of(context);
+    let options = options_of(context, arguments.erased);
     let (progress, shown) = context.track("compact");
     #[cfg(feature = "cluster")]
     let on_cluster =
@@ -31,10 +31,12 @@ pub async fn run(
     Ok(CommandOutcome::Done)
 }
 
-/// Returns options with the threads and the memory of `context`.
-fn options_of(context: &CommandContext) -> CompactOptions {
+/// Returns options with the threads and the memory of `context`, and whether `erased` rows are
+/// dropped everywhere.
+fn options_of(context: &CommandContext, erased: bool) -> CompactOptions {
     CompactOptions {
         threads: context.row_group_threads(),
+        erased,
         ..CompactOptions::with_memory(context.memory() as u64)
     }
 }

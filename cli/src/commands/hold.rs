@@ -66,9 +66,17 @@ async fn lift_hold(
     arguments: LiftHoldArgs,
 ) -> Result<CommandOutcome, Failure> {
     check_order(&arguments.order)?;
+    let addresses = addresses(&arguments.address, arguments.addresses.as_deref())?;
+    let names_grains = !arguments.address.is_empty() || arguments.addresses.is_some();
+    if names_grains && addresses.is_empty() {
+        return Err(Failure::usage(
+            "--address and --addresses have no address, and without these options the hold is \
+             lifted from all its grains",
+        ));
+    }
     let release = ReleaseRequest {
         name: hold_name(&arguments.name)?,
-        addresses: addresses(&arguments.address, arguments.addresses.as_deref())?,
+        addresses,
         authority: arguments.order.authority,
         reason: arguments.order.reason,
     };

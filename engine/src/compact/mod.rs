@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plan` | which segments are merged with which? |
 //! | `merge` | how are sorted segments merged, streaming? |
+//! | `erased` | which encrypted segments have rows of erased grains? |
 //! | `records` | how are the files of a small table merged? |
 //! | `by_workers` | how do other processes merge segments for this one? |
 //!
@@ -13,6 +14,7 @@
 //! new segment's sidecars, and then its vectors.
 
 mod by_workers;
+mod erased;
 mod merge;
 mod plan;
 mod records;
@@ -43,6 +45,9 @@ pub struct CompactOptions {
     pub table_files: usize,
     /// Threads that encode; 0 for one per core.
     pub threads: usize,
+    /// Whether encrypted segments that have rows of erased grains, whose keys were destroyed, are
+    /// written again without them, also if they are merged with no other.
+    pub erased: bool,
     /// Maximum number of bytes of the vectors of merged segments. Larger ones aren't kept.
     pub vector_bytes: u64,
 }
@@ -53,6 +58,7 @@ impl Default for CompactOptions {
             target_rows: target_rows(1 << 30),
             table_files: 8,
             threads: 0,
+            erased: false,
             vector_bytes: VECTOR_BYTES,
         }
     }
@@ -156,7 +162,11 @@ impl CompactRun {
         let started = Instant::now();
         lake.refresh().await?;
         let segments = lake.segments()?;
-        let groups = plan::groups(&segments, options.target_rows);
+        let mut groups = plan::groups(&segments, options.target_rows);
+        if options.erased {
+            let alone = erased::with_erased_rows(lake, &segments, &groups, progress).await?;
+            groups.extend(alone.into_iter().map(|segment| vec![segment]));
+        }
         let merged = groups.iter().flatten();
         let total = merged.map(|segment| segment.file.size).sum();
         progress.total_bytes.store(total, Ordering::Relaxed);

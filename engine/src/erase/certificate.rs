@@ -38,8 +38,9 @@ pub(super) const REMINDER: &str = "This certificate covers the lake. Backups, re
 /// Additional reminder if keys were destroyed.
 pub(super) const KEY_REMINDER: &str = " Copies of the keyring and of the file of people's keys \
                                        beside it must be destroyed, too. The sealed rows, their \
-                                       addresses and blind tokens stay until the next compaction \
-                                       of their segments.";
+                                       addresses and blind tokens stay until `compact --erased` \
+                                       or a rotation of all keys writes their segments again, and \
+                                       `gc` removes the old files.";
 
 /// Additional reminder if the lake is in a store that states versions of its objects.
 pub(super) const VERSIONS_REMINDER: &str = " The object store states versions of its objects: \

@@ -20,6 +20,8 @@ pub(super) struct GappedPattern {
     gaps: Vec<Gap>,
     /// Whether hyphens and underscores next to it are part of the same identifier.
     pub(super) joined: bool,
+    /// Whether a dot or a plus before it is part of the same e-mail address.
+    pub(super) is_email: bool,
     /// Whether a prefix or a version may be joined to it.
     pub(super) affixes: bool,
     /// Whether a dot must follow.
@@ -256,6 +258,7 @@ impl GappedPatternBuilder {
         let joined = text
             .chars()
             .any(|letter| letter.is_numeric() || "-_:@".contains(letter));
+        let is_email = text.find('@').is_some_and(|at| at > 0);
         let affixes = self.on.contains(Variation::IdAffixes) && is_id(&text);
         let is_anywhere = text.chars().any(is_unsegmented);
         self.push(
@@ -263,6 +266,7 @@ impl GappedPatternBuilder {
             gaps,
             GappedPattern {
                 joined,
+                is_email,
                 affixes,
                 is_anywhere,
                 ..GappedPattern::default()
@@ -325,6 +329,7 @@ impl GappedPatternBuilder {
                 vec![Gap::Tag { optional }],
                 GappedPattern {
                     joined: true,
+                    is_email: true,
                     ..GappedPattern::default()
                 },
             );

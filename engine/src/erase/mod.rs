@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `request` | the people, sessions, consents and addresses of a request |
+//! | `people_file` | the people in the file of `--subjects` |
 //! | `variations`, `patterns`, `phone` | how an identifier may be written |
 //! | `matcher`, `field_roles` | does a grain name one of the people, and in which field? |
 //! | `payload_prefilter` | excludes payloads without decoding them |
@@ -39,6 +40,7 @@ mod normalized;
 mod pattern_search;
 mod patterns;
 mod payload_prefilter;
+mod people_file;
 mod phone;
 mod plan;
 mod pseudonyms;

@@ -8,6 +8,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::Grain;
 use serde::{Deserialize, Serialize};
 
+use super::people_file::each_person;
 use super::variations::{Variation, Variations};
 use crate::error::{Context, EngineError, Result};
 use crate::policy::{ExpiredGrain, RetentionRules};
@@ -93,22 +94,6 @@ impl RetentionSelection {
 /// Maximal number of people in one request.
 const PEOPLE: usize = 1_000_000;
 
-/// Columns of a file of people, and whether each contains sessions.
-const COLUMNS: [(&str, bool); 12] = [
-    ("user", false),
-    ("user_id", false),
-    ("subject", false),
-    ("did", false),
-    ("subject_did", false),
-    ("name", false),
-    ("email", false),
-    ("phone", false),
-    ("entity_id", false),
-    ("session", true),
-    ("session_id", true),
-    ("run_id", true),
-];
-
 /// Returns whether `text` is empty when it is folded, so that it identifies nobody.
 pub fn is_blank_identifier(text: &str) -> bool {
     Folding::Spellings.folded(text).is_empty()
@@ -146,39 +131,24 @@ impl SubjectRequest {
 
     /// Adds the people of a CSV file, one per line. The header names the columns (`user`,
     /// `subject`, `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`), separated by
-    /// commas, semicolons or tabs; other columns are ignored. A cell may contain several values,
-    /// separated by `|`. Without a header, every line is one identifier. Blank identifiers
-    /// ([`is_blank_identifier`]) are left out.
+    /// commas, semicolons or tabs; other columns are ignored. A cell of `name`, `email` or `phone`
+    /// may contain several values, separated by `|`. Without a header, every line is one
+    /// identifier. Blank identifiers ([`is_blank_identifier`]) are left out.
     ///
     /// # Errors
-    /// [`EngineError::Request`] if a line can't be parsed, there are too many people, or the first
-    /// line has several cells and no known column.
+    /// [`EngineError::Request`] if a line can't be parsed or has more cells than the header, there
+    /// are too many people, or the first line has several cells, or the title of a column, and no
+    /// known column.
     pub fn add_people(&mut self, csv: &str) -> Result<()> {
-        let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
-        let mut lines = csv
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty());
-        let Some((first, header)) = lines.clone().next() else {
-            return Ok(());
-        };
-        let header = header_of(header).map_err(|what| fault(first + 1, what))?;
-        if header.is_some() {
-            lines.next();
-        }
-        for (number, line) in lines {
-            let person =
-                parse_person(line, header.as_ref()).map_err(|what| fault(number + 1, what))?;
+        each_person(csv, |person| {
             if self.people.len() == PEOPLE {
                 return Err(EngineError::Request(format!(
                     "more than {PEOPLE} people in one request"
                 )));
             }
-            if person != Person::default() {
-                self.people.push(person);
-            }
-        }
-        Ok(())
+            self.people.push(person);
+            Ok(())
+        })
     }
 
     /// Adds the addresses of a file, one per line.
@@ -246,161 +216,14 @@ impl SubjectRequest {
     }
 }
 
-/// The separator, and for each column whether it contains sessions; `None` for unknown columns.
-type Header = (char, Vec<Option<bool>>);
-
-/// Parses the first line; `None` if it isn't a header but a person.
-fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
-    let is_session = |cell: &String| {
-        COLUMNS
-            .iter()
-            .find(|(name, _)| cell.trim().eq_ignore_ascii_case(name))
-            .map(|(_, session)| *session)
-    };
-    let mut most = 0;
-    for separator in [',', ';', '\t'] {
-        let cells = cells(line, separator)?;
-        let columns: Vec<Option<bool>> = cells.iter().map(is_session).collect();
-        if columns.iter().any(Option::is_some) {
-            return Ok(Some((separator, columns)));
-        }
-        most = most.max(cells.len());
-    }
-    match most {
-        0 | 1 => Ok(None),
-        _ => Err(
-            "several columns, and none of them is user, subject, did, name, email, phone, \
-             entity_id, session or run_id; an identifier with a comma must be quoted",
-        ),
-    }
-}
-
-/// Returns the single identifier of a line, which may be quoted.
-fn alone(line: &str) -> Result<String, &'static str> {
-    let line = line.trim();
-    match line.starts_with('"') {
-        true => cells(line, '\n').map(|cells| cells.concat()),
-        false => Ok(line.to_owned()),
-    }
-}
-
-/// Parses a line by its header, or as a single identifier.
-fn parse_person(line: &str, header: Option<&Header>) -> Result<Person, &'static str> {
-    match header {
-        Some((separator, columns)) => Ok(person_of(&cells(line, *separator)?, columns)),
-        None => {
-            let identifier = Some(alone(line)?).filter(|name| !is_blank_identifier(name));
-            Ok(Person {
-                identifiers: identifier.into_iter().collect(),
-                ..Person::default()
-            })
-        }
-    }
-}
-
-fn person_of(cells: &[String], columns: &[Option<bool>]) -> Person {
-    let mut person = Person::default();
-    for (cell, session) in cells.iter().zip(columns) {
-        let values = cell
-            .split('|')
-            .map(str::trim)
-            .filter(|value| !is_blank_identifier(value))
-            .map(str::to_owned);
-        match session {
-            Some(true) => person.sessions.extend(values),
-            Some(false) => person.identifiers.extend(values),
-            None => {}
-        }
-    }
-    person
-}
-
-fn fault(line: usize, what: impl Into<String>) -> EngineError {
+/// Returns the error of the line `line` of a file.
+pub(super) fn fault(line: usize, what: impl Into<String>) -> EngineError {
     EngineError::Request(format!("line {line}: {}", what.into()))
-}
-
-/// Splits a line of CSV into cells; a quoted cell may contain separators and doubled quotes.
-fn cells(line: &str, separator: char) -> Result<Vec<String>, &'static str> {
-    let mut cells = vec![String::new()];
-    let mut quoted = false;
-    let mut letters = line.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let last = cells.last_mut().ok_or("no cell")?;
-        match letter {
-            '"' if quoted && letters.peek() == Some(&'"') => {
-                letters.next();
-                last.push('"');
-            }
-            '"' if quoted || last.is_empty() => quoted = !quoted,
-            letter if letter == separator && !quoted => cells.push(String::new()),
-            other => last.push(other),
-        }
-    }
-    if quoted {
-        Err("a quote isn't closed")
-    } else {
-        Ok(cells)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_of_people_is_read_by_its_header() {
-        let mut request = SubjectRequest::default();
-        request
-            .add_people("user,name,session\nu-1,\"Smith, Anna|Anna S.\",s-1\n\nu-2,,\n")
-            .unwrap();
-        assert_eq!(request.people.len(), 2);
-        let names: Vec<_> = request.people[0]
-            .identifiers
-            .iter()
-            .map(String::as_str)
-            .collect();
-        assert_eq!(names, ["Anna S.", "Smith, Anna", "u-1"]);
-        assert!(request.people[0].sessions.contains("s-1"));
-    }
-
-    #[test]
-    fn without_a_header_every_line_is_an_identifier() {
-        let mut request = SubjectRequest::default();
-        request
-            .add_people("alice\nSmith, Anna\n\"Doe, \"\"Jo\"\"\"\n")
-            .unwrap();
-        assert_eq!(request.people.len(), 3);
-        assert!(request.people[1].identifiers.contains("Smith, Anna"));
-        assert!(request.people[2].identifiers.contains("Doe, \"Jo\""));
-    }
-
-    #[test]
-    fn a_header_is_recognised_after_a_byte_order_mark_with_other_separators_and_extra_columns() {
-        for csv in [
-            "\u{feff}user,name\nu-1,Anna\n",
-            "user;name\nu-1;Anna\n",
-            "User\tName\nu-1\tAnna\n",
-            "ticket,user,name,note\nT-9,u-1,Anna,\"call, please\"\n",
-        ] {
-            let mut request = SubjectRequest::default();
-            request.add_people(csv).unwrap();
-            let found: Vec<_> = request
-                .people
-                .iter()
-                .map(|person| person.identifiers.clone())
-                .collect();
-            assert_eq!(
-                found,
-                [BTreeSet::from(["Anna".to_owned(), "u-1".to_owned()])],
-                "{csv}"
-            );
-        }
-        let error = SubjectRequest::default()
-            .add_people("login;full name\nu-1;Anna\n")
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("line 1"), "{error}");
-    }
 
     #[test]
     fn the_first_address_may_follow_a_byte_order_mark() {
@@ -414,12 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_named() {
-        let error = SubjectRequest::default()
-            .add_people("user\n\"u-1\n")
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("line 2"), "{error}");
+    fn a_damaged_line_of_addresses_is_named() {
         let error = SubjectRequest::default()
             .add_addresses("abc")
             .unwrap_err()

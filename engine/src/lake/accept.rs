@@ -5,6 +5,9 @@ use super::heads::Heads;
 use super::table::Table;
 use crate::error::Result;
 
+/// The action in the audit log under which that is recorded.
+pub(crate) const ACCEPTED: &str = "accept-logs";
+
 impl Lake {
     /// Recreates `heads.json` from the current logs, and records that in the audit log. What the
     /// logs have lost stays lost, and isn't reported as damage any more. Changed entries of a log
@@ -34,7 +37,7 @@ impl Lake {
         }
         Heads::replace(self.location(), heads).await?;
         self.record_encryption().await?;
-        self.record("accept-logs", serde_json::json!({ "lost_versions": lost }))
+        self.record(ACCEPTED, serde_json::json!({ "lost_versions": lost }))
             .await
     }
 }

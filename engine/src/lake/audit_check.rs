@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use gristmill_schemas::columns::AuditRow;
 
+use super::accept::ACCEPTED;
+use super::commit_facts::{CommitFacts, RowsOfLog};
 use super::heads::{HEADS, Heads, digest_of_files};
 use super::log::LogFile;
 use super::open_checks::head_damage;
-use super::{ERASURES, FIRST_WITH_HEADS, Lake, Segment, TABLES, Table};
+use super::{AUDIT, ERASURES, FIRST_WITH_HEADS, Lake, Segment, TABLES, Table};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
 
@@ -63,8 +65,27 @@ impl Lake {
                 problems.push(format!("the table `{}`: {}", table.name(), damage.cause));
             }
         }
+        problems.extend(self.removed_entries(entries).await?);
         let rolled_back = self.rolled_back_tables(entries).await?;
         problems.extend(rolled_back.into_iter().map(|(_, cause)| cause));
+        Ok(problems)
+    }
+
+    /// Returns the commits that remove entries of the audit log, which no command does, unless that
+    /// was accepted since.
+    async fn removed_entries(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
+        let (mut rows, mut problems) = (RowsOfLog::default(), Vec::new());
+        let log = LogFile::list(&self.location, AUDIT).await?;
+        for file in log.iter().filter(|file| !file.is_checkpoint) {
+            let Some(bytes) = self.location.read_small(&file.path).await? else {
+                continue;
+            };
+            // `verify` reports a commit that can't be read.
+            let commit = CommitFacts::parse(&bytes).unwrap_or_default();
+            let lost = rows.lost_by(AUDIT, file.version, commit);
+            let lost = lost.filter(|lost| !is_accepted(entries, lost.at));
+            problems.extend(lost.map(|lost| lost.cause(AUDIT)));
+        }
         Ok(problems)
     }
 
@@ -74,11 +95,7 @@ impl Lake {
         entries: &[AuditRow],
     ) -> Result<Vec<(&'static str, String)>> {
         let mut found = Vec::new();
-        let recorded = entries
-            .iter()
-            .rev()
-            .find_map(|entry| recorded_versions(&entry.details))
-            .unwrap_or_default();
+        let recorded = last_recorded(entries);
         for table in self.tables() {
             let Some(recorded) = recorded.get(table.name()) else {
                 continue;
@@ -217,6 +234,25 @@ impl RecordedVersion {
 fn recorded_versions(details: &str) -> Option<BTreeMap<String, RecordedVersion>> {
     let mut details: serde_json::Value = serde_json::from_str(details).ok()?;
     serde_json::from_value(details.get_mut("tables")?.take()).ok()
+}
+
+/// Returns the versions of all tables but `audit` that the last of `entries` with some recorded.
+fn last_recorded(entries: &[AuditRow]) -> BTreeMap<String, RecordedVersion> {
+    let recorded = |entry: &AuditRow| recorded_versions(&entry.details);
+    entries.iter().rev().find_map(recorded).unwrap_or_default()
+}
+
+/// Returns the version of `table` that the last of `entries` with some recorded.
+pub(crate) fn recorded_version(entries: &[AuditRow], table: &str) -> Option<u64> {
+    let recorded = last_recorded(entries);
+    recorded.get(table).map(|recorded| recorded.version)
+}
+
+/// Returns whether `entries` have one of `repair --accept-logs` after `at`, in milliseconds since
+/// 1970: what the logs had lost by then was accepted.
+pub(crate) fn is_accepted(entries: &[AuditRow], at: i64) -> bool {
+    let mut accepted = entries.iter().filter(|entry| entry.action == ACCEPTED);
+    accepted.any(|entry| entry.at >= at.saturating_mul(1_000))
 }
 
 /// The result of verifying the audit log.

@@ -19,6 +19,7 @@ use deltalake::protocol::{DeltaOperation, SaveMode};
 use gristmill_schemas::columns::GRAINS;
 use serde_json::Value;
 
+use super::commit_facts::OPERATION;
 use super::file_actions::{add_action, remove_action};
 use super::heads::{CheckpointHead, HEADS, Heads, TableHead, digest_of_files};
 use super::log::{checkpoint_path, commit_path, hint_path};
@@ -29,7 +30,7 @@ use crate::file_digest::FileDigest;
 use crate::segment::SegmentId;
 
 /// The key of a commit's information with digests of the commits before it, by their versions.
-pub(crate) const SEALED: &str = "gristmill.sealed";
+pub(super) const SEALED: &str = "gristmill.sealed";
 
 /// The number of commits between two checkpoints of a table in an object store that has few files.
 const REMOTE_CHECKPOINT_INTERVAL: u64 = 4;
@@ -216,7 +217,7 @@ impl Table {
         };
         let transactions = change.progress.iter().map(transaction).collect();
         let mut info = change.info.clone();
-        info.insert("gristmill".to_owned(), Value::from(operation));
+        info.insert(OPERATION.to_owned(), Value::from(operation));
         info.insert(SEALED.to_owned(), self.earlier_commit_digests().await?);
         let properties = CommitProperties::default()
             .with_application_transactions(transactions)

@@ -19,6 +19,7 @@
 //! | `row_versions` | since which version of a table are its rows in it? |
 //! | `table`, `commit` | which files does a table consist of, and how is a change committed? |
 //! | `commit_checks` | what is checked before a commit? |
+//! | `commit_facts` | what does a commit state, and which rows does it lose? |
 //! | `file_actions` | what does a log contain about a data file? |
 //! | `column_statistics` | what does a log state about the values of `grains`? |
 //! | `commit_cache` | how is each commit of a log read only once? |
@@ -66,6 +67,7 @@ mod column_statistics;
 mod commit;
 mod commit_cache;
 mod commit_checks;
+mod commit_facts;
 mod conditional_put;
 mod disclosure;
 mod edit;
@@ -110,8 +112,9 @@ pub(crate) use address_indexes::AddressIndexes;
 pub use audit::AUDIT;
 pub(crate) use audit::RESUMED;
 pub use audit_check::AuditVerdict;
+pub(crate) use audit_check::{is_accepted, recorded_version};
 pub(crate) use cells::{Link, address_at, link_columns, links, reference_at, text_at, texts};
-pub(crate) use commit::SEALED;
+pub(crate) use commit_facts::{CommitFacts, LostRows, RowsOfLog};
 pub(crate) use conditional_put::{read_with_version, replace_unchanged, replace_version};
 pub(crate) use disclosure::{DisclosedCopy, disclosed_rows, disclosed_rows_in};
 pub(crate) use edit::{drop_rows, edit_file};

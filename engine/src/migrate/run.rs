@@ -29,8 +29,15 @@ use crate::changes::{APPLIED, ChangeOptions, LakePosition, MigratedChanges, appl
 use crate::error::{Context, EngineError, Result};
 use crate::export::{GRAIN_COLUMNS, Target, delivered_grains};
 use crate::ingest::IngestOptions;
+use crate::keys::TombstoneSet;
 use crate::lake::{KnownAddresses, Lake};
 use crate::progress::WorkProgress;
+
+/// Why a lake with rows of erased grains isn't migrated.
+const UNFINISHED_ERASURE: &str = "the lake has rows of grains that were erased, and nothing bars \
+                                  them in another form: an erasure was killed, or a file was \
+                                  restored from a backup. Run `gristmill erase` for the same \
+                                  people again, then migrate";
 
 /// Grains of a batch, and roughly the bytes of one.
 const BATCH_GRAINS: usize = 4_096;
@@ -114,7 +121,8 @@ pub struct MigrateReport {
 /// `None`, only the map is written.
 ///
 /// # Errors
-/// [`EngineError::Request`] if `lake` is encrypted, or `target` has data of another origin;
+/// [`EngineError::Request`] if `lake` is encrypted or has rows of erased grains, or `target` has
+/// data of another origin;
 /// [`EngineError::Damaged`] if links form a cycle; [`EngineError::Interrupted`]; errors of the
 /// lakes, of the work file and of the map. The same call goes on where this one stopped.
 pub async fn migrate(
@@ -234,17 +242,27 @@ impl<'a> MigrateRun<'a> {
             read_map(&mut self.work, map)?;
         }
         let known = KnownAddresses::load(self.lake).await?;
+        let erased = self.lake.tombstone_set().await?;
         let mut rows = self.lake.scan(Some(&GRAIN_COLUMNS))?;
         while let Some(batch) = rows.next().await {
             self.check_interrupt()?;
-            self.load_batch(&batch?, &known)?;
+            self.load_batch(&batch?, &known, &erased)?;
         }
         self.work.note(ABSENT, &self.absent.to_string())?;
         self.work.keep_targets()
     }
 
-    fn load_batch(&mut self, batch: &RecordBatch, known: &KnownAddresses) -> Result<()> {
+    /// Loads the grains of `batch`, of which none may be `erased`.
+    fn load_batch(
+        &mut self,
+        batch: &RecordBatch,
+        known: &KnownAddresses,
+        erased: &TombstoneSet,
+    ) -> Result<()> {
         let grains = delivered_grains(batch)?;
+        if grains.iter().any(|(address, _)| erased.contains(address)) {
+            return Err(EngineError::Request(UNFINISHED_ERASURE.to_owned()));
+        }
         WorkProgress::add(&self.progress.grains, grains.len() as u64);
         let form = self.options.form;
         let analyse = |(address, bytes): (ContentAddress, Vec<u8>)| {

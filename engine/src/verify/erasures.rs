@@ -8,6 +8,7 @@ use gristmill_schemas::columns::AuditRow;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
+use super::lost_rows;
 use super::report::Problem;
 use super::tables::{TablesCheck, problem};
 use crate::erase::{
@@ -87,6 +88,7 @@ async fn check_audit_log(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<Vec
     for cause in lake.unrecorded(&entries).await? {
         check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
     }
+    lost_rows::check(lake, &entries, check).await?;
     // Logs of earlier formats are rewritten by the upgrade. A table that its own log or head shows
     // to be damaged is a problem already.
     let has_heads = lake.grains.format_version() >= FIRST_WITH_HEADS;

@@ -8,6 +8,7 @@
 //! | `compare` | which cells differ from recomputed ones? |
 //! | `sizes` | do the data files that aren't read have the sizes in the log? |
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
+//! | `lost_rows` | which rows are gone without a command that removed them? |
 //! | `erasures` | are certificates, tombstones and the audit log sound? |
 //! | `complete_sources` | were the sources ingested that ingest skips? |
 //! | `unique_addresses` | is every grain in one row only? |
@@ -35,6 +36,7 @@ mod erasures;
 mod files;
 mod job_set;
 mod lake;
+mod lost_rows;
 mod report;
 mod row_counts;
 pub(crate) mod row_group;

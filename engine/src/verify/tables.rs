@@ -15,14 +15,15 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::job_set::JobSet;
+use super::lost_rows::{BeyondHead, LostInLogs, format_set_back};
 use super::report::{Findings, Problem, TableCoverage};
 use super::unreferenced::UnreferencedFiles;
 use crate::error::{Context, EngineError, Result};
 use crate::file_digest::FileDigest;
 use crate::lake::{
-    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_LOGS,
-    SEALED, TABLES, Table, TableHead, head_damage, hint_path, remedy_of_changed_file,
-    remedy_of_lost_file,
+    ACCEPT, CommitFacts, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile,
+    REMEDY_OF_LOGS, RowsOfLog, TABLES, Table, TableHead, head_damage, hint_path,
+    remedy_of_changed_file, remedy_of_lost_file,
 };
 use crate::segment::SegmentReader;
 
@@ -56,6 +57,8 @@ pub(super) struct TablesCheck<'l> {
     pub(super) findings: Findings,
     /// What was checked so far.
     pub(super) coverage: Vec<TableCoverage>,
+    /// What the logs so far have lost.
+    pub(super) lost: LostInLogs,
     /// The data files so far that no log names.
     pub(super) unreferenced: UnreferencedFiles,
 }
@@ -92,6 +95,7 @@ impl<'l> TablesCheck<'l> {
             remedy_of_newest: ACCEPT,
             findings,
             coverage: Vec::new(),
+            lost: LostInLogs::default(),
             unreferenced: UnreferencedFiles::default(),
         })
     }
@@ -217,6 +221,10 @@ impl<'l> TablesCheck<'l> {
             true => table.at_version(head.version).await.ok(),
             false => None,
         };
+        if let Some(earlier) = &earlier {
+            let lost = BeyondHead::of(table, earlier)?;
+            self.lost.beyond_heads.extend(lost);
+        }
         if let Some(fault) = head_damage(earlier.as_ref().unwrap_or(table), head)? {
             self.found(problem(
                 table.name(),
@@ -261,6 +269,7 @@ impl<'l> TablesCheck<'l> {
         files: &[LogFile],
     ) -> Result<(LogCommits, ExpectedDigests)> {
         let (mut found, mut known) = (LogCommits::new(), ExpectedDigests::new());
+        let (mut rows, mut format) = (RowsOfLog::default(), None::<u32>);
         let mut previous: Option<u64> = None;
         for file in files.iter().filter(|file| !file.is_checkpoint) {
             if let Some(previous) = previous.filter(|previous| previous + 1 != file.version) {
@@ -277,12 +286,21 @@ impl<'l> TablesCheck<'l> {
                 continue;
             };
             found.insert(file.version, (FileDigest::of(&bytes), file.path.clone()));
-            match sealed_by(&bytes) {
-                Ok(sealed) => {
-                    for (version, digest) in sealed {
-                        let witness = || (digest, format!("version {}", file.version));
-                        known.entry(version).or_insert_with(witness);
+            match CommitFacts::parse(&bytes) {
+                Ok(commit) => {
+                    for (version, digest) in &commit.sealed {
+                        let witness = || (*digest, format!("version {}", file.version));
+                        known.entry(*version).or_insert_with(witness);
                     }
+                    if let Some((before, now)) = format.zip(commit.format)
+                        && name == GRAINS
+                        && now < before
+                    {
+                        self.found(format_set_back(before, now));
+                    }
+                    format = commit.format.or(format);
+                    let lost = rows.lost_by(name, file.version, commit);
+                    self.lost.by_commits.extend(lost.map(|lost| (name, lost)));
                 }
                 Err(error) => self.found(problem(
                     name,
@@ -459,24 +477,4 @@ fn digest_of_local(
             read => hasher.update(buffer.get(..read).unwrap_or_default()),
         };
     }
-}
-
-/// Returns the digests of earlier commits in the commit `bytes`.
-fn sealed_by(bytes: &[u8]) -> Result<BTreeMap<u64, FileDigest>, serde_json::Error> {
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct CommitLine {
-        commit_info: Option<BTreeMap<String, serde_json::Value>>,
-    }
-    let mut sealed = BTreeMap::new();
-    for line in bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
-        let line: CommitLine = serde_json::from_slice(line)?;
-        if let Some(seals) = line.commit_info.and_then(|mut info| info.remove(SEALED)) {
-            sealed.extend(serde_json::from_value::<BTreeMap<u64, FileDigest>>(seals)?);
-        }
-    }
-    Ok(sealed)
 }

@@ -10,6 +10,8 @@ mod erasure_workers;
 mod erasures;
 mod ingest_workers;
 mod lab;
+mod lost_rows;
+mod migration;
 mod refused_commits;
 mod repair;
 mod rolled_back;

@@ -235,6 +235,18 @@ fn a_request_that_selects_nothing_or_the_absent_changes_nothing() {
 }
 
 #[test]
+fn a_file_without_addresses_lifts_no_hold() {
+    let (sandbox, _) = lake_of(&[belief("ada", "tea", &json!({}))]);
+    hold(&sandbox, 0, &["place", "case", "--user", "ada"]);
+    std::fs::write(sandbox.path("none.txt"), "\n").unwrap();
+    hold(&sandbox, 1, &["lift", "case", "--addresses", "none.txt"]);
+    hold(&sandbox, 1, &["lift", "case", "--address", ""]);
+    assert_eq!(erasable(&sandbox, "ada"), (0, 1));
+    hold(&sandbox, 0, &["lift", "case"]);
+    assert_eq!(erasable(&sandbox, "ada"), (1, 0));
+}
+
+#[test]
 fn the_name_of_a_hold_must_not_name_its_people() {
     let user = "ada-4711-k9";
     let (sandbox, _) = lake_of(&[belief(user, "tea", &json!({}))]);

@@ -137,9 +137,11 @@ impl<'b> SearchedText<'b> {
 
     /// Returns whether a match at `start..end` may begin after the bytes `before`.
     fn opens(&self, pattern: &GappedPattern, before: &[u8], start: usize, end: usize) -> bool {
-        let continues = continues(pattern, letter_before(before), || {
-            letter_before(before.get(..before.len() - 1)?)
-        });
+        let next = || letter_before(before.get(..before.len() - 1)?);
+        let continues = match before.last() {
+            Some(b'.' | b'+') => pattern.is_email && next().is_some_and(is_joined),
+            _ => continues(pattern, letter_before(before), next),
+        };
         !continues
             || pattern.affixes && has_prefix(before)
             || self.begins_a_value(start, end - start)

@@ -281,6 +281,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::erase::matcher::Hits;
     use crate::erase::{Person, SubjectRequest};
 
     fn piece() -> impl Strategy<Value = &'static str> {
@@ -345,6 +346,23 @@ mod tests {
         let numbers = ".".repeat(1 << 22) + &"0160 5551003, ".repeat(1 << 15);
         assert!(found_in(&numbers) >= 1 << 15);
         assert!(start.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_short_identifier_is_found_in_its_own_letters_only() {
+        let is_found = |identifier: &str, text: &str| {
+            let request = SubjectRequest::of_person([identifier]);
+            IdentifierMatcher::new(&request).names_person(text, &mut Hits::default())
+        };
+        for text in ["Bo", "bo", "BO", "Ｂｏ", "Bo\u{ad}"] {
+            assert!(is_found("Bo", text), "{text}");
+        }
+        for text in ["Bö", "B\u{43e}", "%42%6F", "&#66;o"] {
+            assert!(!is_found("Bo", text), "{text}");
+        }
+        assert!(is_found("Bö", "Bo\u{308}") && !is_found("Bö", "Bo"));
+        assert!(is_found("ı", "ı") && !is_found("ı", "i"));
+        assert!(is_found("Bobo", "Böbo"));
     }
 
     #[test]

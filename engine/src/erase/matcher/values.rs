@@ -393,6 +393,10 @@ fn reason_for(
     if classes.contains(Variation::Initials) {
         return Some(Reason::Initials);
     }
+    // With other letters, a short identifier is another one: Bo and Bö.
+    if !pattern.distinctive && !classes.is_empty() {
+        return None;
+    }
     let mention = pattern.distinctive.then_some(Reason::Mention);
     match (role, coverage) {
         (FieldRole::Identity(reason), Coverage::Whole) => Some(reason),

@@ -88,6 +88,10 @@ impl PatternBuilder<'_> {
             // Variations are built from distinctive identifiers only.
             distinctive: !matches!(kind, PatternKind::Literal { .. }) || is_distinctive(&text),
             joined: text.chars().any(joins) || matches!(kind, PatternKind::TaggedEmail { .. }),
+            is_email: text
+                .split_once('@')
+                .is_some_and(|(local, _)| !local.is_empty())
+                || matches!(kind, PatternKind::TaggedEmail { .. }),
             is_did: text
                 .get(..4)
                 .is_some_and(|head| head.eq_ignore_ascii_case("did:")),

@@ -58,7 +58,7 @@ impl IdentifierPattern {
             found.coverage = Coverage::Whole;
             return Some(found);
         }
-        let opens = before.is_empty() || !self.continues(&mut before.chars().rev());
+        let opens = before.is_empty() || !self.continues_before(before);
         let closes = rest.is_empty() || !self.continues(&mut rest.chars());
         let is_delimited =
             (opens || affixes && has_prefix(before)) && (closes || affixes && has_suffix(rest));
@@ -85,6 +85,18 @@ impl IdentifierPattern {
             Some(letter) => is_segmented(letter),
             None => false,
         }
+    }
+
+    /// Returns whether the end of `before`, which precedes an occurrence, is part of the same word
+    /// or identifier.
+    fn continues_before(&self, before: &str) -> bool {
+        let mut letters = before.chars().rev();
+        let is_local_part = self.is_email
+            && letters
+                .next()
+                .is_some_and(|letter| matches!(letter, '.' | '+'))
+            && letters.next().is_some_and(is_segmented);
+        is_local_part || self.continues(&mut before.chars().rev())
     }
 
     /// Returns the occurrence of a name whose anchor begins at `at`, in another order or with other
@@ -182,8 +194,8 @@ impl IdentifierPattern {
             return None;
         }
         let rest = rest.strip_prefix(domain)?;
-        let continues = self.continues(&mut text.get(..start)?.chars().rev())
-            || self.continues(&mut rest.chars());
+        let continues =
+            self.continues_before(text.get(..start)?) || self.continues(&mut rest.chars());
         if continues {
             return None;
         }

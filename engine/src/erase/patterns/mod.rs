@@ -39,6 +39,8 @@ pub(super) struct IdentifierPattern {
     kind: PatternKind,
     /// Whether hyphens and underscores next to it are part of the same identifier.
     joined: bool,
+    /// Whether it is an e-mail address, to which a dot or a plus before it belongs.
+    is_email: bool,
     is_did: bool,
     /// The classes of variation that every match requires.
     classes: Variations,
@@ -331,6 +333,29 @@ mod tests {
             "ada@x.test",
         ] {
             assert_eq!(classes("ada@x.example", text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_another_address_is_no_mention() {
+        for identifier in ["smith@x.example", "smith+news@x.example"] {
+            for text in [
+                "john.smith@x.example",
+                "john+smith@x.example",
+                "j.smith+a@x.example",
+            ] {
+                assert_eq!(classes(identifier, text), None, "{identifier} in {text}");
+            }
+            for text in [
+                "Bye. smith@x.example",
+                "...smith@x.example",
+                "(+smith@x.example)",
+            ] {
+                assert!(
+                    classes(identifier, text).is_some(),
+                    "{identifier} in {text}"
+                );
+            }
         }
     }
 

@@ -9,7 +9,8 @@ mod period;
 use std::collections::HashSet;
 
 use gristmill_schemas::grain::{Field, Grain, GrainType, Sensitivity};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use period::{InvalidPeriod, Period};
 
@@ -17,7 +18,7 @@ use crate::error::{EngineError, Result};
 use crate::text::NamePattern;
 
 /// A policy or a floor: a period, and the grains that it covers: those that satisfy every list that
-/// isn't empty.
+/// it has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionRule {
@@ -29,17 +30,46 @@ pub struct RetentionRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regulation: Option<String>,
     /// Types of grains.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "with_items",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub types: Vec<String>,
     /// Namespaces.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "with_items",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub namespaces: Vec<NamePattern>,
     /// Sensitivities of the header: `public`, `internal`, `pii`, `phi`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "with_items",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub sensitivity: Vec<String>,
     /// Structural tags, of which a grain must have one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "with_items",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub tags: Vec<NamePattern>,
+}
+
+/// Reads a list of a rule. An empty one, as templates make of no items, would cover every grain.
+fn with_items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> std::result::Result<Vec<T>, D::Error> {
+    let items = Vec::deserialize(deserializer)?;
+    match items.is_empty() {
+        true => Err(D::Error::custom(
+            "the list is empty, so no grain would satisfy it: leave the key out to cover all",
+        )),
+        false => Ok(items),
+    }
 }
 
 /// The rules of a file `retention.toml`.

@@ -43,6 +43,20 @@ fn judge(rules: &RetentionRules, days: i64) -> Option<(usize, Option<&str>)> {
 }
 
 #[test]
+fn an_empty_list_covers_not_every_grain_but_is_refused() {
+    for list in ["types", "namespaces", "sensitivity", "tags"] {
+        let rule = format!(r#"{{"name": "a", "period": "1 day", "{list}": []}}"#);
+        let error = serde_json::from_str::<RetentionRule>(&rule).unwrap_err();
+        assert!(error.to_string().contains("the list is empty"), "{error}");
+    }
+    let written = serde_json::to_string(&rule("a", "1 day")).unwrap();
+    assert_eq!(
+        serde_json::from_str::<RetentionRule>(&written).unwrap(),
+        rule("a", "1 day")
+    );
+}
+
+#[test]
 fn the_first_policy_that_covers_a_grain_decides() {
     let scope = |types: &[&str], namespaces: &[&str], classes: &[&str], tags: &[&str]| {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();

@@ -202,6 +202,13 @@ fn a_restored_old_keyring_reveals_no_erased_grain() {
         Some(0),
         "one segment is nothing to merge"
     );
+    copy_folder(&sandbox.path("compacted"), &sandbox.path("cleaned")).unwrap();
+    for (times, expected) in [own.len(), 0].into_iter().enumerate() {
+        let cleaned = sandbox.run("cleaned", 0, &["compact", "--erased"]);
+        let rows = cleaned["erased_rows"].as_u64();
+        assert_eq!(rows, Some(expected as u64), "{times}: {cleaned}");
+    }
+    assert_eq!(sandbox.addresses("cleaned", "true").len(), all - own.len());
     std::fs::copy(sandbox.path("backup"), sandbox.path("keyring.json.people")).unwrap();
     sandbox.run("compacted", 0, &["keys", "rotate", "--exclusive"]);
     assert_eq!(

@@ -67,6 +67,23 @@ fn selection_and_byte_search_agree_on_texts_next_to_bytes_that_look_like_letters
 }
 
 #[test]
+fn selection_and_byte_search_tell_addresses_apart_that_end_alike() {
+    for (text, is_found) in [
+        ("to smith@x.example today", true),
+        ("to smith+news@x.example today", true),
+        ("Done.\\nsmith@x.example", true),
+        ("to john.smith@x.example today", false),
+        ("john+smith@x.example", false),
+        ("john.smith+news@x.example", false),
+    ] {
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            let found = both(&request(&["smith@x.example"]), text, encoding);
+            assert_eq!(found, Some((is_found, is_found)), "{text}");
+        }
+    }
+}
+
+#[test]
 fn selection_and_byte_search_divide_names_at_the_same_places() {
     for (identifier, text, is_found) in [
         ("Roberts, Robert", "by RobertRoberts today", true),
