@@ -63,6 +63,11 @@ impl RuleQuery {
         Ok(read_consents_once(&context.state(), &mut plans)?)
     }
 
+    /// Returns the index of the rule in the scan.
+    pub(super) fn rule(&self) -> usize {
+        self.rule
+    }
+
     /// Runs the query.
     pub(super) async fn execute(&self) -> Result<SendableRecordBatchStream> {
         let planner = self.state.query_planner();

@@ -26,13 +26,15 @@ use tokio::task::JoinSet;
 
 use super::batch_result::BatchResult;
 use super::changes::{register_changes, register_everything};
-use super::error::Result;
+use super::error::{PackError, Result};
 use super::finding::{Finding, RuleCount};
 use super::incremental::NewFiles;
 use super::pack::{Pack, Rule};
 use super::rule_query::RuleQuery;
 use super::rules_exec::RulePass;
-use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context};
+use crate::sql::{
+    DataFusionError, LAKE_STORE, LakeTable, SqlOptions, is_exhausted, lake_context, user_message,
+};
 
 /// Table of the grains in scope of a scan.
 pub(super) const SCANNED: &str = "scanned";
@@ -261,9 +263,20 @@ impl Scan {
             finish(tasks).await?;
         }
         for query in &self.queries {
-            run_query(query, &sender).await?;
+            let finished = run_query(query, &sender).await;
+            finished.map_err(|error| self.named(error, query.rule()))?;
         }
         Ok(())
+    }
+
+    /// Returns `error` with the rule at index `place`, if its query exceeds the memory limit.
+    fn named(&self, error: PackError, place: usize) -> PackError {
+        match (error, self.rules.get(place)) {
+            (PackError::Query(error), Some(rule)) if is_exhausted(&error) => {
+                PackError::rule(&rule.id, user_message(&error))
+            }
+            (error, _) => error,
+        }
     }
 
     fn summary(&self, counts: Vec<RuleCount>, views: u64, seconds: f64) -> ScanSummary {

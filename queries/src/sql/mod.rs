@@ -216,6 +216,7 @@ pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
 pub(crate) use shared_rows::read_consents_once;
+pub(crate) use spilling_joins::is_exhausted;
 pub use statement_depth::{STACK_BYTES, check_depth};
 pub use statement_dialect::StatementDialect;
 pub(crate) use unary_node::{UnaryOperator, apply};

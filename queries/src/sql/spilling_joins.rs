@@ -36,6 +36,10 @@ use super::unary_node;
 /// A build side that takes at most this part of the memory limit is small: one in so many.
 const SMALL_SHARE: usize = 16;
 
+/// A sort keeps this part of what it keeps elsewhere for merging: one in so many. A plan with many
+/// joins has some forty sorts, which would keep the whole pool, and a merge can take more later.
+const MERGE_PART: usize = 4;
+
 /// How long the second attempt sleeps between two looks at the memory of the first, whose tasks
 /// release it at their next pause, and after how many sleeps without a release it begins.
 const RELEASE_WAIT: Duration = Duration::from_millis(5);
@@ -143,6 +147,8 @@ impl RetriedJoinsExec {
         let options = state.config_mut().options_mut();
         options.optimizer.prefer_hash_join = false;
         options.optimizer.repartition_joins = true;
+        let merge = &mut options.execution.sort_spill_reservation_bytes;
+        *merge /= MERGE_PART;
         let partitions = &mut options.execution.target_partitions;
         *partitions = (*partitions).max(2);
         unary_node::planner()
@@ -240,7 +246,7 @@ fn fresh_copy(
 }
 
 /// Returns true if the query exceeds the memory limit.
-pub(super) fn is_exhausted(error: &DataFusionError) -> bool {
+pub(crate) fn is_exhausted(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
