@@ -263,7 +263,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
     state
         .expr_planners()
         .get_or_insert_default()
-        .insert(0, binary_functions::planner());
+        .splice(0..0, [binary_functions::planner(), size_limits::planner()]);
     let mut context = SessionContext::new_with_state(state.build());
     datafusion_functions_json::register_all(&mut context)?;
     scalar_functions::register(&context);
