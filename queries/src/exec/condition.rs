@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::common::JoinType;
-use datafusion::functions::expr_fn::replace;
+use datafusion::functions::expr_fn::{replace, starts_with};
 use datafusion::functions_aggregate::expr_fn::array_agg;
 use datafusion::functions_nested::expr_fn::array_has_any;
 use datafusion::logical_expr::{Expr, col, in_list, lit, scalar_subquery};
@@ -19,7 +19,7 @@ use super::error::{ExecutionError, Result};
 use super::grain_reader::address_filter;
 use super::numeric::{compare_float, compare_integer};
 use super::pipeline::VALUE;
-use crate::cal::ast::{Comparison, Condition, Field, InSet, Test, Value};
+use crate::cal::ast::{Comparison, Condition, Field, InSet, NamespaceScope, Test, Value};
 use crate::cal::fields::{KnownField, stored_goal_state};
 use crate::cal::time::TimePoint;
 use crate::cal::{CalError, Code};
@@ -171,6 +171,21 @@ pub(super) fn semi_join(
     Ok(frame.filter(array_has_any(list, all))?)
 }
 
+/// Returns the filter of `IN …` on the namespace.
+///
+/// With `is_fixed`, the session has a namespace: a name has no effect, and a scope still excludes
+/// everything if the session's namespace is outside it. A session over the whole lake may choose.
+pub(super) fn namespace_filter(scope: Option<&NamespaceScope>, is_fixed: bool) -> Option<Expr> {
+    match scope? {
+        NamespaceScope::Exactly(_) if is_fixed => None,
+        NamespaceScope::Exactly(name) => Some(col("namespace").eq(lit(name.as_str()))),
+        NamespaceScope::Below(name) => {
+            let below = starts_with(col("namespace"), lit(format!("{name}:")));
+            Some(col("namespace").eq(lit(name.as_str())).or(below))
+        }
+    }
+}
+
 /// Removes the prefix `sha256:`, which references between grains don't have.
 fn without_prefix(value: Expr) -> Expr {
     replace(value, lit("sha256:"), lit(""))
@@ -230,5 +245,17 @@ mod tests {
     fn excluding_list_elements_also_matches_grains_without_a_list() {
         assert!(planned("tags EXCLUDE [\"a\"]").contains("IS NOT TRUE"));
         assert!(planned("tags INCLUDE [\"a\"]").contains("IS NOT NULL"));
+    }
+
+    #[test]
+    fn the_namespace_of_a_session_overrides_a_name_but_not_a_scope() {
+        let name = NamespaceScope::Exactly("a".to_owned());
+        let scope = NamespaceScope::Below("a".to_owned());
+        assert_eq!(namespace_filter(None, false), None);
+        assert_eq!(namespace_filter(Some(&name), true), None);
+        assert!(namespace_filter(Some(&name), false).is_some());
+        let below = namespace_filter(Some(&scope), true).unwrap().to_string();
+        // The separator keeps `a` from covering `ab`.
+        assert!(below.contains("a:"), "{below}");
     }
 }

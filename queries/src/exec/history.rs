@@ -15,10 +15,11 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 
 use super::columns::{ADDRESS, SCORE, instant, is_one_of};
+use super::condition::namespace_filter;
 use super::error::Result;
 use super::grain_reader::{NEW, OLD};
 use super::lifecycle::LifecycleStates;
-use super::recall::{namespace_filter, unbound_parameter};
+use super::recall::unbound_parameter;
 use super::{Answer, Hit, QueryRun, ResultEntry, response};
 use crate::cal::ast::{History, NamespaceScope, Target, Value};
 use crate::cal::limits::{MAX_CHAIN, MAX_HISTORY_VERSIONS};

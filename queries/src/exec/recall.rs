@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::functions::expr_fn::starts_with;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::DataFrame;
 use futures::FutureExt;
@@ -18,6 +17,7 @@ use gristmill_schemas::grain::Field as GrainField;
 
 use super::answer::Hit;
 use super::columns::{ADDRESS, BLOB, SCORE, is_lifecycle_field, key_name, single};
+use super::condition::namespace_filter;
 use super::error::Result;
 use super::grain_reader::GrainReader;
 use super::indexed_search::IndexedSearch;
@@ -146,11 +146,8 @@ impl<'p, 'e> RecallPlanner<'p, 'e> {
             frame = frame.filter(thread)?;
         }
         if reads_lifecycle(&desugared, &keys) {
-            frame = match self.scope {
-                Some(tables) => {
-                    let lifecycle = tables.lifecycle;
-                    self.reader.with_lifecycle_of(frame, lifecycle).await?
-                }
+            frame = match self.scope.map(|tables| tables.lifecycle) {
+                Some(table) => self.reader.with_lifecycle_of(frame, table).await?,
                 None => self.reader.with_lifecycle(frame, self.explain_only).await?,
             };
         }
@@ -382,21 +379,6 @@ pub(super) fn unbound_parameter(parameter: &Parameter) -> CalError {
     CalError::new(Code::E008, message).at(parameter.span)
 }
 
-/// Returns the filter of `IN …` on the namespace.
-///
-/// With `is_fixed`, the session has a namespace: a name has no effect, and a scope still excludes
-/// everything if the session's namespace is outside it. A session over the whole lake may choose.
-pub(super) fn namespace_filter(scope: Option<&NamespaceScope>, is_fixed: bool) -> Option<Expr> {
-    match scope? {
-        NamespaceScope::Exactly(_) if is_fixed => None,
-        NamespaceScope::Exactly(name) => Some(col("namespace").eq(lit(name.as_str()))),
-        NamespaceScope::Below(name) => {
-            let below = starts_with(col("namespace"), lit(format!("{name}:")));
-            Some(col("namespace").eq(lit(name.as_str())).or(below))
-        }
-    }
-}
-
 /// Returns whether the full-text field contains all words of `text`.
 fn has_words(field: KnownField, text: &str) -> Expr {
     let function = blob_functions::has_words(Terms::of(text), searched_fields(field));
@@ -497,17 +479,5 @@ mod tests {
              subject = \"a\"",
         );
         assert_eq!(condition_fields(&one.conditions), ["confidence", "subject"]);
-    }
-
-    #[test]
-    fn the_namespace_of_a_session_overrides_a_name_but_not_a_scope() {
-        let name = NamespaceScope::Exactly("a".to_owned());
-        let scope = NamespaceScope::Below("a".to_owned());
-        assert_eq!(namespace_filter(None, false), None);
-        assert_eq!(namespace_filter(Some(&name), true), None);
-        assert!(namespace_filter(Some(&name), false).is_some());
-        let below = namespace_filter(Some(&scope), true).unwrap().to_string();
-        // The separator keeps `a` from covering `ab`.
-        assert!(below.contains("a:"), "{below}");
     }
 }

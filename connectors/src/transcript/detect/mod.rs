@@ -236,7 +236,6 @@ mod tests {
             (b"{\0\"\0", "UTF-16"),
             (b"\0[\0{", "UTF-16"),
             (b"{\0\0\0\"\0\0\0", "UTF-32"),
-            (b" \n", "it is blank"),
             (b"[\n{\"a\":1},\n{\"a\"", "isn't: EOF while parsing"),
             (b"{\"a\":1}{\"a\":2}", "isn't: trailing characters"),
             (b"\xef\xbb\xbf{\"a\":NaN}", "isn't: a number is NaN"),
