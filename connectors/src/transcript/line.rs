@@ -1,5 +1,6 @@
 //! The lines of a file, and the faults of lines that can't be read.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -31,8 +32,8 @@ pub struct LineFault {
     pub range: Range<usize>,
     /// The kind of fault.
     pub code: FaultCode,
-    /// The description for the user.
-    pub message: String,
+    /// The description for the user. One that is the same for all lines takes no memory.
+    pub message: Cow<'static, str>,
 }
 
 /// The kind of a [`LineFault`].
@@ -120,7 +121,7 @@ pub(crate) fn line_parser<'b>() -> JsonParser<'b> {
 
 impl Line {
     /// Returns a fault of this line.
-    pub fn fault(&self, code: FaultCode, message: impl Into<String>) -> LineFault {
+    pub fn fault(&self, code: FaultCode, message: impl Into<Cow<'static, str>>) -> LineFault {
         LineFault {
             number: self.number,
             range: self.range.clone(),

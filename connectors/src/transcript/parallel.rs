@@ -10,13 +10,16 @@ use super::line::Line;
 /// Size of a chunk of lines, in bytes.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Splits `lines` into chunks of about [`CHUNK_BYTES`].
+/// Maximum number of lines of a chunk: the results of very short lines are larger than the lines.
+const CHUNK_LINES: usize = 1 << 16;
+
+/// Splits `lines` into chunks of about [`CHUNK_BYTES`], or of [`CHUNK_LINES`].
 pub(super) fn chunk_lines(lines: &[Line]) -> Vec<&[Line]> {
     let mut chunks = Vec::new();
     let (mut start, mut length) = (0, 0);
     for (index, line) in lines.iter().enumerate() {
         length += line.range.len();
-        if length >= CHUNK_BYTES {
+        if length >= CHUNK_BYTES || index + 1 - start == CHUNK_LINES {
             chunks.push(&lines[start..=index]);
             (start, length) = (index + 1, 0);
         }
@@ -162,6 +165,16 @@ mod tests {
         map_ordered(&[(); 0], 4, &|_| (), &mut |_, ()| {
             panic!("called without an item")
         });
+    }
+
+    #[test]
+    fn chunks_of_short_lines_have_a_bounded_number_of_lines() {
+        let lines = numbered(2 * CHUNK_LINES as u64 + 1);
+        let lengths: Vec<usize> = chunk_lines(&lines)
+            .iter()
+            .map(|chunk| chunk.len())
+            .collect();
+        assert_eq!(lengths, [CHUNK_LINES, CHUNK_LINES, 1]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ async fn reject(lake: &mut Lake) {
         rejected_at: 0,
     };
     let change = Change {
-        added: vec![lake.write_rejects(&[row]).await.unwrap()],
+        added: vec![lake.write_rejects(&[&row]).await.unwrap()],
         changes_rows: true,
         ..Change::default()
     };

@@ -9,6 +9,7 @@ use gristmill_schemas::error::GrainError;
 
 use super::linked_sources::ReadSlot;
 use super::morsel::AdmittedSource;
+use super::refused_lines::RefusedLines;
 use super::sources::SourceInfo;
 
 /// The outcome of admitting a source.
@@ -17,6 +18,8 @@ pub(super) enum Admission {
     Accepted {
         /// The source.
         source: Arc<AdmittedSource>,
+        /// Its lines that can't be read.
+        refused: RefusedLines,
         /// The first grain that the lake doesn't contain.
         first: u64,
         /// Whether the source is read again.

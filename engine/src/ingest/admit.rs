@@ -17,10 +17,9 @@ use gristmill_connectors::transcript::frame_spool::{
 };
 use gristmill_connectors::transcript::grain_output::linker::MessageLinker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
-use gristmill_connectors::transcript::line::{FaultCode, LineFault};
+use gristmill_connectors::transcript::line::FaultCode;
 use gristmill_connectors::transcript::options::{LinkedFile, ReadOptions};
 use gristmill_connectors::transcript::sighting_index::SightingIndex;
-use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::message::Timestamp;
@@ -29,6 +28,7 @@ use super::admission::{Admission, AdmissionUnit, RetryMode};
 use super::digests::SourceDigests;
 use super::linked_sources::ReadSlot;
 use super::morsel::{AdmittedSource, SourceContent, TranscriptExtras};
+use super::refused_lines::RefusedLines;
 use super::sources::SourceInfo;
 use crate::error::{Context, Result};
 use crate::lake::{
@@ -230,7 +230,13 @@ impl Admitter {
             SourceKind::Blob => SourceContent::Blob(bytes),
             SourceKind::Transcript(kind) => {
                 let spooled = spool_transcript(&bytes, kind, self.options(source.modified))?;
-                return Ok(self.accept_transcript(info, spooled, &bytes, (first, retry), false));
+                return Ok(accept_transcript(
+                    info,
+                    spooled,
+                    bytes,
+                    (first, retry),
+                    false,
+                ));
             }
         };
         let source = Arc::new(AdmittedSource::new(
@@ -240,60 +246,10 @@ impl Admitter {
         ));
         Ok(Admission::Accepted {
             source,
+            refused: RefusedLines::default(),
             first,
             retry,
         })
-    }
-
-    /// Accepts a transcript whose grains were made. One without grains and rejects is unsupported,
-    /// unless it `has_messages` whose grains other files bring.
-    fn accept_transcript(
-        &self,
-        info: SourceInfo,
-        spooled: SpooledTranscript,
-        bytes: &[u8],
-        (first, retry): (u64, RetryMode),
-        has_messages: bool,
-    ) -> Admission {
-        if let Some(reason) = unsupported_reason(&info, &spooled, has_messages) {
-            return Admission::Unsupported { info, reason };
-        }
-        let context = RejectContext {
-            source_id: info.id.as_deref().unwrap_or_default(),
-            source: &info.uri,
-            rejected_at: self.now,
-        };
-        let rejected = spooled
-            .faults
-            .iter()
-            .map(|fault| reject_line(context, fault, bytes))
-            .collect();
-        let SpooledTranscript {
-            frames,
-            counts,
-            supersessions,
-            states,
-            ..
-        } = spooled;
-        let extras = TranscriptExtras {
-            rejected,
-            counts,
-            supersessions,
-            states,
-        };
-        let content = match frames {
-            FrameSpool::Open(frames) => SourceContent::Frames(frames),
-            FrameSpool::Sealed(frames) => SourceContent::SealedFrames(frames),
-        };
-        let source = Arc::new(AdmittedSource {
-            has_messages,
-            ..AdmittedSource::new(info, content, extras)
-        });
-        Admission::Accepted {
-            source,
-            first,
-            retry,
-        }
     }
 
     /// Decides on a file that is read together with others. A file that the lake contains brings
@@ -332,7 +288,13 @@ impl Admitter {
             return Ok(Admission::AlreadyIngested(info));
         }
         let retry = resume.map_or(RetryMode::No, |(_, retry)| retry);
-        Ok(self.accept_transcript(info, spooled, &bytes, (0, retry), has_messages))
+        Ok(accept_transcript(
+            info,
+            spooled,
+            bytes,
+            (0, retry),
+            has_messages,
+        ))
     }
 
     fn options(&self, modified: Option<i64>) -> ReadOptions<'_> {
@@ -437,24 +399,45 @@ struct LinkedSource<'a> {
     is_last: bool,
 }
 
-/// Returns the row for a line of a transcript that can't be read.
-fn reject_line(context: RejectContext<'_>, fault: &LineFault, bytes: &[u8]) -> RejectRow {
-    let line = bytes.get(fault.range.clone()).unwrap_or_default();
-    let position = RejectPosition {
-        // Lines are counted from 1, ordinals from 0.
-        ordinal: fault.number as i64 - 1,
-        offset: Some(fault.range.start as u64),
+/// Accepts a transcript whose grains were made of `bytes`. One without grains and rejects is
+/// unsupported, unless it `has_messages` whose grains other files bring.
+fn accept_transcript(
+    info: SourceInfo,
+    spooled: SpooledTranscript,
+    bytes: SourceBytes,
+    (first, retry): (u64, RetryMode),
+    has_messages: bool,
+) -> Admission {
+    if let Some(reason) = unsupported_reason(&info, &spooled, has_messages) {
+        return Admission::Unsupported { info, reason };
+    }
+    let SpooledTranscript {
+        frames,
+        counts,
+        faults,
+        supersessions,
+        states,
+        ..
+    } = spooled;
+    let extras = TranscriptExtras {
+        counts,
+        supersessions,
+        states,
     };
-    let reason = RejectReason {
-        code: fault.code.name(),
-        field: None,
-        message: fault.to_string(),
+    let content = match frames {
+        FrameSpool::Open(frames) => SourceContent::Frames(frames),
+        FrameSpool::Sealed(frames) => SourceContent::SealedFrames(frames),
     };
-    context.row(
-        position,
-        reason,
-        RejectBytes::limited(line, MAX_SOURCE_BYTES),
-    )
+    let source = Arc::new(AdmittedSource {
+        has_messages,
+        ..AdmittedSource::new(info, content, extras)
+    });
+    Admission::Accepted {
+        source,
+        refused: RefusedLines::new(faults, bytes),
+        first,
+        retry,
+    }
 }
 
 /// Returns why a transcript without grains is unsupported. `None` if it has grains or messages, or
@@ -475,7 +458,7 @@ fn unsupported_reason(
                  with `--kind`"
             ))
         }
-        [only] if only.code == FaultCode::NotUnderstood => Some(only.message.clone()),
+        [only] if only.code == FaultCode::NotUnderstood => Some(only.message.to_string()),
         _ => None,
     }
 }

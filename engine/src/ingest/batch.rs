@@ -98,11 +98,19 @@ impl IngestBatch {
             .push(FinishedSource::of(source, first, keeps_entry));
     }
 
+    /// Adds a reject that isn't a grain, whose row counts towards the size of the batch.
+    pub(super) fn reject(&mut self, row: RejectRow) {
+        let texts = [&row.source_id, &row.source, &row.error_code, &row.message];
+        let texts: usize = texts.into_iter().map(String::len).sum();
+        self.bytes += size_of::<RejectRow>() + texts + row.bytes.len();
+        self.rejects.push(row);
+    }
+
     /// Records that a source was rejected as a whole.
     pub(super) fn complete_rejected(&mut self, info: SourceInfo, reject: RejectRow) {
         self.ended
             .push(FinishedSource::rejected(info, reject.message.clone()));
-        self.rejects.push(reject);
+        self.reject(reject);
     }
 
     /// Changes how far `source` has been read. Sources are read one after another.

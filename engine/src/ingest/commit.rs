@@ -16,7 +16,7 @@ use super::batch::IngestBatch;
 use super::batch_grains::BatchGrains;
 use super::claims;
 use super::plan::SourceOutcomes;
-use super::retry::rejects_in;
+use super::retry::add_rejects_of;
 use super::run::{COMMIT_ATTEMPTS, IngestRun, overtaken};
 use super::sources::SourceUpdates;
 use crate::error::{Context, EngineError, Result};
@@ -243,11 +243,14 @@ impl IngestRun<'_> {
     ///
     /// # Errors
     /// As [`AddressCatalog::contains_part`].
-    async fn new_rejects(&self, batch: &IngestBatch) -> Result<Vec<RejectRow>> {
+    async fn new_rejects<'b>(&self, batch: &'b IngestBatch) -> Result<Vec<&'b RejectRow>> {
         let mut new = Vec::new();
         for reject in &batch.rejects {
-            let position = (reject.source_id.clone(), reject.ordinal);
-            if self.known_rejects.contains(&position) || self.known.is_erased_part(&reject.bytes) {
+            if self
+                .known_rejects
+                .contains(&reject.source_id, reject.ordinal)
+                || self.known.is_erased_part(&reject.bytes)
+            {
                 continue;
             }
             // A stricter reader doesn't undo what a more lenient one accepted.
@@ -255,7 +258,7 @@ impl IngestRun<'_> {
             if is_retried && self.known.contains_part(&reject.bytes).await? {
                 continue;
             }
-            new.push(reject.clone());
+            new.push(reject);
         }
         Ok(new)
     }
@@ -282,8 +285,8 @@ impl IngestRun<'_> {
                 Ok(_) => {
                     // If the commit to `grains` must be repeated, these rows are in the table
                     // already.
-                    let keys = rows.into_iter().map(|row| (row.source_id, row.ordinal));
-                    self.known_rejects.extend(keys);
+                    rows.into_iter()
+                        .for_each(|row| self.known_rejects.insert(&row.source_id, row.ordinal));
                     return Ok(());
                 }
             }
@@ -307,8 +310,7 @@ impl IngestRun<'_> {
     async fn read_rejects_of_others(&mut self) -> Result<()> {
         for file in self.lake.rejects.files()? {
             if !self.reject_files.contains(&file.name) {
-                let keys = rejects_in(self.lake, &file).await?;
-                self.known_rejects.extend(keys);
+                add_rejects_of(self.lake, &file, &mut self.known_rejects).await?;
                 self.reject_files.insert(file.name);
             }
         }

@@ -24,6 +24,7 @@
 //! | `sources` | which rows of `sources` does a batch bring, and when is a source complete? |
 //! | `stale_sources` | which earlier rows of `sources` does a commit replace? |
 //! | `known_states` | which lifecycle events of a source does the lake contain already? |
+//! | `refused_lines` | which rows do lines of a transcript get that can't be read? |
 //! | `retry` | which rejects disappear when sources are read again? |
 //! | `prepared` | how does a process read sources for another one, which commits them? |
 //! | `source_jobs` | which sources do other processes read, and in which jobs? |
@@ -72,6 +73,7 @@ mod plan;
 mod prepared;
 pub(crate) mod prove;
 mod proven_batch;
+mod refused_lines;
 mod report;
 mod retry;
 mod run;

@@ -40,8 +40,6 @@ pub(crate) struct AdmittedSource {
 /// What a transcript contains besides its grains, and what isn't in their blobs.
 #[derive(Debug, Default)]
 pub(crate) struct TranscriptExtras {
-    /// Lines that were rejected before there were grains.
-    pub(crate) rejected: Vec<RejectRow>,
     /// Counts of what its grains were made of.
     pub(crate) counts: GrainCounts,
     /// Grains that supersede others of the same transcript. All of them are created by the ingest
@@ -433,6 +431,15 @@ impl MorselReader {
 }
 
 impl AdmittedSource {
+    /// Returns what the rows of `rejects` for its parts have in common in a run that began `now`.
+    pub(super) fn reject_context(&self, now: i64) -> RejectContext<'_> {
+        RejectContext {
+            source_id: &self.id,
+            source: &self.uri,
+            rejected_at: now,
+        }
+    }
+
     /// Returns the row of `rejects` for damage between grains, with the bytes from `offset` on.
     pub(crate) fn damage(
         &self,
@@ -445,11 +452,6 @@ impl AdmittedSource {
             .bytes()
             .and_then(|bytes| bytes.get(offset..))
             .unwrap_or_default();
-        let context = RejectContext {
-            source_id: &self.id,
-            source: &self.uri,
-            rejected_at: now,
-        };
         let position = RejectPosition {
             ordinal: ordinal as i64,
             offset: Some(offset as u64),
@@ -458,7 +460,7 @@ impl AdmittedSource {
             field: None,
             ..RejectReason::of(error)
         };
-        context.row(
+        self.reject_context(now).row(
             position,
             reason,
             RejectBytes::limited(rest, MAX_DAMAGE_BYTES),

@@ -32,7 +32,8 @@ pub struct IngestOptions {
     pub threads: usize,
     /// Memory of the run in bytes, roughly.
     pub memory: usize,
-    /// Bytes of grains after which a batch is committed; a quarter of the memory if `None` or more.
+    /// Bytes of grains and rejects after which a batch is committed; a quarter of the memory if
+    /// `None` or more.
     pub commit_every: Option<usize>,
     /// Maximum size in bytes of a source that isn't a file and has to be spooled.
     pub max_source: u64,

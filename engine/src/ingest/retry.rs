@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::RejectRow;
+use roaring::RoaringTreemap;
 
 use super::run::{COMMIT_ATTEMPTS, overtaken};
 use crate::error::{Context, EngineError, Result};
@@ -18,8 +19,34 @@ use crate::lake::{Change, DataFile, Lake, Ledger, ReadPosition, drop_rows, edit_
 /// The columns of `rejects` that identify a row.
 const REJECT_KEY: [&str; 2] = ["source_id", "ordinal"];
 
-/// The keys of rows of `rejects`: the id of the source and the ordinal.
-pub(super) type RejectKeys = HashSet<(String, i64)>;
+/// The keys of rows of `rejects`: the ordinals of each source, by its id. A bitmap takes less than
+/// two bytes for each of many ordinals.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RejectKeys(HashMap<String, RoaringTreemap>);
+
+impl RejectKeys {
+    /// Adds the key of a row.
+    pub(super) fn insert(&mut self, source: &str, ordinal: i64) {
+        let ordinal = ordinal.cast_unsigned();
+        if let Some(ordinals) = self.0.get_mut(source) {
+            ordinals.insert(ordinal);
+        } else {
+            self.0
+                .insert(source.to_owned(), RoaringTreemap::from([ordinal]));
+        }
+    }
+
+    /// Returns true if there is a row with this key.
+    pub(super) fn contains(&self, source: &str, ordinal: i64) -> bool {
+        let ordinals = self.0.get(source);
+        ordinals.is_some_and(|ordinals| ordinals.contains(ordinal.cast_unsigned()))
+    }
+
+    /// Returns the ids of the sources.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+}
 
 /// The sources that are read again, and their rejects.
 #[derive(Debug, Clone, Default)]
@@ -55,8 +82,7 @@ impl RetriedSources {
     /// Records `reject`, so that its row stays if it is of such a source.
     pub(super) fn note(&mut self, reject: &RejectRow) {
         if self.contains(&reject.source_id) {
-            self.refused
-                .insert((reject.source_id.clone(), reject.ordinal));
+            self.refused.insert(&reject.source_id, reject.ordinal);
         }
     }
 
@@ -105,7 +131,7 @@ impl RetriedSources {
     }
 
     fn is_resolved(&self, (source, ordinal): (&str, i64)) -> bool {
-        self.contains(source) && !self.refused.contains(&(source.to_owned(), ordinal))
+        self.contains(source) && !self.refused.contains(source, ordinal)
     }
 }
 
@@ -121,15 +147,19 @@ fn reject_keys(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
         .map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
 }
 
-/// Returns the keys of the rows of `file`, a file of `rejects`.
-pub(super) async fn rejects_in(lake: &Lake, file: &DataFile) -> Result<RejectKeys> {
+/// Adds the keys of the rows of `file`, a file of `rejects`, to `keys`.
+pub(super) async fn add_rejects_of(
+    lake: &Lake,
+    file: &DataFile,
+    keys: &mut RejectKeys,
+) -> Result<()> {
     let path = lake.rejects.path_of(&file.name);
     let bytes = lake.location().read(&path).await?;
     let rows = read_file(bytes, &REJECT_KEY).file("can't read", &path)?;
-    let keys = rows.iter().flat_map(reject_keys);
-    Ok(keys
-        .map(|(source, ordinal)| (source.to_owned(), ordinal))
-        .collect())
+    rows.iter()
+        .flat_map(reject_keys)
+        .for_each(|(source, ordinal)| keys.insert(source, ordinal));
+    Ok(())
 }
 
 /// Returns the keys of rejects that may occur again, and the sources of those that are retried.
@@ -141,17 +171,18 @@ pub(super) async fn known_rejects(
     ledger: &Ledger,
     retries: bool,
 ) -> Result<(RejectKeys, HashSet<String>)> {
-    let (mut keys, mut sources) = (RejectKeys::new(), HashSet::new());
-    for batch in lake.rejects.read_columns(&REJECT_KEY).await? {
+    let (mut keys, mut sources) = (RejectKeys::default(), HashSet::new());
+    let note = |batch: RecordBatch| {
         for (source, ordinal) in reject_keys(&batch) {
             let is_complete = ledger.progress(source) == Some(ReadPosition::Complete);
             if is_complete && retries && !sources.contains(source) {
                 sources.insert(source.to_owned());
             }
             if !is_complete || retries {
-                keys.insert((source.to_owned(), ordinal));
+                keys.insert(source, ordinal);
             }
         }
-    }
+    };
+    lake.rejects.each_batch(&REJECT_KEY, note).await?;
     Ok((keys, sources))
 }

@@ -26,6 +26,7 @@ use super::morsel::{AdmittedSource, MorselReader, NextMorsel};
 use super::options::IngestOptions;
 use super::pipeline::PendingWrite;
 use super::prepared::PreparedRun;
+use super::refused_lines::RefusedLines;
 use super::report::{IngestReport, OnError};
 use super::retry::{RejectKeys, RetriedSources, known_rejects};
 use super::sources::{SourceInfo, SourceRegister};
@@ -133,7 +134,7 @@ impl<'l> IngestRun<'l> {
             pool: Arc::new(pool),
             known,
             keys,
-            known_rejects: HashSet::new(),
+            known_rejects: RejectKeys::default(),
             reject_files: HashSet::new(),
             retried: RetriedSources::default(),
             known_states: KnownStates::default(),
@@ -171,10 +172,7 @@ impl<'l> IngestRun<'l> {
         if self.prepared.is_none() {
             self.register.load(self.lake, &ledger).await?;
         }
-        let rejected_sources = known_rejects
-            .iter()
-            .map(|(source, _)| source.clone())
-            .collect();
+        let rejected_sources = known_rejects.sources().cloned().collect();
         self.known_rejects = known_rejects;
         let files = self.lake.rejects.files()?.into_iter();
         self.reject_files = files.map(|file| file.name).collect();
@@ -233,6 +231,7 @@ impl<'l> IngestRun<'l> {
         match admission {
             Admission::Accepted {
                 source,
+                refused,
                 first,
                 retry,
             } => {
@@ -243,7 +242,7 @@ impl<'l> IngestRun<'l> {
                 }
                 self.report.files += 1;
                 self.report.bytes += source.length();
-                self.read(MorselReader::new(source, first)).await
+                self.read(MorselReader::new(source, first), refused).await
             }
             Admission::AlreadyIngested(info) => {
                 self.report.known += 1;
@@ -272,7 +271,7 @@ impl<'l> IngestRun<'l> {
                 self.report.bytes += info.size;
                 WorkProgress::add(&self.progress.bytes, info.size);
                 self.batch.complete_rejected(info, *reject);
-                Ok(())
+                self.flush_if_full().await
             }
         }
     }
@@ -291,10 +290,10 @@ impl<'l> IngestRun<'l> {
         self.flush_if_full().await
     }
 
-    /// Reads a source to its end. Full batches are flushed.
-    async fn read(&mut self, mut morsels: MorselReader) -> Result<()> {
+    /// Reads a source to its end, its `refused` lines first. Full batches are flushed.
+    async fn read(&mut self, mut morsels: MorselReader, refused: RefusedLines) -> Result<()> {
         let first = morsels.next_ordinal();
-        self.reject_lines(morsels.source())?;
+        self.reject_lines(morsels.source(), refused).await?;
         self.report.transcripts.add(morsels.source().extras.counts);
         loop {
             match morsels.next(self.batch.room(self.limits)) {
@@ -306,7 +305,7 @@ impl<'l> IngestRun<'l> {
                 } => {
                     self.reject(&morsels.source().uri, &error)?;
                     let damage = morsels.source().damage(ordinal, offset, &error, self.now);
-                    self.batch.rejects.push(damage);
+                    self.batch.reject(damage);
                 }
                 NextMorsel::End => break,
             }
@@ -341,20 +340,26 @@ impl<'l> IngestRun<'l> {
         Ok(())
     }
 
-    /// Adds the rejects of a transcript that were found before its grains were made.
-    fn reject_lines(&mut self, source: &AdmittedSource) -> Result<()> {
-        for rejected in &source.extras.rejected {
+    /// Adds the rejects of a transcript that were found before its grains were made. Full batches
+    /// are flushed, but not between two rejects of one line: they have the same key, by which a
+    /// later batch, or the next run after a kill, takes the second for a row that is there already.
+    async fn reject_lines(&mut self, source: &AdmittedSource, refused: RefusedLines) -> Result<()> {
+        let mut last = None;
+        for rejected in refused.into_rows(source.reject_context(self.now)) {
             if self.options.on_error == OnError::Fail {
                 return Err(EngineError::Refused {
                     source_uri: source.uri.clone(),
-                    error: GrainError::new(ErrorCode::Corrupt, rejected.message.clone()),
+                    error: GrainError::new(ErrorCode::Corrupt, rejected.message),
                 });
             }
+            if last.replace(rejected.ordinal) != Some(rejected.ordinal) {
+                self.flush_if_full().await?;
+            }
             self.report.count_reject(&rejected.error_code);
-            self.batch.rejects.push(rejected.clone());
+            WorkProgress::add(&self.progress.rejected, 1);
+            self.batch.reject(rejected);
         }
-        WorkProgress::add(&self.progress.rejected, source.extras.rejected.len() as u64);
-        Ok(())
+        self.flush_if_full().await
     }
 
     /// Commits what is left, and writes the entry of the audit log.

@@ -17,6 +17,7 @@ use super::admit::Admitter;
 use super::morsel::{AdmittedSource, Morsel, MorselReader, NextMorsel};
 use super::prove::{ProofOptions, prove};
 use super::proven_batch::RowRef;
+use super::refused_lines::RefusedLines;
 use super::write::{RowContext, project};
 use crate::error::{Context, EngineError, Result};
 
@@ -62,8 +63,8 @@ impl FileScan {
     ) -> Result<FileScan> {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
-        let admitted = admit_alone(source, kind, now).await?;
-        warn_about_lines(&uri, &admitted);
+        let (admitted, refused) = admit_alone(source, kind, now).await?;
+        warn_about_lines(&uri, &refused);
         let mut reader = MorselReader::new(admitted, 0);
         let (mut morsels, mut damage) = (Vec::new(), None);
         loop {
@@ -153,7 +154,7 @@ impl FileScan {
     }
 }
 
-/// Admits `source` without a lake.
+/// Admits `source` without a lake. Returns it with its lines that can't be read.
 ///
 /// # Errors
 /// As [`FileScan::open`].
@@ -161,7 +162,7 @@ async fn admit_alone(
     source: Source,
     kind: Option<SourceKind>,
     now: i64,
-) -> Result<Arc<AdmittedSource>> {
+) -> Result<(Arc<AdmittedSource>, RefusedLines)> {
     let source_uri = source.uri.clone();
     let admitter = Admitter {
         ledger: Arc::default(),
@@ -178,7 +179,9 @@ async fn admit_alone(
     };
     let unit = AdmissionUnit::Unlinked(vec![source]);
     let error = match admitter.admit(unit).await?.pop() {
-        Some(Admission::Accepted { source, .. }) => return Ok(source),
+        Some(Admission::Accepted {
+            source, refused, ..
+        }) => return Ok((source, refused)),
         Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
         Some(Admission::Rejected { error, .. }) => error,
         Some(Admission::Unsupported { reason, .. }) => GrainError::corrupt(0, reason),
@@ -190,14 +193,10 @@ async fn admit_alone(
 }
 
 /// Logs the number of rejected lines of a transcript, and the first reason.
-fn warn_about_lines(uri: &str, source: &AdmittedSource) {
-    if let Some(first) = source.extras.rejected.first() {
-        let rejected = source.extras.rejected.len();
-        tracing::warn!(
-            file = uri,
-            rejected,
-            first = first.message,
-            "lines rejected"
-        );
+fn warn_about_lines(uri: &str, refused: &RefusedLines) {
+    if let Some(first) = refused.first() {
+        let rejected = refused.len();
+        let first = first.to_string();
+        tracing::warn!(file = uri, rejected, first, "lines rejected");
     }
 }

@@ -193,7 +193,7 @@ impl Lake {
     ///
     /// # Errors
     /// As [`Table::write_file`]; [`EngineError::Key`](crate::error::EngineError::Key).
-    pub(crate) async fn write_rejects(&self, rows: &[RejectRow]) -> Result<DataFile> {
+    pub(crate) async fn write_rejects(&self, rows: &[&RejectRow]) -> Result<DataFile> {
         self.write_sealed(
             &self.rejects,
             &rejects_batch(rows).file("can't write", REJECTS)?,
@@ -304,7 +304,7 @@ mod tests {
             truncated: false,
             rejected_at: 0,
         };
-        let file = lake.write_rejects(&[row]).await.expect("a file");
+        let file = lake.write_rejects(&[&row]).await.expect("a file");
         let path = lake.rejects.path_of(&file.name);
         let bytes = lake.location().read(&path).await.expect("its bytes");
         let stored = read_file(bytes, &["source"]).expect("its rows");

@@ -67,7 +67,7 @@ pub fn rejects_schema() -> SchemaRef {
 ///
 /// # Errors
 /// None for any rows; Arrow's own check is passed on.
-pub fn rejects_batch(rows: &[RejectRow]) -> Result<RecordBatch, ArrowError> {
+pub fn rejects_batch(rows: &[&RejectRow]) -> Result<RecordBatch, ArrowError> {
     let bytes = BinaryArray::from_iter_values(rows.iter().map(|row| &row.bytes));
     let truncated = BooleanArray::from_iter(rows.iter().map(|row| Some(row.truncated)));
     let columns: Vec<ArrayRef> = vec![

@@ -29,7 +29,7 @@ const SPECULATION_BYTES: usize = 512 << 20;
 /// The lines that one thread reads at a time.
 pub(super) struct LineChunk<'l, T> {
     pub(super) lines: &'l [Line],
-    /// The speculative results, one per line; empty if the chunk was only indexed.
+    /// The speculative results, one per line; empty if there are none.
     speculative: Mutex<Vec<Option<SpeculativeLine<T>>>>,
 }
 
@@ -207,12 +207,13 @@ impl<'s> ChunkScanner<'s> {
         chunk: &LineChunk<T>,
         speculation: Option<Speculation<'_, T>>,
     ) -> (SightingIndex, Vec<Line>) {
-        let results = chunk
+        let results: Vec<_> = chunk
             .lines
             .iter()
             .map(|line| self.scan_line(line, speculation))
             .collect();
-        if speculation.is_some() {
+        // Without any, the second pass reads all lines of the chunk.
+        if results.iter().any(Option::is_some) {
             chunk.set_speculative(results);
         }
         (self.index, self.deferred)

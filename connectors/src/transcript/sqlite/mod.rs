@@ -53,7 +53,7 @@ pub fn parse_database(
             range: 0..0,
             code: FaultCode::NotUnderstood,
             message: "this build can't read SQLite; build it with the cargo feature `sqlite`"
-                .to_owned(),
+                .into(),
         }],
         ..Default::default()
     });

@@ -80,7 +80,7 @@ fn fault(code: FaultCode, message: String) -> ParsedPart {
         number: 1,
         range: 0..0,
         code,
-        message,
+        message: message.into(),
     };
     ParsedPart {
         faults: vec![fault],

@@ -238,7 +238,7 @@ async fn every_sealed_cell_of_the_small_tables_is_searched() {
             truncated: false,
             rejected_at: 0,
         };
-        let file = lake.write_rejects(&[row]).await.unwrap();
+        let file = lake.write_rejects(&[&row]).await.unwrap();
         assert_ne!(opened_matches(&lake, &lake.rejects, &file, name).await, 0);
     }
     for (actor, reason) in [(true, false), (false, true)] {

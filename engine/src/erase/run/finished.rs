@@ -257,7 +257,7 @@ mod tests {
             truncated: false,
             rejected_at: 0,
         };
-        let change = Change::of_new_rows(lake.write_rejects(&[row]).await.unwrap());
+        let change = Change::of_new_rows(lake.write_rejects(&[&row]).await.unwrap());
         lake.rejects.commit(change, "test", 0).await.unwrap();
     }
 

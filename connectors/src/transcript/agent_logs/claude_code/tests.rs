@@ -290,7 +290,7 @@ fn a_message_that_is_no_object_or_repeats_an_id_is_a_fault_unless_it_is_the_same
     ];
     let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
     let faults = part.faults.iter();
-    let faults = faults.map(|fault| (fault.number, fault.message.as_str()));
+    let faults = faults.map(|fault| (fault.number, &*fault.message));
     assert_eq!(
         faults.collect::<Vec<_>>(),
         [

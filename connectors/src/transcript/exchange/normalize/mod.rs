@@ -18,6 +18,7 @@ mod http;
 mod tests;
 mod yaml_size;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use gristmill_schemas::json::{Json, Object};
@@ -108,7 +109,7 @@ impl NormalizedExchanges {
     }
 
     /// Returns the result for a file that can't be read at all.
-    fn unreadable(bytes: &[u8], message: impl Into<String>) -> NormalizedExchanges {
+    fn unreadable(bytes: &[u8], message: impl Into<Cow<'static, str>>) -> NormalizedExchanges {
         let fault = LineFault {
             number: 1,
             range: 0..bytes.len(),
