@@ -72,6 +72,7 @@
 //! | `bounded_pool` | What does DataFusion's memory pool not count? |
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `bounded_projection` | How are wide results made in small batches? |
+//! | `sliced_inputs` | How many copies of wide values may an operator make? |
 //! | `counted_rows` | How does the memory of an answer's rows count until they are sent? |
 //! | `wide_rows` | How many bytes do rows have, and how are batches cut by that? |
 //! | `shared_rows` | Which rows are read once for several plans? |
@@ -147,6 +148,7 @@ mod session_limits;
 mod shared_memory;
 mod shared_rows;
 mod size_limits;
+mod sliced_inputs;
 mod spill;
 mod spill_parts;
 mod spilling_joins;
