@@ -157,16 +157,18 @@ impl Limits {
         starts.map(slice).collect()
     }
 
-    /// Checks the bytes that a join of the rows read so far may gather.
+    /// Checks the bytes that a join of the rows read so far may gather: a batch has a row of one
+    /// side at most once for each row of the other, so one wide row among many narrow ones may be
+    /// joined with few rows.
     ///
     /// # Errors
     /// `ResourcesExhausted` if they are too many.
     fn check_pairs(self, [left, right]: &[Arc<MeasuredSide>; 2], constants: usize) -> Result<()> {
-        let bytes = left.widest().saturating_add(right.widest());
-        let rows = left.rows().saturating_mul(right.rows());
-        let gathered = bytes
-            .saturating_add(constants)
-            .saturating_mul(rows.min(self.batch_rows));
+        let in_batch = |rows: usize| rows.min(self.batch_rows);
+        let pairs = in_batch(left.rows().saturating_mul(right.rows()));
+        let gathered = (left.widest().saturating_mul(in_batch(right.rows())))
+            .saturating_add(right.widest().saturating_mul(in_batch(left.rows())))
+            .saturating_add(constants.saturating_mul(pairs));
         if gathered > self.gathered_bytes() {
             return Err(DataFusionError::ResourcesExhausted(format!(
                 "a join without equal columns would make {gathered} bytes of a batch of rows, more \
