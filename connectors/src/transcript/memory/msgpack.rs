@@ -2,8 +2,8 @@
 //! extensions that name their class.
 //!
 //! The decoder rejects trailing bytes, text that isn't UTF-8 and the reserved byte `0xc1`, limits
-//! the depth and the number of values, and allocates nothing by a declared length. The crate `rmpv` would do except that it
-//! decodes `0xc1` as nil, so that damage would go unnoticed.
+//! the depth and the number of values, and allocates nothing by a declared length. The crate `rmpv`
+//! would do except that it decodes `0xc1` as nil, so that damage would go unnoticed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
