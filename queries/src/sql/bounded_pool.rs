@@ -18,13 +18,6 @@ const SORT_MERGE: &str = "ExternalSorterMerge";
 /// spill what else it needs.
 pub(super) const MERGE_BYTES: usize = 10 << 20;
 
-/// What a sort collects, which it spills when it can't get more.
-const SORTED_ROWS: &str = "ExternalSorter[";
-
-/// Bytes of the first batch that a sort may hold although others hold all of the pool: without any
-/// it has nothing to spill.
-const FIRST_BATCH_BYTES: usize = 4 << 20;
-
 /// A pool of a fixed size. Operators that spill have equal shares of what the others leave.
 #[derive(Debug)]
 pub(super) struct BoundedPool(FairSpillPool);
@@ -46,13 +39,10 @@ fn held(reservation: &MemoryReservation, bytes: usize) -> usize {
     }
 }
 
-/// Returns true if a sort needs no more than what it needs to begin: one batch, and what it keeps
-/// for merging.
+/// Returns true if a sort needs no more than what it needs to begin.
 fn is_first_of_sort(reservation: &MemoryReservation, additional: usize) -> bool {
-    let name = reservation.consumer().name();
-    let size = reservation.size().saturating_add(additional);
-    (name.starts_with(SORT_MERGE) && size <= MERGE_BYTES)
-        || (name.starts_with(SORTED_ROWS) && reservation.size() == 0 && size <= FIRST_BATCH_BYTES)
+    reservation.consumer().name().starts_with(SORT_MERGE)
+        && reservation.size().saturating_add(additional) <= MERGE_BYTES
 }
 
 impl MemoryPool for BoundedPool {
@@ -137,12 +127,7 @@ mod tests {
         assert!(merge.try_grow(5 * MEBIBYTE).is_err());
         let other = MemoryConsumer::new("SMJStream[0]").register(&pool);
         assert!(other.try_grow(1).is_err());
-        let sorted = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true);
-        let sorted = sorted.register(&pool);
-        assert!(sorted.try_grow(5 * MEBIBYTE).is_err());
-        sorted.try_grow(MEBIBYTE).unwrap();
-        assert!(sorted.try_grow(1).is_err());
-        drop((aggregate, merge, sorted));
+        drop((aggregate, merge));
         assert_eq!(pool.reserved(), 0);
     }
 }
