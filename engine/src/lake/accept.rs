@@ -5,8 +5,8 @@ use super::heads::Heads;
 use super::table::Table;
 use crate::error::Result;
 
-/// The action in the audit log under which that is recorded.
-pub(crate) const ACCEPTED: &str = "accept-logs";
+/// The action in the audit log under which it is recorded that a log with losses was accepted.
+pub const ACCEPTED: &str = "accept-logs";
 
 impl Lake {
     /// Recreates `heads.json` from the current logs, and records that in the audit log. What the

@@ -107,6 +107,7 @@ use gristmill_schemas::columns::{
     state_schema,
 };
 
+pub use accept::ACCEPTED;
 pub(crate) use address_catalog::AddressCatalog;
 pub(crate) use address_indexes::AddressIndexes;
 pub use audit::AUDIT;

@@ -12,7 +12,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::prelude::SessionContext;
 use gristmill_engine::error::EngineError;
-use gristmill_engine::lake::{DataFile, Lake};
+use gristmill_engine::lake::{ACCEPTED, DataFile, Lake};
 use serde_json::Value;
 
 use super::error::Result;
@@ -139,9 +139,6 @@ async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<Sc
     }
     Ok(None)
 }
-
-/// Action in the audit log by which a log with losses was accepted.
-const ACCEPTED: &str = "accept-logs";
 
 /// Returns the versions of a scan in the audit log, unless its rules weren't those of `packs`, or
 /// its functions and detectors those of another version of gristmill.
