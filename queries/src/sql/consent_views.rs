@@ -134,7 +134,9 @@ const PLACE: &str = "
 /// rows are grouped: DataFusion takes what was grouped by for unique after `unnest` too, so that
 /// `DISTINCT` kept both rows. Of several withdrawals the first counts. `standing` has what
 /// withdrawals leave of the consents that they name, unless another statement comes first. To find
-/// that by a join of both would compare all statements of a subject with each other.
+/// that by a join of both would compare all statements of a subject with each other. Withdrawals
+/// leave little, so only statements about the same subject, grantee and scope are grouped, and
+/// absent ones are compared as empty texts, which may select too many of them but no other rows.
 fn withdrawn_consents(subjects: Option<&str>) -> String {
     format!(
         "WITH {},
@@ -146,16 +148,26 @@ fn withdrawn_consents(subjects: Option<&str>) -> String {
                     FROM withdrawals WHERE prior IS NOT NULL)
               GROUP BY reference, prior),
          remaining AS
-             (SELECT * FROM kept
-              LEFT SEMI JOIN (SELECT grain_reference(prior_consent) AS named
-                              FROM {consents} AS consents WHERE is_withdrawal) AS w
-                  ON content_address = named),
+             (SELECT named.* FROM
+                  (SELECT given.* FROM given
+                   LEFT SEMI JOIN (SELECT grain_reference(prior_consent) AS named
+                                   FROM {consents} AS consents WHERE is_withdrawal) AS w
+                       ON content_address = w.named) AS named
+              LEFT ANTI JOIN withdrawn
+                  ON named.content_address = withdrawn.prior AND named.scope = withdrawn.scope),
          firsts AS
              (SELECT subject_did, grantee_did, scope, min({PLACE}) AS place
-              FROM statements GROUP BY subject_did, grantee_did, scope),
+              FROM statements
+              LEFT SEMI JOIN (SELECT subject_did AS subject, coalesce(grantee_did, '') AS grantee,
+                                     coalesce(scope, '') AS about
+                              FROM remaining) AS concerned
+                  ON subject_did = subject AND coalesce(grantee_did, '') = grantee
+                      AND coalesce(scope, '') = about
+              GROUP BY subject_did, grantee_did, scope),
          standing AS
              (SELECT remaining.content_address
-              FROM (SELECT *, {PLACE} AS place FROM remaining) AS remaining
+              FROM (SELECT *, {PLACE} AS place
+                    FROM remaining) AS remaining
               LEFT SEMI JOIN firsts
                   ON remaining.subject_did = firsts.subject_did
                       AND (remaining.grantee_did IS NOT DISTINCT FROM firsts.grantee_did)

@@ -100,6 +100,16 @@ impl RowEstimate {
             Some(JoinType::RightSemi) if right_addresses => right.least(left),
             Some(JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark) => left,
             Some(JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark) => right,
+            // A row of one side finds few rows of the other that have the same address.
+            Some(JoinType::Inner | JoinType::Left) if right_addresses && !left_addresses => {
+                RowEstimate { most: None, ..left }
+            }
+            Some(JoinType::Inner | JoinType::Right) if left_addresses && !right_addresses => {
+                RowEstimate {
+                    most: None,
+                    ..right
+                }
+            }
             Some(_) => RowEstimate {
                 expected: left.expected.max(right.expected),
                 most: None,

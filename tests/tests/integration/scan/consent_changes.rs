@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use datafusion::physical_plan::displayable;
 use gristmill_engine::lake::Lake;
+use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 use gristmill_schemas::grain::EncodedGrain;
 use gristmill_tests::grains::{frames, grain};
@@ -160,4 +162,23 @@ async fn each_new_finding_about_consents_is_found_since_the_last_scan() {
     let all: BTreeSet<String> = RULES.map(str::to_owned).into();
     assert_eq!(seen.found, all, "all rules find some");
     assert_eq!(seen.left_out, all, "no rule repeats all old findings");
+}
+
+/// A hash join holds one of its sides. Most consents aren't withdrawn.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_isnt_withdrawn_is_found_by_joins_that_hold_the_withdrawals() {
+    let mut lake = ConsentLake::new(0).await;
+    while !lake.grains.is_empty() {
+        lake.change().await;
+    }
+    let options = SqlOptions::default();
+    let context = lake_context(&lake.lake.lake, &options).await.unwrap();
+    for view in ["consent_state", "withdrawn_consents"] {
+        let query = format!("SELECT * FROM {view}");
+        let frame = context.sql(&query).await.unwrap();
+        let plan = frame.create_physical_plan().await.unwrap();
+        let plan = displayable(plan.as_ref()).indent(false).to_string();
+        assert!(plan.contains("join_type=RightAnti, on=[(prior"), "{plan}");
+        assert!(!plan.contains("join_type=LeftAnti"), "{plan}");
+    }
 }
