@@ -122,7 +122,9 @@ impl From<EngineError> for Failure {
 impl From<&EngineError> for Failure {
     fn from(error: &EngineError) -> Self {
         let code = match error {
-            EngineError::Refused { .. } | EngineError::NotAbsent(_) => DATA,
+            EngineError::Refused { .. }
+            | EngineError::RefusedLine { .. }
+            | EngineError::NotAbsent(_) => DATA,
             EngineError::Policy(_) => POLICY,
             EngineError::Conflict(_) => CONFLICT,
             EngineError::Interrupted => INTERRUPTED,

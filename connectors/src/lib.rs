@@ -268,6 +268,18 @@ pub enum ConnectorError {
          or `-` for standard input"
     )]
     NotFound(String),
+    /// A name denotes a lake, or files of one.
+    #[error(
+        "`{name}` belongs to the lake `{lake}`, whose own files are no input; `gristmill --lake \
+         '{lake}' verify` checks it, and `gristmill --lake '{lake}' export FILE.mg` writes its \
+         grains to a file that can be ingested"
+    )]
+    OfLake {
+        /// The name.
+        name: String,
+        /// The folder or URI of the lake.
+        lake: String,
+    },
     /// A pattern is invalid.
     #[error("`{pattern}` isn't a valid pattern: {reason}")]
     Pattern {
@@ -292,6 +304,14 @@ pub enum ConnectorError {
         /// What it is, and how it is read.
         reason: &'static str,
     },
+    /// A compressed source can't be decompressed.
+    #[error("can't decompress `{uri}`: {reason}")]
+    Compressed {
+        /// The source.
+        uri: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A stream or object is larger than the limit of the temporary file.
     #[error(
         "`{uri}` has more than {limit} bytes, the most that is spooled; --max-source raises the \
@@ -306,8 +326,9 @@ pub enum ConnectorError {
     /// A stream or object for an encrypted lake is larger than the limit of memory.
     #[error(
         "`{uri}` has more than {limit} bytes: on its way into an encrypted lake, input that is no \
-         file is held in memory, so that it is never on disk unencrypted; save it as a file on an \
-         encrypted disk and name that, or raise --memory, a quarter of which is the limit"
+         file or is compressed is held in memory, so that it is never on disk unencrypted; save it \
+         as a plain file on an encrypted disk and name that, or raise --memory, a quarter of which \
+         is the limit"
     )]
     TooLargeToHold {
         /// The source.

@@ -130,6 +130,14 @@ pub enum EngineError {
         /// Why it was refused.
         error: gristmill_schemas::error::GrainError,
     },
+    /// A line of a transcript was refused, and the caller requested to stop in that case.
+    #[error("{source_uri}: {fault}")]
+    RefusedLine {
+        /// The source of the line.
+        source_uri: String,
+        /// Which line it is, and why it was refused.
+        fault: gristmill_connectors::transcript::line::LineFault,
+    },
     /// A request that can't be parsed or is inconsistent.
     #[error("{0}")]
     Request(String),

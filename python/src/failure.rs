@@ -76,6 +76,12 @@ impl From<&EngineError> for PythonError {
                     ..PythonError::new(DATA, error.to_string())
                 };
             }
+            EngineError::RefusedLine { fault, .. } => {
+                return PythonError {
+                    code: Some(fault.code.name().to_owned()),
+                    ..PythonError::new(DATA, error.to_string())
+                };
+            }
             damage if damage.is_damage() => DATA,
             _ => USAGE,
         };

@@ -41,8 +41,8 @@ pub struct IngestArgs {
     /// `--lenient` or a newer version, leaves `rejects`
     #[arg(long)]
     pub retry_refused: bool,
-    /// Maximum size of standard input, a pipe or an object, which is spooled to disk before it is
-    /// read [default: 64G]
+    /// Maximum size of standard input, a pipe, an object or the content of a compressed file, which
+    /// is spooled to disk before it is read [default: 64G]
     #[arg(long, value_name = "SIZE")]
     pub max_source: Option<Size>,
     /// Read all sources again, even if they were ingested before. Existing grains count as

@@ -165,7 +165,7 @@ fn print_rejected(prefix: &str, report: &IngestReport, dry_run: bool) {
 /// Converts an error of ingest; adds the remedy for refused input.
 pub(super) fn failure(error: EngineError) -> Failure {
     match error {
-        EngineError::Refused { .. } => Failure::data(format!(
+        EngineError::Refused { .. } | EngineError::RefusedLine { .. } => Failure::data(format!(
             "{error}; use `--on-error quarantine` to store refused input in `rejects` and continue"
         )),
         error => error.into(),

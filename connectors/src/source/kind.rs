@@ -3,6 +3,7 @@
 use gristmill_schemas::container::{GrainFrame, MAGIC, next_frame};
 use gristmill_schemas::grain::{GrainHeader, MIN_BLOB_LENGTH, VERSION};
 
+use super::decompress::content_name;
 use crate::transcript::kind::TranscriptKind;
 
 /// The format of a source.
@@ -42,7 +43,7 @@ impl SourceKind {
     /// Detects the kind from the first bytes, else from the file extension, so that a damaged `.mg`
     /// file is reported rather than skipped. Returns `None` if neither identifies a kind.
     pub fn detect(bytes: &[u8], uri: &str) -> Option<SourceKind> {
-        let by_extension = || match uri.rsplit_once('.')?.1 {
+        let by_extension = || match content_name(uri).rsplit_once('.')?.1 {
             "mg" => Some(SourceKind::Container),
             "frames" => Some(SourceKind::Frames),
             _ => None,

@@ -1,9 +1,9 @@
 //! Sources: resolves the names that a user gives to files, objects and streams, and provides their
 //! bytes.
 //!
-//! Local files are memory-mapped. Other sources (objects in a store, standard input, pipes) are
-//! spooled to a temporary file first, so that all of them are read in the same way and memory use
-//! is independent of their size.
+//! Local files are memory-mapped. Other sources (objects in a store, standard input, pipes, what is
+//! compressed) are spooled to a temporary file first, so that all of them are read in the same way
+//! and memory use is independent of their size.
 //!
 //! | module | question |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `location` | where is a source, and what is a pattern? |
 //! | `bytes` | how are the bytes of a source accessed and released? |
 //! | `resident_limit` | how much memory do pages of mapped files take? |
+//! | `decompress` | what is in a file in gzip or zstd? |
 //! | `fetch` | how does a remote source become local? |
 //! | `spool` | where are the bytes of a stream stored while it is read? |
 //! | `objects` | which objects of a store does a URI denote? (cargo feature `object-store`) |
@@ -19,6 +20,7 @@
 //! | `reference` | how does another process find a source? |
 
 mod bytes;
+pub(crate) mod decompress;
 mod discover;
 mod fetch;
 mod kind;

@@ -8,6 +8,7 @@ use object_store::path::Path as ObjectPath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::bytes::SourceBytes;
+use super::lakes::LakesOfObjects;
 use super::location::{MATCHING, Source, SourceLocation, is_pattern};
 use super::spool::{SourceSpool, SpoolOptions};
 use crate::ConnectorError;
@@ -79,8 +80,11 @@ async fn matching_objects(uri: &str) -> Result<Vec<Source>, ConnectorError> {
     .await
 }
 
-/// Lists the non-empty objects below `location` that `wanted` selects, in the order of their paths.
-/// `uri` is the URI of `location`.
+/// Lists the non-empty objects below `location` that `wanted` selects, in the order of their paths,
+/// without lakes in its folders. `uri` is the URI of `location`.
+///
+/// # Errors
+/// [`ConnectorError::OfLake`] if `location` is a lake and its own objects are wanted.
 async fn list_objects(
     location: &StoreLocation,
     uri: &str,
@@ -92,10 +96,23 @@ async fn list_objects(
         .try_collect()
         .await
         .map_err(ConnectorError::store("can't list", uri))?;
-    let mut found: Vec<_> = all
-        .into_iter()
-        .filter(|object| object.size > 0 && wanted(&object.location))
-        .collect();
+    let lakes = LakesOfObjects::among(all.iter().map(|object| object.location.as_ref()));
+    let wanted = all
+        .iter()
+        .filter(|object| object.size > 0 && wanted(&object.location));
+    let mut found = Vec::new();
+    for object in wanted {
+        match lakes.lake_of(object.location.as_ref()) {
+            None => found.push(object.clone()),
+            Some(lake) if lake == location.path.as_ref() => {
+                return Err(ConnectorError::OfLake {
+                    name: uri.to_owned(),
+                    lake: uri.to_owned(),
+                });
+            }
+            Some(_) => {}
+        }
+    }
     found.sort_by(|left, right| left.location.cmp(&right.location));
     let sources = found.into_iter().map(|meta| {
         let uri = uri_below(location, uri, &meta.location);

@@ -57,6 +57,18 @@ pub struct Conversation {
     pub(super) last_time: Option<Timestamp>,
 }
 
+/// An earlier state of a conversation.
+#[derive(Debug)]
+pub(crate) struct ConversationMark {
+    thread: PositionTracker,
+    /// The number of changes of the calls.
+    calls: usize,
+    /// The number of changes of the ids.
+    ids: usize,
+    has_session: bool,
+    last_time: Option<Timestamp>,
+}
+
 impl Conversation {
     /// Returns a conversation before its first message. Conversations with the same name share the
     /// positions of their common prefix.
@@ -68,6 +80,40 @@ impl Conversation {
             session: None,
             last_time: None,
         }
+    }
+
+    /// Returns a conversation like [`Conversation::new`] that can return to earlier messages, from
+    /// which other branches go on.
+    pub(crate) fn branching(name: &str) -> Self {
+        Conversation {
+            calls: TrackedCalls::undoable(),
+            ids: ToolIdMap::undoable(),
+            ..Conversation::new(name)
+        }
+    }
+
+    /// Returns the state after the last message. It takes constant time and memory, however long
+    /// the conversation is.
+    pub(crate) fn mark(&self) -> ConversationMark {
+        ConversationMark {
+            thread: self.thread.clone(),
+            calls: self.calls.changes(),
+            ids: self.ids.changes(),
+            has_session: self.session.is_some(),
+            last_time: self.last_time,
+        }
+    }
+
+    /// Returns to an earlier state of this conversation, which must be a
+    /// [branching](Conversation::branching) one. Marks of later states have no meaning after that.
+    pub(crate) fn return_to(&mut self, mark: &ConversationMark) {
+        self.thread = mark.thread.clone();
+        self.calls.undo_to(mark.calls);
+        self.ids.undo_to(mark.ids);
+        if !mark.has_session {
+            self.session = None;
+        }
+        self.last_time = mark.last_time;
     }
 
     /// Advances by a message that no adapter reads, and returns its position.
@@ -99,6 +145,11 @@ impl Conversation {
     /// no such call or the call has no name.
     pub fn tool_name(&self, id: &str) -> Option<&str> {
         self.calls.last_with_canonical(id)?.name.as_deref()
+    }
+
+    /// Returns the number of its calls.
+    pub(crate) fn call_count(&self) -> usize {
+        self.calls.len()
     }
 
     /// Returns the position of the last message.

@@ -27,6 +27,24 @@ pub(super) struct TrackedCalls {
     unanswered_from: usize,
     /// Set if there are many calls.
     index: Option<Box<CallIndex>>,
+    /// The changes so far, if they can be undone.
+    changes: Option<Vec<CallChange>>,
+}
+
+/// A change of the calls, and what it replaced in the index.
+#[derive(Debug, Clone)]
+enum CallChange {
+    /// A call was added. The last ones with its ids before it are given.
+    Pushed {
+        wire_id: Option<usize>,
+        canonical: Option<usize>,
+    },
+    /// The call `at` got its canonical id, which the call `before` had.
+    Identified { at: usize, before: Option<usize> },
+    /// The call got its first result.
+    Answered(usize),
+    /// The call isn't among those of its tool any more, because it has a result.
+    Passed(usize),
 }
 
 /// Where the calls of a long conversation are.
@@ -47,33 +65,133 @@ impl CallIndex {
         index
     }
 
-    fn add(&mut self, at: usize, call: &TrackedCall) {
-        if let Some(wire_id) = &call.wire_id {
-            self.last_by_wire_id.insert(wire_id.clone(), at);
-        }
-        if let Some(canonical) = &call.canonical {
-            self.set_canonical(at, canonical);
-        }
+    /// Adds the call `at`. Returns the last calls with its provider's and its canonical id before.
+    fn add(&mut self, at: usize, call: &TrackedCall) -> (Option<usize>, Option<usize>) {
+        let ids = (call.wire_id.as_ref(), call.canonical.as_ref());
+        let wire_before = ids
+            .0
+            .and_then(|wire_id| self.last_by_wire_id.insert(wire_id.clone(), at));
+        let before = ids
+            .1
+            .and_then(|canonical| self.set_canonical(at, canonical));
         if let Some(name) = &call.name {
             let of_tool = self.unanswered_by_name.entry(name.clone()).or_default();
             of_tool.push_back(at);
         }
+        (wire_before, before)
     }
 
-    fn set_canonical(&mut self, at: usize, canonical: &str) {
-        let last = self.last_by_canonical.entry(canonical.to_owned());
-        let last = last.or_insert(at);
-        *last = at.max(*last);
+    /// Removes `call`, the last one that was added.
+    fn remove(&mut self, call: &TrackedCall, wire_id: Option<usize>, canonical: Option<usize>) {
+        restore(&mut self.last_by_wire_id, call.wire_id.as_ref(), wire_id);
+        let known = call.canonical.as_ref();
+        restore(&mut self.last_by_canonical, known, canonical);
+        if let Some(name) = &call.name
+            && let Some(of_tool) = self.unanswered_by_name.get_mut(name)
+        {
+            of_tool.pop_back();
+        }
+    }
+
+    /// Records the canonical id of the call `at`. Returns the last call that had it before.
+    fn set_canonical(&mut self, at: usize, canonical: &str) -> Option<usize> {
+        let before = self.last_by_canonical.get(canonical).copied();
+        let last = before.map_or(at, |before| at.max(before));
+        self.last_by_canonical.insert(canonical.to_owned(), last);
+        before
+    }
+}
+
+/// Sets the call of `id` to the one `before`; removes it if there was none.
+fn restore(calls: &mut HashMap<String, usize>, id: Option<&String>, before: Option<usize>) {
+    match (id, before) {
+        (Some(id), Some(before)) => _ = calls.insert(id.clone(), before),
+        (Some(id), None) => _ = calls.remove(id),
+        (None, _) => {}
     }
 }
 
 impl TrackedCalls {
+    /// Returns no calls, which can return to an earlier state. They remember their changes.
+    pub(super) fn undoable() -> TrackedCalls {
+        TrackedCalls {
+            changes: Some(Vec::new()),
+            ..TrackedCalls::default()
+        }
+    }
+
+    /// Returns the number of calls.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the number of changes so far, for [`TrackedCalls::undo_to`].
+    pub(super) fn changes(&self) -> usize {
+        self.changes.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Undoes all changes after the first `changes`.
+    pub(super) fn undo_to(&mut self, changes: usize) {
+        while let Some(done) = self.changes.as_mut().filter(|done| done.len() > changes) {
+            let Some(change) = done.pop() else {
+                return;
+            };
+            self.undo(change);
+        }
+    }
+
+    fn undo(&mut self, change: CallChange) {
+        match change {
+            CallChange::Pushed { wire_id, canonical } => {
+                let Some(call) = self.calls.pop() else {
+                    return;
+                };
+                if let Some(index) = &mut self.index {
+                    index.remove(&call, wire_id, canonical);
+                }
+                // Changes from before there were so many say nothing of the index.
+                if self.calls.len() < MANY_CALLS {
+                    self.index = None;
+                }
+                self.unanswered_from = self.unanswered_from.min(self.calls.len());
+            }
+            CallChange::Identified { at, before } => {
+                let call = self.calls.get_mut(at);
+                let canonical = call.and_then(|call| call.canonical.take());
+                if let Some(index) = &mut self.index {
+                    restore(&mut index.last_by_canonical, canonical.as_ref(), before);
+                }
+            }
+            CallChange::Answered(at) => {
+                if let Some(call) = self.calls.get_mut(at) {
+                    call.answered = false;
+                }
+                self.unanswered_from = self.unanswered_from.min(at);
+            }
+            CallChange::Passed(at) => {
+                let name = self.calls.get(at).and_then(|call| call.name.as_ref());
+                let by_name = self
+                    .index
+                    .as_mut()
+                    .map(|index| &mut index.unanswered_by_name);
+                let of_tool = name.zip(by_name).and_then(|(name, all)| all.get_mut(name));
+                of_tool.into_iter().for_each(|calls| calls.push_front(at));
+            }
+        }
+    }
+
+    fn note(&mut self, change: CallChange) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
+        }
+    }
+
     /// Adds a call and returns its number.
     pub(super) fn push(&mut self, call: TrackedCall) -> usize {
         let at = self.calls.len();
-        if let Some(index) = &mut self.index {
-            index.add(at, &call);
-        }
+        let index = self.index.as_mut();
+        let (wire_id, canonical) = index.map_or((None, None), |index| index.add(at, &call));
+        self.note(CallChange::Pushed { wire_id, canonical });
         self.calls.push(call);
         if self.index.is_none() && self.calls.len() >= MANY_CALLS {
             self.index = Some(Box::new(CallIndex::of(&self.calls)));
@@ -109,6 +227,7 @@ impl TrackedCalls {
             calls,
             unanswered_from,
             index,
+            changes,
         } = self;
         let is_answered = |at: usize| calls.get(at).is_some_and(|call| call.answered);
         while is_answered(*unanswered_from) {
@@ -122,8 +241,10 @@ impl TrackedCalls {
             }),
             (Some(name), Some(index)) => {
                 let of_tool = index.unanswered_by_name.get_mut(name)?;
-                while of_tool.front().is_some_and(|at| is_answered(*at)) {
-                    of_tool.pop_front();
+                while let Some(at) = of_tool.pop_front_if(|at| is_answered(*at)) {
+                    changes
+                        .iter_mut()
+                        .for_each(|all| all.push(CallChange::Passed(at)));
                 }
                 of_tool.front().copied()
             }
@@ -132,8 +253,10 @@ impl TrackedCalls {
 
     /// Marks the call `at` as one with a result.
     pub(super) fn answer(&mut self, at: usize) {
-        if let Some(call) = self.calls.get_mut(at) {
+        let call = self.calls.get_mut(at).filter(|call| !call.answered);
+        if let Some(call) = call {
             call.answered = true;
+            self.note(CallChange::Answered(at));
         }
     }
 
@@ -147,11 +270,12 @@ impl TrackedCalls {
         let call = self.calls.get_mut(at)?;
         if call.canonical.is_none() {
             let canonical = default_id();
-            if let Some(index) = &mut self.index {
-                index.set_canonical(at, &canonical);
-            }
+            let index = self.index.as_mut();
+            let before = index.and_then(|index| index.set_canonical(at, &canonical));
             call.canonical = Some(canonical);
+            self.note(CallChange::Identified { at, before });
         }
+        let call = self.calls.get(at)?;
         Some((call.wire_id.as_deref(), call.canonical.as_deref()?))
     }
 }
@@ -190,6 +314,47 @@ mod tests {
         }
         assert_eq!(calls.first_unanswered(None), None);
         assert_eq!(calls.first_unanswered(Some("tool-1")), None);
+    }
+
+    /// What is found of calls: by the ids of both kinds, and as the first without a result.
+    fn found(calls: &mut TrackedCalls) -> Vec<Option<String>> {
+        let mut found = Vec::new();
+        for id in 0..4 * MANY_CALLS {
+            let by_wire_id = calls.last_with_wire_id(&id.to_string());
+            found.push(by_wire_id.map(|at| at.to_string()));
+            let by_canonical = calls.last_with_canonical(&format!("tu_{id}"));
+            found.push(by_canonical.and_then(|call| call.wire_id.clone()));
+        }
+        for name in [None, Some("tool-0"), Some("tool-1")] {
+            let first = calls.first_unanswered(name);
+            found.push(first.map(|at| at.to_string()));
+        }
+        found
+    }
+
+    #[test]
+    fn undone_changes_leave_the_calls_before_them() {
+        let mut calls = TrackedCalls::undoable();
+        let mut before = Vec::new();
+        for at in 0..3 * MANY_CALLS {
+            let (copy, changes) = (found(&mut calls.clone()), calls.changes());
+            before.push((changes, copy));
+            // Ids repeat, and some calls get their results late or never.
+            calls.push(call(at % 50, at % 2));
+            calls.identify(at, || format!("tu_{}", at % 70));
+            calls.answer(at / 2);
+            if at % 3 == 0 {
+                found(&mut calls);
+                calls.answer(at);
+            }
+        }
+        for (changes, expected) in before.into_iter().rev() {
+            calls.undo_to(changes);
+            assert_eq!(calls.changes(), changes);
+            assert_eq!(found(&mut calls), expected);
+            calls.undo_to(changes);
+        }
+        assert!(calls.calls.is_empty() && calls.index.is_none());
     }
 
     #[test]

@@ -246,11 +246,7 @@ impl IngestRun<'_> {
     async fn new_rejects<'b>(&self, batch: &'b IngestBatch) -> Result<Vec<&'b RejectRow>> {
         let mut new = Vec::new();
         for reject in &batch.rejects {
-            if self
-                .known_rejects
-                .contains(&reject.source_id, reject.ordinal)
-                || self.known.is_erased_part(&reject.bytes)
-            {
+            if self.known_rejects.contains(reject) || self.known.is_erased_part(&reject.bytes) {
                 continue;
             }
             // A stricter reader doesn't undo what a more lenient one accepted.
@@ -286,7 +282,7 @@ impl IngestRun<'_> {
                     // If the commit to `grains` must be repeated, these rows are in the table
                     // already.
                     rows.into_iter()
-                        .for_each(|row| self.known_rejects.insert(&row.source_id, row.ordinal));
+                        .for_each(|row| self.known_rejects.insert(row));
                     return Ok(());
                 }
             }

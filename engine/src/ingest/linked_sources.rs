@@ -9,13 +9,13 @@
 //!
 //! If at least one file is new, files that the lake contains take part: their messages keep their
 //! addresses, and new messages follow them. A group ends where its index would exceed its part of
-//! the run's memory; the files after it form another group. Only local files are read twice;
-//! objects in stores and standard input are never linked.
+//! the run's memory; the files after it form another group. Only local files are read twice, those
+//! that are compressed among them; objects in stores and standard input are never linked.
 
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use gristmill_connectors::source::{Source, SourceKind, SourceLocation, fetch};
+use gristmill_connectors::source::{Source, SourceKind, SourceLocation, SpoolOptions, fetch_with};
 use gristmill_connectors::transcript::grain_output::index_sightings;
 use gristmill_connectors::transcript::grain_output::linker::MessageLinker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
@@ -95,7 +95,7 @@ pub(super) async fn arrange(
         return Ok(sources.into_iter().map(|source| (source, None)).collect());
     }
     let max_messages = memory / MEMORY_SHARE / INDEX_ENTRY_BYTES;
-    let groups = group(files, &sources, admitter.threads, max_messages).await?;
+    let groups = group(files, &sources, admitter, max_messages).await?;
     Ok(in_order(sources, groups))
 }
 
@@ -123,7 +123,7 @@ async fn traffic_kind(
     admitter: Admitter,
 ) -> Result<Option<(usize, TranscriptKind)>> {
     // An unreadable file is reported when it is admitted.
-    let Ok(bytes) = fetch(&source).await else {
+    let Ok(bytes) = fetch_with(&source, admitter.spool).await else {
         return Ok(None);
     };
     let detect = move || match admitter.kind_of(&bytes, &source.uri) {
@@ -160,7 +160,7 @@ async fn identify(
     source: Source,
     admitter: Admitter,
 ) -> Result<Option<TrafficFile>> {
-    let Ok(bytes) = fetch(&source).await else {
+    let Ok(bytes) = fetch_with(&source, admitter.spool).await else {
         return Ok(None);
     };
     let identify = move || {
@@ -185,14 +185,15 @@ async fn identify(
 async fn group(
     files: Vec<TrafficFile>,
     sources: &[Source],
-    threads: usize,
+    admitter: &Admitter,
     max_messages: usize,
 ) -> Result<Vec<LinkGroup>> {
     // Numbers need only differ within a group. They are assigned before the pass, so that files can
     // be scanned in parallel.
     let scans = files.into_iter().enumerate().filter_map(|(number, file)| {
         let source = sources.get(file.index)?.clone();
-        Some(scan(file, source, threads, number as u32))
+        let how = (admitter.threads, admitter.spool);
+        Some(scan(file, source, how, number as u32))
     });
     let mut scans = stream::iter(scans).buffered(AHEAD);
     let (mut groups, mut group) = (Vec::new(), LinkGroup::default());
@@ -220,10 +221,10 @@ async fn group(
 async fn scan(
     file: TrafficFile,
     source: Source,
-    threads: usize,
+    (threads, spool): (usize, SpoolOptions),
     number: u32,
 ) -> Result<Option<(TrafficFile, SightingIndex, u32)>> {
-    let Ok(bytes) = fetch(&source).await else {
+    let Ok(bytes) = fetch_with(&source, spool).await else {
         return Ok(None);
     };
     let scan = move || {
@@ -338,7 +339,7 @@ mod tests {
         let found = found.unwrap();
         assert_eq!(found.len(), 2);
         std::fs::remove_file(folder.path().join("gone.jsonl")).unwrap();
-        let groups = group(found, &sources, 1, 100).await.unwrap();
+        let groups = group(found, &sources, &admitter, 100).await.unwrap();
         let linked = groups.iter().flat_map(|group| &group.files);
         let linked: Vec<usize> = linked.map(|linked| linked.file.index).collect();
         assert_eq!(linked, [0]);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gristmill_connectors::source::{SealedFile, SourceBytes};
+use gristmill_connectors::source::{SealedFile, SourceBytes, SourceKind};
 use gristmill_connectors::transcript::grain_output::GrainCounts;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::RejectRow;
@@ -440,6 +440,16 @@ impl AdmittedSource {
         }
     }
 
+    /// Returns the position of its grain `ordinal`, which begins at `offset` of its bytes. Those of
+    /// a transcript are a temporary file, in which nobody can look for it.
+    pub(super) fn position(&self, ordinal: u64, offset: Option<u64>) -> RejectPosition {
+        let is_transcript = matches!(self.info.kind, Some(SourceKind::Transcript(_)));
+        RejectPosition {
+            ordinal: ordinal as i64,
+            offset: offset.filter(|_| !is_transcript),
+        }
+    }
+
     /// Returns the row of `rejects` for damage between grains, with the bytes from `offset` on.
     pub(crate) fn damage(
         &self,
@@ -452,10 +462,7 @@ impl AdmittedSource {
             .bytes()
             .and_then(|bytes| bytes.get(offset..))
             .unwrap_or_default();
-        let position = RejectPosition {
-            ordinal: ordinal as i64,
-            offset: Some(offset as u64),
-        };
+        let position = self.position(ordinal, Some(offset as u64));
         let reason = RejectReason {
             field: None,
             ..RejectReason::of(error)

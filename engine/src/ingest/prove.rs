@@ -11,7 +11,7 @@ use super::key_interner::{InternedKeys, KeyInterner};
 use super::morsel::Morsel;
 use crate::hash::{Digest, sha256_each};
 use crate::keys::{LakeKeys, write_sort_key};
-use crate::lake::{RejectBytes, RejectContext, RejectPosition, RejectReason};
+use crate::lake::{RejectBytes, RejectReason};
 
 /// By which rules grains are proven.
 #[derive(Clone, Copy)]
@@ -326,19 +326,12 @@ fn count(counts: &mut Vec<(Mark, u64)>, marks: Marks) {
 }
 
 fn rejected(morsel: &Morsel, item: usize, error: GrainError, now: i64) -> RejectedGrain {
-    let context = RejectContext {
-        source_id: &morsel.source.id,
-        source: &morsel.source.uri,
-        rejected_at: now,
-    };
-    let position = RejectPosition {
-        ordinal: (morsel.first + item as u64) as i64,
-        offset: morsel
-            .extent(item)
-            .map(|extent| extent.start as u64 + error.offset.unwrap_or(0)),
-    };
-    let row = context.row(
-        position,
+    let offset = morsel
+        .extent(item)
+        .map(|extent| extent.start as u64 + error.offset.unwrap_or(0));
+    let source = &morsel.source;
+    let row = source.reject_context(now).row(
+        source.position(morsel.first + item as u64, offset),
         RejectReason::of(&error),
         RejectBytes::whole(morsel.item(item)),
     );

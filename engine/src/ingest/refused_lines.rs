@@ -75,11 +75,13 @@ mod tests {
 
     use arrow::array::AsArray;
     use arrow::datatypes::Int64Type;
+    use gristmill_connectors::generate::Corpus;
     use gristmill_connectors::source::{Source, SourceKind, discover};
     use gristmill_connectors::transcript::kind::TranscriptKind;
 
     use crate::ingest::ingest;
     use crate::ingest::options::IngestOptions;
+    use crate::ingest::report::OnError;
     use crate::ingest::run::IngestRun;
     use crate::lake::Lake;
     use crate::progress::WorkProgress;
@@ -169,6 +171,67 @@ mod tests {
             rows.len() == 4 && rows.iter().all(|rows| *rows <= 2),
             "{rows:?}"
         );
+    }
+
+    /// A file of grains with the refused line `number` and, right after it, a refused grain that is
+    /// the grain `number` of the file. They are in different batches.
+    async fn line_and_grain(folder: &Path, number: usize) -> Vec<Source> {
+        let blob = Corpus {
+            seed: 11,
+            people: 9,
+        };
+        let mut blob = blob.block(0).unwrap().grains.swap_remove(0).blob;
+        blob.pop();
+        let digits: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();
+        let grain = |at: usize| {
+            let object = at.to_string().repeat(600_000);
+            format!(
+                r#"{{"grain":{{"type":"belief","subject":"ada","relation":"says","object":"{object}","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}}}}"#
+            )
+        };
+        let mut lines: Vec<String> = (0..number).map(grain).collect();
+        lines.extend(["0".to_owned(), format!(r#"{{"blob_hex":"{digits}"}}"#)]);
+        let path = folder.join("grains.jsonl");
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        discover(&[path.display().to_string()]).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_refused_line_and_a_refused_grain_with_its_number_have_a_row_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lake = empty_lake(folder.path()).await;
+        for retry_refused in [false, true] {
+            let options = IngestOptions {
+                retry_refused,
+                ..small_batches()
+            };
+            let sources = line_and_grain(folder.path(), 4).await;
+            let report = ingest(&mut lake, sources, &options, Arc::default()).await;
+            let report = report.unwrap();
+            assert_eq!((report.rejected, report.resolved_rejects), (2, 0));
+            assert_eq!(ordinals(&lake).await, [4, 4]);
+        }
+        let offsets = lake.rejects.read_columns(&["offset"]).await.unwrap();
+        let offsets = offsets.iter().flat_map(|batch| {
+            let offsets = batch.column(0).as_primitive::<Int64Type>();
+            offsets.iter().map(|offset| offset.is_some())
+        });
+        assert_eq!(offsets.filter(|has_offset| *has_offset).count(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_stops_at_a_refused_line_names_it_with_one_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lake = empty_lake(folder.path()).await;
+        let sources = transcript(folder.path(), "oops", 1).await;
+        let options = IngestOptions {
+            on_error: OnError::Fail,
+            ..small_batches()
+        };
+        let error = ingest(&mut lake, sources, &options, Arc::default()).await;
+        let error = error.unwrap_err().to_string();
+        let (_, fault) = error.split_once("refused.jsonl: ").unwrap();
+        assert_eq!(fault, "line 2: ERR_JSON: expected value at byte 0");
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -17,29 +17,51 @@ use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, DataFile, Lake, Ledger, ReadPosition, drop_rows, edit_file, read_file};
 
 /// The columns of `rejects` that identify a row.
-const REJECT_KEY: [&str; 2] = ["source_id", "ordinal"];
+const REJECT_KEY: [&str; 3] = ["source_id", "ordinal", "offset"];
 
-/// The keys of rows of `rejects`: the ordinals of each source, by its id. A bitmap takes less than
-/// two bytes for each of many ordinals.
+/// Which part of a source was rejected. The lines of a transcript and the grains that were made of
+/// it are counted each by themselves, and only lines have a place in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RejectedPart(u64);
+
+impl RejectedPart {
+    fn new(ordinal: i64, has_offset: bool) -> RejectedPart {
+        RejectedPart(ordinal.cast_unsigned() << 1 | u64::from(has_offset))
+    }
+
+    fn of(reject: &RejectRow) -> RejectedPart {
+        RejectedPart::new(reject.ordinal, reject.offset.is_some())
+    }
+}
+
+/// The keys of rows of `rejects`: the parts of each source, by its id. A bitmap takes less than
+/// two bytes for each of many parts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RejectKeys(HashMap<String, RoaringTreemap>);
 
 impl RejectKeys {
     /// Adds the key of a row.
-    pub(super) fn insert(&mut self, source: &str, ordinal: i64) {
-        let ordinal = ordinal.cast_unsigned();
-        if let Some(ordinals) = self.0.get_mut(source) {
-            ordinals.insert(ordinal);
+    pub(super) fn insert(&mut self, reject: &RejectRow) {
+        self.insert_part(&reject.source_id, RejectedPart::of(reject));
+    }
+
+    fn insert_part(&mut self, source: &str, part: RejectedPart) {
+        if let Some(parts) = self.0.get_mut(source) {
+            parts.insert(part.0);
         } else {
             self.0
-                .insert(source.to_owned(), RoaringTreemap::from([ordinal]));
+                .insert(source.to_owned(), RoaringTreemap::from([part.0]));
         }
     }
 
-    /// Returns true if there is a row with this key.
-    pub(super) fn contains(&self, source: &str, ordinal: i64) -> bool {
-        let ordinals = self.0.get(source);
-        ordinals.is_some_and(|ordinals| ordinals.contains(ordinal.cast_unsigned()))
+    /// Returns true if there is a row with the key of `reject`.
+    pub(super) fn contains(&self, reject: &RejectRow) -> bool {
+        self.contains_part(&reject.source_id, RejectedPart::of(reject))
+    }
+
+    fn contains_part(&self, source: &str, part: RejectedPart) -> bool {
+        let parts = self.0.get(source);
+        parts.is_some_and(|parts| parts.contains(part.0))
     }
 
     /// Returns the ids of the sources.
@@ -82,7 +104,7 @@ impl RetriedSources {
     /// Records `reject`, so that its row stays if it is of such a source.
     pub(super) fn note(&mut self, reject: &RejectRow) {
         if self.contains(&reject.source_id) {
-            self.refused.insert(&reject.source_id, reject.ordinal);
+            self.refused.insert(reject);
         }
     }
 
@@ -115,7 +137,7 @@ impl RetriedSources {
             let path = lake.rejects.path_of(&file.name);
             let bytes = lake.location().read(&path).await?;
             let rows = read_file(bytes, &REJECT_KEY).file("can't read", &path)?;
-            let rows: Vec<(&str, i64)> = rows.iter().flat_map(reject_keys).collect();
+            let rows: Vec<(&str, RejectedPart)> = rows.iter().flat_map(reject_keys).collect();
             let gone: HashSet<u32> = (0..)
                 .zip(rows)
                 .filter(|(_, row)| self.is_resolved(*row))
@@ -130,21 +152,24 @@ impl RetriedSources {
         Ok((change, resolved))
     }
 
-    fn is_resolved(&self, (source, ordinal): (&str, i64)) -> bool {
-        self.contains(source) && !self.refused.contains(source, ordinal)
+    fn is_resolved(&self, (source, part): (&str, RejectedPart)) -> bool {
+        self.contains(source) && !self.refused.contains_part(source, part)
     }
 }
 
-/// Returns the source and the ordinal of each row of a batch of [`REJECT_KEY`].
-fn reject_keys(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
-    let (sources, ordinals) = (
+/// Returns the source and the part of each row of a batch of [`REJECT_KEY`].
+fn reject_keys(batch: &RecordBatch) -> impl Iterator<Item = (&str, RejectedPart)> {
+    let (sources, ordinals, offsets) = (
         batch.column(0).as_string::<i32>(),
         batch.column(1).as_primitive::<Int64Type>(),
+        batch.column(2).as_primitive::<Int64Type>(),
     );
+    let parts = ordinals.values().iter().zip(offsets);
+    let parts = parts.map(|(ordinal, offset)| RejectedPart::new(*ordinal, offset.is_some()));
     sources
         .iter()
-        .zip(ordinals.values())
-        .map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
+        .zip(parts)
+        .map(|(source, part)| (source.unwrap_or_default(), part))
 }
 
 /// Adds the keys of the rows of `file`, a file of `rejects`, to `keys`.
@@ -158,7 +183,7 @@ pub(super) async fn add_rejects_of(
     let rows = read_file(bytes, &REJECT_KEY).file("can't read", &path)?;
     rows.iter()
         .flat_map(reject_keys)
-        .for_each(|(source, ordinal)| keys.insert(source, ordinal));
+        .for_each(|(source, part)| keys.insert_part(source, part));
     Ok(())
 }
 
@@ -173,13 +198,13 @@ pub(super) async fn known_rejects(
 ) -> Result<(RejectKeys, HashSet<String>)> {
     let (mut keys, mut sources) = (RejectKeys::default(), HashSet::new());
     let note = |batch: RecordBatch| {
-        for (source, ordinal) in reject_keys(&batch) {
+        for (source, part) in reject_keys(&batch) {
             let is_complete = ledger.progress(source) == Some(ReadPosition::Complete);
             if is_complete && retries && !sources.contains(source) {
                 sources.insert(source.to_owned());
             }
             if !is_complete || retries {
-                keys.insert(source, ordinal);
+                keys.insert_part(source, part);
             }
         }
     };

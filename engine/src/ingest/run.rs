@@ -14,7 +14,7 @@ use gristmill_connectors::source::{Source, SpoolOptions};
 use gristmill_connectors::transcript::grain_output::GrainCounts;
 use gristmill_schemas::columns::SourceOutcome;
 use gristmill_schemas::container::ContainerLimits;
-use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::error::GrainError;
 
 use super::admission::{Admission, RetryMode, admission_units};
 use super::admit::Admitter;
@@ -57,7 +57,8 @@ pub(super) fn overtaken() -> EngineError {
 /// Ingests `sources` into `lake`.
 ///
 /// # Errors
-/// [`EngineError::Refused`] if input is refused and the options request to stop then,
+/// [`EngineError::Refused`] and [`EngineError::RefusedLine`] if input is refused and the options
+/// request to stop then,
 /// [`EngineError::Interrupted`], [`EngineError::Conflict`], and errors of the system. The lake is
 /// then as it was at the last commit.
 pub async fn ingest(
@@ -344,14 +345,16 @@ impl<'l> IngestRun<'l> {
     /// are flushed, but not between two rejects of one line: they have the same key, by which a
     /// later batch, or the next run after a kill, takes the second for a row that is there already.
     async fn reject_lines(&mut self, source: &AdmittedSource, refused: RefusedLines) -> Result<()> {
+        if self.options.on_error == OnError::Fail
+            && let Some(fault) = refused.first()
+        {
+            return Err(EngineError::RefusedLine {
+                source_uri: source.uri.clone(),
+                fault: fault.clone(),
+            });
+        }
         let mut last = None;
         for rejected in refused.into_rows(source.reject_context(self.now)) {
-            if self.options.on_error == OnError::Fail {
-                return Err(EngineError::Refused {
-                    source_uri: source.uri.clone(),
-                    error: GrainError::new(ErrorCode::Corrupt, rejected.message),
-                });
-            }
             if last.replace(rejected.ordinal) != Some(rejected.ordinal) {
                 self.flush_if_full().await?;
             }

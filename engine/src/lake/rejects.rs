@@ -35,7 +35,8 @@ pub(crate) struct RejectContext<'a> {
 pub(crate) struct RejectPosition {
     /// Which part it is, counted from 0, or [`WHOLE_SOURCE`].
     pub(crate) ordinal: i64,
-    /// Where it begins, in bytes.
+    /// Where it begins, in bytes; `None` if that isn't known, such as of a grain that was made of a
+    /// transcript. It tells such grains from lines: both are counted from 0.
     pub(crate) offset: Option<u64>,
 }
 

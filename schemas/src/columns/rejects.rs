@@ -21,7 +21,8 @@ pub struct RejectRow {
     pub source: String,
     /// The index of the part within the source, from 0; -1 for the source as a whole.
     pub ordinal: i64,
-    /// The offset of the part within the source, in bytes.
+    /// The offset of the part within the source, in bytes; `None` for a grain that was made of a
+    /// transcript.
     pub offset: Option<i64>,
     /// The error code of the specification.
     pub error_code: String,

@@ -36,6 +36,10 @@ formats! {
     "spans of OpenTelemetry, OpenInference or the Vercel AI SDK",
         "`attributes` next to a span's name, id, kind or trace; `spans` with ids; `gen_ai.*`, \
          `llm.*`, `openinference.*` as members", is_span;
+    "a LiteLLM log", "`call_type` next to `response_cost` or `model_parameters`; `call_type` and \
+                      `spend`", is_litellm;
+    "a Helicone export", "`request_body` and `response_body` next to `request_path`, \
+                          `request_created_at` or `response_status`", is_helicone;
     "Langfuse traces or observations", "`traceId` or `trace_id` next to an observation's members; \
                                         `observations`", is_langfuse;
     "LangSmith or LangChain runs", "`run_type` with `inputs` or `outputs`; `post` with \
@@ -184,6 +188,16 @@ fn has_span_attribute(object: &Object) -> bool {
         let key = key.strip_prefix("attributes.").unwrap_or(key);
         PREFIXES.iter().any(|prefix| key.starts_with(prefix))
     })
+}
+
+fn is_litellm(json: &Json) -> bool {
+    text(json, "call_type").is_some()
+        && has_any(json, &["response_cost", "model_parameters", "spend"])
+}
+
+fn is_helicone(json: &Json) -> bool {
+    const RECORD: [&str; 3] = ["request_path", "request_created_at", "response_status"];
+    has_all(json, &["request_body", "response_body"]) && has_any(json, &RECORD)
 }
 
 fn is_langfuse(json: &Json) -> bool {

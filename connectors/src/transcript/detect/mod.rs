@@ -23,6 +23,7 @@ use super::kind::TranscriptKind;
 use super::line::lines;
 use super::memory::letta;
 use super::sqlite;
+use crate::source::decompress::content_name;
 
 /// Number of lines, or items of a top-level array, that are examined.
 const SAMPLE_LINES: usize = 32;
@@ -211,7 +212,8 @@ impl Evidence {
 
 /// Returns true for a YAML file that begins like a cassette. YAML has no other kinds.
 fn is_yaml_cassette(bytes: &[u8], uri: &str) -> bool {
-    let is_yaml = uri.ends_with(".yaml") || uri.ends_with(".yml");
+    let name = content_name(uri);
+    let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
     is_yaml
         && lines(bytes).take(SAMPLE_LINES).any(|line| {
             let text = bytes.get(line.range).unwrap_or_default();

@@ -4,6 +4,7 @@ use gristmill_schemas::json::Json;
 
 use super::foreign_formats::{ForeignFormat, match_foreign_format};
 use crate::transcript::agent_logs::{codex, mcp};
+use crate::transcript::exchange::normalize::batch;
 use crate::transcript::kind::TranscriptKind;
 use crate::transcript::memory;
 use crate::wire::json_access::items;
@@ -96,6 +97,8 @@ fn recorded_kind(json: &Json) -> Option<TranscriptKind> {
         && ["body", "params", "result", "response", "error"]
             .into_iter()
             .any(has)
+        || batch::is_of_bedrock(json)
+        || batch::is_of_gemini(json)
     {
         Some(TranscriptKind::Batch)
     } else {

@@ -183,17 +183,28 @@ fn a_long_chain_of_responses_is_read_in_linear_time() {
         let time = 1_760_000_000 + turn;
         let answer = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"answer"}]}"#;
         format!(
-            r#"{{"provider":"openai","endpoint":"responses","recorded_at":{time},"request":{{"model":"m",{previous}"input":"question"}},"response":{{"id":"r{turn}","object":"response","status":"completed","model":"m","output":[{answer}]}}}}"#
+            r#"{{"provider":"openai","endpoint":"responses","recorded_at":{time},"request":{{"model":"m",{previous}"input":"question {turn}"}},"response":{{"id":"r{turn}","object":"response","status":"completed","model":"m","output":[{answer}]}}}}"#
         )
     };
-    let lines: Vec<String> = (0..TURNS).map(line).collect();
-    let (grains, _, counts) = grains(&lines, 1);
+    let mut lines: Vec<String> = (0..TURNS).map(line).collect();
+    let (grains, expected, counts) = self::grains(&lines, 1);
     assert_eq!(counts.messages, 2 * TURNS as u64);
     let sessions: BTreeSet<_> = grains
         .iter()
         .map(|grain| grain.get("session_id").map(Json::to_string))
         .collect();
     assert_eq!(sessions.len(), 1);
+    // Exports list the newest first.
+    lines.reverse();
+    let again: BTreeSet<String> = self::grains(&lines, 1).1.into_iter().collect();
+    assert_eq!(again, expected.into_iter().collect());
+    // What is longer than the limit begins anew, and isn't looked up for each line either.
+    let lines: Vec<String> = (0..3 * TURNS).map(line).collect();
+    let reversed: Vec<String> = lines.iter().rev().cloned().collect();
+    for lines in [lines, reversed] {
+        let (_, _, counts) = self::grains(&lines, 1);
+        assert_eq!(counts.messages, 6 * TURNS as u64);
+    }
 }
 
 #[test]

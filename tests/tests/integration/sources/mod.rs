@@ -1,6 +1,7 @@
 //! The table `sources`: every source has a row with its outcome, and a source without grains isn't
 //! recorded as ingested.
 
+mod compressed;
 mod named_people;
 mod skipped;
 

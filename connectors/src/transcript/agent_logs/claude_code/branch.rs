@@ -11,7 +11,7 @@ use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 use crate::wire::adapter::Adapter;
 use crate::wire::anthropic;
 use crate::wire::body_codec::{read_request, read_response};
-use crate::wire::conversation::{Conversation, ReadContext};
+use crate::wire::conversation::{Conversation, ConversationMark, ReadContext};
 use crate::wire::json_access::count;
 
 /// The adapter of the messages in the log.
@@ -21,18 +21,37 @@ const ADAPTER: &dyn Adapter = &anthropic::MESSAGES;
 const PLACEHOLDER_MODEL: &str = "<synthetic>";
 
 /// The end of a branch: the conversation up to it.
-#[derive(Clone)]
 pub(super) struct Branch {
     conversation: Conversation,
+    last: Option<MessagePosition>,
+}
+
+/// A message from which several branches go on.
+pub(super) struct BranchPoint {
+    conversation: ConversationMark,
     last: Option<MessagePosition>,
 }
 
 impl Branch {
     pub(super) fn new(session: &str) -> Branch {
         Branch {
-            conversation: Conversation::new(session),
+            conversation: Conversation::branching(session),
             last: None,
         }
+    }
+
+    /// Returns the end of the branch, to return to it.
+    pub(super) fn point(&self) -> BranchPoint {
+        BranchPoint {
+            conversation: self.conversation.mark(),
+            last: self.last,
+        }
+    }
+
+    /// Returns to `point`, a message on this branch.
+    pub(super) fn return_to(&mut self, point: &BranchPoint) {
+        self.conversation.return_to(&point.conversation);
+        self.last = point.last;
     }
 
     /// Appends a message. It gets `default_time` if it has none. A message that the adapter doesn't

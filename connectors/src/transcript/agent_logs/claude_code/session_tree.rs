@@ -54,8 +54,7 @@ impl SessionTree {
         }
     }
 
-    /// Reads the messages of all branches. The state of a conversation is copied only where the
-    /// tree branches, and only once the walk comes to the branch.
+    /// Reads the messages of all branches.
     pub(super) fn read_branches(mut self, time: Timestamp, part: &mut ParsedPart) {
         let mut visited = Visited::default();
         for start in self.link() {
@@ -65,7 +64,9 @@ impl SessionTree {
         }
     }
 
-    /// Reads the messages of all branches below `start`, depth first.
+    /// Reads the messages of all branches below `start`, depth first. There is one conversation,
+    /// which returns to the message before a branch when the walk comes to it: a copy for each
+    /// branch takes as long as the conversation is.
     fn read_subtree(
         &mut self,
         start: String,
@@ -78,12 +79,13 @@ impl SessionTree {
             .get(&start)
             .map(|line| line.session.clone())
             .unwrap_or_default();
-        let mut stack = vec![(start, Rc::new(Branch::new(&session)))];
-        while let Some((uuid, branch)) = stack.pop() {
+        let mut branch = Branch::new(&session);
+        let mut stack = vec![(start, Rc::new(branch.point()))];
+        while let Some((uuid, before)) = stack.pop() {
             if !visited.lines.insert(uuid.clone()) {
                 continue;
             }
-            let mut branch = Rc::unwrap_or_clone(branch);
+            branch.return_to(&before);
             if let Some(mut message) = self.take_message(&uuid, &mut visited.lines) {
                 message.is_counted |= message
                     .answer_id()
@@ -92,13 +94,8 @@ impl SessionTree {
             }
             let mut next: Vec<String> = self.children.remove(&uuid).unwrap_or_default();
             next.retain(|uuid| !visited.lines.contains(uuid));
-            let mut next = next.into_iter();
-            let Some(first) = next.next() else {
-                continue;
-            };
-            let branch = Rc::new(branch);
-            stack.extend(next.rev().map(|uuid| (uuid, Rc::clone(&branch))));
-            stack.push((first, branch));
+            let point = Rc::new(branch.point());
+            stack.extend(next.into_iter().rev().map(|uuid| (uuid, Rc::clone(&point))));
         }
     }
 

@@ -372,3 +372,56 @@ fn the_messages_that_a_fork_has_copied_have_no_usage() {
     let usage = part.messages.iter().map(|placed| placed.usage.is_some());
     assert_eq!(usage.collect::<Vec<_>>(), [false, false, false, true]);
 }
+
+/// Returns a session of `turns` calls and results, after each of which a question of its own forks
+/// off if `is_forked` is true.
+fn session_of_calls(turns: usize, is_forked: bool) -> String {
+    let mut text = vec![line("q", "", "user", &user("hi"))];
+    let mut last = "q".to_owned();
+    for turn in 0..turns {
+        let call = format!(r#"{{"type":"tool_use","id":"toolu_{turn}","name":"t","input":{{}}}}"#);
+        let call = answer(&call).replace("msg_1", &format!("msg_{turn}"));
+        let result = format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"toolu_{turn}","content":"ok"}}]}}"#
+        );
+        let (asked, answered) = (format!("c{turn}"), format!("r{turn}"));
+        text.push(line(&asked, &last, "assistant", &call));
+        text.push(line(&answered, &asked, "user", &result));
+        if is_forked {
+            let fork = format!("why {turn}?");
+            text.push(line(&format!("f{turn}"), &answered, "user", &user(&fork)));
+        }
+        last = answered;
+    }
+    text.join("\n")
+}
+
+#[test]
+fn forks_after_many_calls_take_no_copies_of_the_calls_before_them() {
+    // With a copy for each fork this takes minutes, and tens of gigabytes.
+    const TURNS: usize = 20_000;
+    let text = session_of_calls(TURNS, true);
+    let part = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+    assert_eq!((part.messages.len(), part.faults.len()), (3 * TURNS + 1, 0));
+}
+
+#[test]
+fn the_messages_between_forks_are_those_of_a_session_without_forks() {
+    let parsed = |is_forked| {
+        let text = session_of_calls(100, is_forked);
+        let part = parse_session(text.as_bytes(), Timestamp::from_seconds(0));
+        part.messages
+            .into_iter()
+            .map(|placed| (placed.position, placed.parent, placed.message))
+            .collect::<Vec<_>>()
+    };
+    let (plain, mut forked) = (parsed(false), parsed(true));
+    let forks = forked.extract_if(.., |(_, _, message)| message.text().starts_with("why"));
+    let forks: Vec<_> = forks.collect();
+    assert_eq!(forked, plain);
+    let results = plain
+        .iter()
+        .filter(|(_, _, message)| message.role == Role::Tool);
+    let parents = forks.iter().map(|(_, parent, _)| *parent);
+    assert!(parents.eq(results.map(|(position, _, _)| Some(*position))));
+}

@@ -9,7 +9,7 @@
 //! | `cassette` | which pairs are in a cassette of an HTTP recorder? |
 //! | `yaml_size` | how large is a YAML file whose aliases are resolved? |
 
-mod batch;
+pub(in crate::transcript) mod batch;
 mod bodies;
 mod cassette;
 mod har;

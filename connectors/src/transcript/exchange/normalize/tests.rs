@@ -55,6 +55,36 @@ fn batch_lines_are_requests_or_responses() {
 }
 
 #[test]
+fn a_record_of_bedrock_has_both_bodies_and_a_line_of_gemini_one() {
+    let lines = [
+        r#"{"recordId":"0","modelInput":{"anthropic_version":"bedrock-2023-05-31","max_tokens":1,"messages":[]},"modelOutput":{"type":"message","role":"assistant","content":[]}}"#,
+        r#"{"recordId":"1","modelInput":{"messages":[{"role":"user","content":[{"text":"hi"}]}]},"modelOutput":{"output":{"message":{"role":"assistant","content":[]}}}}"#,
+        r#"{"recordId":"2","modelInput":{"prompt":"hi"},"modelOutput":{"generation":"yo"}}"#,
+        r#"{"recordId":"3","modelInput":{"prompt":"hi"},"error":{"errorCode":400,"errorMessage":"no"}}"#,
+        r#"{"key":"4","request":{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}}"#,
+        r#"{"key":"5","response":{"candidates":[]}}"#,
+        r#"{"key":"6","error":{"code":3,"message":"no"}}"#,
+    ];
+    let expected = [
+        "bedrock/invoke request+response",
+        "bedrock/converse request+response",
+        "bedrock/invoke request+response",
+        "bedrock/invoke request+response",
+        "gemini/generatecontent request",
+        "gemini/generatecontent response",
+        "gemini/generatecontent response",
+    ];
+    assert_eq!(
+        summaries(&lines.join("\n"), TranscriptKind::Batch),
+        expected
+    );
+    for line in lines {
+        let kind = TranscriptKind::detect(line.as_bytes(), "a.jsonl");
+        assert_eq!(kind, Some(TranscriptKind::Batch), "{line}");
+    }
+}
+
+#[test]
 fn a_chunk_of_a_stream_is_neither_a_request_nor_a_response() {
     let chunk = |choice: &str| {
         format!(r#"{{"id":"c","object":"chat.completion.chunk","choices":[{{{choice}}}]}}"#)

@@ -1,0 +1,270 @@
+//! Compressed sources: gzip and zstd are read as what they contain.
+//!
+//! The content is spooled like a stream, so its size is bounded by [`SpoolOptions`]. What expands
+//! beyond any text is refused earlier, before it fills the disk.
+
+use std::io::Read;
+
+use flate2::read::MultiGzDecoder;
+
+use super::bytes::SourceBytes;
+use super::spool::{SourceSpool, SpoolOptions};
+use crate::ConnectorError;
+
+/// The beginning of a gzip stream: its magic number, and the only method that there is.
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+
+/// The beginning of a zstd frame.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The largest window of a zstd frame, as a power of two: 128 MiB of memory.
+const ZSTD_WINDOW_LOG: u32 = 27;
+
+/// Any source may expand to so many bytes: 1 GiB.
+const FREE_BYTES: u64 = 1 << 30;
+
+/// A larger one may expand to so many times its size. Logs have a tenth of that.
+const MAX_EXPANSION: u64 = 200;
+
+/// The number of bytes that are decompressed at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// Pages of a compressed file are released when so many bytes of them have been read.
+const RELEASE_BYTES: usize = 16 << 20;
+
+/// A format of compressed sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compression {
+    /// RFC 1952, with one or more members.
+    Gzip,
+    /// RFC 8878, with one or more frames.
+    Zstd,
+}
+
+impl Compression {
+    /// Returns the format of `bytes`; `None` if they aren't compressed. No other kind of source
+    /// begins like one of these.
+    pub(super) fn of(bytes: &[u8]) -> Option<Compression> {
+        if bytes.starts_with(&GZIP_MAGIC) {
+            return Some(Compression::Gzip);
+        }
+        bytes.starts_with(&ZSTD_MAGIC).then_some(Compression::Zstd)
+    }
+}
+
+/// Returns the name of the content of the source `uri`: without the extension of a compressed file.
+pub(crate) fn content_name(uri: &str) -> &str {
+    let stem = uri.strip_suffix(".gz").or_else(|| uri.strip_suffix(".zst"));
+    stem.unwrap_or(uri)
+}
+
+/// Decompresses `bytes`, the source `uri`, to a spool.
+///
+/// # Errors
+/// [`ConnectorError::Compressed`] if they are damaged, cut, or expand too much;
+/// [`ConnectorError::TooLarge`] and [`ConnectorError::TooLargeToHold`] if the content exceeds a
+/// limit of `options`; [`ConnectorError::Io`].
+pub(super) fn decompress(
+    bytes: &SourceBytes,
+    compression: Compression,
+    uri: &str,
+    options: SpoolOptions,
+) -> Result<SourceBytes, ConnectorError> {
+    let size = bytes.len() as u64;
+    let spool = BoundedSpool {
+        spool: SourceSpool::new(uri, options)?,
+        uri,
+        written: 0,
+        limit: FREE_BYTES.max(size.saturating_mul(MAX_EXPANSION)),
+    };
+    let compressed = ReleasedReader {
+        bytes,
+        next: 0,
+        released: 0,
+    };
+    match compression {
+        Compression::Gzip => spool.fill(MultiGzDecoder::new(compressed)),
+        Compression::Zstd => {
+            let decoder = zstd::Decoder::new(compressed).and_then(|mut decoder| {
+                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+                Ok(decoder)
+            });
+            spool.fill(decoder.map_err(|error| damaged(uri, &error, 0))?)
+        }
+    }
+}
+
+fn damaged(uri: &str, error: &std::io::Error, read: u64) -> ConnectorError {
+    ConnectorError::Compressed {
+        uri: uri.to_owned(),
+        reason: format!(
+            "{error}, after {read} bytes of its content: it is damaged, or its copy wasn't complete"
+        ),
+    }
+}
+
+/// The spool of a decompressed source.
+struct BoundedSpool<'u> {
+    spool: SourceSpool,
+    uri: &'u str,
+    written: u64,
+    /// The most bytes to which the source may expand.
+    limit: u64,
+}
+
+impl BoundedSpool<'_> {
+    /// Writes all of `content`, and returns it.
+    fn fill(mut self, mut content: impl Read) -> Result<SourceBytes, ConnectorError> {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match content.read(&mut buffer) {
+                Ok(0) => return self.spool.finish(),
+                Ok(read) => self.write(buffer.get(..read).unwrap_or_default())?,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(damaged(self.uri, &error, self.written)),
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectorError> {
+        self.written += bytes.len() as u64;
+        if self.written > self.limit {
+            return Err(ConnectorError::Compressed {
+                uri: self.uri.to_owned(),
+                reason: format!(
+                    "it has more than {} bytes when decompressed, far more than its size lets \
+                     expect; decompress it yourself if that is right, and ingest the result",
+                    self.limit
+                ),
+            });
+        }
+        self.spool.write(bytes)
+    }
+}
+
+/// Reads a source, and releases its pages behind.
+struct ReleasedReader<'b> {
+    bytes: &'b SourceBytes,
+    next: usize,
+    released: usize,
+}
+
+impl Read for ReleasedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut rest = self.bytes.get(self.next..).unwrap_or_default();
+        let read = rest.read(buffer)?;
+        self.next += read;
+        if self.next - self.released >= RELEASE_BYTES {
+            self.bytes.release(self.released..self.next);
+            self.released = self.next;
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::write::GzEncoder;
+
+    use super::*;
+    use crate::source::{Source, SourceKind, SourceLocation, fetch_with};
+
+    const LINE: &[u8] = b"{\"role\":\"user\",\"content\":\"hi\"}\n";
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(content: &[u8]) -> Vec<u8> {
+        zstd::encode_all(content, 1).unwrap()
+    }
+
+    async fn fetched(bytes: &[u8], options: SpoolOptions) -> Result<SourceBytes, ConnectorError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl.gz");
+        std::fs::write(&path, bytes).unwrap();
+        let source = Source {
+            uri: "log.jsonl.gz".to_owned(),
+            location: SourceLocation::File(path),
+            length: None,
+            modified: None,
+        };
+        fetch_with(&source, options).await
+    }
+
+    #[tokio::test]
+    async fn a_compressed_file_is_read_as_what_it_contains() {
+        let (one, two) = LINE.split_at(9);
+        for compressed in [
+            gzip(LINE),
+            zstd(LINE),
+            [gzip(one), gzip(two)].concat(),
+            [zstd(one), zstd(two)].concat(),
+        ] {
+            let content = fetched(&compressed, SpoolOptions::default()).await;
+            assert_eq!(&*content.unwrap(), LINE);
+        }
+        let twice = fetched(&gzip(&gzip(LINE)), SpoolOptions::default()).await;
+        let twice = twice.unwrap();
+        assert_eq!(&*twice, gzip(LINE), "only the outer one is opened");
+        let reason = SourceKind::explain_unsupported(&twice, "log.jsonl.gz.gz");
+        assert!(reason.contains("looks like a gzip file"), "{reason}");
+        assert!(
+            fetched(&gzip(b""), SpoolOptions::default())
+                .await
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_damaged_or_cut_file_is_an_error_that_names_it() {
+        for compressed in [gzip(&LINE.repeat(9)), zstd(&LINE.repeat(9))] {
+            let mut damaged = compressed.clone();
+            *damaged.last_mut().unwrap() ^= 1;
+            let cut = &compressed[..compressed.len() - 5];
+            let trailed = [&compressed, LINE].concat();
+            for bytes in [&damaged, cut, &trailed] {
+                let error = fetched(bytes, SpoolOptions::default()).await.unwrap_err();
+                let is_named = error
+                    .to_string()
+                    .contains("can't decompress `log.jsonl.gz`");
+                assert!(
+                    is_named || compressed[0] == 0x28 && bytes == damaged,
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_expands_beyond_a_limit_is_refused_before_it_is_written() {
+        let bomb = gzip(&vec![b'0'; 1 << 20]);
+        let limited = |limit, in_memory| SpoolOptions { limit, in_memory };
+        let error = fetched(&bomb, limited(1 << 19, None)).await.unwrap_err();
+        assert!(matches!(error, ConnectorError::TooLarge { .. }), "{error}");
+        let error = fetched(&bomb, limited(u64::MAX, Some(1 << 19)))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, ConnectorError::TooLargeToHold { .. }),
+            "{error}"
+        );
+        let spool = SourceSpool::new("bomb", SpoolOptions::default()).unwrap();
+        let bounded = BoundedSpool {
+            spool,
+            uri: "bomb",
+            written: 0,
+            limit: 1 << 19,
+        };
+        let error = bounded.fill(MultiGzDecoder::new(&bomb[..])).unwrap_err();
+        assert!(
+            error.to_string().contains("more than 524288 bytes"),
+            "{error}"
+        );
+    }
+}
