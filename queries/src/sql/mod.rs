@@ -73,6 +73,7 @@
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `bounded_projection` | How are wide results made in small batches? |
 //! | `sliced_inputs` | How many copies of wide values may an operator make? |
+//! | `wide_batches` | How many bytes of wide rows do filters, exchanges and joins gather? |
 //! | `counted_rows` | How does the memory of an answer's rows count until they are sent? |
 //! | `wide_rows` | How many bytes do rows have, and how are batches cut by that? |
 //! | `shared_rows` | Which rows are read once for several plans? |
@@ -160,6 +161,7 @@ mod unary_node;
 mod unseal;
 mod vectors;
 mod views;
+mod wide_batches;
 mod wide_rows;
 
 use std::sync::Arc;
@@ -216,6 +218,7 @@ pub use script::{
 pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search, search_rows};
 pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
+pub use session_limits::with_small_batches;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
 pub(crate) use shared_rows::read_consents_once;
 pub(crate) use spilling_joins::is_exhausted;
