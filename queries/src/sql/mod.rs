@@ -48,7 +48,8 @@
 //! | `size_limits` | Which results of functions are too large? |
 //! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
-//! | `edit_distance` | How long may texts be whose distance is computed? |
+//! | `step_limits` | How long may texts and lists be that are compared piece by piece? |
+//! | `timed_patterns` | How long may the searches for all matches of a pattern take? |
 //! | `type_limits` | Which types are too large or nested too deeply? |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
 //! | `expression_functions` | Scalar functions that check expressions, citations and device profiles |
@@ -104,7 +105,6 @@ mod cost_functions;
 mod counted_rows;
 mod deferred_table;
 mod describe;
-mod edit_distance;
 mod error_message;
 mod expression_functions;
 mod file_errors;
@@ -155,7 +155,9 @@ mod spill_parts;
 mod spilling_joins;
 mod statement_depth;
 mod statement_dialect;
+mod step_limits;
 mod system_tables;
+mod timed_patterns;
 mod type_limits;
 mod unary_node;
 mod unseal;
@@ -265,17 +267,22 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
         .with_physical_optimizer_rules(build_side::physical_rules())
         .with_type_planner(type_limits::planner())
         .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));
-    state
-        .expr_planners()
-        .get_or_insert_default()
-        .splice(0..0, [binary_functions::planner(), size_limits::planner()]);
+    state.expr_planners().get_or_insert_default().splice(
+        0..0,
+        [
+            binary_functions::planner(),
+            size_limits::planner(),
+            step_limits::planner(),
+        ],
+    );
     let mut context = SessionContext::new_with_state(state.build());
     datafusion_functions_json::register_all(&mut context)?;
     scalar_functions::register(&context);
     binary_functions::register(&context);
     size_limits::register(&context)?;
     type_limits::register(&context)?;
-    edit_distance::register(&context)?;
+    step_limits::register(&context)?;
+    timed_patterns::register(&context)?;
     percentiles::register(&context)?;
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost_functions::token_counts());
