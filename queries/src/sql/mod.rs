@@ -56,6 +56,7 @@
 //! | `parameters` | How are the values of placeholders given? |
 //! | `script` | How is a text of several statements run? |
 //! | `statement_depth` | How deep may a statement be? |
+//! | `plan_size` | How large may its plan become? |
 //! | `statement_dialect` | In which dialect are statements parsed? |
 //! | `allowlist` | Which statements may run? |
 //! | `confined` | What does a session see that is confined to a namespace or user? |
@@ -133,6 +134,7 @@ mod page_index_reader;
 mod parameters;
 mod pattern;
 mod percentiles;
+mod plan_size;
 mod planning_message;
 mod point_lookup;
 mod portable;
