@@ -10,7 +10,7 @@ use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
     DataFusionError, FileAccess, SessionContext, SqlOptions, Statement, completions,
     context_without_grains, context_without_lake, execute, functions_query, lake_context,
-    statements, tables_query, user_message,
+    statements, tables_query, user_message, with_small_batches,
 };
 
 use super::CommandContext;
@@ -33,6 +33,14 @@ pub async fn run(context: &CommandContext, arguments: SqlArgs) -> Result<Command
     let session = session(context, files).await?;
     #[cfg(feature = "cluster")]
     let cluster = super::cluster::join(context, &session, &arguments.cluster)?;
+    #[cfg(feature = "cluster")]
+    let runs_here = cluster.is_none();
+    #[cfg(not(feature = "cluster"))]
+    let runs_here = true;
+    let session = match runs_here {
+        true => with_small_batches(&session),
+        false => session,
+    };
     let text = match (arguments.query, arguments.file) {
         (Some(query), _) => query,
         (None, None) if std::io::stdin().is_terminal() => {

@@ -86,8 +86,10 @@ fn failed_condition(error: &ParquetError) -> Option<&str> {
 }
 
 /// Operators that can exhaust the memory, by the beginning of the names of what they allocate.
-const OPERATORS: [(&str, &str); 13] = [
+const OPERATORS: [(&str, &str); 15] = [
     ("HashJoinInput", "a join (the smaller side has to fit)"),
+    ("JoinedTexts", "a join of rows with large texts"),
+    ("WideRows", "a projection of large values"),
     ("NestedLoopJoin", "a join without an equality in ON"),
     ("CrossJoin", "a cross join"),
     ("SMJStream", "a join with too many rows of the same key"),

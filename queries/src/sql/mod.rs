@@ -48,13 +48,15 @@
 //! | `size_limits` | Which results of functions are too large? |
 //! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
-//! | `edit_distance` | How long may texts be whose distance is computed? |
+//! | `step_limits` | How long may texts and lists be that are compared piece by piece? |
+//! | `timed_patterns` | How long may the searches for all matches of a pattern take? |
 //! | `type_limits` | Which types are too large or nested too deeply? |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
 //! | `expression_functions` | Scalar functions that check expressions, citations and device profiles |
 //! | `parameters` | How are the values of placeholders given? |
 //! | `script` | How is a text of several statements run? |
 //! | `statement_depth` | How deep may a statement be? |
+//! | `plan_size` | How large may its plan become? |
 //! | `statement_dialect` | In which dialect are statements parsed? |
 //! | `allowlist` | Which statements may run? |
 //! | `confined` | What does a session see that is confined to a namespace or user? |
@@ -73,6 +75,7 @@
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `bounded_projection` | How are wide results made in small batches? |
 //! | `sliced_inputs` | How many copies of wide values may an operator make? |
+//! | `wide_batches` | How many bytes of wide rows do filters, exchanges and joins gather? |
 //! | `counted_rows` | How does the memory of an answer's rows count until they are sent? |
 //! | `wide_rows` | How many bytes do rows have, and how are batches cut by that? |
 //! | `shared_rows` | Which rows are read once for several plans? |
@@ -103,7 +106,6 @@ mod cost_functions;
 mod counted_rows;
 mod deferred_table;
 mod describe;
-mod edit_distance;
 mod error_message;
 mod expression_functions;
 mod file_errors;
@@ -132,6 +134,7 @@ mod page_index_reader;
 mod parameters;
 mod pattern;
 mod percentiles;
+mod plan_size;
 mod planning_message;
 mod point_lookup;
 mod portable;
@@ -154,12 +157,15 @@ mod spill_parts;
 mod spilling_joins;
 mod statement_depth;
 mod statement_dialect;
+mod step_limits;
 mod system_tables;
+mod timed_patterns;
 mod type_limits;
 mod unary_node;
 mod unseal;
 mod vectors;
 mod views;
+mod wide_batches;
 mod wide_rows;
 
 use std::sync::Arc;
@@ -216,6 +222,7 @@ pub use script::{
 pub use search::{SearchEnvelope, SearchMode, SearchRequest, SearchResult, search, search_rows};
 pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
+pub use session_limits::with_small_batches;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
 pub(crate) use shared_rows::read_consents_once;
 pub(crate) use spilling_joins::is_exhausted;
@@ -262,17 +269,22 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
         .with_physical_optimizer_rules(build_side::physical_rules())
         .with_type_planner(type_limits::planner())
         .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));
-    state
-        .expr_planners()
-        .get_or_insert_default()
-        .splice(0..0, [binary_functions::planner(), size_limits::planner()]);
+    state.expr_planners().get_or_insert_default().splice(
+        0..0,
+        [
+            binary_functions::planner(),
+            size_limits::planner(),
+            step_limits::planner(),
+        ],
+    );
     let mut context = SessionContext::new_with_state(state.build());
     datafusion_functions_json::register_all(&mut context)?;
     scalar_functions::register(&context);
     binary_functions::register(&context);
     size_limits::register(&context)?;
     type_limits::register(&context)?;
-    edit_distance::register(&context)?;
+    step_limits::register(&context)?;
+    timed_patterns::register(&context)?;
     percentiles::register(&context)?;
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost_functions::token_counts());

@@ -12,6 +12,7 @@ use super::allowlist::{FileAccess, StatementScope, check_kind, check_plan};
 use super::describe::{described_table, with_descriptions};
 use super::error_message::with_suggestions;
 use super::external;
+use super::plan_size::check_size;
 use super::reference::sql_reference;
 use super::statement_depth::check_depth;
 use super::statement_dialect::StatementDialect;
@@ -108,6 +109,7 @@ async fn checked_plan(
     };
     let plan = state.statement_to_plan(statement.clone()).await;
     let plan = plan.map_err(|error| with_suggestions(&state, &statement, error))?;
+    check_size(&plan)?;
     check_plan(&plan, scope).map_err(external)?;
     match lists_tables {
         true => {

@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::prelude::SessionConfig;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::address_lookup::{MAX_KEY_BYTES, MAX_KEYS};
 use super::bounded_pool::{BoundedPool, MERGE_BYTES};
+use super::bounded_projection::BoundedProjectionRule;
 use super::spill::SealedSpillFactory;
+use super::wide_batches::WideBatchesRule;
 use super::{FileAccess, SqlOptions};
 
 /// Limit of the session's cache of Parquet footers and page indexes, in bytes. A segment of half a
@@ -113,6 +117,19 @@ pub(super) fn session_config(options: &SqlOptions) -> SessionConfig {
         .with_target_partitions(partitions(threads, memory))
         .with_sort_spill_reservation_bytes(merge)
         .with_batch_size(batch_rows(memory))
+}
+
+/// Returns a session with the tables and the memory of `context` that gathers and makes wide rows
+/// in small batches: the memory pool doesn't count the batches of most operators.
+pub fn with_small_batches(context: &SessionContext) -> SessionContext {
+    let pool = match context.runtime_env().memory_pool.memory_limit() {
+        MemoryLimit::Finite(pool) => pool,
+        _ => usize::MAX,
+    };
+    let state = SessionStateBuilder::new_from_existing(context.state())
+        .with_physical_optimizer_rule(Arc::new(WideBatchesRule::of_memory(pool)))
+        .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule));
+    SessionContext::new_with_state(state.build())
 }
 
 /// Returns the runtime: memory pool, spill files and object stores.

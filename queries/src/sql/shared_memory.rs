@@ -19,6 +19,7 @@ use datafusion::prelude::SessionContext;
 use super::bounded_pool::BoundedPool;
 use super::bounded_projection::BoundedProjectionRule;
 use super::sliced_inputs::SlicedInputsRule;
+use super::wide_batches::WideBatchesRule;
 
 /// Part of the memory that is set aside for the shares of queries: one in so many. The rest can be
 /// borrowed.
@@ -76,8 +77,8 @@ impl SharedMemory {
 
     /// Returns a session for one query, with the tables of `context`. Its sorts, joins and
     /// aggregates spill to disk or fail if they need more than `limit` bytes, or more than other
-    /// queries have left; its projections make small batches of wide rows, and joins of all pairs
-    /// of rows that would make too large ones are refused.
+    /// queries have left; its operators make small batches of wide rows, and joins that would make
+    /// too large ones are refused.
     ///
     /// # Errors
     /// [`DataFusionError`] if the runtime can't be created.
@@ -94,6 +95,7 @@ impl SharedMemory {
         let state = SessionStateBuilder::new_from_existing(state)
             .with_runtime_env(runtime)
             .with_physical_optimizer_rule(Arc::new(SlicedInputsRule::default()))
+            .with_physical_optimizer_rule(Arc::new(WideBatchesRule::default()))
             .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule));
         Ok(SessionContext::new_with_state(state.build()))
     }

@@ -205,8 +205,18 @@ fn rows_within_limit(sizes: &[i64]) -> usize {
     sums.take_while(|sum| *sum <= MAX_BYTES).count()
 }
 
+/// Returns the lengths of an argument's texts in bytes; one of them stands for all rows if all
+/// arguments are constants.
+pub(super) fn text_lengths(arguments: &ScalarFunctionArgs, at: usize) -> Result<Vec<i64>> {
+    CallArguments::of(arguments).lengths(at)
+}
+
 /// Returns the arguments of `rows` rows, from the row `from`.
-fn part_of(arguments: &ScalarFunctionArgs, from: usize, rows: usize) -> ScalarFunctionArgs {
+pub(super) fn part_of(
+    arguments: &ScalarFunctionArgs,
+    from: usize,
+    rows: usize,
+) -> ScalarFunctionArgs {
     let part = |value: &ColumnarValue| match value {
         ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(from, rows)),
         ColumnarValue::Scalar(_) => value.clone(),
@@ -229,13 +239,7 @@ struct CallArguments<'a> {
 
 /// Returns an upper bound of the size of the result of each row, or of all rows as one element.
 fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
-    let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
-    let rows = match arguments.args.iter().all(is_constant) {
-        true => 1,
-        false => arguments.number_rows,
-    };
-    let values = arguments.args.as_slice();
-    let arguments = CallArguments { values, rows };
+    let arguments = CallArguments::of(arguments);
     match name {
         "lpad" | "rpad" => arguments.repeated(None, CHARACTER_BYTES),
         "array_resize" => arguments.repeated(Some(2), ITEM_BYTES),
@@ -253,7 +257,17 @@ fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
     }
 }
 
-impl CallArguments<'_> {
+impl<'a> CallArguments<'a> {
+    fn of(arguments: &'a ScalarFunctionArgs) -> CallArguments<'a> {
+        let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
+        let rows = match arguments.args.iter().all(is_constant) {
+            true => 1,
+            false => arguments.number_rows,
+        };
+        let values = arguments.args.as_slice();
+        CallArguments { values, rows }
+    }
+
     /// Returns what `measure` returns of each value of an argument; 0 for one that isn't there or
     /// has no type. Constants aren't repeated for that.
     fn measured(

@@ -24,6 +24,7 @@ use datafusion::common::tree_node::{
     Transformed, TransformedResult, TreeNode, TreeNodeRecursion::Continue,
 };
 use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::{CrossJoinExec, NestedLoopJoinExec};
@@ -42,6 +43,23 @@ const GATHERED: usize = 8;
 /// A constant list isn't counted if it has fewer bytes than this part of the copies, one in so
 /// many: such constants are mostly searched, not copied.
 const SEARCHED_PART: usize = 32;
+
+/// Returns the bytes of the constants in an expression of which copies with `copied_bytes` aren't
+/// enough for `batch_rows` rows.
+///
+/// # Errors
+/// If the expression can't be walked.
+pub(super) fn bytes_of_constants(
+    expression: &Arc<dyn PhysicalExpr>,
+    copied_bytes: usize,
+    batch_rows: usize,
+) -> Result<usize> {
+    let limits = Limits {
+        copied_bytes,
+        batch_rows,
+    };
+    limits.bytes_in(expression)
+}
 
 /// Puts a [`SlicedInputExec`] below the operators that may repeat wide values. It runs after the
 /// rules that handle DataFusion's operators.
@@ -127,12 +145,20 @@ impl Limits {
     fn bytes_of_constants(self, plan: &Arc<dyn ExecutionPlan>) -> Result<usize> {
         let mut bytes = 0_usize;
         plan.apply_expressions(&mut |expression| {
-            expression.apply(|part| {
-                let constant = part.downcast_ref::<Literal>().map(Literal::value);
-                let wide = constant.map_or(0, |constant| self.wide_bytes(constant));
-                bytes = bytes.saturating_add(wide);
-                Ok(Continue)
-            })
+            bytes = bytes.saturating_add(self.bytes_in(expression)?);
+            Ok(Continue)
+        })?;
+        Ok(bytes)
+    }
+
+    /// Returns the bytes of the wide constants in an expression.
+    fn bytes_in(self, expression: &Arc<dyn PhysicalExpr>) -> Result<usize> {
+        let mut bytes = 0_usize;
+        expression.apply(|part| {
+            let constant = part.downcast_ref::<Literal>().map(Literal::value);
+            let wide = constant.map_or(0, |constant| self.wide_bytes(constant));
+            bytes = bytes.saturating_add(wide);
+            Ok(Continue)
         })?;
         Ok(bytes)
     }
