@@ -56,6 +56,7 @@
 //! | `parameters` | How are the values of placeholders given? |
 //! | `script` | How is a text of several statements run? |
 //! | `statement_depth` | How deep may a statement be? |
+//! | `with_references` | How often may queries of WITH be read? |
 //! | `plan_size` | How large may its plan become? |
 //! | `statement_dialect` | In which dialect are statements parsed? |
 //! | `allowlist` | Which statements may run? |
@@ -167,6 +168,7 @@ mod vectors;
 mod views;
 mod wide_batches;
 mod wide_rows;
+mod with_references;
 
 use std::sync::Arc;
 

@@ -16,6 +16,7 @@ use super::plan_size::check_size;
 use super::reference::sql_reference;
 use super::statement_depth::check_depth;
 use super::statement_dialect::StatementDialect;
+use super::with_references::check_references;
 
 /// Parses a text into its statements, which are separated by semicolons.
 ///
@@ -102,6 +103,7 @@ async fn checked_plan(
     scope: StatementScope,
 ) -> Result<LogicalPlan> {
     check_kind(&statement).map_err(external)?;
+    check_references(&statement)?;
     let state = context.state();
     let lists_tables = match &statement {
         Statement::Statement(inner) => matches!(**inner, SqlStatement::ShowTables { .. }),
