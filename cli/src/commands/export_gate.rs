@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use gristmill_engine::erase::rows_to_erase;
 use gristmill_engine::export::{ExportFormat, ExportReport};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::detect;
@@ -12,6 +13,7 @@ use gristmill_queries::sql::SessionContext;
 use serde_json::json;
 
 use super::scan::failure;
+use super::unfinished_erasure::refusal_of_rows;
 use crate::args::transfer::{ExportArgs, ExportPurposeArg};
 use crate::exit::Failure;
 use crate::human_readable::with_separators;
@@ -62,21 +64,25 @@ impl ExportGate {
     /// that they are handed out.
     ///
     /// # Errors
-    /// A policy failure that lists what is barred, unless there is a reason for an override; errors
-    /// of the lake.
+    /// A policy failure that lists what is barred, or if an unfinished erasure has rows to remove,
+    /// unless there is a reason for an override; errors of the lake.
     pub async fn pass(
         &self,
         lake: &Lake,
         session: SessionContext,
         format: ExportFormat,
     ) -> Result<(), Failure> {
+        let to_erase = rows_to_erase(lake).await?;
+        if to_erase > 0 && self.override_reason.is_none() {
+            return Err(Failure::policy(refusal_of_rows(to_erase)));
+        }
         let scan = Scan::of_export(lake, session, self.condition.as_deref(), self.purpose);
         let scan = scan.await.map_err(failure)?;
         let barred = barred_grains(&scan).await?;
         if !barred.is_empty() && self.override_reason.is_none() {
             return Err(Failure::policy(refusal(&barred)));
         }
-        self.record_start(lake, format, &barred).await
+        self.record_start(lake, format, &barred, to_erase).await
     }
 
     async fn record_start(
@@ -84,6 +90,7 @@ impl ExportGate {
         lake: &Lake,
         format: ExportFormat,
         barred: &[(&Rule, BarredGrains)],
+        to_erase: u64,
     ) -> Result<(), Failure> {
         let overridden: BTreeMap<&str, u64> = barred
             .iter()
@@ -96,6 +103,7 @@ impl ExportGate {
             "all_grains": self.condition.is_none(),
             "pseudonymized": self.is_pseudonymized,
             "overridden": overridden,
+            "of_unfinished_erasures": to_erase,
             "override_reason": self.override_reason,
         });
         // Recording moves a lake to its newest version, which the export must not see.

@@ -87,12 +87,15 @@ impl FurtherIdentifiers {
         }
     }
 
-    /// Examines all texts in `value`.
+    /// Examines all texts in `value`, also keys.
     fn examine_value(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.examine_text(text),
             Value::Array(items) => items.iter().for_each(|item| self.examine_value(item)),
-            Value::Object(members) => members.values().for_each(|item| self.examine_value(item)),
+            Value::Object(members) => members.iter().for_each(|(key, item)| {
+                self.examine_text(key);
+                self.examine_value(item);
+            }),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -104,9 +107,9 @@ impl FurtherIdentifiers {
                 PersonalDataKind::Phone => &mut self.phone,
                 _ => return,
             };
-            let value = text.get(found.range).unwrap_or_default();
-            if kept.len() < MAX_OF_KIND && !self.named.contains(&normalized(value)) {
-                kept.insert(value.to_owned());
+            let value = unescaped(text.get(found.range).unwrap_or_default());
+            if kept.len() < MAX_OF_KIND && !self.named.contains(&normalized(&value)) {
+                kept.insert(value);
             }
         });
     }
@@ -127,6 +130,13 @@ impl FurtherIdentifiers {
         options.extend(option("did", &self.did));
         (!options.is_empty()).then(|| options.join(" "))
     }
+}
+
+/// Returns `value` without escapes of JSON, which may be in a text.
+fn unescaped(value: &str) -> String {
+    let meant = value.contains('\\').then(|| format!("\"{value}\""));
+    let meant = meant.and_then(|json| serde_json::from_str(&json).ok());
+    meant.unwrap_or_else(|| value.to_owned())
 }
 
 /// Returns the digits of a telephone number; otherwise the text in lower case.
@@ -169,6 +179,17 @@ mod tests {
             further.as_options().as_deref(),
             Some("--phone '+46 70 174 06 05'")
         );
+    }
+
+    #[test]
+    fn identifiers_in_keys_and_after_escapes_of_json_are_found() {
+        let mut further = FurtherIdentifiers::default();
+        let keys = serde_json::json!({ "context": { "ada@x.example": { "bo@x.example": 1 } } });
+        further.examine_value(&keys);
+        further.examine_text(r#"{"to":"cc:\neva@x.example","tel":"\u002B46 70 174 06 05"}"#);
+        let emails = ["ada", "bo", "eva"].map(|name| format!("--email '{name}@x.example'"));
+        let expected = format!("{} --phone '+46 70 174 06 05'", emails.join(" "));
+        assert_eq!(further.as_options(), Some(expected));
     }
 
     #[test]

@@ -106,7 +106,9 @@ impl CommandContext {
 
     /// Opens the lake as [`Self::open_lake`] does, for a command that only queries it.
     pub async fn open_lake_for_queries(&self) -> Result<Lake, Failure> {
-        self.unlock(Lake::open_for_queries(self.lake()).await?)
+        let lake = self.unlock(Lake::open_for_queries(self.lake()).await?)?;
+        self.note_unfinished_erasure(&lake).await?;
+        Ok(lake)
     }
 
     /// Opens the lake even if it is damaged, for commands that report damage.

@@ -53,6 +53,7 @@ mod search;
 mod serve;
 mod sql;
 mod subject_selector;
+mod unfinished_erasure;
 mod verify;
 
 use std::path::PathBuf;

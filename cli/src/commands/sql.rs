@@ -98,9 +98,11 @@ pub async fn session(
         ..options(context)?
     };
     match Lake::open_for_queries(context.lake()).await {
-        Ok(lake) => lake_context(&context.unlock(lake)?, &options)
-            .await
-            .map_err(failure),
+        Ok(lake) => {
+            let lake = context.unlock(lake)?;
+            context.note_unfinished_erasure(&lake).await?;
+            lake_context(&lake, &options).await.map_err(failure)
+        }
         Err(EngineError::NoLake(place)) => context_without_lake(&place, &options).map_err(failure),
         Err(EngineError::Damaged { .. }) => session_despite_damage(context, &options).await,
         Err(error) => Err(error.into()),

@@ -24,6 +24,9 @@ use crate::file_digest::FileDigest;
 use crate::keys::{Secret, seal, unseal};
 use crate::lake::{ERASURES, Lake, read_with_version, replace_version};
 
+/// The ending of the names of journals.
+pub(super) const JOURNAL: &str = ".journal";
+
 /// A grain or reject to be erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalEntry {
@@ -274,7 +277,7 @@ fn checked(bytes: &[u8]) -> Option<&[u8]> {
 
 fn path(digest: &str) -> Path {
     Path::from(format!(
-        "{ERASURES}/{}.journal",
+        "{ERASURES}/{}{JOURNAL}",
         digest.get(..32).unwrap_or(digest)
     ))
 }

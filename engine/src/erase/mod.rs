@@ -12,6 +12,7 @@
 //! | `survey` | everything in the lake that a request selects |
 //! | `plan` | what an erasure would do |
 //! | `run`, `journal` | executing an erasure, and resuming an interrupted one |
+//! | `unfinished` | erasures that were begun and not finished |
 //! | `resume` | erasing addresses, and resuming such erasures without their request |
 //! | `rewrite`, `state`, `sources` | removing rows from each table |
 //! | `crypto_shred` | erasing by destroying keys |
@@ -56,6 +57,7 @@ mod sources;
 mod state;
 mod survey;
 mod tombstone_copy;
+mod unfinished;
 mod variations;
 mod worker_jobs;
 
@@ -81,5 +83,6 @@ pub use run::{ErasureOptions, ErasureReport, erase, erase_by, plan, plan_by, pla
 pub use search_files::{SearchJob, SearchedFiles, search_files};
 pub use survey::{FoundGrain, FoundReject, Survey, SurveyJob, SurveyedSegments, survey_segments};
 pub(crate) use tombstone_copy::{tombstones_from_bytes, tombstones_path, tombstones_to_bytes};
+pub use unfinished::{rows_to_erase, unfinished_erasures};
 pub use variations::{UnknownVariation, Variation, Variations};
 pub use worker_jobs::ErasureWorkers;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use gristmill_schemas::address::ContentAddress;
 
 use super::certificate::PSEUDONYMS;
-use super::journal::{Journal, keyed_hash};
+use super::journal::{JOURNAL, Journal, keyed_hash};
 use super::request::SubjectRequest;
 use super::run::{ErasureOptions, ErasureReport, erase, plan};
 use crate::error::{EngineError, Result};
@@ -64,7 +64,7 @@ pub async fn resume_erasures(
     let mut reports = Vec::new();
     for file in lake.location().list(ERASURES).await? {
         let name = file.location.filename().unwrap_or_default();
-        let Some(digest) = name.strip_suffix(".journal") else {
+        let Some(digest) = name.strip_suffix(JOURNAL) else {
             continue;
         };
         // A journal of another keyring is resumed with that one.

@@ -46,6 +46,12 @@ impl TombstoneSet {
         self.of(address).next().is_some()
     }
 
+    /// Returns true if `tombstone` is one of them.
+    pub(crate) fn has(&self, tombstone: &Tombstone) -> bool {
+        let tokens = self.tokens.get(&tombstone.key);
+        tokens.is_some_and(|tokens| tokens.contains(&tombstone.token))
+    }
+
     /// Returns the tombstones of `address`: at most one per key.
     pub(crate) fn of(&self, address: &ContentAddress) -> impl Iterator<Item = Tombstone> + '_ {
         let address = *address;

@@ -49,6 +49,7 @@
 //! | `rejects` | what does a row for refused input contain? |
 //! | `audit`, `audit_check` | what did the engine do, and is the log of it complete? |
 //! | `tombstones` | which grains must not be admitted again? |
+//! | `former_addresses` | which addresses did they have before a migration? |
 //! | `encryption` | is the lake encrypted, and with which keys? |
 //! | `purge` | how are files removed that only earlier versions need? |
 //!
@@ -74,6 +75,7 @@ mod edit;
 mod empty_location;
 mod encryption;
 mod file_actions;
+mod former_addresses;
 mod heads;
 mod known_addresses;
 mod lake_file;
@@ -120,6 +122,7 @@ pub(crate) use conditional_put::{read_with_version, replace_unchanged, replace_v
 pub(crate) use disclosure::{DisclosedCopy, disclosed_rows, disclosed_rows_in};
 pub(crate) use edit::{drop_rows, edit_file};
 pub use encryption::{ENCRYPTION, is_sealed_file};
+pub(crate) use former_addresses::FormerAddresses;
 pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
 pub use known_addresses::KnownAddresses;
 pub(crate) use lake_file::LakeFile;

@@ -189,7 +189,8 @@ impl Lake {
         self.erased.commit(change, "repair", 0).await.map(drop)
     }
 
-    /// Returns the tombstones of those of `addresses` that were erased.
+    /// Returns the tombstones of those of `addresses` that were erased, and of those that these
+    /// grains had before migrations.
     ///
     /// # Errors
     /// As [`Lake::tombstone_set`].
@@ -198,10 +199,11 @@ impl Lake {
         addresses: &[ContentAddress],
     ) -> Result<Vec<Tombstone>> {
         let known = self.tombstone_set().await?;
-        Ok(addresses
-            .iter()
-            .flat_map(|address| known.of(address))
-            .collect())
+        let former = self.former_tombstones(addresses).await?;
+        let of_addresses = addresses.iter().flat_map(|address| known.of(address));
+        let of_former = former.into_iter().filter(|former| known.has(former));
+        let found: BTreeSet<Tombstone> = of_addresses.chain(of_former).collect();
+        Ok(found.into_iter().collect())
     }
 
     /// Returns all tombstones, also those of data files that aren't what was written.
@@ -252,20 +254,24 @@ impl Lake {
         Ok(ids)
     }
 
-    /// Returns tombstones of those of `addresses` that have none yet, each once.
+    /// Returns tombstones of those of `addresses` that have none yet, and of their addresses before
+    /// migrations, each once.
     async fn new_tombstones(&self, addresses: &[ContentAddress]) -> Result<Vec<Tombstone>> {
         let known = self.tombstone_set().await?;
         let key = known.key().unwrap_or_else(random);
-        let fresh: HashSet<Tombstone> = addresses
+        let mut fresh: HashSet<Tombstone> = addresses
             .iter()
             .filter(|address| !known.contains(address))
             .map(|address| Tombstone::new(key, address))
             .collect();
+        let former = self.former_tombstones(addresses).await?;
+        fresh.extend(former.into_iter().filter(|former| !known.has(former)));
         Ok(fresh.into_iter().collect())
     }
 
-    /// Adds tombstones of `addresses`, which the lake refuses from now on. Existing tombstones
-    /// aren't added again. Returns how many were added.
+    /// Adds tombstones of `addresses`, and of those that these grains had before migrations, which
+    /// the lake refuses from now on. Existing tombstones aren't added again. Returns how many were
+    /// added.
     ///
     /// # Errors
     /// [`EngineError::Conflict`](crate::error::EngineError::Conflict),

@@ -28,9 +28,10 @@ use super::work::{MigrationPhase, WorkFile, WorkItem};
 use crate::changes::{APPLIED, ChangeOptions, LakePosition, MigratedChanges, apply_changes};
 use crate::error::{Context, EngineError, Result};
 use crate::export::{GRAIN_COLUMNS, Target, delivered_grains};
+use crate::file_digest::FileDigest;
 use crate::ingest::IngestOptions;
 use crate::keys::TombstoneSet;
-use crate::lake::{KnownAddresses, Lake};
+use crate::lake::{FormerAddresses, KnownAddresses, Lake};
 use crate::progress::WorkProgress;
 
 /// Why a lake with rows of erased grains isn't migrated.
@@ -312,18 +313,25 @@ impl<'a> MigrateRun<'a> {
     /// Writes the converted grains, events and tombstones to `target`.
     async fn write(&mut self, target: &mut Lake, progress: Arc<WorkProgress>) -> Result<()> {
         let path = with_suffix(&self.options.map, ".changes");
+        let origin = MigratedChanges::origin(self.lake, &self.job);
+        let id = FileDigest::of(origin.as_bytes()).to_string();
         let mut changes = MigratedChanges::begin(self.lake, &self.job, path.clone())?;
-        self.work
-            .each(|grain| changes.add_grain(&grain.new, &grain.bytes))?;
+        let mut former = FormerAddresses::begin(self.lake, target, &id).await?;
+        self.work.each(|grain| {
+            former.add(&grain.new, &grain.old)?;
+            changes.add_grain(&grain.new, &grain.bytes)
+        })?;
         let work = &self.work;
         changes
             .add_state(self.lake, |old| work.new_address(old))
             .await?;
         let source = changes.finish()?;
-        let origin = MigratedChanges::origin(self.lake, &self.job);
         if !has_begun(target, &origin).await? {
             target.record(BEGUN, json!({ "lake": origin })).await?;
         }
+        // Before the grains, so that none of them is erased without these.
+        target.copy_former_addresses(self.lake).await?;
+        former.publish(target).await?;
         let options = ChangeOptions {
             ingest: self.options.ingest.clone(),
             erasure: None,

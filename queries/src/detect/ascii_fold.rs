@@ -2,11 +2,14 @@
 //! and dashes, and other punctuation and symbols, which end a word. So do letters of scripts that
 //! are written without spaces before and after numbers. Zero-width characters are removed, and so
 //! are those that set the direction of text, with which telephones surround the numbers that they
-//! copy. All others keep their bytes, which detectors treat as parts of words.
+//! copy. All others keep their bytes, which detectors treat as parts of words. Escapes of JSON are
+//! folded as the characters that they stand for.
 
 use std::ops::Range;
 
 use gristmill_engine::text::fold::is_unsegmented;
+
+use super::json_escapes::Escape;
 
 /// A folded text with the mapping back to the original.
 pub(super) struct AsciiFolded {
@@ -23,21 +26,35 @@ impl AsciiFolded {
             bytes: Vec::with_capacity(text.len()),
             places: Vec::with_capacity(text.len() + 1),
         };
+        let mut from = 0;
         for (place, character) in text.char_indices() {
-            match fold(character) {
-                Folding::To(byte) => folded.push(byte, place),
-                Folding::Gone => {}
-                Folding::Kept => {
-                    let mut buffer = [0; 4];
-                    character
-                        .encode_utf8(&mut buffer)
-                        .bytes()
-                        .for_each(|byte| folded.push(byte, place));
-                }
+            if place < from {
+                continue;
             }
+            let mut meant = character;
+            if character == '\\' {
+                let escape = Escape::at(text.get(place..).unwrap_or_default());
+                meant = escape.meant.unwrap_or(character);
+                from = place + escape.length;
+            }
+            folded.push_character(meant, place);
         }
         folded.places.push(text.len() as u32);
         folded
+    }
+
+    fn push_character(&mut self, character: char, place: usize) {
+        match fold(character) {
+            Folding::To(byte) => self.push(byte, place),
+            Folding::Gone => {}
+            Folding::Kept => {
+                let mut buffer = [0; 4];
+                character
+                    .encode_utf8(&mut buffer)
+                    .bytes()
+                    .for_each(|byte| self.push(byte, place));
+            }
+        }
     }
 
     fn push(&mut self, byte: u8, place: usize) {

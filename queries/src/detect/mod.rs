@@ -2,7 +2,7 @@
 //! examined further.
 //!
 //! ```text
-//! text ── fold (only if not ASCII) ──▶ bytes ── class of each byte
+//! text ── fold (if not ASCII, or escaped) ──▶ bytes ── class of each byte
 //!     digit    ──▶ numbers: cards, phones, national ids …
 //!     '@'      ──▶ e-mail
 //!     ':'      ──▶ IPv6
@@ -17,6 +17,7 @@
 //! | module | question |
 //! |---|---|
 //! | `ascii_fold` | How are letters, digits and signs of other scripts folded to ASCII? |
+//! | `json_escapes` | What do escapes in JSON stand for? |
 //! | `digit_groups` | Which groups of digits belong together, and what separates them? |
 //! | `numbers` | Is this group a payment card, phone number or IPv4 address? |
 //! | `birth_dates` | Is this a date of birth, in digits or with the name of its month? |
@@ -32,6 +33,7 @@ mod birth_dates;
 mod checksum;
 mod credentials;
 mod digit_groups;
+mod json_escapes;
 mod national_ids;
 mod network;
 mod numbers;
@@ -40,6 +42,8 @@ mod tests;
 
 use std::borrow::Cow;
 use std::ops::Range;
+
+use json_escapes::EscapedText;
 
 macro_rules! kinds {
     ($($variant:ident $name:literal $doc:literal;)*) => {
@@ -130,10 +134,15 @@ impl PersonalDataKinds {
 /// text.
 pub fn scan(text: &str, mut found: impl FnMut(Detection)) {
     if text.is_ascii() {
-        scan_folded(text.as_bytes(), |kind, range| {
-            found(Detection { kind, range })
-        });
-        return;
+        let bytes = match EscapedText::of(text) {
+            EscapedText::Plain => Some(Cow::Borrowed(text.as_bytes())),
+            EscapedText::Blanks(bytes) => Some(Cow::Owned(bytes)),
+            EscapedText::Characters => None,
+        };
+        if let Some(bytes) = bytes {
+            scan_folded(&bytes, |kind, range| found(Detection { kind, range }));
+            return;
+        }
     }
     let folded = ascii_fold::AsciiFolded::of(text);
     scan_folded(folded.bytes(), |kind, range| {

@@ -23,6 +23,7 @@
 //! | `shipped` | Which packs are part of the program? |
 //! | `rule_checks`, `rules_exec`, `batch_result` | How do the checks of one pass run over the grains? |
 //! | `row_rules` | Which grains match the condition of a rule? |
+//! | `personal_data` | Which texts of grains are searched for personal data? |
 //! | `rule_query` | Which grains does the query of a rule return? |
 //! | `rego_policies`, `grain_messages`, `rego_value` | Which message views violate a Rego policy? |
 //! | `rule_selection` | How are single rules of packs selected? |
@@ -53,6 +54,7 @@ mod incremental;
 mod message_template;
 mod pack;
 mod pack_file;
+mod personal_data;
 #[cfg(feature = "rego")]
 mod rego_policies;
 #[cfg(not(feature = "rego"))]

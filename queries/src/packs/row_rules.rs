@@ -6,14 +6,13 @@
 //! ```
 //!
 //! The pass reads each page once, independent of the number of rules, and holds one batch per core.
-//! Evidence is evaluated for findings only. Two columns are computed if a rule names them:
-//! `personal_data`, the kinds of personal data in the grain's text, and `personal_data_in`, the
-//! columns that contain them.
+//! Evidence is evaluated for findings only. `personal_data` and `personal_data_in` are computed if
+//! a rule names one of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListBuilder, RecordBatch, StringBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -30,48 +29,12 @@ use gristmill_schemas::grain::Field;
 use super::error::PackError;
 use super::finding::Finding;
 use super::pack::{Check, Rule};
+use super::personal_data::{
+    PERSONAL_DATA, PERSONAL_DATA_IN, computed_fields, personal_data, searched_columns,
+};
 use super::rule_checks::{PlacedCheck, RuleChecks};
 use super::scan::SCANNED;
-use crate::detect::{self, PersonalDataKinds};
 use crate::sql::user_message;
-
-/// Computed column: kinds of personal data.
-const PERSONAL_DATA: &str = "personal_data";
-
-/// Computed column: names of the columns with personal data.
-const PERSONAL_DATA_IN: &str = "personal_data_in";
-
-/// Columns that can contain free text.
-const FREE_TEXT: [Field; 28] = [
-    Field::Subject,
-    Field::Object,
-    Field::Content,
-    Field::ContentBlocks,
-    Field::Input,
-    Field::Stdout,
-    Field::Stderr,
-    Field::Code,
-    Field::Error,
-    Field::Description,
-    Field::Conclusion,
-    Field::ThinkingContent,
-    Field::AgreedContent,
-    Field::Context,
-    Field::Plan,
-    Field::Steps,
-    Field::Trigger,
-    Field::History,
-    Field::ToolDescription,
-    Field::Criteria,
-    Field::CriteriaStructured,
-    Field::StateReason,
-    Field::ExpectedOutput,
-    Field::Premises,
-    Field::AlternativesConsidered,
-    Field::ParameterSet,
-    Field::SupersessionJustification,
-    Field::InvalidationReason,
-];
 
 /// Evidence of every finding.
 const ALWAYS: [&str; 5] = [
@@ -290,14 +253,14 @@ fn parse_all(
 }
 
 /// Returns the columns of `grains` that the pass reads: those that rules name, those of every
-/// finding, and all free text if personal data is `computed`.
+/// finding, and all that are searched if personal data is `computed`.
 fn columns_to_read(named: &BTreeSet<String>, computed: bool) -> Vec<String> {
+    let texts: BTreeSet<&str> = searched_columns().collect();
     let is_read = |name: &str| {
-        let text = FREE_TEXT.iter().any(|field| field.name() == name);
         name == SystemColumn::ContentAddress.name()
             || ALWAYS.contains(&name)
             || named.contains(name)
-            || computed && text
+            || computed && texts.contains(name)
     };
     grains_schema()
         .fields()
@@ -381,69 +344,7 @@ fn schema_of(columns: Option<&[String]>, computed: bool) -> SchemaRef {
         .filter(|field| columns.is_none_or(|columns| columns.contains(field.name())));
     let mut fields: Vec<ArrowField> = fields.map(|field| field.as_ref().clone()).collect();
     if computed {
-        let kinds = DataType::List(Arc::new(ArrowField::new("element", DataType::Utf8, true)));
-        fields.push(ArrowField::new(PERSONAL_DATA, kinds, true));
-        fields.push(ArrowField::new(PERSONAL_DATA_IN, DataType::Utf8, true));
+        fields.extend(computed_fields());
     }
     Arc::new(Schema::new(fields))
-}
-
-/// Computes the columns of personal data; scans each text once.
-fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
-    let fields = FREE_TEXT.iter().map(|field| field.name());
-    let columns: Vec<(&str, &ArrayRef)> = fields
-        .filter_map(|name| Some((name, batch.column_by_name(name)?)))
-        .collect();
-    let mut kinds = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new(
-        "element",
-        DataType::Utf8,
-        true,
-    ));
-    let mut places = StringBuilder::new();
-    for row in 0..batch.num_rows() {
-        let (all, names) = personal_data_of_row(&columns, row);
-        all.iter()
-            .for_each(|kind| kinds.values().append_value(kind.name()));
-        kinds.append(!all.is_empty());
-        places.append_option((!names.is_empty()).then(|| names.join(", ")));
-    }
-    [Arc::new(kinds.finish()), Arc::new(places.finish())]
-}
-
-/// Returns the kinds of personal data in one row and the names of the columns that contain them.
-fn personal_data_of_row<'c>(
-    columns: &[(&'c str, &ArrayRef)],
-    row: usize,
-) -> (PersonalDataKinds, Vec<&'c str>) {
-    let mut all = PersonalDataKinds::default();
-    let mut names = Vec::new();
-    for (name, column) in columns {
-        let found = kinds_of(column, row);
-        if !found.is_empty() {
-            found.iter().for_each(|kind| all.insert(kind));
-            names.push(*name);
-        }
-    }
-    (all, names)
-}
-
-/// Returns the kinds of personal data in one cell, which is a text or a list of texts.
-fn kinds_of(column: &ArrayRef, row: usize) -> PersonalDataKinds {
-    if column.is_null(row) {
-        return PersonalDataKinds::default();
-    }
-    if let Some(texts) = column.as_string_opt::<i32>() {
-        return detect::kinds(texts.value(row));
-    }
-    let mut all = PersonalDataKinds::default();
-    let items = column.as_list_opt::<i32>().map(|lists| lists.value(row));
-    let items = items
-        .as_ref()
-        .and_then(|items| items.as_string_opt::<i32>());
-    items
-        .into_iter()
-        .flatten()
-        .flatten()
-        .for_each(|text| detect::kinds(text).iter().for_each(|kind| all.insert(kind)));
-    all
 }

@@ -52,9 +52,9 @@ async fn a_contradicted_record_that_was_verified_is_reported_as_contradicted() {
     assert_eq!(results[0].messages, ["stands as contradicted"]);
 }
 
-/// Criteria, premises and reasons are texts of people, too.
+/// Criteria, premises and reasons are texts of people, too; ids are no texts.
 #[tokio::test]
-async fn personal_data_is_found_in_all_columns_of_free_text() {
+async fn personal_data_is_found_in_all_columns_with_text() {
     let mut pack = shipped("gdpr").unwrap_or_else(|error| panic!("{error}"));
     pack.rules
         .retain(|rule| rule.id == "gdpr/unclassified-personal-data");
@@ -68,10 +68,23 @@ async fn personal_data_is_found_in_all_columns_of_free_text() {
             {"type": "reasoning", "conclusion": "invite her",
              "premises": ["ada@example.com is hers"]},
             {"type": "belief", "subject": "ada", "relation": "likes", "object": "tea",
-             "supersession_justification": "ada@example.com asked for it"}]"#
+             "supersession_justification": "ada@example.com asked for it"},
+            {"type": "goal", "description": "invite", "goal_state": "satisfied",
+             "satisfaction_evidence": ["ada@example.com came"]},
+            {"type": "reasoning", "conclusion": "invite her",
+             "statistical_context": {"sample": {"name": "ada@example.com"}}},
+            {"type": "event", "content": "invited",
+             "provenance_chain": [{"source_hash": "x", "method": "by ada@example.com",
+              "weight": 0.5}]},
+            {"type": "event", "content": "invited", "embedding_refs":
+             [{"vector_id": "v-1", "model": "m", "dimensions": 2,
+               "chunk_text": "ada@example.com"}]},
+            {"type": "event", "content": "invited", "invalidation_policy":
+             {"mode": "open", "protection_reason": "ada@example.com asked for it"}},
+            {"type": "event", "content": "invited", "user_id": "ada@example.com"}]"#
             .to_owned(),
         state: None,
-        findings: 4,
+        findings: 9,
     }];
     let results = run_examples(&pack).await.expect("a rule that fits");
     for column in [
@@ -79,6 +92,11 @@ async fn personal_data_is_found_in_all_columns_of_free_text() {
         "state_reason",
         "premises",
         "supersession_justification",
+        "satisfaction_evidence",
+        "statistical_context",
+        "provenance_chain",
+        "embedding_refs",
+        "invalidation_policy",
     ] {
         let message = format!("[email] in {column}, classified as public");
         assert!(results[0].messages.contains(&message), "{message}");

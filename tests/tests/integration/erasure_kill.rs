@@ -3,6 +3,9 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use gristmill_engine::lake::Lake;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 use gristmill_tests::paths::workspace;
 use gristmill_tests::sandbox::Sandbox;
@@ -362,4 +365,46 @@ fn an_erasure_whose_journal_was_not_removed_is_not_certified_again() {
     );
     assert_ne!(third["id"], first["id"]);
     assert_eq!(run(&sandbox, &["verify"]).0, 0);
+}
+
+/// An export hands nothing out of it, and answers of queries state it.
+#[test]
+fn rows_of_an_unfinished_erasure_arent_exported() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("one.mgs"), frames(&[belief(1), belief(2)])).unwrap();
+    sandbox.run("lake", 0, &["ingest", "one.mgs"]);
+    let export = |code: i32, more: &[&str]| {
+        let mut command = sandbox.command("lake", &["export", "all.jsonl", "--force"]);
+        let output = command.args(more).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        errors
+    };
+    let query = |arguments: &[&str]| {
+        let output = sandbox.output("lake", arguments);
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8_lossy(&output.stderr).contains("isn't finished")
+    };
+    export(0, &[]);
+    assert!(!query(&["sql", "SELECT 1"]));
+    // As an erasure does that is killed before it removes the rows.
+    let folder = sandbox.path("lake");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut lake = Lake::open(&folder.display().to_string()).await.unwrap();
+        let address = ContentAddress::of(&belief(1));
+        let added = lake.add_tombstones(&[address], "an erasure", 0).await;
+        assert_eq!(added.unwrap(), 1);
+    });
+    std::fs::create_dir_all(folder.join("erasures")).unwrap();
+    std::fs::write(folder.join("erasures/00.journal"), "sealed").unwrap();
+    let errors = export(3, &[]);
+    assert!(
+        errors.contains("would be exported (1)") && errors.contains("gristmill erase"),
+        "{errors}"
+    );
+    export(3, &["--since", "0"]);
+    assert!(query(&["sql", "SELECT 1"]) && query(&["cal", "RECALL beliefs LIMIT 1"]));
+    assert!(!query(&["sql", "SELECT 1", "--quiet"]));
+    export(0, &["--override-reason", "court order 12"]);
 }

@@ -178,6 +178,67 @@ fn lifecycle_and_tombstones_follow_the_grains_to_their_new_addresses() {
     );
 }
 
+/// Sources have the form of before the migrations, which erasures in the new lakes bar, too.
+#[test]
+fn an_erasure_after_migrations_bars_the_forms_before_them() {
+    let sandbox = Sandbox::new();
+    sandbox.run("lake", 0, &["keys", "generate", "erasure"]);
+    let first = grain(&fact("belief", 1, &[]));
+    let blobs = [
+        first.blob,
+        grain(&fact("belief", 2, &[first.address.to_string()])).blob,
+        grain(&fact("belief", 3, &[])).blob,
+    ];
+    write(&sandbox, "source.mgs", &blobs);
+    sandbox.run("lake", 0, &["ingest", "source.mgs"]);
+    migrate(&sandbox, "lake", "there", "there.map", &TO_CBOR);
+    let erase = |lake: &str, subject: &str| {
+        let erase = ["erase", "--subject", subject, "--execute", "--exclusive"];
+        sandbox.run(lake, 0, &erase);
+    };
+    erase("there", "s1");
+    let ingested = sandbox.run("there", 0, &["ingest", "source.mgs"]);
+    assert_eq!(ingested["erased"], 1, "{ingested}");
+    sandbox.run("there", 0, &["verify"]);
+
+    // Of the next lake, both earlier forms.
+    let compressed = ["--compressed", "true"];
+    migrate(&sandbox, "lake", "near", "near.map", &TO_CBOR);
+    migrate(&sandbox, "near", "far", "far.map", &compressed);
+    erase("far", "s2");
+    migrate(&sandbox, "far", "back", "back.map", &["--undo", "far.map"]);
+    sandbox.run("near", 0, &["export", "near.mg"]);
+    for source in ["source.mgs", "near.mg"] {
+        let ingested = sandbox.run("far", 0, &["ingest", source]);
+        assert_eq!(ingested["erased"], 1, "{source}: {ingested}");
+    }
+    let erased = "SELECT count(*) AS n FROM grains WHERE subject = 's2'";
+    assert_eq!(count(&sandbox, "far", erased), 0);
+    sandbox.run("far", 0, &["verify"]);
+
+    // And back: the form of the source is barred there.
+    let ingested = sandbox.run("back", 0, &["ingest", "source.mgs"]);
+    assert_eq!(ingested["erased"], 1, "{ingested}");
+    // A damaged file is reported, and nothing is erased without it.
+    let folder = sandbox.path("back").join("erasures");
+    let former = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let former = former.filter(|path| path.extension().is_some_and(|end| end == "former"));
+    let former: Vec<_> = former.collect();
+    assert_eq!(former.len(), 3);
+    let mut bytes = fs::read(&former[0]).unwrap();
+    bytes[50] ^= 1;
+    fs::write(&former[0], bytes).unwrap();
+    let erase = ["erase", "--subject", "s3", "--execute", "--exclusive"];
+    let output = sandbox.output("back", &erase);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && errors.contains(".former"),
+        "{errors}"
+    );
+}
+
 #[test]
 fn what_cant_be_converted_keeps_its_bytes_and_those_of_what_it_links_to() {
     let sandbox = Sandbox::new();
