@@ -151,8 +151,8 @@ mod tests {
             assert!(!rows.collect().await.unwrap().is_empty(), "{query}");
         }
         for query in [
-            levels(14, twice, count),
-            levels(14, nested, count),
+            levels(12, twice, count),
+            levels(12, nested, count),
             levels(60, sum, condition),
         ] {
             let refused = plan_query(&context, &query).await.unwrap_err();
