@@ -24,14 +24,12 @@
 //! |---|---|
 //! | `adjacent_texts` | texts over which a name may be split |
 //! | `compile` | from a request to patterns and look-up tables |
-//! | `map_members` | names whose parts are values of one map |
 //! | `name_chains` | names over three or more texts |
 //! | `values` | grains, values, addresses and raw bytes |
 //! | `text` | one text in all its forms |
 
 mod adjacent_texts;
 mod compile;
-mod map_members;
 mod name_chains;
 mod text;
 mod values;

@@ -44,7 +44,6 @@ impl IdentifierMatcher {
             self.match_text(FieldRole::Value(Reason::Value), key, hits);
         }
         if self.variations.contains(Variation::SplitBlocks) {
-            self.match_members(grain.unknown().iter().copied(), hits);
             AdjacentTexts::new(self, hits).match_grain(grain);
         }
         if self.lacks_consent(grain) {
@@ -76,9 +75,6 @@ impl IdentifierMatcher {
                     role => role,
                 };
                 self.match_entries(inner, encoded.all_entries(), hits);
-                if self.variations.contains(Variation::SplitBlocks) {
-                    self.match_members(encoded.all_entries(), hits);
-                }
             }
             RawValue::Bytes(bytes) => self.match_bytes(bytes, Reason::Mention, hits),
             RawValue::Int(number)

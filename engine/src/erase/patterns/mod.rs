@@ -165,12 +165,6 @@ impl IdentifierPattern {
         plain(self) == plain(other)
     }
 
-    /// Returns the words of a name; `None` if it is no name.
-    pub(super) fn name_words(&self) -> Option<impl Iterator<Item = &str>> {
-        let is_name = matches!(self.kind, PatternKind::Name { .. });
-        (is_name && self.distinctive).then(|| words(&self.text).map(|(_, word)| word))
-    }
-
     /// Returns whether it may be searched for in binary bytes without a word boundary.
     pub(super) fn is_literal(&self) -> bool {
         matches!(self.kind, PatternKind::Literal { .. })
