@@ -34,21 +34,23 @@ const RELEASE_BYTES: usize = 16 << 20;
 
 /// A format of compressed sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(super) enum CompressedFormat {
     /// RFC 1952, with one or more members.
     Gzip,
     /// RFC 8878, with one or more frames.
     Zstd,
 }
 
-impl Compression {
+impl CompressedFormat {
     /// Returns the format of `bytes`; `None` if they aren't compressed. No other kind of source
     /// begins like one of these.
-    pub(super) fn of(bytes: &[u8]) -> Option<Compression> {
+    pub(super) fn of(bytes: &[u8]) -> Option<CompressedFormat> {
         if bytes.starts_with(&GZIP_MAGIC) {
-            return Some(Compression::Gzip);
+            return Some(CompressedFormat::Gzip);
         }
-        bytes.starts_with(&ZSTD_MAGIC).then_some(Compression::Zstd)
+        bytes
+            .starts_with(&ZSTD_MAGIC)
+            .then_some(CompressedFormat::Zstd)
     }
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn content_name(uri: &str) -> &str {
 /// limit of `options`; [`ConnectorError::Io`].
 pub(super) fn decompress(
     bytes: &SourceBytes,
-    compression: Compression,
+    compression: CompressedFormat,
     uri: &str,
     options: SpoolOptions,
 ) -> Result<SourceBytes, ConnectorError> {
@@ -83,8 +85,8 @@ pub(super) fn decompress(
         released: 0,
     };
     match compression {
-        Compression::Gzip => spool.fill(MultiGzDecoder::new(compressed)),
-        Compression::Zstd => {
+        CompressedFormat::Gzip => spool.fill(MultiGzDecoder::new(compressed)),
+        CompressedFormat::Zstd => {
             let decoder = zstd::Decoder::new(compressed).and_then(|mut decoder| {
                 decoder.window_log_max(ZSTD_WINDOW_LOG)?;
                 Ok(decoder)

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::bytes::SourceBytes;
-use super::decompress::{Compression, decompress};
+use super::decompress::{CompressedFormat, decompress};
 use super::location::{Source, SourceLocation};
 #[cfg(feature = "object-store")]
 use super::objects::fetch_object;
@@ -36,7 +36,7 @@ pub async fn fetch_with(
     options: SpoolOptions,
 ) -> Result<SourceBytes, ConnectorError> {
     let bytes = fetch_stored(source, options).await?;
-    let Some(compression) = Compression::of(&bytes) else {
+    let Some(compression) = CompressedFormat::of(&bytes) else {
         return Ok(bytes);
     };
     let uri = source.uri.clone();

@@ -1,5 +1,5 @@
-//! Erasures that were begun and not finished: their journals are in the lake, and possibly rows that
-//! they have still to remove.
+//! Erasures that were begun and not finished: their journals are in the lake, and possibly rows
+//! that they have still to remove.
 
 use futures::StreamExt;
 use gristmill_schemas::columns::SystemColumn;

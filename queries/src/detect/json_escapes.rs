@@ -1,5 +1,5 @@
-//! Escapes of JSON: columns of maps and lists are JSON, and so are many results of tools. The `n` of
-//! `\n4111 1111 1111 1111` is no part of a word.
+//! Escapes of JSON: columns of maps and lists are JSON, and so are many results of tools. The `n`
+//! of `\n4111 1111 1111 1111` is no part of a word.
 //!
 //! JSON inside of a string of JSON has several backslashes before each escaped character.
 

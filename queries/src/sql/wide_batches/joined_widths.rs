@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, JoinType, Result};
 
 use super::super::wide_rows::batch_bytes;
-use super::Limits;
+use super::BatchLimits;
 
 /// The rows of one side that are read so far, in all partitions.
 #[derive(Debug, Default)]
@@ -25,11 +25,11 @@ pub(super) struct JoinedWidths {
     sides: [Side; 2],
     /// False if rows have no place in the result without an equal key.
     is_outer: bool,
-    limits: Limits,
+    limits: BatchLimits,
 }
 
 impl JoinedWidths {
-    pub(super) fn of(kind: JoinType, limits: Limits) -> JoinedWidths {
+    pub(super) fn of(kind: JoinType, limits: BatchLimits) -> JoinedWidths {
         JoinedWidths {
             sides: Default::default(),
             is_outer: kind != JoinType::Inner,
