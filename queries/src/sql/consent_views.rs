@@ -137,6 +137,7 @@ const PLACE: &str = "
 /// that by a join of both would compare all statements of a subject with each other. Withdrawals
 /// leave little, so only statements about the same subject, grantee and scope are grouped, and
 /// absent ones are compared as empty texts, which may select too many of them but no other rows.
+/// The keys of that join are columns: DataFusion plans those that aren't in a random order.
 fn withdrawn_consents(subjects: Option<&str>) -> String {
     format!(
         "WITH {},
@@ -157,12 +158,14 @@ fn withdrawn_consents(subjects: Option<&str>) -> String {
                   ON named.content_address = withdrawn.prior AND named.scope = withdrawn.scope),
          firsts AS
              (SELECT subject_did, grantee_did, scope, min({PLACE}) AS place
-              FROM statements
-              LEFT SEMI JOIN (SELECT subject_did AS subject, coalesce(grantee_did, '') AS grantee,
+              FROM (SELECT *, coalesce(grantee_did, '') AS grantee, coalesce(scope, '') AS about
+                    FROM statements) AS statements
+              LEFT SEMI JOIN (SELECT subject_did, coalesce(grantee_did, '') AS grantee,
                                      coalesce(scope, '') AS about
                               FROM remaining) AS concerned
-                  ON subject_did = subject AND coalesce(grantee_did, '') = grantee
-                      AND coalesce(scope, '') = about
+                  ON statements.subject_did = concerned.subject_did
+                      AND statements.grantee = concerned.grantee
+                      AND statements.about = concerned.about
               GROUP BY subject_did, grantee_did, scope),
          standing AS
              (SELECT remaining.content_address

@@ -106,8 +106,11 @@ impl fmt::Display for Found {
             writeln!(out, "{}: {}", difference.number, difference.statement)?;
             let (expected, found) = (&difference.expected.text, &difference.found.text);
             let equal = equal_letters(expected, found).saturating_sub(SHOWN_BEFORE);
-            writeln!(out, "  alone, from {equal}: {}", shown(expected, equal))?;
-            writeln!(out, "  both, from {equal}: {}", shown(found, equal))?;
+            for (lake, answer) in [("alone", &difference.expected), ("both", &difference.found)] {
+                let (rows, letters) = (answer.count, answer.text.chars().count());
+                let text = shown(&answer.text, equal);
+                writeln!(out, "  {lake}, {rows:?} rows, {letters} letters, from {equal}: {text}")?;
+            }
         }
         write!(
             out,
