@@ -109,7 +109,10 @@ impl fmt::Display for Found {
             for (lake, answer) in [("alone", &difference.expected), ("both", &difference.found)] {
                 let (rows, letters) = (answer.count, answer.text.chars().count());
                 let text = shown(&answer.text, equal);
-                writeln!(out, "  {lake}, {rows:?} rows, {letters} letters, from {equal}: {text}")?;
+                writeln!(
+                    out,
+                    "  {lake}, {rows:?} rows, {letters} letters, from {equal}: {text}"
+                )?;
             }
         }
         write!(
