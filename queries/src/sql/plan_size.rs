@@ -21,7 +21,7 @@ const MAX_SIZE: usize = 300_000;
 /// # Errors
 /// `Plan`, with the remedy.
 pub(super) fn check_size(plan: &LogicalPlan) -> Result<()> {
-    let size = Sizes::default().of(plan)?.size;
+    let size = PlanSizes::default().of(plan)?.size;
     if size > MAX_SIZE {
         return plan_err!(
             "the plan of the statement is too large: queries of WITH that refer to each other \
@@ -34,7 +34,7 @@ pub(super) fn check_size(plan: &LogicalPlan) -> Result<()> {
 
 /// The size of a plan.
 #[derive(Debug)]
-struct Size {
+struct PlanSize {
     /// Its operators and expressions, those of conditions over stored columns.
     size: usize,
     /// The sizes of its columns as expressions over stored columns.
@@ -43,17 +43,17 @@ struct Size {
 
 /// The sizes of plans by their addresses: those that are shared are measured once.
 #[derive(Default)]
-struct Sizes(HashMap<*const LogicalPlan, Rc<Size>>);
+struct PlanSizes(HashMap<*const LogicalPlan, Rc<PlanSize>>);
 
-impl Sizes {
+impl PlanSizes {
     /// Returns the size of a plan.
-    fn of(&mut self, plan: &LogicalPlan) -> Result<Rc<Size>> {
+    fn of(&mut self, plan: &LogicalPlan) -> Result<Rc<PlanSize>> {
         let address = std::ptr::from_ref(plan);
         if let Some(size) = self.0.get(&address) {
             return Ok(Rc::clone(size));
         }
         let inputs = plan.inputs().into_iter().map(|input| self.of(input));
-        let inputs = inputs.collect::<Result<Vec<Rc<Size>>>>()?;
+        let inputs = inputs.collect::<Result<Vec<Rc<PlanSize>>>>()?;
         let mut size = inputs
             .iter()
             .fold(OPERATOR, |sum, input| sum.saturating_add(input.size));
@@ -92,7 +92,7 @@ impl Sizes {
             size = size.saturating_add(expanded(expression, (&DFSchema::empty(), &[]))?);
             Ok(Continue)
         })?;
-        let size = Rc::new(Size { size, columns });
+        let size = Rc::new(PlanSize { size, columns });
         self.0.insert(address, Rc::clone(&size));
         Ok(size)
     }

@@ -22,13 +22,13 @@ use datafusion::physical_plan::{
 use futures::{TryStreamExt, stream};
 
 use super::super::wide_rows::batch_bytes;
-use super::{BatchLimits, joins};
+use super::{GatherLimits, joins};
 
 /// Returns a filter or exchange that passes its batches on as they come, below an operator that
 /// gathers them; `None` for other operators, and for rows without texts and lists.
 pub(super) fn bounded(
     plan: &Arc<dyn ExecutionPlan>,
-    limits: BatchLimits,
+    limits: GatherLimits,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !plan
         .schema()
@@ -63,7 +63,7 @@ struct GatheredExec {
     input: Arc<dyn ExecutionPlan>,
     /// Those of the operator when it gathered itself.
     properties: Arc<PlanProperties>,
-    limits: BatchLimits,
+    limits: GatherLimits,
 }
 
 impl DisplayAs for GatheredExec {
@@ -146,7 +146,7 @@ struct Gathering {
     gathered: BatchCoalescer,
     /// Bytes of the rows that are gathered, or more.
     bytes: usize,
-    limits: BatchLimits,
+    limits: GatherLimits,
 }
 
 impl Gathering {

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, JoinType, Result};
 
 use super::super::wide_rows::batch_bytes;
-use super::BatchLimits;
+use super::GatherLimits;
 
 /// The rows of one side that are read so far, in all partitions.
 #[derive(Debug, Default)]
@@ -25,11 +25,11 @@ pub(super) struct JoinedWidths {
     sides: [Side; 2],
     /// False if rows have no place in the result without an equal key.
     is_outer: bool,
-    limits: BatchLimits,
+    limits: GatherLimits,
 }
 
 impl JoinedWidths {
-    pub(super) fn of(kind: JoinType, limits: BatchLimits) -> JoinedWidths {
+    pub(super) fn of(kind: JoinType, limits: GatherLimits) -> JoinedWidths {
         JoinedWidths {
             sides: Default::default(),
             is_outer: kind != JoinType::Inner,

@@ -10,7 +10,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{HashJoinExec, JoinOnRef, SortMergeJoinExec};
 
-use super::BatchLimits;
+use super::GatherLimits;
 use super::joined_widths::JoinedWidths;
 use super::restored::{RestoredExec, RestoredFilter};
 use super::viewed::{InputColumns, ViewedInputExec};
@@ -33,7 +33,7 @@ fn type_of_views(kind: &DataType) -> Option<DataType> {
 /// them; `None` for other operators, and for joins of rows that can't be wide.
 pub(super) fn bounded(
     plan: &Arc<dyn ExecutionPlan>,
-    limits: BatchLimits,
+    limits: GatherLimits,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
         let sides = Sides::of(
@@ -80,7 +80,7 @@ pub(super) fn bounded(
     Ok(Some(RestoredExec::over(Arc::new(joined), plan, limits)))
 }
 
-fn restored(filter: Option<&JoinFilter>, limits: BatchLimits) -> Result<Option<RestoredFilter>> {
+fn restored(filter: Option<&JoinFilter>, limits: GatherLimits) -> Result<Option<RestoredFilter>> {
     let filter = filter.map(|filter| RestoredFilter::over(filter, limits));
     filter.transpose()
 }
@@ -100,7 +100,7 @@ impl<'p> Sides<'p> {
         inputs: [&'p Arc<dyn ExecutionPlan>; 2],
         on: JoinOnRef<'_>,
         kind: JoinType,
-        limits: BatchLimits,
+        limits: GatherLimits,
     ) -> Option<Sides<'p>> {
         let (mut keys, mut schemas) = ([HashSet::new(), HashSet::new()], Vec::new());
         let [left_keys, right_keys] = &mut keys;

@@ -71,13 +71,13 @@ impl WideBatchesRule {
 
 /// How many rows and bytes a batch has.
 #[derive(Debug, Clone, Copy)]
-struct BatchLimits {
+struct GatherLimits {
     rows: usize,
     gathered_bytes: usize,
     copied_bytes: usize,
 }
 
-impl BatchLimits {
+impl GatherLimits {
     /// Returns the bytes of a row that isn't wide, whatever it is joined with.
     fn narrow_bytes(self) -> usize {
         // Two rows make a row of a result.
@@ -99,7 +99,7 @@ impl PhysicalOptimizerRule for WideBatchesRule {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let limits = BatchLimits {
+        let limits = GatherLimits {
             rows: config.execution.batch_size.into(),
             gathered_bytes: self.gathered_bytes,
             copied_bytes: self.copied_bytes,

@@ -21,11 +21,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::super::sliced_inputs::bytes_of_constants;
 use super::super::wide_rows::batch_bytes;
-use super::BatchLimits;
+use super::GatherLimits;
 
 /// Returns the parts of a batch, in its order: each has at most the bytes of a gathered batch, with
 /// `more` bytes for each row, or one row.
-fn parts(batch: RecordBatch, more: usize, limits: BatchLimits) -> Vec<RecordBatch> {
+fn parts(batch: RecordBatch, more: usize, limits: GatherLimits) -> Vec<RecordBatch> {
     let (mut parts, mut rest) = (Vec::new(), vec![batch]);
     while let Some(batch) = rest.pop() {
         let (rows, half) = (batch.num_rows(), batch.num_rows() / 2);
@@ -59,7 +59,7 @@ pub(super) struct RestoredExec {
     input: Arc<dyn ExecutionPlan>,
     /// Those of the join over texts.
     properties: Arc<PlanProperties>,
-    limits: BatchLimits,
+    limits: GatherLimits,
 }
 
 impl RestoredExec {
@@ -67,7 +67,7 @@ impl RestoredExec {
     pub(super) fn over(
         input: Arc<dyn ExecutionPlan>,
         original: &Arc<dyn ExecutionPlan>,
-        limits: BatchLimits,
+        limits: GatherLimits,
     ) -> Arc<dyn ExecutionPlan> {
         Arc::new(RestoredExec {
             input,
@@ -158,11 +158,11 @@ pub(super) struct RestoredFilter {
     schema: SchemaRef,
     /// Bytes of wide constants, of which each row may have copies.
     constants: usize,
-    limits: BatchLimits,
+    limits: GatherLimits,
 }
 
 impl RestoredFilter {
-    pub(super) fn over(filter: &JoinFilter, limits: BatchLimits) -> Result<RestoredFilter> {
+    pub(super) fn over(filter: &JoinFilter, limits: GatherLimits) -> Result<RestoredFilter> {
         let condition = Arc::clone(filter.expression());
         Ok(RestoredFilter {
             constants: bytes_of_constants(&condition, limits.gathered_bytes, limits.rows)?,
