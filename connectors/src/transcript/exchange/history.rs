@@ -182,7 +182,7 @@ impl<'r> IndexedFile<'r> {
             return;
         };
         let history = self.preceding_exchanges(last, name).unwrap_or_default();
-        let mut length = history.length() - history.chain.len();
+        let all = history.length();
         if let Some(known) = history.known {
             *conversation = known.conversation;
         }
@@ -194,11 +194,10 @@ impl<'r> IndexedFile<'r> {
             if let Some((adapter, exchange)) = self.readable_exchange(json) {
                 scan_exchange(adapter, &exchange, conversation, context);
             }
-            length += 1;
             let replayed = || ReplayedConversation {
                 line: *line,
                 name: name.to_owned(),
-                length,
+                length: all - at,
                 conversation: conversation.clone(),
             };
             match at {
