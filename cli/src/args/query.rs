@@ -62,7 +62,7 @@ pub struct ScanArgs {
     /// Scan for this rule only, such as gdpr/consent-missing; may be repeated
     #[arg(long = "rule", short, value_name = "PACK/RULE")]
     pub rules: Vec<String>,
-    /// Scan only grains added after this version, or after the `last` scan with the same rules
+    /// Scan only grains added after this version, or after the `last` scan that had these rules
     #[arg(long, value_name = "VERSION|last")]
     pub since: Option<String>,
     /// Report format [default: by the extension of --output, otherwise table on a terminal, jsonl

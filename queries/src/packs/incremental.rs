@@ -126,8 +126,9 @@ async fn files_at(lake: &Lake, version: u64) -> Result<Option<HashSet<String>>> 
     }
 }
 
-/// Returns the versions that this version of gristmill last scanned with exactly the rules of
-/// `packs`; `None` if there are none, or if the log of the lake was accepted with losses since.
+/// Returns the versions that this version of gristmill last scanned with all rules of `packs`, and
+/// perhaps others; `None` if there are none, or if the log of the lake was accepted with losses
+/// since.
 async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<ScannedVersions>> {
     for (action, details) in entries(context, &[ACTION, ACCEPTED]).await? {
         if action == ACCEPTED {
@@ -140,12 +141,21 @@ async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<Sc
     Ok(None)
 }
 
-/// Returns the versions of a scan in the audit log, unless its rules weren't those of `packs`, or
-/// its functions and detectors those of another version of gristmill.
+/// Returns the versions of a scan in the audit log, unless it lacked a rule of `packs`, or its
+/// functions and detectors were those of another version of gristmill.
 fn scanned_versions(details: &Value, packs: &[Pack]) -> Option<ScannedVersions> {
-    let same = |pack: &Pack| details["packs"][&pack.id] == pack.stamp();
-    let is_same = details["gristmill"] == PROGRAM_VERSION && packs.iter().all(same);
-    let grains = details["version"].as_u64().filter(|_| is_same)?;
+    let scanned: HashSet<&str> = match &details["rules"] {
+        Value::Array(ids) => ids.iter().filter_map(Value::as_str).collect(),
+        _ => HashSet::new(),
+    };
+    let has_rules = |pack: &Pack| {
+        let mut rules = pack.rules.iter();
+        details["packs"][&pack.id] == pack.stamp()
+            && rules.all(|rule| scanned.contains(rule.id.as_str()))
+    };
+    let is_program = details["gristmill"] == PROGRAM_VERSION;
+    let grains = details["version"].as_u64();
+    let grains = grains.filter(|_| is_program && packs.iter().all(has_rules))?;
     Some(ScannedVersions {
         grains,
         state: details["state_version"].as_u64(),

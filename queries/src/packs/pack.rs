@@ -227,13 +227,7 @@ impl Pack {
         Ok(())
     }
 
-    /// Changes the digest to that of a selection of rules, which are now the pack's rules.
-    pub(super) fn digest_selection(&mut self) {
-        let ids: Vec<&str> = self.rules.iter().map(|rule| rule.id.as_str()).collect();
-        self.digest = digest(&format!("{}\n{}", self.digest, ids.join("\n")));
-    }
-
-    /// Returns version and digest, as recorded in the audit log.
+    /// Returns version and digest of the file, as recorded in the audit log.
     pub fn stamp(&self) -> String {
         format!("{}+{}", self.version, self.digest)
     }

@@ -9,9 +9,7 @@ use crate::cal::suggest::near;
 /// Maximum number of suggested ids.
 const SUGGESTIONS: usize = 3;
 
-/// Keeps the rules whose ids (`PACK/RULE`) are in `ids`, and the packs that have any of them. A
-/// pack that loses rules gets another digest, so that `--since last` continues only after a scan of
-/// the same rules.
+/// Keeps the rules whose ids (`PACK/RULE`) are in `ids`, and the packs that have any of them.
 ///
 /// # Errors
 /// [`PackError::UnknownRule`] for an id that no pack has.
@@ -21,11 +19,7 @@ pub fn select_rules(packs: Vec<Pack>, ids: &[String]) -> Result<Vec<Pack>> {
     }
     let wanted: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
     let selected = packs.into_iter().filter_map(|mut pack| {
-        let all = pack.rules.len();
         pack.rules.retain(|rule| wanted.contains(rule.id.as_str()));
-        if pack.rules.len() < all {
-            pack.digest_selection();
-        }
         (!pack.rules.is_empty()).then_some(pack)
     });
     Ok(selected.collect())
@@ -76,15 +70,6 @@ mod tests {
         assert_eq!(selected.len(), 1);
         assert_eq!(selected[0].rules.len(), 1);
         assert_eq!(selected[0].rules[0].id, id);
-        assert_ne!(selected[0].stamp(), all[0].stamp());
-    }
-
-    #[test]
-    fn a_pack_with_all_its_rules_keeps_its_digest() {
-        let all = packs();
-        let ids: Vec<String> = all[0].rules.iter().map(|rule| rule.id.clone()).collect();
-        let selected = select_rules(packs(), &ids).unwrap();
-        assert_eq!(selected[0].stamp(), all[0].stamp());
     }
 
     #[test]

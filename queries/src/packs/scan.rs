@@ -56,7 +56,7 @@ pub enum Since {
     Beginning,
     /// Grains added after this version of `grains`.
     Version(u64),
-    /// Grains added after the last scan with the same rules; all grains if there was none.
+    /// Grains added after the last scan that had all the rules; all grains if there was none.
     Last,
 }
 
@@ -334,6 +334,7 @@ impl Scan {
             "state_version": self.state_version,
             "since": summary.scope.since,
             "packs": summary.packs,
+            "rules": summary.rules.keys().collect::<Vec<_>>(),
             "grains": summary.scope.grains,
             "findings": summary.findings,
             "failures": summary.failures,

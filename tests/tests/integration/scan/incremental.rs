@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
-use gristmill_queries::packs::{Scan, ScanOptions, Since, shipped};
+use gristmill_queries::packs::{Scan, ScanOptions, Since, select_rules, shipped};
 
 use super::{SECOND, add, findings, lake, prepare};
 
@@ -14,7 +14,7 @@ const THIRD: [&str; 1] =
     [r#"{"type": "event", "role": "user", "content": "it rains", "created_at": 1735689600004}"#];
 
 #[tokio::test]
-async fn an_incremental_scan_covers_grains_after_the_last_scan_with_the_same_rules() {
+async fn an_incremental_scan_covers_grains_after_the_last_scan_with_all_its_rules() {
     let folder = tempfile::tempdir().unwrap();
     let mut lake = lake(folder.path()).await;
     let scan = prepare(&lake, &["gdpr"], Since::Last).await;
@@ -44,6 +44,33 @@ async fn an_incremental_scan_covers_grains_after_the_last_scan_with_the_same_rul
         0,
         "nothing is new"
     );
+}
+
+#[tokio::test]
+async fn a_single_rule_continues_after_a_scan_of_all_rules_but_not_the_other_way_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = lake(folder.path()).await;
+    let options = ScanOptions {
+        since: Since::Last,
+        ..ScanOptions::default()
+    };
+    let single = || {
+        let rule = "gdpr/unclassified-personal-data".to_owned();
+        select_rules(vec![shipped("gdpr").unwrap()], &[rule]).unwrap()
+    };
+    let scan = Scan::prepare(&lake, single(), &options).await.unwrap();
+    let (counts, summary) = findings(&scan).await;
+    assert_eq!((summary.scope.since, counts.len()), (None, 1));
+    scan.record(&mut lake, &summary).await.unwrap();
+    let whole = prepare(&lake, &["gdpr"], Since::Last).await;
+    assert_eq!(whole.scope().since, None, "one rule isn't the pack");
+    let (_, summary) = findings(&whole).await;
+    whole.record(&mut lake, &summary).await.unwrap();
+    add(&mut lake, folder.path(), "second.frames", &SECOND).await;
+    let scan = Scan::prepare(&lake, single(), &options).await.unwrap();
+    assert_eq!(scan.scope().since, Some(summary.scope.version));
+    let (counts, summary) = findings(&scan).await;
+    assert_eq!((summary.scope.grains, counts.into_values().sum()), (1, 1));
 }
 
 #[tokio::test]
