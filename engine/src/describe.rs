@@ -22,7 +22,7 @@ pub struct Description {
     /// Ingested sources.
     pub sources: SourcesDescription,
     /// The sidecars of its segments, by name: `addresses`, `lifecycle`, `hexastore`, `fulltext`,
-    /// `words`, and `vectors:` with each model.
+    /// `words`, `fields`, and `vectors:` with each model.
     pub sidecars: BTreeMap<String, SidecarDescription>,
 }
 

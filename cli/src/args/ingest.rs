@@ -86,6 +86,8 @@ pub enum IndexArg {
     Fulltext,
     /// Word filters, with which an erasure finds its grains
     Words,
+    /// Rows with domain fields, such as hc:icd10
+    Fields,
 }
 
 impl IndexArg {
@@ -96,6 +98,7 @@ impl IndexArg {
             hexastore: has(IndexArg::Hexastore),
             full_text: has(IndexArg::Fulltext),
             words: has(IndexArg::Words),
+            fields: has(IndexArg::Fields),
         }
     }
 }

@@ -11,6 +11,7 @@ use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::{Field, Grain};
 use serde::{Deserialize, Serialize};
 
+use super::domain_fields::{self, FIELDS_FILE, FieldRows};
 use super::fulltext::{self, FULLTEXT_FILE, SegmentTextIndex, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::watchlist::Watchlist;
@@ -33,6 +34,8 @@ pub struct IndexKinds {
     pub full_text: bool,
     /// The word filter.
     pub words: bool,
+    /// The domain field index.
+    pub fields: bool,
 }
 
 impl IndexKinds {
@@ -41,12 +44,14 @@ impl IndexKinds {
         hexastore: true,
         full_text: true,
         words: true,
+        fields: true,
     };
     /// No index.
     pub const NONE: IndexKinds = IndexKinds {
         hexastore: false,
         full_text: false,
         words: false,
+        fields: false,
     };
 
     /// Returns the indexes that the segment `id` may have. A sealed segment has none that reveals
@@ -71,6 +76,9 @@ impl IndexKinds {
         if self.words {
             columns.extend(WordSet::COLUMNS);
             columns.push(Field::DisclosureOf.name());
+        }
+        if self.fields {
+            columns.push(FieldRows::COLUMN);
         }
         columns.sort_unstable();
         columns.dedup();
@@ -106,6 +114,7 @@ struct FinishedPart {
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
     words: Option<WordSet>,
+    fields: Option<FieldRows>,
 }
 
 /// A part in progress, filled batch by batch.
@@ -123,6 +132,7 @@ pub struct IndexPart {
     statements: Option<Vec<StatementColumns>>,
     text: PartText,
     words: Option<WordSet>,
+    fields: Option<FieldRows>,
 }
 
 /// Source of the full text of a part.
@@ -211,18 +221,20 @@ impl IndexPart {
         Ok(())
     }
 
-    /// Decodes the grains of `batch` once, for the word filter, the observer and the full text.
+    /// Decodes the grains of `batch` once, for the word filter, the domain fields, the observer and
+    /// the full text.
     fn add_grains(
         &mut self,
         batch: &RecordBatch,
         mut observer: Option<RowObserver<'_>>,
     ) -> Result<()> {
         let mut words = self.words.as_mut();
+        let mut fields = self.fields.as_mut();
         let mut text = match &mut self.text {
             PartText::Rows(text) => Some(text),
             _ => None,
         };
-        if words.is_none() && text.is_none() && observer.is_none() {
+        if words.is_none() && fields.is_none() && text.is_none() && observer.is_none() {
             return Ok(());
         }
         let blobs = batch
@@ -233,6 +245,9 @@ impl IndexPart {
             let blob = blob.unwrap_or_default();
             with_grain_if_any(blob, |grain| {
                 let has_word = words.as_mut().is_none_or(|words| words.add(blob, grain));
+                if let Some(fields) = &mut fields {
+                    fields.add(grain);
+                }
                 if let Some(observer) = &mut observer {
                     (observer.on_row)(at, grain, has_word);
                 }
@@ -285,6 +300,7 @@ impl IndexPart {
             statements: statements.file("can't index", "statements")?,
             text,
             words: self.words.map(WordSet::closed),
+            fields: self.fields,
         })
     }
 }
@@ -361,6 +377,7 @@ impl IndexBuilder {
             statements,
             text,
             words: self.kinds.words.then(WordSet::default),
+            fields: self.kinds.fields.then(FieldRows::default),
         }
     }
 
@@ -421,11 +438,13 @@ impl IndexBuilder {
         let mut statements = Vec::new();
         let mut texts = Vec::new();
         let mut words = Vec::new();
+        let mut fields = Vec::new();
         for part in parts.into_values() {
             addresses.extend(part.addresses);
             statements.extend(part.statements);
             texts.extend(part.text);
             words.extend(part.words);
+            fields.extend(part.fields);
         }
         let ((addresses, texts), (statements, words)) = rayon::join(
             || {
@@ -451,6 +470,8 @@ impl IndexBuilder {
             parts,
         }));
         files.extend(words.map(|bytes| SidecarFile::whole(WORDS_FILE, bytes)));
+        let fields = self.kinds.fields.then(|| domain_fields::build(fields));
+        files.extend(fields.map(|bytes| SidecarFile::whole(FIELDS_FILE, bytes)));
         files
     }
 }

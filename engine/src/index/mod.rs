@@ -7,6 +7,7 @@
 //! | [`vectors`] | which grains are nearest to a vector? |
 //! | [`lifecycle_mask`] | which rows are superseded, expired, contradicted or retracted? |
 //! | [`word_filter`] | which words don't occur in a segment? |
+//! | [`domain_fields`] | which rows have a field of a domain profile? |
 //! | `watchlist` | which grains must be scanned more closely, because they have one of some words? |
 //! | `builder` | which sidecars do the rows of a segment have? |
 //! | `segment_builder` | how is a new segment written, with its sidecars? |
@@ -22,6 +23,7 @@
 //! the query reads the segment instead.
 
 mod builder;
+pub mod domain_fields;
 mod fast_columns;
 pub mod fulltext;
 pub mod hexastore;

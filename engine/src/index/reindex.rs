@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{IndexBuilder, IndexKinds};
+use super::domain_fields::DomainFieldIndex;
 use super::fulltext::SegmentTextIndex;
 use super::hexastore::Hexastore;
 use super::lifecycle_mask::refresh_masks;
@@ -186,6 +187,10 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
         .is_ok()
         && (!kinds.hexastore || open_sidecar::<Hexastore>(location, segment).await.is_ok())
         && (!kinds.words || open_sidecar::<WordFilter>(location, segment).await.is_ok())
+        && (!kinds.fields
+            || open_sidecar::<DomainFieldIndex>(location, segment)
+                .await
+                .is_ok())
         && (!kinds.full_text
             || open_sidecar::<SegmentTextIndex>(location, segment)
                 .await

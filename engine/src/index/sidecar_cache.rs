@@ -14,6 +14,7 @@ use object_store::path::Path;
 use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
+use super::domain_fields::DomainFieldIndex;
 use super::fast_columns::{FastColumnRequests, FastColumns, ROW_BYTES};
 use super::fulltext::{FULLTEXT_FILE, LakeTextIndex, SegmentTextIndex};
 use super::hexastore::Hexastore;
@@ -63,6 +64,7 @@ struct SegmentSidecars {
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
     text: OnceCell<Option<Arc<SegmentTextIndex>>>,
     words: OnceCell<Option<Arc<WordFilter>>>,
+    fields: OnceCell<Option<Arc<DomainFieldIndex>>>,
     /// An index in memory that replaces an unusable one.
     read_text: OnceCell<Arc<SegmentTextIndex>>,
     fast_columns: OnceCell<Option<Arc<FastColumns>>>,
@@ -123,9 +125,23 @@ impl SidecarCache {
         location: &LakeLocation,
         segment: &Segment,
     ) -> Option<Arc<AddressIndex>> {
+        self.opened(location, segment, |entry| &entry.addresses)
+            .await
+    }
+
+    /// Returns the sidecar of `segment` that `cell` keeps. A sealed segment has none by design
+    /// besides its addresses.
+    async fn opened<S: Sidecar>(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+        cell: impl Fn(&SegmentSidecars) -> &OnceCell<Option<Arc<S>>>,
+    ) -> Option<Arc<S>> {
+        if segment.id.is_sealed() && S::FILE != ADDRESSES_FILE {
+            return None;
+        }
         let entry = self.entry(&segment.id);
-        entry
-            .addresses
+        cell(&entry)
             .get_or_init(|| open(location, segment, &entry))
             .await
             .clone()
@@ -221,16 +237,8 @@ impl SidecarCache {
         location: &LakeLocation,
         segment: &Segment,
     ) -> Option<Arc<Hexastore>> {
-        // A sealed segment has none by design.
-        if segment.id.is_sealed() {
-            return None;
-        }
-        let entry = self.entry(&segment.id);
-        entry
-            .hexastore
-            .get_or_init(|| open(location, segment, &entry))
+        self.opened(location, segment, |entry| &entry.hexastore)
             .await
-            .clone()
     }
 
     /// Returns the subject filters of the lake at `location`, which may lack segments. `None` if
@@ -249,15 +257,7 @@ impl SidecarCache {
         location: &LakeLocation,
         segment: &Segment,
     ) -> Option<Arc<SegmentTextIndex>> {
-        if segment.id.is_sealed() {
-            return None;
-        }
-        let entry = self.entry(&segment.id);
-        entry
-            .text
-            .get_or_init(|| open(location, segment, &entry))
-            .await
-            .clone()
+        self.opened(location, segment, |entry| &entry.text).await
     }
 
     /// Returns the word filter of `segment`, or `None` if there is no usable one. What it rules out
@@ -267,17 +267,19 @@ impl SidecarCache {
         location: &LakeLocation,
         segment: &Segment,
     ) -> Option<Arc<WordFilter>> {
-        if segment.id.is_sealed() {
-            return None;
-        }
-        let entry = self.entry(&segment.id);
-        let words = entry
-            .words
-            .get_or_init(|| open(location, segment, &entry))
-            .await
-            .clone();
+        let words = self.opened(location, segment, |entry| &entry.words).await;
         self.confirm(location, segment).await.ok()?;
         words
+    }
+
+    /// Returns the domain field index of `segment`. Returns `None` if there is no usable one, and
+    /// logs a warning the first time.
+    pub async fn fields(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+    ) -> Option<Arc<DomainFieldIndex>> {
+        self.opened(location, segment, |entry| &entry.fields).await
     }
 
     /// Returns the full-text index of all segments of `lake`. Segments without a usable index are

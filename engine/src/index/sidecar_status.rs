@@ -6,6 +6,7 @@ use std::error::Error;
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_connectors::source::SourceBytes;
 
+use super::domain_fields::DomainFieldIndex;
 use super::fulltext::{DamagedText, SegmentTextIndex};
 use super::hexastore::Hexastore;
 use super::lifecycle_mask::{DamagedMask, EventSource, LIFECYCLE_FILE, LifecycleMask};
@@ -46,8 +47,8 @@ impl SidecarCondition {
 pub struct SidecarState {
     /// Name of the segment.
     pub segment: String,
-    /// Name of the index: `addresses`, `lifecycle`, `hexastore`, `fulltext`, `words`, or `vectors:`
-    /// and the model.
+    /// Name of the index: `addresses`, `lifecycle`, `hexastore`, `fulltext`, `words`, `fields`, or
+    /// `vectors:` and the model.
     pub index: String,
     /// Its condition.
     pub condition: SidecarCondition,
@@ -59,8 +60,8 @@ pub struct SidecarState {
 const READING: usize = 4;
 
 /// Checks every sidecar that the segments of `lake` have or should have: addresses of each segment;
-/// hexastore, full text and word filter of each that isn't sealed; and vectors of every model of
-/// which some segment has any. Reads all of them.
+/// hexastore, full text, word filter and domain fields of each that isn't sealed; and vectors of
+/// every model of which some segment has any. Reads all of them.
 ///
 /// # Errors
 /// [`EngineError::Delta`](crate::error::EngineError::Delta),
@@ -123,6 +124,7 @@ pub(crate) async fn states_of(
     found.push(state::<Hexastore>(lake, segment, binding, "hexastore").await?);
     found.push(state::<SegmentTextIndex>(lake, segment, binding, "fulltext").await?);
     found.push(state::<WordFilter>(lake, segment, binding, "words").await?);
+    found.push(state::<DomainFieldIndex>(lake, segment, binding, "fields").await?);
     for file in vectors {
         let rows = segment.file.rows;
         let check = move |content| match VectorIndex::open(content) {

@@ -6,6 +6,7 @@ use super::RepairOptions;
 use super::report::{RepairReport, Repaired, Unrepaired};
 use super::rows::open_file;
 use crate::error::Result;
+use crate::index::domain_fields::FIELDS_FILE;
 use crate::index::fulltext::FULLTEXT_FILE;
 use crate::index::hexastore::HEXASTORE_FILE;
 use crate::index::vectors::{VectorIndex, file_name, is_vector_file, vectors_of};
@@ -53,6 +54,7 @@ pub(super) async fn repair(
             kinds.hexastore |= name == HEXASTORE_FILE;
             kinds.full_text |= name == FULLTEXT_FILE;
             kinds.words |= name == WORDS_FILE;
+            kinds.fields |= name == FIELDS_FILE;
         }
         if unusable.is_empty() {
             continue;

@@ -70,6 +70,15 @@ pub(crate) fn search_terms_of(filter: &Expr) -> Option<&Terms> {
     }
 }
 
+/// Returns the domain field without which a call of `function` is NULL; `None` for other functions
+/// than tests of domain fields.
+pub(crate) fn tested_domain_field(function: &ScalarUDF) -> Option<String> {
+    match &function.inner().downcast_ref::<BlobFunction>()?.kind {
+        FunctionKind::DomainPredicate(test) => test.domain_field(),
+        _ => None,
+    }
+}
+
 /// A scalar function of one blob.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct BlobFunction {
@@ -338,6 +347,14 @@ mod tests {
         assert!(search_terms_of(&call).is_none());
         let other = payload_text(KnownField::Context).call(vec![col("blob")]);
         assert!(search_terms_of(&other.is_not_null()).is_none());
+    }
+
+    #[test]
+    fn a_test_of_a_domain_field_names_it() {
+        let test = domain_test(DomainPredicate::new(&condition("hc:icd10 != \"J45\"")));
+        assert_eq!(tested_domain_field(&test).as_deref(), Some("hc:icd10"));
+        let other = payload_text(KnownField::Context);
+        assert_eq!(tested_domain_field(&other), None);
     }
 
     #[test]

@@ -47,6 +47,14 @@ impl DomainPredicate {
         }
     }
 
+    /// Returns the name of the field; `None` if it has a column.
+    pub(super) fn domain_field(&self) -> Option<String> {
+        match &self.field {
+            Field::Domain(_) => Some(self.field.to_string()),
+            Field::Known(_) => None,
+        }
+    }
+
     /// Returns whether the grain passes; `None` if it lacks the field.
     pub(super) fn matches(&self, grain: &(impl RenderGrain + ?Sized)) -> Option<bool> {
         let value = value_of(grain, &self.field)?;

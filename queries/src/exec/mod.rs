@@ -69,6 +69,6 @@ pub use sent_function::{decode_function, encode_function};
 pub use session::{Session, current_millis};
 pub use writer::LakeWriter;
 
-pub(crate) use blob_functions::search_terms_of;
+pub(crate) use blob_functions::{search_terms_of, tested_domain_field};
 pub(crate) use lifecycle::LifecycleCache;
 use query_run::QueryRun;

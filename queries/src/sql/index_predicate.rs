@@ -1,8 +1,8 @@
 //! The values that a filter allows in the columns that sidecars index.
 //!
 //! Only exact restrictions are extracted: equality with a text, a list of texts, alternatives of
-//! these over one column, and the terms of a CAL search. Everything else is left to the scan, which
-//! applies the whole filter in any case.
+//! these over one column, the terms of a CAL search, and domain fields without which a condition
+//! isn't true. Everything else is left to the scan, which applies the whole filter in any case.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,7 @@ use gristmill_engine::text::Terms;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::Field;
 
+use super::required_fields::required_fields;
 use crate::exec::search_terms_of;
 
 /// A column that a sidecar indexes.
@@ -55,6 +56,8 @@ pub(super) struct IndexPredicate {
     columns: [Option<BTreeSet<String>>; 4],
     /// Terms that the text of a row's grain must contain.
     words: Option<Terms>,
+    /// Sets of domain fields; of each set a row's grain must have one.
+    fields: Vec<BTreeSet<String>>,
 }
 
 impl IndexPredicate {
@@ -66,6 +69,7 @@ impl IndexPredicate {
             conditions.words = conditions
                 .words
                 .or_else(|| search_terms_of(filter).cloned());
+            conditions.fields.extend(required_fields(filter));
             let Some((column, values)) = restricted_values(filter, &indexed) else {
                 continue;
             };
@@ -88,7 +92,12 @@ impl IndexPredicate {
         self.words.as_ref()
     }
 
-    /// Returns the restrictions on columns alone.
+    /// Returns sets of domain fields, of each of which a row must have one.
+    pub(super) fn fields(&self) -> &[BTreeSet<String>] {
+        &self.fields
+    }
+
+    /// Returns the restrictions without those on words.
     pub(super) fn without_words(self) -> IndexPredicate {
         IndexPredicate {
             words: None,
@@ -98,7 +107,7 @@ impl IndexPredicate {
 
     /// Returns true if no sidecar can prune anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.words.is_none() && self.columns().next().is_none()
+        self.words.is_none() && self.fields.is_empty() && self.columns().next().is_none()
     }
 
     /// Returns true if subject, relation and object are unrestricted.
@@ -153,7 +162,8 @@ fn indexed(name: &str) -> Option<IndexedColumn> {
         .find(|indexed| indexed.name() == name)
 }
 
-fn text(expr: &Expr) -> Option<String> {
+/// Returns the value of a literal text.
+pub(super) fn text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Literal(
             ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text),

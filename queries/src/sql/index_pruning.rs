@@ -1,12 +1,14 @@
 //! Prunes segments with their sidecar indexes: which rows of each segment can match a filter,
 //! determined before the segment is read.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use gristmill_engine::index::SidecarCache;
+use gristmill_engine::index::domain_fields::DomainFieldIndex;
 use gristmill_engine::index::hexastore::{Hexastore, TriplePattern};
 use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_engine::segment::AddressIndex;
@@ -162,14 +164,16 @@ async fn rows_with_terms(
 }
 
 /// Look-ups that are the same for every segment.
-struct IndexLookups {
+struct IndexLookups<'c> {
+    /// Sets of domain fields, of each of which a row must have one.
+    fields: &'c [BTreeSet<String>],
     /// Triple patterns (subject, relation, object); `None` if the triple index isn't used.
     triples: Option<Vec<[Option<String>; 3]>>,
     addresses: Option<Vec<ContentAddress>>,
 }
 
-impl IndexLookups {
-    fn of(conditions: &IndexPredicate) -> IndexLookups {
+impl IndexLookups<'_> {
+    fn of(conditions: &IndexPredicate) -> IndexLookups<'_> {
         let triples = (!conditions.leaves_triple_open())
             .then(|| triple_patterns(conditions))
             .flatten();
@@ -180,7 +184,11 @@ impl IndexLookups {
                 .filter_map(|value| value.parse().ok())
                 .collect()
         });
-        IndexLookups { triples, addresses }
+        IndexLookups {
+            fields: conditions.fields(),
+            triples,
+            addresses,
+        }
     }
 
     /// Returns the subjects that rows may have; none if they may have any.
@@ -228,7 +236,7 @@ async fn candidate_rows_of_segment(
     sidecars: &SidecarCache,
     location: &LakeLocation,
     segment: &Segment,
-    lookups: &IndexLookups,
+    lookups: &IndexLookups<'_>,
     mut selected: CandidateRows,
 ) -> CandidateRows {
     if let Some(addresses) = &lookups.addresses
@@ -244,7 +252,31 @@ async fn candidate_rows_of_segment(
     {
         selected = selected.intersect(rows);
     }
+    if !lookups.fields.is_empty()
+        && selected.may_match()
+        && let Some(index) = sidecars.fields(location, segment).await
+        && let Some(rows) = rows_with_fields(&index, lookups.fields, segment.file.rows)
+    {
+        selected = selected.intersect(rows);
+    }
     selected
+}
+
+/// Returns the rows that may have one of each set of domain fields; `None` if there are so many
+/// that reading the whole segment is cheaper.
+fn rows_with_fields(
+    index: &DomainFieldIndex,
+    fields: &[BTreeSet<String>],
+    all: u64,
+) -> Option<Vec<u32>> {
+    let with = |names: &BTreeSet<String>| index.rows_with(names.iter().map(String::as_str));
+    let (first, others) = fields.split_first()?;
+    let mut rows = with(first)?;
+    for names in others {
+        rows &= with(names)?;
+    }
+    let rows: Vec<u32> = rows.iter().collect();
+    is_worth_selecting(&rows, all).then_some(rows)
 }
 
 /// Returns the rows of `addresses`, which are distinct, in a segment, ascending.
@@ -272,8 +304,13 @@ fn rows_with(store: &Hexastore, triples: &[[Option<String>; 3]]) -> Option<Vec<u
         rows.extend(store.rows_with(&pattern));
     }
     rows.sort_unstable();
-    (ranges(&rows).count() as u64 * MIN_ROWS_PER_RUN <= store.rows().max(MIN_ROWS_PER_RUN))
-        .then_some(rows)
+    is_worth_selecting(&rows, store.rows()).then_some(rows)
+}
+
+/// Returns false if `rows` (ascending) of a segment of `all` rows have so many gaps that reading
+/// the whole segment is cheaper.
+fn is_worth_selecting(rows: &[u32], all: u64) -> bool {
+    ranges(rows).count() as u64 * MIN_ROWS_PER_RUN <= all.max(MIN_ROWS_PER_RUN)
 }
 
 /// Returns the runs of consecutive numbers in `rows` (ascending).
@@ -300,6 +337,8 @@ pub(super) fn ranges_without(hidden: &RoaringBitmap, end: usize) -> Vec<Range<us
 pub(super) struct PruningStats {
     columns: Vec<IndexedColumn>,
     words: Vec<String>,
+    /// Each set of domain fields, separated by `or`.
+    fields: Vec<String>,
     segments: usize,
     /// Segments without a candidate row.
     dropped: usize,
@@ -323,6 +362,7 @@ impl PruningStats {
                 .words()
                 .map(|words| words.words().to_vec())
                 .unwrap_or_default(),
+            fields: conditions.fields().iter().map(alternatives).collect(),
             segments: segments.len(),
             ..PruningStats::default()
         };
@@ -338,6 +378,14 @@ impl PruningStats {
     }
 }
 
+fn alternatives(names: &BTreeSet<String>) -> String {
+    names
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" or ")
+}
+
 impl fmt::Display for PruningStats {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (addresses, triples): (Vec<IndexedColumn>, Vec<IndexedColumn>) = self
@@ -349,10 +397,12 @@ impl fmt::Display for PruningStats {
             columns.into_iter().map(IndexedColumn::name).collect()
         };
         let words = self.words.iter().map(String::as_str).collect();
-        let indexes: [(&str, Vec<&str>); 3] = [
+        let fields = self.fields.iter().map(String::as_str).collect();
+        let indexes: [(&str, Vec<&str>); 4] = [
             ("fulltext", words),
             ("hexastore", names(triples)),
             ("addresses", names(addresses)),
+            ("fields", fields),
         ];
         let used: Vec<String> = indexes
             .iter()

@@ -17,6 +17,7 @@
 //! | `lake_table` | How is a stored table scanned? |
 //! | `deferred_table` | When is a table opened that few queries read? |
 //! | `index_predicate` | Which values does a filter allow in the indexed columns? |
+//! | `required_fields` | Which domain fields must a row have for a filter to be true? |
 //! | `index_pruning` | Which rows of each segment can match, according to the sidecars? |
 //! | `address_lookup` | Which rows are read of the large side of a join on addresses? |
 //! | `join_keys` | Which addresses does the filter of a join allow? |
@@ -140,6 +141,7 @@ mod planning_message;
 mod point_lookup;
 mod portable;
 mod reference;
+mod required_fields;
 mod row_estimate;
 mod scalar_functions;
 mod script;

@@ -11,10 +11,12 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 use super::*;
 use crate::erase::identifier_search::IdentifierSearch;
 use crate::erase::request::{Person, SubjectRequest};
+use crate::index::domain_fields::{self, FieldRows};
 use crate::index::hexastore::{StatementColumns, build};
 use crate::keys::{FileKeys, Keyring};
 use crate::lake::{DataFile, Table};
 use crate::segment::unsorted_grains_properties;
+use crate::text::with_grain_if_any;
 
 #[test]
 fn raw_search_covers_exactly_the_bytes_outside_of_pages() {
@@ -81,13 +83,18 @@ fn hexastore_of(terms: &[&str]) -> Vec<u8> {
 
 /// Returns how often the byte search finds a name in a hexastore whose bytes are `bytes`.
 fn remnants_in_hexastore(bytes: Vec<u8>) -> u64 {
+    remnants_in("index/a/hexastore.bin", bytes)
+}
+
+/// Returns how often the byte search finds a name in the file `path`, whose bytes are `bytes`.
+fn remnants_in(path: &str, bytes: Vec<u8>) -> u64 {
     let search = FileSearch {
         patterns: &patterns_of("Ada Okafor"),
         retained: &RetainedRows::default(),
     };
     let length = bytes.len() as u64;
     let bytes = MappedFile(Arc::new(bytes.into()));
-    let found = search.file("index/a/hexastore.bin", bytes).unwrap();
+    let found = search.file(path, bytes).unwrap();
     assert_eq!((found.files, found.bytes), (1, length));
     found.remnants
 }
@@ -118,6 +125,28 @@ fn a_hexastore_with_a_wrong_header_is_searched_as_a_whole() {
     let checksum = blake3::hash(&left_over[..content]);
     left_over[content..].copy_from_slice(checksum.as_bytes());
     assert_eq!(remnants_in_hexastore(left_over), 1);
+}
+
+/// Returns a domain field index of grains, of which each has a field with one of `names`.
+fn field_index_of(names: &[&str]) -> Vec<u8> {
+    let mut rows = FieldRows::default();
+    for name in names {
+        let text = format!(
+            r#"{{"type": "event", "role": "user", "content": "x", "created_at": 1, "{name}": 1}}"#
+        );
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+        with_grain_if_any(&blob, |grain| rows.add(grain));
+    }
+    domain_fields::build(vec![rows])
+}
+
+#[test]
+fn the_names_of_a_domain_field_index_are_found_and_do_not_read_as_one() {
+    let found = |names: &[&str]| remnants_in("index/a/fields.bin", field_index_of(names));
+    assert_eq!(found(&["for Ada", "okafor"]), 0);
+    assert_eq!(found(&["hc:x", "note on Ada Okafor", "z"]), 1);
+    assert_eq!(found(&["ada_okafor"]), 1);
 }
 
 /// Searches a segment that has only `blobs`, written with `properties`, for a name.

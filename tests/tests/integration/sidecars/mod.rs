@@ -2,6 +2,7 @@
 //! used.
 
 mod cal_answers;
+mod domain_fields;
 mod join_lookup;
 mod vectors;
 
