@@ -46,6 +46,7 @@
 //! | `message_blocks`, `cmf_views`, `cost_functions` | The functions behind those views: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
+//! | `limited_function` | How does a function of DataFusion get a limit? |
 //! | `size_limits` | Which results of functions are too large? |
 //! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
@@ -128,6 +129,7 @@ mod large_joins;
 mod lazy_views;
 mod leaf_scan;
 pub(crate) mod lifecycle;
+mod limited_function;
 mod lineage;
 mod listed_rows;
 mod message_blocks;
@@ -281,6 +283,13 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
             step_limits::planner(),
         ],
     );
+    if let Some(memory) = options.memory {
+        let planner = window_limits::planner(memory, session_limits::batch_rows(memory));
+        state
+            .expr_planners()
+            .get_or_insert_default()
+            .insert(0, planner);
+    }
     let mut context = SessionContext::new_with_state(state.build());
     datafusion_functions_json::register_all(&mut context)?;
     scalar_functions::register(&context);

@@ -6,20 +6,14 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray};
 use arrow::compute::kernels::length::length;
 use arrow::compute::{cast, concat};
-use arrow::datatypes::{
-    DataType, FieldRef, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
-};
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::FunctionRegistry;
 use datafusion::functions::core;
-use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF};
 use datafusion::prelude::SessionContext;
 
+use super::limited_function::CallLimit;
 use super::wide_rows::value_bytes;
 
 /// Largest size of the results of one call for one batch of rows, in bytes.
@@ -83,8 +77,7 @@ const ESTIMATED: [&str; 9] = [
 /// If DataFusion has no function of one of the names.
 pub(super) fn register(context: &SessionContext) -> Result<()> {
     for name in NAMES {
-        let inner = context.udf(name)?;
-        context.register_udf(LimitedFunction { inner }.into());
+        LimitedSize.register(context, name)?;
     }
     Ok(())
 }
@@ -100,100 +93,62 @@ struct OverlayPlanner;
 
 impl ExprPlanner for OverlayPlanner {
     fn plan_overlay(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        let inner = core::overlay();
-        let function = Arc::new(LimitedFunction { inner }.into());
-        Ok(PlannerResult::Planned(Expr::ScalarFunction(
-            ScalarFunction::new_udf(function, arguments),
-        )))
+        let call = LimitedSize.call_expression(core::overlay(), arguments);
+        Ok(PlannerResult::Planned(call))
     }
 }
 
-/// A function that refuses arguments with which its results would be too large.
+/// Refuses arguments with which the results of a call would be too large.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct LimitedFunction {
-    inner: Arc<ScalarUDF>,
-}
+struct LimitedSize;
 
-impl ScalarUDFImpl for LimitedFunction {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.return_field_from_args(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let sizes = row_bytes(self.name(), &arguments)?;
+impl CallLimit for LimitedSize {
+    fn call(&self, function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let sizes = row_bytes(function.name(), &arguments)?;
         let bytes = sizes.iter().copied().fold(0, i64::saturating_add);
         if bytes <= MAX_BYTES {
-            self.inner.invoke_with_args(arguments)
-        } else if ESTIMATED.contains(&self.name()) {
-            self.invoke_in_parts(&arguments, &sizes)
+            function.invoke_with_args(arguments)
+        } else if ESTIMATED.contains(&function.name()) {
+            call_in_parts(function, &arguments, &sizes)
         } else {
-            Err(self.too_large(bytes))
+            Err(too_large(function.name(), bytes))
         }
     }
 }
 
-impl LimitedFunction {
-    fn too_large(&self, bytes: i64) -> DataFusionError {
-        DataFusionError::ResourcesExhausted(format!(
-            "{} would make {bytes} bytes of a batch of rows, more than {MAX_BYTES}",
-            self.name()
-        ))
-    }
+fn too_large(function: &str, bytes: i64) -> DataFusionError {
+    DataFusionError::ResourcesExhausted(format!(
+        "{function} would make {bytes} bytes of a batch of rows, more than {MAX_BYTES}"
+    ))
+}
 
-    /// Calls the function for so many rows at a time that their results are within the limit by
-    /// their upper bounds, `sizes`, and adds up what they really take.
-    fn invoke_in_parts(
-        &self,
-        arguments: &ScalarFunctionArgs,
-        sizes: &[i64],
-    ) -> Result<ColumnarValue> {
-        let (mut parts, mut from, mut bytes) = (Vec::<ArrayRef>::new(), 0, 0);
-        let mut rest = sizes;
-        while let Some(first) = rest.first() {
-            let rows = rows_within_limit(rest);
-            if rows == 0 {
-                return Err(self.too_large(*first));
-            }
-            let part = self
-                .inner
-                .invoke_with_args(part_of(arguments, from, rows))?;
-            let part = part.into_array(rows)?;
-            let size = i64::try_from(part.get_array_memory_size()).unwrap_or(i64::MAX);
-            bytes = size.saturating_add(bytes);
-            if bytes > MAX_BYTES {
-                return Err(self.too_large(bytes));
-            }
-            parts.push(part);
-            from += rows;
-            rest = rest.get(rows..).unwrap_or_default();
+/// Calls `function` for so many rows at a time that their results are within the limit by their
+/// upper bounds, `sizes`, and adds up what they really take.
+fn call_in_parts(
+    function: &ScalarUDF,
+    arguments: &ScalarFunctionArgs,
+    sizes: &[i64],
+) -> Result<ColumnarValue> {
+    let (mut parts, mut from, mut bytes) = (Vec::<ArrayRef>::new(), 0, 0);
+    let mut rest = sizes;
+    while let Some(first) = rest.first() {
+        let rows = rows_within_limit(rest);
+        if rows == 0 {
+            return Err(too_large(function.name(), *first));
         }
-        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-        Ok(ColumnarValue::Array(concat(&parts)?))
+        let part = function.invoke_with_args(part_of(arguments, from, rows))?;
+        let part = part.into_array(rows)?;
+        let size = i64::try_from(part.get_array_memory_size()).unwrap_or(i64::MAX);
+        bytes = size.saturating_add(bytes);
+        if bytes > MAX_BYTES {
+            return Err(too_large(function.name(), bytes));
+        }
+        parts.push(part);
+        from += rows;
+        rest = rest.get(rows..).unwrap_or_default();
     }
+    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+    Ok(ColumnarValue::Array(concat(&parts)?))
 }
 
 /// Returns the number of rows at the beginning whose `sizes` are within the limit together.
@@ -241,6 +196,7 @@ struct CallArguments<'a> {
 fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
     let arguments = CallArguments::of(arguments);
     match name {
+        "repeat" => arguments.repeated(Some(0), 0),
         "lpad" | "rpad" => arguments.repeated(None, CHARACTER_BYTES),
         "array_resize" => arguments.repeated(Some(2), ITEM_BYTES),
         "array_to_string" => arguments.joined(),

@@ -6,19 +6,16 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
-use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{DFSchema, Result, exec_err};
-use datafusion::execution::FunctionRegistry;
 use datafusion::functions::unicode;
 use datafusion::functions_nested::array_has::array_has_all_udf;
-use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::limited_function::CallLimit;
 
 /// Largest number of steps for a batch of rows, which take about 20 seconds.
 const MAX_STEPS: i64 = 1 << 33;
@@ -44,8 +41,7 @@ const NAMES: [&str; 7] = [
 /// If DataFusion has no function of one of the names.
 pub(super) fn register(context: &SessionContext) -> Result<()> {
     for name in NAMES {
-        let inner = context.udf(name)?;
-        context.register_udf(LimitedSteps { inner }.into());
+        LimitedSteps.register(context, name)?;
     }
     Ok(())
 }
@@ -61,7 +57,8 @@ struct LimitedPlanner;
 
 impl ExprPlanner for LimitedPlanner {
     fn plan_position(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        Ok(PlannerResult::Planned(call(unicode::strpos(), arguments)))
+        let call = LimitedSteps.call_expression(unicode::strpos(), arguments);
+        Ok(PlannerResult::Planned(call))
     }
 
     fn plan_binary_op(
@@ -82,61 +79,27 @@ impl ExprPlanner for LimitedPlanner {
             BinaryOperator::AtArrow => vec![left, right],
             _ => vec![right, left],
         };
-        Ok(PlannerResult::Planned(call(array_has_all_udf(), arguments)))
+        let call = LimitedSteps.call_expression(array_has_all_udf(), arguments);
+        Ok(PlannerResult::Planned(call))
     }
 }
 
-/// Returns a call of `inner` with a limit.
-fn call(inner: Arc<ScalarUDF>, arguments: Vec<Expr>) -> Expr {
-    let function = Arc::new(LimitedSteps { inner }.into());
-    Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments))
-}
-
-/// A function that refuses arguments that would take too many steps.
+/// Refuses arguments that would take too many steps.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct LimitedSteps {
-    inner: Arc<ScalarUDF>,
-}
+struct LimitedSteps;
 
-impl ScalarUDFImpl for LimitedSteps {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.return_field_from_args(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let steps = steps(self.name(), &arguments)?;
+impl CallLimit for LimitedSteps {
+    fn call(&self, function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let name = function.name();
+        let steps = steps(name, &arguments)?;
         if steps > MAX_STEPS {
-            let (name, remedy) = (self.name(), remedy(self.name()));
+            let remedy = remedy(name);
             return exec_err!(
                 "{name} would take {steps} steps for a batch of rows, more than {MAX_STEPS}: \
                  {remedy}"
             );
         }
-        self.inner.invoke_with_args(arguments)
+        function.invoke_with_args(arguments)
     }
 }
 

@@ -3,21 +3,16 @@
 //! search: `.*[^A-Z]|[A-Z]` takes hours for a text of 20 MB. Neither a time limit nor a client
 //! interrupts the function.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
-use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::execution::FunctionRegistry;
 use datafusion::functions::regex::compile_regex;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use datafusion::prelude::SessionContext;
 
+use super::limited_function::CallLimit;
 use super::size_limits::{part_of, text_lengths};
 
 /// Time of a call for one batch of rows.
@@ -42,91 +37,70 @@ const FUNCTIONS: [(&str, usize); 3] = [
 /// If there is no function of one of the names.
 pub(super) fn register(context: &SessionContext) -> Result<()> {
     for (name, flags) in FUNCTIONS {
-        let inner = context.udf(name)?;
-        context.register_udf(TimedPattern { inner, flags }.into());
+        TimedPattern { flags }.register(context, name)?;
     }
     Ok(())
 }
 
-/// A function that ends with an error if its searches take too long.
+/// Ends a call with an error if its searches take too long.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TimedPattern {
-    inner: Arc<ScalarUDF>,
     /// The position of the flags in the arguments.
     flags: usize,
 }
 
-impl ScalarUDFImpl for TimedPattern {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.return_field_from_args(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+impl CallLimit for TimedPattern {
+    fn call(&self, function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let end = Instant::now() + MAX_TIME;
         let steps = steps(&arguments)?;
         let all = steps.iter().copied().fold(0, i64::saturating_add);
         let are_patterns = matches!(arguments.args.get(1), Some(ColumnarValue::Array(_)));
         if steps.len() <= 1 || (all <= PART_STEPS && !are_patterns) {
-            self.check(&arguments, 0, all, end)?;
-            return self.inner.invoke_with_args(arguments);
+            self.check(function, &arguments, (0, all), end)?;
+            return function.invoke_with_args(arguments);
         }
         let most = match are_patterns {
             true => PATTERN_ROWS,
             false => usize::MAX,
         };
-        self.invoke_in_parts(&arguments, &steps, most, end)
+        self.call_in_parts(function, &arguments, &steps, (most, end))
     }
 }
 
 impl TimedPattern {
-    /// Calls the function for at most `most` rows at a time, whose searches take some seconds.
-    fn invoke_in_parts(
+    /// Calls the function for at most `most` rows at a time, whose searches take some seconds,
+    /// until `end`.
+    fn call_in_parts(
         &self,
+        function: &ScalarUDF,
         arguments: &ScalarFunctionArgs,
         steps: &[i64],
-        most: usize,
-        end: Instant,
+        (most, end): (usize, Instant),
     ) -> Result<ColumnarValue> {
         let (mut parts, mut from) = (Vec::<ArrayRef>::new(), 0);
         while let Some(first) = steps.get(from).copied() {
             let rest = steps.get(from..).unwrap_or_default();
             let rows = rows_of_part(rest).min(most);
             if rows == 1 {
-                self.check(arguments, from, first, end)?;
+                self.check(function, arguments, (from, first), end)?;
             }
             let part = part_of(arguments, from, rows);
-            parts.push(self.inner.invoke_with_args(part)?.into_array(rows)?);
+            parts.push(function.invoke_with_args(part)?.into_array(rows)?);
             from += rows;
             if Instant::now() > end && from < steps.len() {
-                return Err(self.too_slow());
+                return Err(too_slow(function.name()));
             }
         }
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         Ok(ColumnarValue::Array(concat(&parts)?))
     }
 
-    /// Checks that the searches in one text end in time, if they may take many steps.
+    /// Checks that the searches in the text of `row` end in time, if they may take many `steps`.
     fn check(
         &self,
+        function: &ScalarUDF,
         arguments: &ScalarFunctionArgs,
-        row: usize,
-        steps: i64,
+        (row, steps): (usize, i64),
         end: Instant,
     ) -> Result<()> {
         if steps <= PART_STEPS {
@@ -137,7 +111,7 @@ impl TimedPattern {
             return Ok(());
         };
         let flags = text_at(self.flags)?.unwrap_or_default();
-        if self.name() == "regexp_replace" && !flags.contains('g') {
+        if function.name() == "regexp_replace" && !flags.contains('g') {
             return Ok(());
         }
         let flags = flags.replace('g', "");
@@ -147,18 +121,19 @@ impl TimedPattern {
             return Ok(());
         };
         match pattern.find_iter(&text).any(|_| Instant::now() > end) {
-            true => Err(self.too_slow()),
+            true => Err(too_slow(function.name())),
             false => Ok(()),
         }
     }
+}
 
-    fn too_slow(&self) -> DataFusionError {
-        let (name, seconds) = (self.name(), MAX_TIME.as_secs());
-        DataFusionError::Execution(format!(
-            "{name} takes more than {seconds} s for a batch of rows: search in shorter texts, such \
-             as left(text, 10000), or for a simpler pattern"
-        ))
-    }
+/// Returns the error of a call of `function` that takes too long.
+fn too_slow(function: &str) -> DataFusionError {
+    let seconds = MAX_TIME.as_secs();
+    DataFusionError::Execution(format!(
+        "{function} takes more than {seconds} s for a batch of rows: search in shorter texts, such \
+         as left(text, 10000), or for a simpler pattern"
+    ))
 }
 
 /// Returns an upper bound of the steps for each row: the square of its text's length. One element

@@ -11,7 +11,7 @@ async fn results_within_the_limit_are_those_of_the_functions() {
         ("SELECT rpad('a', 3)", "a  "),
         ("SELECT array_repeat('a', 2)", "[a, a]"),
         ("SELECT repeat(NULL, 3)", ""),
-        ("SELECT length(repeat('x', 1000000))", "1000000"),
+        ("SELECT length(repeat('x', 100000000))", "100000000"),
         ("SELECT replace('aXa', 'X', 'yy')", "ayya"),
         (
             r"SELECT regexp_replace('abc', '([ab])', '<\1>', 'g')",
