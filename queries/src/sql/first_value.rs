@@ -9,7 +9,12 @@ use super::{SqlOptions, bare_context};
 /// # Errors
 /// The message of a query that fails.
 pub(super) async fn first_value(query: &str) -> Result<String, String> {
-    let context = bare_context(&SqlOptions::default()).map_err(|error| error.to_string())?;
+    first_value_with(query, &SqlOptions::default()).await
+}
+
+/// Does the same in a session with other options.
+pub(super) async fn first_value_with(query: &str, options: &SqlOptions) -> Result<String, String> {
+    let context = bare_context(options).map_err(|error| error.to_string())?;
     let answer = async { context.sql(query).await?.collect().await };
     let batches = answer.await.map_err(|error| error.to_string())?;
     let column = batches.first().ok_or("no rows")?.column(0);

@@ -51,6 +51,7 @@
 //! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
 //! | `step_limits` | How long may texts and lists be that are compared piece by piece? |
+//! | `window_limits` | How large may the results of a window function be? |
 //! | `timed_patterns` | How long may the searches for all matches of a pattern take? |
 //! | `type_limits` | Which types are too large or nested too deeply? |
 //! | `compliance_functions` | Scalar functions of tags, profile fields and personal data |
@@ -172,6 +173,7 @@ mod vectors;
 mod views;
 mod wide_batches;
 mod wide_rows;
+mod window_limits;
 mod with_references;
 
 use std::sync::Arc;

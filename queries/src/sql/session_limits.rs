@@ -67,7 +67,7 @@ fn partitions(threads: usize, memory: usize) -> usize {
 }
 
 /// Returns the number of rows of a batch.
-fn batch_rows(memory: usize) -> usize {
+pub(super) fn batch_rows(memory: usize) -> usize {
     match memory < SMALL_MEMORY {
         true => SMALL_BATCH_ROWS,
         false => LARGE_BATCH_ROWS,

@@ -1,0 +1,120 @@
+//! Window functions that return a value of the frame.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::function::{
+    ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs,
+};
+use datafusion::logical_expr::window_state::WindowAggState;
+use datafusion::logical_expr::{
+    Documentation, LimitEffect, PartitionEvaluator, Signature, WindowUDF, WindowUDFImpl,
+};
+use datafusion::physical_expr::PhysicalExpr;
+
+use super::result_budget::{ResultAccount, ResultBudget};
+
+/// A window function whose results have a limit. It isn't reversed, as
+/// [`LimitedAggregate`](super::LimitedAggregate) isn't.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct LimitedWindowFunction {
+    pub(super) inner: Arc<WindowUDF>,
+    pub(super) budget: ResultBudget,
+}
+
+impl WindowUDFImpl for LimitedWindowFunction {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn expressions(&self, arguments: ExpressionArgs<'_>) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.inner.expressions(arguments)
+    }
+
+    fn partition_evaluator(
+        &self,
+        arguments: PartitionEvaluatorArgs<'_>,
+    ) -> Result<Box<dyn PartitionEvaluator>> {
+        let account = self.budget.account(self.name(), arguments.input_exprs());
+        let inner = self.inner.inner().partition_evaluator(arguments)?;
+        Ok(Box::new(LimitedEvaluator { inner, account }))
+    }
+
+    fn field(&self, arguments: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.field(arguments)
+    }
+
+    fn sort_options(&self) -> Option<SortOptions> {
+        self.inner.sort_options()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(types)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn limit_effect(&self, arguments: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
+        self.inner.inner().limit_effect(arguments)
+    }
+}
+
+#[derive(Debug)]
+struct LimitedEvaluator {
+    inner: Box<dyn PartitionEvaluator>,
+    account: ResultAccount,
+}
+
+impl PartitionEvaluator for LimitedEvaluator {
+    fn memoize(&mut self, state: &mut WindowAggState) -> Result<()> {
+        self.inner.memoize(state)
+    }
+
+    fn get_range(&self, row: usize, rows: usize) -> Result<Range<usize>> {
+        self.inner.get_range(row, rows)
+    }
+
+    fn is_causal(&self) -> bool {
+        self.inner.is_causal()
+    }
+
+    fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        self.inner.evaluate_all(values, rows)
+    }
+
+    /// One value of one row.
+    fn evaluate(&mut self, values: &[ArrayRef], range: &Range<usize>) -> Result<ScalarValue> {
+        let value = self.inner.evaluate(values, range)?;
+        self.account.charge(value, 1)
+    }
+
+    fn evaluate_all_with_rank(&self, rows: usize, ranks: &[Range<usize>]) -> Result<ArrayRef> {
+        self.inner.evaluate_all_with_rank(rows, ranks)
+    }
+
+    fn supports_bounded_execution(&self) -> bool {
+        self.inner.supports_bounded_execution()
+    }
+
+    fn uses_window_frame(&self) -> bool {
+        self.inner.uses_window_frame()
+    }
+
+    fn include_rank(&self) -> bool {
+        self.inner.include_rank()
+    }
+}
