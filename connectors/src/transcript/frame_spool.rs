@@ -5,6 +5,10 @@ use std::io::{BufWriter, Write};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{FRAME_END, IndexState, frame_prefix};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodedGrain, Field, Grain, Payload,
+};
+use gristmill_schemas::sign::DeliveredGrain;
 
 use super::content_folder::ContentFolder;
 use super::grain_output::linker::MessageLinker;
@@ -31,9 +35,10 @@ pub struct SpooledTranscript {
     pub counts: GrainCounts,
     /// The lines that could not be read, by line number.
     pub faults: Vec<LineFault>,
-    /// Grains that supersede others, with the superseded ones.
+    /// Grains that supersede others which the reader made, with these.
     pub supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
-    /// States of grains that stopped being current without a successor.
+    /// States of grains that stopped being current: without a successor, or because the source
+    /// claims that another grain supersedes them.
     pub states: Vec<(ContentAddress, IndexState)>,
 }
 
@@ -55,7 +60,9 @@ pub fn spool_transcript(
     kind: TranscriptKind,
     options: ReadOptions<'_>,
 ) -> Result<SpooledTranscript, ConnectorError> {
-    let spooled = spool(options.sealed, &mut |emit| {
+    // Lines of grains may name any grain as superseded, those of other sources, too.
+    let claims = kind == TranscriptKind::GrainLines;
+    let spooled = spool(options.sealed, claims, &mut |emit| {
         grains_of_transcript(bytes, kind, options, emit)
     })?;
     check_content(options)?;
@@ -73,7 +80,7 @@ pub fn spool_linked_file(
     linker: &mut MessageLinker,
     last: bool,
 ) -> Result<SpooledTranscript, ConnectorError> {
-    let spooled = spool(options.sealed, &mut |emit| {
+    let spooled = spool(options.sealed, false, &mut |emit| {
         grains_of_linked_file(bytes, kind, options, linker, last, emit)
     })?;
     check_content(options)?;
@@ -88,18 +95,20 @@ fn check_content(options: ReadOptions<'_>) -> Result<(), ConnectorError> {
 /// A consumer of grains.
 type Emit<'t> = dyn FnMut(GrainOutput<'_>) + 't;
 
-/// Writes the grains that `read` emits to a temporary file.
+/// Writes the grains that `read` emits to a temporary file. What they supersede is a claim if
+/// `claims` is true.
 fn spool(
     sealed: bool,
+    claims: bool,
     read: &mut dyn FnMut(&mut Emit<'_>) -> GrainCounts,
 ) -> Result<SpooledTranscript, ConnectorError> {
     if sealed {
-        let (out, contents, counts) = write_frames(SealedWriter::new()?, read)?;
+        let (out, contents, counts) = write_frames(SealedWriter::new()?, claims, read)?;
         let frames = FrameSpool::Sealed(Box::new(out.finish().map_err(spool_error())?));
         return Ok(contents.into_spooled(frames, counts));
     }
     let out = BufWriter::with_capacity(BUFFER_BYTES, anonymous_file()?);
-    let (out, contents, counts) = write_frames(out, read)?;
+    let (out, contents, counts) = write_frames(out, claims, read)?;
     let bytes = SourceBytes::map_file(out.get_ref()).map_err(spool_error())?;
     Ok(contents.into_spooled(FrameSpool::Open(bytes), counts))
 }
@@ -107,9 +116,10 @@ fn spool(
 /// Writes the grains that `read` emits to `out` as frames.
 fn write_frames<W: Write>(
     out: W,
+    claims: bool,
     read: &mut dyn FnMut(&mut Emit<'_>) -> GrainCounts,
 ) -> Result<(W, Contents, GrainCounts), ConnectorError> {
-    let mut writer = FrameWriter::new(out);
+    let mut writer = FrameWriter::new(out, claims);
     let counts = read(&mut |output| writer.add(output));
     let (out, contents) = writer.finish()?;
     Ok((out, contents, counts))
@@ -131,6 +141,11 @@ impl Contents {
             let mut seen = HashSet::new();
             superseded.retain(|address| seen.insert(*address));
         }
+        let mut claimed = HashSet::new();
+        self.states.retain(|(old, state)| {
+            let successor = state.superseded_by;
+            successor.is_none_or(|new| claimed.insert((*old, new)))
+        });
         SpooledTranscript {
             frames,
             grains: self.grains,
@@ -148,14 +163,17 @@ struct FrameWriter<W> {
     out: W,
     error: Option<std::io::Error>,
     contents: Contents,
+    /// True if supersessions are claims, which the policies of other grains may forbid.
+    claims: bool,
 }
 
 impl<W: Write> FrameWriter<W> {
-    fn new(out: W) -> Self {
+    fn new(out: W, claims: bool) -> Self {
         FrameWriter {
             out,
             error: None,
             contents: Contents::default(),
+            claims,
         }
     }
 
@@ -170,7 +188,9 @@ impl<W: Write> FrameWriter<W> {
                 system_valid_to,
             }) => {
                 self.write(&line, &grain.blob);
-                if !supersedes.is_empty() {
+                if self.claims {
+                    self.contents.states.extend(claims_of(&grain, supersedes));
+                } else if !supersedes.is_empty() {
                     // The same grain may be in several lines, each with grains that it supersedes.
                     let known = self.contents.supersessions.entry(grain.address);
                     known.or_default().extend(supersedes);
@@ -212,6 +232,31 @@ impl<W: Write> FrameWriter<W> {
     }
 }
 
+/// Returns the claims that `grain` supersedes the grains `superseded`, since it was created.
+fn claims_of(
+    grain: &EncodedGrain,
+    superseded: Vec<ContentAddress>,
+) -> impl Iterator<Item = (ContentAddress, IndexState)> {
+    let created = match superseded.is_empty() {
+        true => None,
+        false => created_at(&grain.blob),
+    };
+    let state = IndexState {
+        superseded_by: Some(grain.address),
+        system_valid_to: created,
+        ..IndexState::default()
+    };
+    superseded.into_iter().map(move |old| (old, state.clone()))
+}
+
+/// Returns when the grain that is delivered as `bytes` was created, in milliseconds since 1970.
+fn created_at(bytes: &[u8]) -> Option<i64> {
+    let delivery = DeliveredGrain::open(bytes).ok()?;
+    let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).ok()?;
+    let grain = Grain::decode(&payload, DecodeMode::Lenient).ok()?;
+    grain.get(Field::CreatedAt)?.as_int()
+}
+
 #[cfg(test)]
 mod tests {
     use gristmill_schemas::container::{GrainFrame, next_frame};
@@ -219,18 +264,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grain_in_several_lines_supersedes_what_any_of_them_names() {
+    fn a_grain_in_several_lines_is_claimed_to_supersede_what_any_of_them_names() {
         let grain = r#"{"type":"belief","subject":"al","relation":"likes","object":"tea","confidence":1.0,"source_type":"user_explicit","created_at":1700000000000}"#;
         let old = ["a", "b"].map(|digit| digit.repeat(64));
         let line = |old: &String| format!("{{\"grain\":{grain},\"supersedes\":[\"{old}\"]}}\n");
         let text: String = old.iter().chain(&old).map(line).collect();
         let kind = TranscriptKind::GrainLines;
         let spooled = spool_transcript(text.as_bytes(), kind, ReadOptions::default()).unwrap();
-        let superseded: Vec<_> = spooled.supersessions.into_values().collect();
-        let [superseded] = superseded.as_slice() else {
-            panic!("{superseded:?}")
-        };
-        assert!(superseded.iter().map(ContentAddress::to_string).eq(old));
+        assert!(spooled.supersessions.is_empty());
+        let claimed = spooled.states.iter();
+        assert!(claimed.map(|(address, _)| address.to_string()).eq(old));
+        let instants = spooled
+            .states
+            .iter()
+            .map(|(_, state)| state.system_valid_to);
+        assert!(instants.eq([Some(1_700_000_000_000); 2]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Claims of a container's manifest about the lifecycle of grains, judged by the gate (§23): an
-//! import can't bypass it.
+//! import can't bypass it. What lines of grains state next to a grain are such claims, too.
 //!
 //! A claim that takes a grain out of what is current or trusted is judged as the act that it
 //! claims. A supersession is proposed by the superseding grain itself, with its signature,

@@ -19,7 +19,7 @@
 //! | `plan` | which grains are new, and in which order are they stored? |
 //! | `grain_row` | what is the row of a delivered grain? |
 //! | `write` | how do the grains become a segment and its sidecars? |
-//! | `claims`, `batch_grains` | which claims of manifests does the lifecycle gate permit? |
+//! | `claims`, `batch_grains` | which claims of manifests and lines does the gate permit? |
 //! | `commit` | in which order are the tables committed? |
 //! | `sources` | which rows of `sources` does a batch bring, and when is a source complete? |
 //! | `stale_sources` | which earlier rows of `sources` does a commit replace? |

@@ -42,10 +42,10 @@ pub(crate) struct AdmittedSource {
 pub(crate) struct TranscriptExtras {
     /// Counts of what its grains were made of.
     pub(crate) counts: GrainCounts,
-    /// Grains that supersede others of the same transcript. All of them are created by the ingest
-    /// and have no policy that could forbid it.
+    /// Grains that supersede others of the same transcript. Its reader made all of them, without a
+    /// policy that could forbid it. What lines of grains claim is in `states`.
     pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
-    /// The other lifecycle state of its grains.
+    /// The other lifecycle state of grains, which is judged as that of a manifest.
     pub(crate) states: Vec<(ContentAddress, IndexState)>,
 }
 

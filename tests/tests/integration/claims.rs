@@ -188,6 +188,44 @@ async fn a_claim_against_a_lock_or_hold_is_denied_and_rejected() {
     assert_eq!(lake.value("SELECT count(*) FROM grains").await, "4");
 }
 
+/// Returns a line with `grain` that supersedes `old`.
+fn line_after(grain: &Encoded, old: &Encoded) -> String {
+    let blob = hex::encode(&grain.1);
+    format!(
+        "{{\"blob_hex\":\"{blob}\",\"supersedes\":[\"{}\"]}}\n",
+        old.0
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_of_grains_supersede_nothing_that_its_policy_protects() {
+    let mut lake = TestLake::new().await;
+    let open = belief("open", "");
+    let locked = belief("locked", &policy(r#"{"mode": "locked"}"#));
+    let held = belief("held", &policy(r#"{"mode": "hold"}"#));
+    let (_, refused) = ingest_container(&mut lake, &[&open, &locked, &held], Vec::new()).await;
+    assert_eq!(refused, [""; 0]);
+    let own = belief("own", &policy(r#"{"mode": "locked"}"#));
+    let olds = [&open, &locked, &held, &own];
+    let new = |old: &&Encoded| {
+        let links = format!(r#", "derived_from": ["{}"]"#, old.0);
+        line_after(&belief("new", &links), old)
+    };
+    let lines: String = olds.iter().map(new).collect();
+    let own = format!("{{\"blob_hex\":\"{}\"}}\n", hex::encode(&own.1));
+    let report = lake
+        .ingest(&[("grains.jsonl", (lines + &own).as_bytes())])
+        .await;
+    assert_eq!((report.grains_written, report.rejected), (5, 3));
+    let current = "SELECT object FROM current WHERE object <> 'new' ORDER BY 1";
+    let current: Vec<_> = lake.rows(current).await.into_iter().flatten().collect();
+    assert_eq!(current, ["held", "locked", "own"]);
+    let codes = lake.reject_codes().await;
+    assert_eq!(codes, ["ERR_INVALIDATION_DENIED"; 3]);
+    let closed = lake.rows("SELECT event, at::text FROM state").await;
+    assert_eq!(closed, [["superseded", "2026-01-01T00:00:00Z"]]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_is_applied_if_the_superseding_grain_has_the_authorization() {
     let mut lake = TestLake::new().await;
