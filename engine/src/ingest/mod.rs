@@ -20,6 +20,7 @@
 //! | `grain_row` | what is the row of a delivered grain? |
 //! | `write` | how do the grains become a segment and its sidecars? |
 //! | `claims`, `batch_grains` | which claims of manifests and lines does the gate permit? |
+//! | `held_versions` | which newer versions in a transcript don't supersede those under hold? |
 //! | `commit` | in which order are the tables committed? |
 //! | `sources` | which rows of `sources` does a batch bring, and when is a source complete? |
 //! | `stale_sources` | which earlier rows of `sources` does a commit replace? |
@@ -62,6 +63,7 @@ mod deferred_jobs;
 pub(crate) mod device_profile;
 pub(crate) mod digests;
 pub(crate) mod grain_row;
+mod held_versions;
 mod jobs;
 mod key_interner;
 mod known_states;

@@ -15,11 +15,13 @@ use gristmill_connectors::transcript::grain_output::GrainCounts;
 use gristmill_schemas::columns::SourceOutcome;
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::GrainError;
+use gristmill_schemas::lifecycle::HoldIndex;
 
 use super::admission::{Admission, RetryMode, admission_units};
 use super::admit::Admitter;
 use super::batch::{BatchLimits, IngestBatch};
 use super::digests::sources_per_thread;
+use super::held_versions::claim_held;
 use super::known_states::KnownStates;
 use super::linked_sources::{ReadSlot, arrange};
 use super::morsel::{AdmittedSource, MorselReader, NextMorsel};
@@ -91,6 +93,8 @@ pub(super) struct IngestRun<'l> {
     pub(super) reject_files: HashSet<String>,
     pub(super) retried: RetriedSources,
     pub(super) known_states: KnownStates,
+    /// The holds of the lake when the run needed them first.
+    holds: Option<HoldIndex>,
     /// The batch that is being filled.
     pub(super) batch: IngestBatch,
     /// The batch before it, whose segment is being written.
@@ -139,6 +143,7 @@ impl<'l> IngestRun<'l> {
             reject_files: HashSet::new(),
             retried: RetriedSources::default(),
             known_states: KnownStates::default(),
+            holds: None,
             batch: IngestBatch::default(),
             writing: None,
             prepared: None,
@@ -231,11 +236,14 @@ impl<'l> IngestRun<'l> {
         }
         match admission {
             Admission::Accepted {
-                source,
+                mut source,
                 refused,
                 first,
                 retry,
             } => {
+                if let Some(AdmittedSource { extras, .. }) = Arc::get_mut(&mut source) {
+                    claim_held(self.lake, &self.known, &mut self.holds, extras, self.now).await?;
+                }
                 match retry {
                     RetryMode::No => {}
                     RetryMode::Restart => self.retried.begin(&source.id, false),

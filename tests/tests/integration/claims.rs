@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 use gristmill_schemas::container::{
     ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus,
 };
@@ -224,6 +225,48 @@ async fn lines_of_grains_supersede_nothing_that_its_policy_protects() {
     assert_eq!(codes, ["ERR_INVALIDATION_DENIED"; 3]);
     let closed = lake.rows("SELECT event, at::text FROM state").await;
     assert_eq!(closed, [["superseded", "2026-01-01T00:00:00Z"]]);
+}
+
+/// A changed memory is a newer version of the fact, which may be under hold by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_version_in_an_export_supersedes_no_version_under_hold() {
+    let mut lake = TestLake::new().await;
+    let version = |text: &str, before: &str, at: u32| {
+        format!(
+            r#"{{"id":"e{at}","memory_id":"m1","old_memory":{before},"new_memory":"{text}","event":"{}","created_at":"2026-01-0{at}T00:00:00Z","user_id":"ada"}}"#,
+            if at == 1 { "ADD" } else { "UPDATE" }
+        )
+    };
+    let first = version("likes tea", "null", 1);
+    let second = version("likes rye", "\"likes tea\"", 2);
+    let third = version("likes soup", "\"likes rye\"", 3);
+    let history = |versions: &[&str]| format!("[{}]", versions.join(","));
+    let export = history(&[&first, &second]);
+    lake.ingest(&[("mem0.json", export.as_bytes())]).await;
+    let held = lake.value("SELECT content_address FROM current").await;
+    lake.add_events(&[StateRow {
+        content_address: held.clone(),
+        event: LifecycleEvent::Held,
+        value: Some("case-1".to_owned()),
+        at: 1,
+        actor: Some("court".to_owned()),
+        reason: Some("order".to_owned()),
+        source_id: None,
+    }])
+    .await;
+    let export = history(&[&first, &second, &third]);
+    let report = lake.ingest(&[("mem0.json", export.as_bytes())]).await;
+    assert_eq!((report.grains_written, report.rejected), (1, 1));
+    let current = "SELECT object, content_address FROM current ORDER BY 1";
+    let current = lake.rows(current).await;
+    let objects: Vec<&str> = current.iter().map(|row| &*row[0]).collect();
+    assert_eq!(objects, ["likes rye", "likes soup"]);
+    assert_eq!(current[0][1], held);
+    assert_eq!(lake.reject_codes().await, ["ERR_INVALIDATION_DENIED"]);
+    // The row of the new version is there: nothing is claimed any more.
+    let export = export.replace("},{", "}, {");
+    let report = lake.ingest(&[("mem0.json", export.as_bytes())]).await;
+    assert_eq!((report.grains_written, report.rejected), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
