@@ -45,7 +45,7 @@ async fn add_grains_with_fields(lake: &mut Lake, folder: &Path) {
         .unwrap();
 }
 
-const QUERIES: [(&str, &[&str]); 9] = [
+const QUERIES: [(&str, &[&str]); 11] = [
     ("domain_field(blob, 'hc:icd10') = 'J45'", &["grain 1"]),
     (
         "domain_field(blob, 'hc:icd10') LIKE '%J45%'",
@@ -72,6 +72,15 @@ const QUERIES: [(&str, &[&str]); 9] = [
         &["grain 5"],
     ),
     ("domain_field(blob, 'fin:none') IS NOT NULL", &[]),
+    // A list of NULL isn't NULL.
+    (
+        "CAST(domain_field(blob, 'fin:none') AS VARCHAR[]) IS NOT NULL AND content = 'grain 0'",
+        &["grain 0"],
+    ),
+    (
+        "arrow_cast(domain_field(blob, 'fin:none'), 'List(Utf8)') <> ['x'] AND content = 'grain 0'",
+        &["grain 0"],
+    ),
     (
         "domain_field(blob, 'hc:icd10') IS NULL AND content LIKE 'grain _'",
         &["grain 2", "grain 3", "grain 4", "grain 5", "grain 6"],
