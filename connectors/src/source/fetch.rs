@@ -45,8 +45,12 @@ pub async fn fetch_with(
     tokio::task::spawn_blocking(work).await.map_err(fault)?
 }
 
-/// Returns the bytes of `source` as they are stored or sent.
-async fn fetch_stored(
+/// As [`fetch_with`], but returns the bytes of `source` as they are stored or sent, also those of a
+/// compressed one.
+///
+/// # Errors
+/// Those of [`fetch_with`], except [`ConnectorError::Compressed`].
+pub async fn fetch_stored(
     source: &Source,
     options: SpoolOptions,
 ) -> Result<SourceBytes, ConnectorError> {

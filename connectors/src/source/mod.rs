@@ -34,7 +34,7 @@ pub(crate) mod spool;
 
 pub use bytes::SourceBytes;
 pub use discover::{discover, discover_all};
-pub use fetch::{fetch, fetch_with};
+pub use fetch::{fetch, fetch_stored, fetch_with};
 pub use kind::{SourceKind, UnknownKind};
 pub use location::{Source, SourceLocation};
 pub use reference::SourceReference;
