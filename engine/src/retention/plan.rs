@@ -32,7 +32,8 @@ pub struct RetentionPlan {
     pub kept_grains: Vec<KeptGrain>,
     /// Grains that were read.
     pub grains_read: u64,
-    /// Encrypted or undecodable grains, which no policy can cover.
+    /// Encrypted or undecodable grains, which no policy can cover, and rejects that are compressed
+    /// or encrypted and can't be opened.
     pub unsearchable: u64,
     /// Erasures that a run would consist of, each with its certificate.
     pub rounds: u64,
@@ -148,7 +149,8 @@ impl RetentionPlan {
     /// Adds the findings of a round. What only refers to expired grains doesn't count.
     pub(super) fn add(&mut self, survey: &Survey) {
         self.grains_read += survey.grains_read;
-        self.unsearchable += survey.unsearchable;
+        // Each round counts those of the whole lake.
+        self.unsearchable = self.unsearchable.max(survey.unsearchable);
         for found in &survey.grains {
             let number = found.policy.map(|number| number as usize);
             let Some(policy) = number.and_then(|number| self.policies.get_mut(number)) else {

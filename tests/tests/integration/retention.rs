@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 use std::time::Instant;
 
+use gristmill_tests::grains::frames;
 use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 use gristmill_tests::sandbox::Sandbox;
 use rand::rngs::StdRng;
@@ -76,6 +77,19 @@ fn hold(sandbox: &Sandbox, addresses: &[String]) {
         0,
         &[&["hold", "place", "case-12"][..], &flags].concat(),
     );
+}
+
+#[test]
+fn what_no_policy_can_cover_counts_once_in_a_plan_of_several_rounds() {
+    let grains = [100, 110, 120].map(|days| event(days, days as i64, &json!({})));
+    let (sandbox, _) = lake_of(&grains);
+    // Bytes that are compressed and can't be opened.
+    let opaque = [&[0x28, 0xb5, 0x2f, 0xfd][..], &[7; 20]].concat();
+    std::fs::write(sandbox.path("opaque.frames"), frames(&[opaque])).unwrap();
+    sandbox.run("lake", 2, &["ingest", "opaque.frames"]);
+    let plan = retention(&sandbox, 0, &["plan", "--round-rows", "1"]);
+    assert_eq!(plan["rounds"], 3, "{plan:#}");
+    assert_eq!(plan["unsearchable"], 1, "{plan:#}");
 }
 
 #[test]
