@@ -14,8 +14,8 @@ use crate::args::migrate::MigrateArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
 
-/// Migrates the lake to a new one; the outcome is `Problems` if grains keep their form, lose their
-/// signatures, or don't get the addresses back that they had.
+/// Migrates the lake to a new one; the outcome is `Problems` if grains become one with others, keep
+/// their form, lose their signatures, or don't get the addresses back that they had.
 pub async fn run(
     context: &CommandContext,
     arguments: MigrateArgs,
@@ -45,8 +45,8 @@ pub async fn run(
     drop(shown);
     let report = migrated?;
     printer.record(&report)?;
-    let is_complete =
-        report.kept + report.signatures_dropped == 0 && report.restored == report.to_restore;
+    let is_complete = report.merged + report.kept + report.signatures_dropped == 0
+        && report.restored == report.to_restore;
     if !context.common.quiet {
         print_losses(&report, &arguments);
     }
@@ -103,6 +103,13 @@ fn ingest_options(context: &CommandContext) -> Result<IngestOptions, Failure> {
 fn print_losses(report: &MigrateReport, arguments: &MigrateArgs) {
     let map = arguments.map.display();
     let not_restored = report.to_restore - report.restored;
+    if report.merged > 0 {
+        note(format_args!(
+            "{} grains become one with another, from which they differ in the form only; `{map}` \
+             has several old addresses for one new",
+            report.merged
+        ));
+    }
     if report.kept > 0 {
         note(format_args!(
             "{} grains keep their form and addresses; `{map}` lists them under `kept`",

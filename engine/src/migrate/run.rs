@@ -93,6 +93,9 @@ pub struct MigrateReport {
     pub grains: u64,
     /// Grains with another address than before.
     pub changed: u64,
+    /// Grains with the address of another one from now on: they differed in their forms only. The
+    /// new lake has each of these once, and undoing the migration restores one form.
+    pub merged: u64,
     /// Grains that keep their bytes although the form requires others.
     pub kept: u64,
     /// Why, with their numbers.
@@ -355,6 +358,7 @@ impl<'a> MigrateRun<'a> {
         let report = MigrateReport {
             grains: counts.grains,
             changed: counts.changed,
+            merged: counts.merged,
             kept: counts.kept,
             kept_because: self.work.reasons()?,
             links_rewritten: counts.links_rewritten,

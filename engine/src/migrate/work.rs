@@ -41,7 +41,8 @@ const COUNTS: &str = "
            (SELECT count(*) FROM origin JOIN grain ON grain.old = origin.new
             WHERE grain.new = origin.old),
            (SELECT count(*) FROM link JOIN grain AS target ON target.old = link.target
-            WHERE target.new <> target.old)
+            WHERE target.new <> target.old),
+           count(*) - count(DISTINCT new)
     FROM grain";
 
 /// How far a migration is.
@@ -103,6 +104,7 @@ pub(super) struct WorkCounts {
     pub(super) to_restore: u64,
     pub(super) restored: u64,
     pub(super) links_rewritten: u64,
+    pub(super) merged: u64,
 }
 
 /// The work file.
@@ -341,6 +343,7 @@ impl WorkFile {
                 to_restore: number(row, 5)?,
                 restored: number(row, 6)?,
                 links_rewritten: number(row, 7)?,
+                merged: number(row, 8)?,
             })
         });
         self.fault(counts)

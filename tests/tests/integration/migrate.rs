@@ -283,6 +283,35 @@ fn what_cant_be_converted_keeps_its_bytes_and_those_of_what_it_links_to() {
 }
 
 #[test]
+fn grains_that_become_one_are_counted() {
+    let sandbox = Sandbox::new();
+    let cbor = EncodeOptions {
+        encoding: Encoding::Cbor,
+        ..EncodeOptions::default()
+    };
+    let blobs = [
+        grain(&fact("belief", 1, &[])).blob,
+        grain_with(&fact("belief", 1, &[]), cbor).blob,
+        grain(&fact("belief", 2, &[])).blob,
+    ];
+    write(&sandbox, "both.mgs", &blobs);
+    sandbox.run("lake", 0, &["ingest", "both.mgs"]);
+    let to_cbor = [
+        "migrate",
+        "there",
+        "--map",
+        "there.map",
+        "--encoding",
+        "cbor",
+    ];
+    let report = sandbox.run("lake", 2, &to_cbor);
+    let counts = ["grains", "changed", "merged"].map(|key| report[key].as_u64());
+    assert_eq!(counts, [3, 2, 1].map(Some), "{report}");
+    let grains = "SELECT count(*) AS n FROM grains";
+    assert_eq!(count(&sandbox, "there", grains), 2);
+}
+
+#[test]
 fn signatures_are_dropped_with_a_record_or_made_again() {
     let sandbox = Sandbox::new();
     sandbox.run("lake", 0, &["keys", "generate", "me"]);
