@@ -111,7 +111,7 @@ pub struct Pseudonyms {
     pub people: usize,
     /// HMAC-SHA256 of the whole request.
     pub request: String,
-    /// HMAC-SHA256 of each person's identifiers, unless there are too many people.
+    /// HMAC-SHA256 of each person's identifiers, ascending, unless there are too many people.
     pub pseudonyms: Vec<String>,
 }
 

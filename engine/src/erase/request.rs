@@ -1,6 +1,7 @@
 //! The request of a data subject: people by their identifiers, sessions, consents, addresses.
 //! Grains that expired by retention rules are requested in the same way.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -15,7 +16,7 @@ use crate::policy::{ExpiredGrain, RetentionRules};
 use crate::text::fold::Folding;
 
 /// A person, described by identifiers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Person {
     /// User ids, names, DIDs, e-mail addresses: any text by which a grain may identify the person.
     pub identifiers: BTreeSet<String>,
@@ -169,6 +170,18 @@ impl SubjectRequest {
             self.addresses.push(address);
         }
         Ok(())
+    }
+
+    /// Returns the request with each person once, in the order of the [canonical
+    /// text](SubjectRequest::canonical): equal requests number their people alike.
+    pub(super) fn in_order(&self) -> Cow<'_, SubjectRequest> {
+        if self.people.is_sorted_by(|left, right| left < right) {
+            return Cow::Borrowed(self);
+        }
+        let mut request = self.clone();
+        request.people.sort_unstable();
+        request.people.dedup();
+        Cow::Owned(request)
     }
 
     /// Returns a canonical text of the request: equal requests have equal texts. It contains

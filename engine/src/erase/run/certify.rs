@@ -196,7 +196,10 @@ impl Run<'_> {
         } else {
             &[]
         };
-        let pseudonyms = listed.iter().map(pseudonym).collect::<Result<_>>()?;
+        let pseudonyms = listed.iter().map(pseudonym);
+        let mut pseudonyms = pseudonyms.collect::<Result<Vec<_>>>()?;
+        // The people are in the order of their identifiers, of which nothing is revealed.
+        pseudonyms.sort_unstable();
         Ok(Pseudonyms {
             people: people.len(),
             request: self.digest.clone(),

@@ -123,7 +123,7 @@ mod tests {
     use crate::erase::crypto_shred::{self, ShredPlan};
     use crate::erase::journal::{Journal, JournalFile, keyed_hash};
     use crate::erase::reason::Exemption;
-    use crate::erase::request::SubjectRequest;
+    use crate::erase::request::{Person, SubjectRequest};
     use crate::erase::resume_erasures;
     use crate::ingest::{IngestOptions, IngestProgress, ingest};
     use crate::keys::{FileKeys, Keyring};
@@ -321,6 +321,23 @@ mod tests {
             assert_eq!(kept.address, addresses[0]);
             assert!(matches!(kept.exemption, Some(Exemption::Hold { .. })));
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn people_count_once_if_a_resumed_request_names_them_in_another_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path(), false);
+        let (mut lake, _) = lake_of(folder.path(), false, &[OWN]).await;
+        let [ada, ben] = [USER, "ben-0815-x2"].map(|user| SubjectRequest::of_person([user]).people);
+        let request = |people: &[&[Person]]| SubjectRequest {
+            people: people.concat(),
+            ..SubjectRequest::default()
+        };
+        interrupt(&mut lake, &request(&[&ada, &ben]), &options).await;
+        let again = request(&[&ben, &ada, &ben]);
+        let report = erase(&mut lake, &again, &options).await.unwrap();
+        assert!(report.resumed && report.proven, "{:?}", report.proofs);
+        assert_eq!((report.scope.people, report.plan.people), (1, 2));
     }
 
     #[tokio::test(flavor = "multi_thread")]

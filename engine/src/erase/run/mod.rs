@@ -181,6 +181,9 @@ async fn erase_revealed(
     workers: Option<ErasureWorkers<'_>>,
 ) -> Result<ErasureReport> {
     let started = Instant::now();
+    // The journal that an interrupted run left has the numbers of people.
+    let in_order = request.in_order();
+    let request = in_order.as_ref();
     // Checked first: an erasure that can't be certified must not begin.
     let signing_key = options.keyring.signing_key(&options.signing_key)?;
     let signer = did_from_key(&signing_key.verifying_key());
