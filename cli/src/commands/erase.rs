@@ -29,7 +29,7 @@ pub async fn run(
     // The demo has explanations of its own.
     let is_explained = printer.is_for_people() && arguments.results.most_lines.is_none();
     let is_explained = is_explained && !context.common.quiet;
-    let request = request_of(&arguments.selector)?;
+    let request = request_of(context, &arguments.selector)?;
     let mut lake = context.open_lake().await?;
     if !arguments.execute {
         let planned = planned(context, &arguments, &mut lake, &request).await?;

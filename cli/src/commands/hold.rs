@@ -35,7 +35,7 @@ async fn place_hold(
     context: &CommandContext,
     arguments: PlaceHoldArgs,
 ) -> Result<CommandOutcome, Failure> {
-    let mut request = request_of(&arguments.selector)?;
+    let mut request = request_of(context, &arguments.selector)?;
     request
         .addresses
         .extend(addresses(&arguments.address, None)?);

@@ -267,6 +267,25 @@ fn a_lake_whose_uri_lacks_slashes_is_not_created_as_a_folder() {
 }
 
 #[test]
+fn a_file_of_people_has_a_note_of_what_is_not_searched_for() {
+    let folder = OutputFolder::with_events(20);
+    let people = "Kundennummer;user;Ort\n4711;u-1;Kiel\n4712;;Ulm\n;;\n";
+    fs::write(folder.at("people.csv"), people).unwrap();
+    for command in ["erase", "report-subject"] {
+        let (code, _, err) = folder.run(&[command, "--subjects", "people.csv"]);
+        assert_eq!(code, 0, "{err}");
+        let columns = "`people.csv`: not searched for: the columns `Kundennummer`, `Ort`.";
+        assert!(err.contains(columns), "{command}: {err}");
+        assert!(
+            err.contains("lines that identify nobody: 1, such as line 3\n"),
+            "{command}: {err}"
+        );
+        let words = [command, "--quiet", "--subjects", "people.csv"];
+        assert_eq!(folder.run(&words).2, "", "{command}");
+    }
+}
+
+#[test]
 fn a_search_without_results_says_whether_conditions_may_be_why() {
     let folder = OutputFolder::with_events(20);
     let said = |words: &[&str]| {
