@@ -267,6 +267,27 @@ fn a_lake_whose_uri_lacks_slashes_is_not_created_as_a_folder() {
 }
 
 #[test]
+fn a_folder_that_the_reader_of_logs_takes_for_another_one_is_refused() {
+    let folder = OutputFolder::with_events(20);
+    assert_eq!(
+        folder.run(&["--lake", "my lake", "ingest", "in.frames"]).0,
+        0
+    );
+    for lake in ["my%20lake", "file://my%20lake", "back\\slash"] {
+        let (code, out, err) = folder.run(&["--lake", lake, "ingest", "in.frames"]);
+        assert_eq!((code, &*out), (1, ""), "{lake}: {err}");
+        assert!(err.contains("can't hold a lake"), "{lake}: {err}");
+    }
+    assert!(!folder.at("my%20lake").exists() && !folder.at("back\\slash").exists());
+    // A file of this name is read.
+    fs::rename(folder.at("in.frames"), folder.at("in%20.frames")).unwrap();
+    assert_eq!(
+        folder.run(&["--lake", "other", "ingest", "in%20.frames"]).0,
+        0
+    );
+}
+
+#[test]
 fn a_file_of_people_has_a_note_of_what_is_not_searched_for() {
     let folder = OutputFolder::with_events(20);
     let people = "Kundennummer;user;Ort\n4711;u-1;Kiel\n4712;;Ulm\n;;\n";
