@@ -307,6 +307,28 @@ fn a_file_of_people_has_a_note_of_what_is_not_searched_for() {
 }
 
 #[test]
+fn an_empty_list_of_holds_has_a_note() {
+    let folder = OutputFolder::with_events(1);
+    for (words, note) in [
+        (&[][..], "the lake has no hold in force; --ended"),
+        (
+            &["case-21", "--grains"],
+            "the lake has no hold `case-21` in force; --ended",
+        ),
+        (&["case-21", "--ended"], "the lake has no hold `case-21`\n"),
+    ] {
+        let list = [&["hold", "list", "--format", "json"], words].concat();
+        let (code, out, err) = folder.run(&list);
+        assert_eq!((code, &*out), (0, "[]\n"), "{err}");
+        assert!(err.starts_with(note), "{words:?}: {err}");
+        assert_eq!(folder.run(&[&list[..], &["--quiet"]].concat()).2, "");
+    }
+    let place = "hold place case-12 --user u-1 --authority court --reason r";
+    assert_eq!(folder.run(&place.split(' ').collect::<Vec<_>>()).0, 0);
+    assert_eq!(folder.run(&["hold", "list", "case-12"]).2, "");
+}
+
+#[test]
 fn a_search_without_results_says_whether_conditions_may_be_why() {
     let folder = OutputFolder::with_events(20);
     let said = |words: &[&str]| {
