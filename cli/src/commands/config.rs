@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::CommandContext;
 use crate::args::{Arguments, ConfigCommand};
 use crate::configuration::check;
+use crate::configuration::environment::variable_of;
 use crate::configuration::options::{ConfigOption, config_options};
 use crate::configuration::settings::{FILE, Settings};
 use crate::exit::{CommandOutcome, Failure};
@@ -64,9 +65,7 @@ const DEFAULT: &str = "default";
 
 /// Returns the row of an option that isn't on the command line.
 fn configured(option: &ConfigOption<'_>, settings: &Settings) -> OptionRow {
-    let variable = option.arg.get_env();
-    if let Some((variable, value)) = variable.and_then(|name| Some((name, std::env::var_os(name)?)))
-    {
+    if let Some((variable, value)) = variable_of(option.arg) {
         let value = value.to_string_lossy().into_owned();
         return row(option, Some(value), &variable.to_string_lossy());
     }

@@ -1,7 +1,9 @@
 //! `erase`: plans an erasure and carries it out.
 
+use std::io::Write;
 use std::path::Path;
 
+use gristmill_engine::destination::PendingFile;
 #[cfg(not(feature = "cluster"))]
 use gristmill_engine::erase::erase;
 use gristmill_engine::erase::{
@@ -16,7 +18,7 @@ use super::subject_selector::request_of;
 use crate::args::governance::{EraseArgs, ErasureRunArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
-use crate::output::write_file;
+use crate::output::begin_file;
 
 /// Plans an erasure and carries it out with `--execute`.
 pub async fn run(
@@ -27,7 +29,7 @@ pub async fn run(
     // The demo has explanations of its own.
     let is_explained = printer.is_for_people() && arguments.results.most_lines.is_none();
     let is_explained = is_explained && !context.common.quiet;
-    let request = request_of(&arguments.selector)?;
+    let request = request_of(context, &arguments.selector)?;
     let mut lake = context.open_lake().await?;
     if !arguments.execute {
         let planned = planned(context, &arguments, &mut lake, &request).await?;
@@ -38,19 +40,20 @@ pub async fn run(
     }
     let is_exclusive = arguments.run.exclusive;
     let options = erasure_options(context, arguments.run, None, arguments.destroy_keys)?;
+    // Before the erasure, after which the same command would certify that nothing was found.
+    let copy = arguments.certificate.as_deref();
+    let file = copy.map(begin_file).transpose()?;
     #[cfg(feature = "cluster")]
     let erased =
         super::cluster::erase(context, &arguments.cluster, &mut lake, &request, &options).await?;
     #[cfg(not(feature = "cluster"))]
     let erased = erase(&mut lake, &request, &options).await?;
-    if let Some(copy) = &arguments.certificate {
-        let signed = lake
-            .location()
-            .read(&erased.certificate.as_str().into())
-            .await?;
-        write_file(copy, &signed)?;
-    }
+    let copied = match copy.zip(file) {
+        Some((path, file)) => copy_certificate(context, &lake, &erased, path, file).await,
+        None => Ok(()),
+    };
     printer.record(&erased)?;
+    copied?;
     // The plan of a resumed erasure doesn't have what the interrupted run removed.
     let scope = &erased.scope;
     if scope.grains + scope.rejects + scope.events == 0 {
@@ -74,6 +77,32 @@ pub async fn run(
         remedy_of_remnants(is_exclusive)
     ));
     Ok(CommandOutcome::Problems)
+}
+
+/// Writes the certificate to `file`, which appears at `path`. The failure names the lake's own.
+async fn copy_certificate(
+    context: &CommandContext,
+    lake: &Lake,
+    erased: &ErasureReport,
+    path: &Path,
+    mut file: PendingFile,
+) -> Result<(), Failure> {
+    let signed = lake
+        .location()
+        .read(&erased.certificate.as_str().into())
+        .await?;
+    let written = file.write_all(&signed).and_then(|()| file.finish(true));
+    written.map_err(|error| {
+        let original = certificate_in(context, erased);
+        let cause =
+            format!("{error}. The erasure was carried out, and its certificate is `{original}`");
+        Failure::writing(path, &cause)
+    })
+}
+
+/// Returns the place of the certificate in the lake.
+fn certificate_in(context: &CommandContext, erased: &ErasureReport) -> String {
+    format!("{}/{}", context.lake(), erased.certificate)
 }
 
 /// Plans the erasure of `request`.
@@ -160,7 +189,7 @@ pages: compressed parts of files that were opened and searched";
 fn explain_proof(context: &CommandContext, copy: Option<&Path>, erased: &ErasureReport) {
     let file = match copy {
         Some(copy) => copy.display().to_string(),
-        None => format!("{}/{}", context.lake(), erased.certificate),
+        None => certificate_in(context, erased),
     };
     note(PROOF_FIGURES);
     note(format_args!(

@@ -31,6 +31,8 @@ pub(super) struct FurtherIdentifiers {
     email: BTreeSet<String>,
     phone: BTreeSet<String>,
     did: BTreeSet<String>,
+    /// Whether the data has others, which were left out.
+    incomplete: bool,
     /// What the request names, normalized.
     #[serde(skip)]
     named: BTreeSet<String>,
@@ -71,19 +73,14 @@ impl FurtherIdentifiers {
             (false, true) => (subject, &mut self.subject),
             _ => return,
         };
-        if kept.len() < MAX_OF_KIND {
-            kept.insert(value.to_owned());
-        }
+        self.incomplete |= !is_kept(kept, value);
     }
 
     /// Adds the DID of the subject of a grain.
     fn examine_subject(&mut self, grain: &Value) {
         let did = grain.get(SUBJECT_DID).and_then(Value::as_str);
-        if let Some(did) = did
-            && self.did.len() < MAX_OF_KIND
-            && !self.named.contains(&normalized(did))
-        {
-            self.did.insert(did.to_owned());
+        if let Some(did) = did.filter(|did| !self.named.contains(&normalized(did))) {
+            self.incomplete |= !is_kept(&mut self.did, did);
         }
     }
 
@@ -108,14 +105,14 @@ impl FurtherIdentifiers {
                 _ => return,
             };
             let value = unescaped(text.get(found.range).unwrap_or_default());
-            if kept.len() < MAX_OF_KIND && !self.named.contains(&normalized(&value)) {
-                kept.insert(value);
+            if !self.named.contains(&normalized(&value)) {
+                self.incomplete |= !is_kept(kept, &value);
             }
         });
     }
 
-    /// Returns options that would also search by these identifiers, quoted for a shell; `None` if
-    /// there are none.
+    /// Returns options that would also search by these identifiers, quoted for a shell, and whether
+    /// the data has others; `None` if there are none.
     pub(super) fn as_options(&self) -> Option<String> {
         let option = |name: &'static str, values: &BTreeSet<String>| {
             let options = values
@@ -128,8 +125,21 @@ impl FurtherIdentifiers {
         options.extend(option("email", &self.email));
         options.extend(option("phone", &self.phone));
         options.extend(option("did", &self.did));
-        (!options.is_empty()).then(|| options.join(" "))
+        let others = match self.incomplete {
+            true => format!("; others aren't listed: there are more than {MAX_OF_KIND} of a kind"),
+            false => String::new(),
+        };
+        (!options.is_empty()).then(|| options.join(" ") + &others)
     }
+}
+
+/// Adds `value` to `kept` unless it is full; returns whether it is in it.
+fn is_kept(kept: &mut BTreeSet<String>, value: &str) -> bool {
+    let has_room = kept.len() < MAX_OF_KIND;
+    if has_room {
+        kept.insert(value.to_owned());
+    }
+    has_room || kept.contains(value)
 }
 
 /// Returns `value` without escapes of JSON, which may be in a text.
@@ -245,9 +255,18 @@ mod tests {
     #[test]
     fn the_number_of_identifiers_is_bounded() {
         let mut further = FurtherIdentifiers::default();
+        let states_others = |further: &FurtherIdentifiers| {
+            let options = further.as_options().unwrap_or_default();
+            options.contains("others aren't listed")
+        };
         for number in 0..100 {
-            further.examine_text(&format!("person{number}@example.com"));
+            let kept = number.min(MAX_OF_KIND - 1);
+            further.examine_text(&format!("person{kept}@example.com"));
         }
         assert_eq!(further.email.len(), MAX_OF_KIND);
+        assert!(!states_others(&further));
+        further.examine_text("another@example.com");
+        assert_eq!(further.email.len(), MAX_OF_KIND);
+        assert!(states_others(&further));
     }
 }

@@ -35,7 +35,7 @@ async fn place_hold(
     context: &CommandContext,
     arguments: PlaceHoldArgs,
 ) -> Result<CommandOutcome, Failure> {
-    let mut request = request_of(&arguments.selector)?;
+    let mut request = request_of(context, &arguments.selector)?;
     request
         .addresses
         .extend(addresses(&arguments.address, None)?);
@@ -98,11 +98,36 @@ async fn list_holds(
         now: Utc::now().timestamp_micros(),
     };
     let printer = context.printer(arguments.results);
-    match arguments.grains {
-        true => printer.records(&held_grains(&lake, &options).await?)?,
-        false => printer.records(&summaries(&lake, &options).await?)?,
+    let is_empty = match arguments.grains {
+        true => {
+            let grains = held_grains(&lake, &options).await?;
+            printer.records(&grains)?;
+            grains.is_empty()
+        }
+        false => {
+            let holds = summaries(&lake, &options).await?;
+            printer.records(&holds)?;
+            holds.is_empty()
+        }
+    };
+    if is_empty {
+        note_none(context, &options);
     }
     Ok(CommandOutcome::Done)
+}
+
+/// Notes that there is no hold to list, which may be because its name is mistyped.
+fn note_none(context: &CommandContext, options: &HoldListOptions) {
+    let hold = match &options.name {
+        Some(name) => format!("hold `{name}`"),
+        None => "hold".to_owned(),
+    };
+    match options.ended {
+        true => context.hint(format_args!("the lake has no {hold}")),
+        false => context.hint(format_args!(
+            "the lake has no {hold} in force; --ended also lists those that ended or were lifted"
+        )),
+    }
 }
 
 fn options(context: &CommandContext, dry_run: bool) -> Result<ApplyOptions, Failure> {

@@ -20,7 +20,7 @@ use gristmill_schemas::json::Json;
 use super::CommandContext;
 use super::export::session_of;
 use super::sql::failure;
-use super::subject_selector::text;
+use super::subject_selector::add_people;
 use crate::args::transfer::ExportArgs;
 use crate::exit::Failure;
 
@@ -59,8 +59,7 @@ pub async fn rewriter(
     };
     let mut request = SubjectRequest::default();
     if let Some(path) = &arguments.subjects {
-        let added = request.add_people(&text(path)?);
-        added.map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
+        add_people(context, &mut request, path)?;
     }
     let listed = request.people.iter().flat_map(|person| &person.identifiers);
     let listed: BTreeSet<String> = listed.cloned().collect();

@@ -29,7 +29,7 @@ pub async fn run(
         true => context.json_layout(arguments.results)?,
         false => RecordLayout::Lines,
     };
-    let request = request_of(&arguments.selector)?;
+    let request = request_of(context, &arguments.selector)?;
     // Before the survey, and before anything is written: a wrong passphrase ends the command.
     let key = keyring_if_given(&context.common.keys)?
         .map(|keyring| keyring.derive("gristmill/erasure/pseudonyms"))

@@ -6,11 +6,20 @@ use gristmill_engine::erase::{
     Folding, Person, SelectionOptions, SubjectRequest, Variation, Variations, is_blank_identifier,
 };
 
+use super::CommandContext;
 use crate::args::governance::SubjectSelector;
 use crate::exit::Failure;
+use crate::log::on_one_line;
 
-/// Converts the selector flags to a request.
-pub fn request_of(selector: &SubjectSelector) -> Result<SubjectRequest, Failure> {
+/// Number of columns that a note lists.
+const LISTED: usize = 8;
+
+/// Converts the selector flags to a request, and notes what a file of people has that isn't
+/// searched for.
+pub fn request_of(
+    context: &CommandContext,
+    selector: &SubjectSelector,
+) -> Result<SubjectRequest, Failure> {
     let mut request = SubjectRequest {
         withdrawn: selector.withdrawn_consents,
         extent: SelectionOptions {
@@ -37,9 +46,7 @@ pub fn request_of(selector: &SubjectSelector) -> Result<SubjectRequest, Failure>
         );
     }
     if let Some(path) = &selector.subjects {
-        request
-            .add_people(&text(path)?)
-            .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
+        add_people(context, &mut request, path)?;
     }
     if let Some(path) = &selector.addresses {
         request
@@ -47,6 +54,45 @@ pub fn request_of(selector: &SubjectSelector) -> Result<SubjectRequest, Failure>
             .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
     }
     Ok(request)
+}
+
+/// Adds the people of the file `path`, and notes what it has that isn't searched for.
+pub fn add_people(
+    context: &CommandContext,
+    request: &mut SubjectRequest,
+    path: &Path,
+) -> Result<(), Failure> {
+    let added = request.add_people(&text(path)?);
+    let unsearched =
+        added.map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
+    let path = path.display();
+    if !unsearched.columns.is_empty() {
+        context.hint(format_args!(
+            "`{path}`: not searched for: the columns {}. Those with identifiers are named user, \
+             subject, did, name, email, phone, entity_id, session or run_id",
+            listed(&unsearched.columns)
+        ));
+    }
+    if unsearched.lines > 0 {
+        context.hint(format_args!(
+            "`{path}`: lines that identify nobody: {}, such as line {}",
+            unsearched.lines, unsearched.first_line
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the first [`LISTED`] of `titles`, and how many others there are.
+fn listed(titles: &[String]) -> String {
+    let first: Vec<String> = titles
+        .iter()
+        .take(LISTED)
+        .map(|title| format!("`{}`", on_one_line(title)))
+        .collect();
+    match titles.len().saturating_sub(LISTED) {
+        0 => first.join(", "),
+        others => format!("{} and {others} others", first.join(", ")),
+    }
 }
 
 /// Returns the one person that the identifier flags describe; `None` without such flags.
@@ -96,6 +142,11 @@ pub fn refuse_blank(option: &str, values: &[String]) -> Result<(), Failure> {
 /// Reads a text file.
 pub fn text(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::reading(path, &error))?;
-    String::from_utf8(bytes)
-        .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))
+    String::from_utf8(bytes).map_err(|error| {
+        let cause = error.utf8_error();
+        Failure::usage(format!(
+            "`{}` isn't in UTF-8: {cause}; save it again in this encoding",
+            path.display()
+        ))
+    })
 }

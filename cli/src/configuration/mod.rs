@@ -18,6 +18,7 @@
 //! A value of a file becomes the default of its option, so that the definition of the command line
 //! is the only list of options.
 
+pub mod environment;
 pub mod options;
 pub mod settings;
 
@@ -26,10 +27,11 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use crate::args::Arguments;
 use crate::exit::Failure;
+use environment::{definition, definition_without_variables, variable_of_key};
 use options::{joined, with_flag_values, with_settings, without_requirements};
 use settings::Settings;
 
@@ -57,7 +59,7 @@ pub fn parse(words: &[OsString]) -> Result<Arguments, ParseFailure> {
         Ok(matches) => (matches, None),
         Err(error) => match matches_without_requirements(words, &error) {
             Some(matches) => (matches, Some(error)),
-            None => return Err(error.into()),
+            None => return Err(with_variable(error, words)),
         },
     };
     let values = given_values(&matches);
@@ -77,10 +79,10 @@ pub fn parse(words: &[OsString]) -> Result<Arguments, ParseFailure> {
     }
     // Requirements among the words were checked above; values of files, which are defaults here,
     // would not meet them.
-    let command = without_requirements(with_flag_values(Arguments::command()));
+    let command = without_requirements(with_flag_values(definition()));
     let matches = with_settings(command, &settings)
         .try_get_matches_from(words)
-        .map_err(|error| ParseFailure::Configuration(failure(&error, &settings)))?;
+        .map_err(|error| ParseFailure::Configuration(failure_of(&error, &settings)))?;
     arguments = Arguments::from_arg_matches(&matches)?;
     arguments.common.given = values;
     Ok(arguments)
@@ -88,11 +90,11 @@ pub fn parse(words: &[OsString]) -> Result<Arguments, ParseFailure> {
 
 /// Parses `words` without configuration files.
 fn matches_of(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
-    help_layout(Arguments::command())
+    help_layout(definition())
         .try_get_matches_from(words)
         .or_else(|error| match error.use_stderr() {
             // A file may set a flag, which `--flag=false` resets. Help shows flags without values.
-            true => with_flag_values(Arguments::command())
+            true => with_flag_values(definition())
                 .try_get_matches_from(words)
                 .map_err(|_| error),
             false => Err(error),
@@ -105,9 +107,25 @@ fn matches_without_requirements(words: &[OsString], error: &clap::Error) -> Opti
     if error.kind() != ErrorKind::MissingRequiredArgument {
         return None;
     }
-    without_requirements(with_flag_values(Arguments::command()))
+    without_requirements(with_flag_values(definition()))
         .try_get_matches_from(words)
         .ok()
+}
+
+/// Returns the failure of `words`. A wrong value that isn't among them is that of a variable, which
+/// the message names.
+fn with_variable(error: clap::Error, words: &[OsString]) -> ParseFailure {
+    let is_of_words = || {
+        let command = with_flag_values(definition_without_variables());
+        command.try_get_matches_from(words).is_err()
+    };
+    if !is_about_a_value(&error) || is_of_words() {
+        return error.into();
+    }
+    match variable_of_key(key_of(option_of(&error))) {
+        Some(variable) => ParseFailure::Configuration(failure(&error, &variable)),
+        None => error.into(),
+    }
 }
 
 /// Returns true if `settings` set every option that `error` misses for the command at `path`.
@@ -154,12 +172,12 @@ fn given_values(matches: &ArgMatches) -> BTreeMap<String, String> {
 pub fn check(settings: &Settings) -> Result<(), Failure> {
     for path in settings.commands() {
         let words = std::iter::once("gristmill").chain(path.split_whitespace());
-        let result = with_settings(with_flag_values(Arguments::command()), settings)
-            .try_get_matches_from(words);
+        let result =
+            with_settings(with_flag_values(definition()), settings).try_get_matches_from(words);
         if let Err(error) = result
             && is_about_a_value(&error)
         {
-            return Err(failure(&error, settings));
+            return Err(failure_of(&error, settings));
         }
     }
     Ok(())
@@ -197,21 +215,29 @@ fn is_about_a_value(error: &clap::Error) -> bool {
     )
 }
 
-/// Returns the failure of a configured value that its option refuses: the command line without
+/// Returns the failure of a value of `settings` that its option refuses: the command line without
 /// configuration is right.
-fn failure(error: &clap::Error, settings: &Settings) -> Failure {
+fn failure_of(error: &clap::Error, settings: &Settings) -> Failure {
+    let origin = settings.origin_of_key(key_of(option_of(error)));
+    failure(error, origin.unwrap_or(settings::FILE))
+}
+
+/// Returns the option that an error is about, as a message shows it; empty if there is none.
+fn option_of(error: &clap::Error) -> &str {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => option,
+        _ => "",
+    }
+}
+
+/// Returns the failure of a value from `origin` that its option refuses.
+fn failure(error: &clap::Error, origin: &str) -> Failure {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let lines = text
         .lines()
         .take_while(|line| !line.starts_with("For more"));
     let message = lines.collect::<Vec<_>>().join("\n");
-    let option = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) => option.as_str(),
-        _ => "",
-    };
-    let origin = settings.origin_of_key(key_of(option));
-    let origin = origin.unwrap_or(settings::FILE);
     Failure::usage(format!("{origin}: {}", message.trim_end()))
 }
 

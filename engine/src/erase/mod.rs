@@ -70,6 +70,7 @@ pub use identifier_search::IdentifierSearch;
 pub(crate) use journal::Journal;
 pub use legal_acts::RetainedTexts;
 pub use matcher::{Hits, IdentifierMatcher, NO_PERSON, PersonNumber};
+pub use people_file::UnsearchedCells;
 pub use plan::{ErasurePlan, Exclusion, SelectedCounts, Spelling};
 pub use pseudonyms::{Pseudonymizer, pseudonym_key};
 pub use reason::{Exemption, ExemptionRules, Reason, Reasons};

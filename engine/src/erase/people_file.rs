@@ -30,19 +30,34 @@ const COLUMNS: [(&str, CellKind); 12] = [
     ("run_id", CellKind::Session),
 ];
 
-/// Calls `add` with each person of the file `csv`. Lines that identify nobody are left out.
+/// What a file of people has that isn't searched for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnsearchedCells {
+    /// Titles of the columns that are ignored, in order.
+    pub columns: Vec<String>,
+    /// Number of lines that have values in such columns only, so that they identify nobody.
+    pub lines: usize,
+    /// The first of these lines, counted from 1; 0 if there is none.
+    pub first_line: usize,
+}
+
+/// Calls `add` with each person of the file `csv`. Lines that identify nobody are left out; returns
+/// what is in them, and the columns that are ignored.
 ///
 /// # Errors
 /// [`EngineError::Request`](crate::error::EngineError::Request) if a line can't be parsed, or the
 /// first one seems to be a header without a known column; errors of `add`.
-pub(super) fn each_person(csv: &str, mut add: impl FnMut(Person) -> Result<()>) -> Result<()> {
+pub(super) fn each_person(
+    csv: &str,
+    mut add: impl FnMut(Person) -> Result<()>,
+) -> Result<UnsearchedCells> {
     let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
-    let mut lines = csv
-        .lines()
+    let mut lines = lines(csv)
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty());
+    let mut unsearched = UnsearchedCells::default();
     let Some((first, header)) = lines.clone().next() else {
-        return Ok(());
+        return Ok(unsearched);
     };
     let header = header_of(header).map_err(|what| fault(first + 1, what))?;
     if header.is_some() {
@@ -52,13 +67,51 @@ pub(super) fn each_person(csv: &str, mut add: impl FnMut(Person) -> Result<()>) 
         let person = parse_person(line, header.as_ref()).map_err(|what| fault(number + 1, what))?;
         if person != Person::default() {
             add(person)?;
+        } else if header.as_ref().is_some_and(|it| it.has_values(line)) {
+            unsearched.lines += 1;
+            if unsearched.first_line == 0 {
+                unsearched.first_line = number + 1;
+            }
         }
     }
-    Ok(())
+    unsearched.columns = header.map(|it| it.ignored).unwrap_or_default();
+    Ok(unsearched)
 }
 
-/// The separator, and what the cells of each column contain; `None` for unknown columns.
-type Header = (char, Vec<Option<CellKind>>);
+/// Returns the lines of a file. They end with LF or CR LF, or all with CR alone, as some
+/// spreadsheets write them.
+fn lines(csv: &str) -> impl Iterator<Item = &str> + Clone {
+    let end = if csv.contains('\n') { '\n' } else { '\r' };
+    csv.split(end)
+        .map(|line| line.strip_suffix('\r').unwrap_or(line))
+}
+
+/// The first line of a file with several columns, or with a known one.
+struct Header {
+    separator: char,
+    /// What the cells of each column contain; `None` for unknown columns.
+    columns: Vec<Option<CellKind>>,
+    /// The titles of the unknown columns.
+    ignored: Vec<String>,
+}
+
+impl Header {
+    fn new(separator: char, titles: &[String], columns: Vec<Option<CellKind>>) -> Header {
+        let unknown = titles.iter().zip(&columns);
+        let unknown = unknown.filter(|(title, kind)| kind.is_none() && !title.trim().is_empty());
+        Header {
+            separator,
+            ignored: unknown.map(|(title, _)| title.trim().to_owned()).collect(),
+            columns,
+        }
+    }
+
+    /// Returns whether a cell of `line` isn't blank.
+    fn has_values(&self, line: &str) -> bool {
+        let cells = cells(line, self.separator).unwrap_or_default();
+        cells.iter().any(|cell| !is_blank_identifier(cell))
+    }
+}
 
 /// Returns what a column contains that is named `name`, in any case, also with blanks or dashes for
 /// the underscore, or none.
@@ -122,7 +175,7 @@ fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
         let cells = cells(line, separator)?;
         let columns: Vec<_> = cells.iter().map(|cell| column_of(cell)).collect();
         if columns.iter().any(Option::is_some) {
-            return Ok(Some((separator, columns)));
+            return Ok(Some(Header::new(separator, &cells, columns)));
         }
         most = most.max(cells.len());
     }
@@ -151,7 +204,7 @@ fn alone(line: &str) -> Result<String, &'static str> {
 /// Parses a line by its header, or as a single identifier.
 fn parse_person(line: &str, header: Option<&Header>) -> Result<Person, &'static str> {
     match header {
-        Some((separator, columns)) => person_of(&cells(line, *separator)?, columns),
+        Some(header) => person_of(&cells(line, header.separator)?, &header.columns),
         None => {
             let identifier = Some(alone(line)?).filter(|name| !is_blank_identifier(name));
             Ok(Person {
@@ -246,6 +299,26 @@ mod tests {
         assert_eq!(request.people.len(), 3);
         assert!(request.people[1].identifiers.contains("Smith, Anna"));
         assert!(request.people[2].identifiers.contains("Doe, \"Jo\""));
+    }
+
+    #[test]
+    fn what_is_not_searched_for_is_counted() {
+        let unsearched = |csv: &str| SubjectRequest::default().add_people(csv).unwrap();
+        let csv = "Kundennummer;Name;Ort;\n4711;Ada Okafor;Kiel;\n4712;;;\n;;;\n4713;;Ulm;\n";
+        let found = unsearched(csv);
+        assert_eq!(found.columns, ["Kundennummer", "Ort"]);
+        assert_eq!((found.lines, found.first_line), (2, 3));
+        for csv in ["user,name\nu-1,\n,\n", "u-1\n\n\"\"\n", ""] {
+            assert_eq!(unsearched(csv), Default::default(), "{csv:?}");
+        }
+    }
+
+    #[test]
+    fn lines_may_end_with_cr_alone() {
+        let mut request = SubjectRequest::default();
+        request.add_people("user,name\ru-1,Anna\ru-2,\r").unwrap();
+        assert_eq!(request.people.len(), 2);
+        assert!(request.people[1].identifiers.contains("u-2"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::Grain;
 use serde::{Deserialize, Serialize};
 
-use super::people_file::each_person;
+use super::people_file::{UnsearchedCells, each_person};
 use super::variations::{Variation, Variations};
 use crate::error::{Context, EngineError, Result};
 use crate::policy::{ExpiredGrain, RetentionRules};
@@ -134,13 +134,14 @@ impl SubjectRequest {
     /// `subject`, `did`, `name`, `email`, `phone`, `entity_id`, `session`, `run_id`), separated by
     /// commas, semicolons or tabs; other columns are ignored. A cell of `name`, `email` or `phone`
     /// may contain several values, separated by `|`. Without a header, every line is one
-    /// identifier. Blank identifiers ([`is_blank_identifier`]) are left out.
+    /// identifier. Blank identifiers ([`is_blank_identifier`]) are left out. Returns what isn't
+    /// searched for: ignored columns, and lines with nothing else.
     ///
     /// # Errors
     /// [`EngineError::Request`] if a line can't be parsed or has more cells than the header, there
     /// are too many people, or the first line has several cells, or the title of a column, and no
     /// known column.
-    pub fn add_people(&mut self, csv: &str) -> Result<()> {
+    pub fn add_people(&mut self, csv: &str) -> Result<UnsearchedCells> {
         each_person(csv, |person| {
             if self.people.len() == PEOPLE {
                 return Err(EngineError::Request(format!(

@@ -17,6 +17,7 @@ use url::Url;
 
 use super::heads::HEADS;
 use super::local_cache::LocalCache;
+use super::location_checks::{check_folder, check_slashes};
 use super::log::LOG;
 use super::read_ahead::ReadAheadStore;
 use super::staged_files::is_staged;
@@ -47,7 +48,8 @@ impl LakeLocation {
     ///
     /// # Errors
     /// [`EngineError::Connector`](crate::error::EngineError::Connector) if no store supports the
-    /// URI, [`EngineError::Request`](crate::error::EngineError::Request) if it lacks slashes.
+    /// URI, [`EngineError::Request`](crate::error::EngineError::Request) if it lacks slashes, or is
+    /// a folder whose name Delta's reader takes for another one.
     pub fn new(uri: &str) -> Result<LakeLocation> {
         check_slashes(uri)?;
         match uri.strip_prefix("file://") {
@@ -59,6 +61,7 @@ impl LakeLocation {
 
     fn local(path: &FilePath) -> Result<LakeLocation> {
         let folder = std::path::absolute(path).file("can't resolve", path.display().to_string())?;
+        check_folder(&folder)?;
         std::fs::create_dir_all(&folder)
             .file("can't make the folder", folder.display().to_string())?;
         let store = LocalFileSystem::new_with_prefix(&folder)
@@ -430,24 +433,6 @@ fn publish_local(file: tempfile::NamedTempFile, target: &FilePath) -> std::io::R
     }
     file.persist(target).map_err(|error| error.error)?;
     Ok(())
-}
-
-/// Schemes that are no names of folders.
-const SCHEMES: [&str; 9] = [
-    "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "https", "file",
-];
-
-/// Refuses a URI that lacks slashes after its scheme: it would be the name of a folder.
-fn check_slashes(uri: &str) -> Result<()> {
-    match uri.split_once(':') {
-        Some((scheme, rest)) if SCHEMES.contains(&scheme) && !rest.starts_with("//") => {
-            Err(EngineError::Request(format!(
-                "`{uri}` lacks slashes: a lake is `{scheme}://` and a path, or a folder such as \
-                 `./{uri}`"
-            )))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Returns a builder of temporary files with ordinary permissions: other engines read the lake's

@@ -14,6 +14,7 @@
 //! | module | question |
 //! |---|---|
 //! | `location` | where is the lake, and how does a file become part of it atomically? |
+//! | `location_checks` | can a folder of this name hold a lake? |
 //! | `empty_location` | may a new lake be created at a location? |
 //! | `staged_files` | which files does a killed process leave incomplete? |
 //! | `row_versions` | since which version of a table are its rows in it? |
@@ -83,6 +84,7 @@ mod ledger;
 mod lifecycle;
 mod local_cache;
 mod location;
+mod location_checks;
 mod locks;
 mod log;
 mod open_checks;

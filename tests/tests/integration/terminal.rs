@@ -264,6 +264,50 @@ fn options_come_from_the_line_the_environment_the_profile_the_project_or_the_use
 }
 
 #[test]
+fn an_empty_variable_sets_nothing_and_a_wrong_value_is_reported_with_its_variable() {
+    let lake = lake();
+    let count = |variable: &str, value: &str, words: &[&str]| {
+        let mut command = gristmill();
+        command.env(variable, value).current_dir(lake.path());
+        let query = ["sql", "SELECT count(*) > 0 AS found FROM grains"];
+        ended(command.args(words).args(query))
+    };
+    for variable in [
+        "GRISTMILL_LAKE",
+        "GRISTMILL_THREADS",
+        "GRISTMILL_MEMORY",
+        "GRISTMILL_KEYRING",
+        "GRISTMILL_EMBEDDER",
+        "GRISTMILL_CACHE",
+        "GRISTMILL_CACHE_SIZE",
+        "GRISTMILL_PROFILE",
+        #[cfg(feature = "cluster")]
+        "GRISTMILL_CLUSTER",
+    ] {
+        let (code, out, err) = count(variable, "", &[]);
+        assert_eq!(
+            (code, &*out),
+            (0, "{\"found\":true}\n"),
+            "{variable}: {err}"
+        );
+    }
+    fs::write(lake.path().join("gristmill.toml"), "memory = \"512M\"\n").unwrap();
+    let mut shown = gristmill();
+    shown.env("GRISTMILL_MEMORY", "").current_dir(lake.path());
+    let (_, out, err) = ended(shown.args(["config", "show"]));
+    let row = r#"{"command":"","option":"memory","value":"512M","origin":"gristmill.toml"}"#;
+    assert!(out.contains(row), "{out}{err}");
+    let (code, _, err) = count("GRISTMILL_MEMORY", "much", &[]);
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.starts_with("gristmill: GRISTMILL_MEMORY: invalid value 'much'"),
+        "{err}"
+    );
+    let (_, _, err) = count("GRISTMILL_MEMORY", "1G", &["--memory", "more"]);
+    assert!(err.starts_with("error: invalid value 'more'"), "{err}");
+}
+
+#[test]
 fn the_command_line_overrides_a_format_of_the_configuration_wherever_it_stands() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

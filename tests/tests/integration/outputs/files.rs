@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gristmill_tests::binary::program;
+use gristmill_tests::grains::{frames, grain};
 use serde_json::Value;
 
 use super::OutputFolder;
@@ -279,4 +280,40 @@ fn apply_refuses_to_write_its_answers_over_the_operations() {
     let (_, _, err) = folder.shell("gristmill apply ops.jsonl --out answers.jsonl");
     let answers = fs::read_to_string(folder.at("answers.jsonl")).unwrap();
     assert!(answers.contains("64 hex digits"), "{answers}{err}");
+}
+
+#[test]
+fn an_erasure_whose_certificate_cannot_be_copied_changes_nothing() {
+    let folder = OutputFolder::with_events(20);
+    let ring = ["--keyring", "ring.json"];
+    let made = folder.run(&[&["keys"][..], &ring, &["generate"]].concat());
+    assert_eq!(made.0, 0, "{}", made.2);
+    let erase = |copy: &str| {
+        let options = ["--execute", "--exclusive", "--certificate", copy];
+        folder.run(&[&["erase", "--user", "u-1"][..], &ring, &options].concat())
+    };
+    for copy in ["missing/c.cose", "lake"] {
+        let (code, out, err) = erase(copy);
+        assert_eq!((code, &*out), (1, ""), "{err}");
+        assert!(err.contains(&format!("can't write `{copy}`")), "{err}");
+        assert!(!folder.at("lake/erasures").exists(), "{copy}");
+    }
+    let (code, out, err) = erase("c.cose");
+    assert_eq!(code, 0, "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["scope"]["grains"], 20, "{out}");
+    // What was erased is stated, and where the certificate is, if the copy fails afterwards.
+    let other = r#"{"type":"event","content":"x","user_id":"u-2","created_at":1}"#;
+    fs::write(folder.at("in.frames"), frames(&[grain(other).blob])).unwrap();
+    assert_eq!(folder.run(&["ingest", "in.frames"]).0, 0);
+    let options = "--execute --exclusive --keyring ring.json --certificate /dev/full";
+    let line = format!("GRISTMILL_PASSPHRASE=secret gristmill erase --user u-2 {options}");
+    let (code, out, err) = folder.shell(&line);
+    let report: Value = serde_json::from_str(&out).expect(&err);
+    let original = format!("`lake/{}`", report["certificate"].as_str().unwrap());
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains("can't write `/dev/full`") && err.contains(&original),
+        "{err}"
+    );
 }

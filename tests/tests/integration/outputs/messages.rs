@@ -267,6 +267,68 @@ fn a_lake_whose_uri_lacks_slashes_is_not_created_as_a_folder() {
 }
 
 #[test]
+fn a_folder_that_the_reader_of_logs_takes_for_another_one_is_refused() {
+    let folder = OutputFolder::with_events(20);
+    assert_eq!(
+        folder.run(&["--lake", "my lake", "ingest", "in.frames"]).0,
+        0
+    );
+    for lake in ["my%20lake", "file://my%20lake", "back\\slash"] {
+        let (code, out, err) = folder.run(&["--lake", lake, "ingest", "in.frames"]);
+        assert_eq!((code, &*out), (1, ""), "{lake}: {err}");
+        assert!(err.contains("can't hold a lake"), "{lake}: {err}");
+    }
+    assert!(!folder.at("my%20lake").exists() && !folder.at("back\\slash").exists());
+    // A file of this name is read.
+    fs::rename(folder.at("in.frames"), folder.at("in%20.frames")).unwrap();
+    assert_eq!(
+        folder.run(&["--lake", "other", "ingest", "in%20.frames"]).0,
+        0
+    );
+}
+
+#[test]
+fn a_file_of_people_has_a_note_of_what_is_not_searched_for() {
+    let folder = OutputFolder::with_events(20);
+    let people = "Kundennummer;user;Ort\n4711;u-1;Kiel\n4712;;Ulm\n;;\n";
+    fs::write(folder.at("people.csv"), people).unwrap();
+    for command in ["erase", "report-subject"] {
+        let (code, _, err) = folder.run(&[command, "--subjects", "people.csv"]);
+        assert_eq!(code, 0, "{err}");
+        let columns = "`people.csv`: not searched for: the columns `Kundennummer`, `Ort`.";
+        assert!(err.contains(columns), "{command}: {err}");
+        assert!(
+            err.contains("lines that identify nobody: 1, such as line 3\n"),
+            "{command}: {err}"
+        );
+        let words = [command, "--quiet", "--subjects", "people.csv"];
+        assert_eq!(folder.run(&words).2, "", "{command}");
+    }
+}
+
+#[test]
+fn an_empty_list_of_holds_has_a_note() {
+    let folder = OutputFolder::with_events(1);
+    for (words, note) in [
+        (&[][..], "the lake has no hold in force; --ended"),
+        (
+            &["case-21", "--grains"],
+            "the lake has no hold `case-21` in force; --ended",
+        ),
+        (&["case-21", "--ended"], "the lake has no hold `case-21`\n"),
+    ] {
+        let list = [&["hold", "list", "--format", "json"], words].concat();
+        let (code, out, err) = folder.run(&list);
+        assert_eq!((code, &*out), (0, "[]\n"), "{err}");
+        assert!(err.starts_with(note), "{words:?}: {err}");
+        assert_eq!(folder.run(&[&list[..], &["--quiet"]].concat()).2, "");
+    }
+    let place = "hold place case-12 --user u-1 --authority court --reason r";
+    assert_eq!(folder.run(&place.split(' ').collect::<Vec<_>>()).0, 0);
+    assert_eq!(folder.run(&["hold", "list", "case-12"]).2, "");
+}
+
+#[test]
 fn a_search_without_results_says_whether_conditions_may_be_why() {
     let folder = OutputFolder::with_events(20);
     let said = |words: &[&str]| {
