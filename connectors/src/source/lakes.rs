@@ -18,7 +18,7 @@ pub(super) fn is_lake(path: &Path) -> bool {
         .all(|table| path.join(table).join("_delta_log").is_dir())
 }
 
-/// The folders of a lake. Other files may be next to them.
+/// The folders of a lake, which the engine makes. Other files may be next to them.
 const FOLDERS: [&str; 9] = [
     "grains", "state", "rejects", "sources", "audit", "erased", "index", "erasures", "_scratch",
 ];
@@ -32,14 +32,14 @@ pub(super) fn lake_of(path: &Path) -> Option<&Path> {
 fn lake_around(path: &Path, mut is_lake: impl FnMut(&Path) -> bool) -> Option<&Path> {
     path.ancestors().find(|folder| {
         let below = path.strip_prefix(folder).unwrap_or(path);
-        let is_own = names(below).next().is_none_or(is_of_lake);
+        let is_own = names(below).next().is_none_or(is_lake_folder);
         is_own && is_lake(folder)
     })
 }
 
-/// Returns true if a lake has a folder of this name.
-fn is_of_lake(name: &OsStr) -> bool {
-    FOLDERS.iter().any(|own| *own == name)
+/// Returns true if `name` is that of a folder of lakes in their root.
+pub fn is_lake_folder(name: impl AsRef<OsStr>) -> bool {
+    FOLDERS.iter().any(|own| *own == name.as_ref())
 }
 
 /// The lakes among objects, by the paths of their folders.

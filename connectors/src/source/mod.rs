@@ -36,6 +36,7 @@ pub use bytes::SourceBytes;
 pub use discover::{discover, discover_all};
 pub use fetch::{fetch, fetch_stored, fetch_with};
 pub use kind::{SourceKind, UnknownKind};
+pub use lakes::is_lake_folder;
 pub use location::{Source, SourceLocation};
 pub use reference::SourceReference;
 pub use resident_limit::limit_resident_memory;

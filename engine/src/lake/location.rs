@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
+use gristmill_connectors::source::is_lake_folder;
 use gristmill_connectors::storage::{
     ObjectVersions, RemovedVersions, StoreLocation, file_url, has_scheme, resolve_uri,
 };
@@ -21,11 +22,9 @@ use super::location_checks::{check_folder, check_slashes};
 use super::log::LOG;
 use super::read_ahead::ReadAheadStore;
 use super::staged_files::is_staged;
-use super::{ERASURES, TABLES};
 use crate::destination::without_temporary_name;
 use crate::error::{Context, EngineError, Result};
 use crate::keys::random;
-use crate::segment::SIDECARS;
 
 /// The folder or prefix of a lake.
 #[derive(Debug, Clone)]
@@ -255,7 +254,7 @@ impl LakeLocation {
         folders.pop();
         let is_inside = folders
             .first()
-            .is_none_or(|first| is_own_folder(first.as_ref()));
+            .is_none_or(|first| is_lake_folder(first.as_ref()));
         is_inside
             && !folders.iter().enumerate().any(|(depth, part)| {
                 place.push(part.as_ref());
@@ -378,11 +377,6 @@ pub(crate) const NO_VERSIONS: &str = "earlier versions of objects can be removed
 /// here.
 pub(crate) const SCRATCH: &str = "_scratch";
 
-/// Returns true if `name` is that of a folder of lakes in their root.
-pub(super) fn is_own_folder(name: &str) -> bool {
-    TABLES.contains(&name) || [SIDECARS, ERASURES, SCRATCH].contains(&name)
-}
-
 /// The size of one part of an upload in bytes.
 const UPLOAD_PART: usize = 8 << 20;
 
@@ -465,6 +459,15 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
+    use crate::lake::{ERASURES, TABLES};
+    use crate::segment::SIDECARS;
+
+    #[test]
+    fn the_folders_of_lakes_are_known_to_the_search_for_sources() {
+        let folders = TABLES.into_iter().chain([SIDECARS, ERASURES, SCRATCH]);
+        let unknown: Vec<&str> = folders.filter(|name| !is_lake_folder(*name)).collect();
+        assert_eq!(unknown, Vec::<&str>::new());
+    }
 
     #[tokio::test]
     async fn a_file_for_an_object_store_has_no_name_that_a_kill_could_leave() {

@@ -8,11 +8,11 @@ use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::path::Path as FilePath;
 
+use gristmill_connectors::source::is_lake_folder;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::LakeLocation;
-use super::location::is_own_folder;
 use crate::error::{Context, Result};
 
 impl LakeLocation {
@@ -56,7 +56,7 @@ fn staged_below(root: &FilePath) -> std::io::Result<Vec<ObjectMeta>> {
             let Some(name) = name.to_str() else {
                 continue;
             };
-            let is_elsewhere = prefix.is_empty() && !is_own_folder(name);
+            let is_elsewhere = prefix.is_empty() && !is_lake_folder(name);
             if is_elsewhere && !is_staged(name) {
                 continue;
             }

@@ -29,9 +29,13 @@ const WITH_FIELDS: [&str; 7] = [
 ];
 
 async fn add_grains_with_fields(lake: &mut Lake, folder: &Path) {
-    let blobs = WITH_FIELDS.iter().enumerate().map(|(at, fields)| {
+    // Those without follow, so that the others are a small part of the segment.
+    let without = (0..200).map(|at| format!(r#""content": "other {at}""#));
+    let with = WITH_FIELDS.iter().enumerate();
+    let with = with.map(|(at, fields)| format!(r#""content": "grain {at}", {fields}"#));
+    let blobs = with.chain(without).map(|fields| {
         let text = format!(
-            r#"{{"type": "event", "role": "user", "content": "grain {at}", {fields}, "created_at": 1735689600000}}"#
+            r#"{{"type": "event", "role": "user", {fields}, "created_at": 1735689600000}}"#
         );
         let json = Json::parse(text.as_bytes()).unwrap();
         encode_json(&json, EncodeOptions::default()).unwrap().blob

@@ -115,6 +115,7 @@ async fn vector_and_hybrid_searches_are_complete_or_refused() {
         indexes,
         [
             "addresses fresh 3",
+            "fields fresh 3",
             "fulltext fresh 3",
             "hexastore fresh 3",
             "lifecycle fresh 3",
