@@ -43,6 +43,12 @@ fn fields_of(value: &Expr) -> Option<BTreeSet<String>> {
         Expr::ScalarFunction(call) => field_of_call(call),
         Expr::Not(inner) | Expr::Negative(inner) => fields_of(inner),
         Expr::Alias(alias) => fields_of(&alias.expr),
+        // A list of NULL isn't NULL.
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. })
+            if field.data_type().is_nested() =>
+        {
+            None
+        }
         Expr::Cast(Cast { expr, .. })
         | Expr::TryCast(TryCast { expr, .. })
         | Expr::Like(Like { expr, .. })
@@ -140,6 +146,10 @@ mod tests {
             ("(domain_field(blob, 'hc:x') = 'a') IS NOT TRUE", vec![]),
             (
                 "CASE WHEN domain_field(blob, 'hc:x') = 'a' THEN false ELSE true END",
+                vec![],
+            ),
+            (
+                "CAST(domain_field(blob, 'hc:x') AS VARCHAR[]) IS NOT NULL",
                 vec![],
             ),
             // Another name or blob.
