@@ -12,6 +12,8 @@ use datafusion::common::{DataFusionError, JoinType, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::{DataSource, DataSourceExec};
+use datafusion::logical_expr::expr::{NullTreatment, WindowFunction};
+use datafusion::logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition};
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::{HigherOrderFunctionExpr, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -67,19 +69,21 @@ impl PlanCheck {
         })
     }
 
-    /// Returns `plan` in the form that executors run; `None` if it reads nothing of the lake, so
-    /// that there is nothing to distribute.
+    /// Returns `plan`, which was made of `logical`, in the form that executors run; `None` if it
+    /// reads nothing of the lake, so that there is nothing to distribute.
     ///
     /// # Errors
     /// [`ClusterError::NotPortable`] if anything of it isn't known to return the same rows there.
     pub fn portable(
         &self,
+        logical: &LogicalPlan,
         plan: &Arc<dyn ExecutionPlan>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        match reads_lake(plan)? {
-            true => self.rewritten(Arc::clone(plan)).map(Some),
-            false => Ok(None),
+        if !reads_lake(plan)? {
+            return Ok(None);
         }
+        check_windows(logical)?;
+        self.rewritten(Arc::clone(plan)).map(Some)
     }
 
     fn rewritten(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -161,6 +165,44 @@ impl PlanCheck {
         let is_known =
             self.functions.has_scalar(call.fun()) || encode_function(call.fun()).is_some();
         (!is_known).then(|| call.fun().name().to_owned())
+    }
+}
+
+/// Refuses window functions of which the protobuf drops a part. The physical ones don't show it.
+fn check_windows(logical: &LogicalPlan) -> Result<()> {
+    let mut dropped = None;
+    logical.apply_with_subqueries(|node| {
+        let LogicalPlan::Window(window) = node else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        for root in &window.window_expr {
+            root.apply(|expression| {
+                if let Expr::WindowFunction(call) = expression
+                    && let Some(part) = dropped_part(call)
+                {
+                    dropped.get_or_insert((call.fun.name().to_owned(), part));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    match dropped {
+        Some((name, part)) => Err(refused(&format!("{name} over a window"), part)),
+        None => Ok(()),
+    }
+}
+
+/// Returns why executors would compute another window function than `call`.
+fn dropped_part(call: &WindowFunction) -> Option<&'static str> {
+    let ignores_nulls = call.params.null_treatment == Some(NullTreatment::IgnoreNulls);
+    let is_aggregate = matches!(call.fun, WindowFunctionDefinition::AggregateUDF(_));
+    if call.params.filter.is_some() {
+        Some("executors don't get the condition of FILTER")
+    } else if ignores_nulls && !is_aggregate {
+        Some("executors don't get IGNORE NULLS")
+    } else {
+        None
     }
 }
 

@@ -112,7 +112,7 @@ impl QueryPlanner for ClusterPlanner {
             return Err(ClusterError::NotPortable { operator, reason }.into());
         }
         let plan = self.local.create_physical_plan(logical, session).await?;
-        Ok(match self.check.portable(&plan)? {
+        Ok(match self.check.portable(logical, &plan)? {
             Some(plan) => Arc::new(ClusterQueryExec::new(plan, self.scheduler.clone())),
             None => plan,
         })

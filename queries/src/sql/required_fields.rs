@@ -74,7 +74,10 @@ fn is_strict(operator: Operator) -> bool {
 }
 
 fn field_of_call(call: &ScalarFunction) -> Option<BTreeSet<String>> {
-    let is_blob = |value: &Expr| matches!(value, Expr::Column(column) if column.name == SystemColumn::Blob.name());
+    let is_blob = |value: &Expr| match value {
+        Expr::Column(column) => column.name == SystemColumn::Blob.name(),
+        _ => false,
+    };
     match call.args.as_slice() {
         [blob, name] if call.name() == DOMAIN_FIELD && is_blob(blob) => {
             Some(BTreeSet::from([text(name)?]))

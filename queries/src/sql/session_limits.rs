@@ -16,6 +16,7 @@ use super::bounded_pool::{BoundedPool, MERGE_BYTES};
 use super::bounded_projection::BoundedProjectionRule;
 use super::spill::SealedSpillFactory;
 use super::wide_batches::WideBatchesRule;
+use super::window_limits::WindowMemoryRule;
 use super::{FileAccess, SqlOptions};
 
 /// Limit of the session's cache of Parquet footers and page indexes, in bytes. A segment of half a
@@ -128,7 +129,8 @@ pub fn with_small_batches(context: &SessionContext) -> SessionContext {
     };
     let state = SessionStateBuilder::new_from_existing(context.state())
         .with_physical_optimizer_rule(Arc::new(WideBatchesRule::of_memory(pool)))
-        .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule));
+        .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule))
+        .with_physical_optimizer_rule(Arc::new(WindowMemoryRule::of_memory(pool)));
     SessionContext::new_with_state(state.build())
 }
 

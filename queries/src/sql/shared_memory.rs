@@ -20,6 +20,7 @@ use super::bounded_pool::BoundedPool;
 use super::bounded_projection::BoundedProjectionRule;
 use super::sliced_inputs::SlicedInputsRule;
 use super::wide_batches::WideBatchesRule;
+use super::window_limits::WindowMemoryRule;
 
 /// Part of the memory that is set aside for the shares of queries: one in so many. The rest can be
 /// borrowed.
@@ -96,7 +97,8 @@ impl SharedMemory {
             .with_runtime_env(runtime)
             .with_physical_optimizer_rule(Arc::new(SlicedInputsRule::default()))
             .with_physical_optimizer_rule(Arc::new(WideBatchesRule::default()))
-            .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule));
+            .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule))
+            .with_physical_optimizer_rule(Arc::new(WindowMemoryRule::of_memory(limit)));
         Ok(SessionContext::new_with_state(state.build()))
     }
 }

@@ -1,4 +1,4 @@
-//! Window functions that return a value of the frame.
+//! Window functions that return a value of the frame, or of another row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,8 +15,10 @@ use datafusion::logical_expr::{
     Documentation, LimitEffect, PartitionEvaluator, Signature, WindowUDF, WindowUDFImpl,
 };
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 
-use super::result_budget::{ResultAccount, ResultBudget};
+use super::super::wide_rows::value_bytes;
+use super::result_budget::{ResultAccount, ResultBudget, bytes_of};
 
 /// A window function whose results have a limit. It isn't reversed, as
 /// [`LimitedAggregate`](super::LimitedAggregate) isn't.
@@ -47,9 +49,20 @@ impl WindowUDFImpl for LimitedWindowFunction {
         &self,
         arguments: PartitionEvaluatorArgs<'_>,
     ) -> Result<Box<dyn PartitionEvaluator>> {
-        let account = self.budget.account(self.name(), arguments.input_exprs());
+        let expressions = arguments.input_exprs();
+        let account = self.budget.account(self.name(), expressions);
+        let ignores_nulls = arguments.ignore_nulls();
+        // `lag` and `lead` have a default, which is a constant.
+        let default = expressions.get(2);
+        let default = default.and_then(|default| default.downcast_ref::<Literal>());
+        let default_bytes = default.map_or(0, |default| bytes_of(default.value()));
         let inner = self.inner.inner().partition_evaluator(arguments)?;
-        Ok(Box::new(LimitedEvaluator { inner, account }))
+        Ok(Box::new(LimitedEvaluator {
+            inner,
+            account,
+            ignores_nulls,
+            default_bytes,
+        }))
     }
 
     fn field(&self, arguments: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
@@ -77,6 +90,39 @@ impl WindowUDFImpl for LimitedWindowFunction {
 struct LimitedEvaluator {
     inner: Box<dyn PartitionEvaluator>,
     account: ResultAccount,
+    ignores_nulls: bool,
+    /// Bytes of the value for rows without another.
+    default_bytes: u64,
+}
+
+impl LimitedEvaluator {
+    /// Returns the bytes of all results for a partition, or more: each value, the last one before
+    /// or after each NULL that is ignored, and defaults.
+    fn bytes_of_all(&self, values: &[ArrayRef], rows: usize) -> u64 {
+        let Some(values) = values.first() else {
+            return 0;
+        };
+        let defaults = self.default_bytes.saturating_mul(rows as u64);
+        if values.data_type().primitive_width().is_some() {
+            return defaults;
+        }
+        let bytes = value_bytes(values.as_ref()) as u64;
+        let nulls = match self.ignores_nulls {
+            true => values.null_count() as u64,
+            false => 0,
+        };
+        let widest = match nulls {
+            0 => 0,
+            _ => widest_value(values),
+        };
+        let repeated = nulls.saturating_mul(widest);
+        bytes.saturating_add(repeated).saturating_add(defaults)
+    }
+}
+
+fn widest_value(values: &ArrayRef) -> u64 {
+    let bytes = (0..values.len()).map(|row| value_bytes(values.slice(row, 1).as_ref()));
+    bytes.max().unwrap_or_default() as u64
 }
 
 impl PartitionEvaluator for LimitedEvaluator {
@@ -92,7 +138,9 @@ impl PartitionEvaluator for LimitedEvaluator {
         self.inner.is_causal()
     }
 
+    /// The results of a function that has no frame.
     fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        self.account.charge_bytes(self.bytes_of_all(values, rows))?;
         self.inner.evaluate_all(values, rows)
     }
 

@@ -9,6 +9,9 @@ use datafusion::logical_expr::WindowFrameUnits;
 use datafusion::logical_expr::planner::RawWindowExpr;
 use datafusion::physical_expr::PhysicalExpr;
 
+use super::super::wide_rows::value_bytes;
+use super::held_rows::{self, ResultBytes};
+
 /// How many results are in memory at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ResultRows {
@@ -42,22 +45,33 @@ impl ResultRows {
 pub(super) struct ResultBudget {
     limit: u64,
     rows: ResultRows,
+    /// True if the call reads only some rows of a partition, and has a result for all.
+    is_filtered: bool,
     spent: Mutex<Option<SpentInPlan>>,
 }
 
-/// What was spent while one physical plan is executed.
+/// What was spent while one physical plan is executed, where no operator counts what it passes on.
 #[derive(Debug)]
 struct SpentInPlan {
     /// The first argument of the call, which each plan has its own of.
     argument: Arc<dyn PhysicalExpr>,
-    bytes: Arc<AtomicU64>,
+    spent: Arc<Spent>,
+}
+
+#[derive(Debug, Default)]
+struct Spent {
+    results: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl ResultBudget {
-    pub(super) fn new(limit: usize, rows: ResultRows) -> ResultBudget {
+    /// Returns the budget of `call`, whose results may have `limit` bytes in batches of
+    /// `batch_rows` rows.
+    pub(super) fn of(call: &RawWindowExpr, limit: usize, batch_rows: usize) -> ResultBudget {
         ResultBudget {
             limit: limit as u64,
-            rows,
+            rows: ResultRows::of(call, batch_rows),
+            is_filtered: call.filter.is_some(),
             spent: Mutex::default(),
         }
     }
@@ -65,7 +79,7 @@ impl ResultBudget {
     /// Returns the account of an execution of the function `name` with `arguments`, which the
     /// partitions of a plan share.
     pub(super) fn account(&self, name: &str, arguments: &[Arc<dyn PhysicalExpr>]) -> ResultAccount {
-        let bytes = match arguments.first() {
+        let spent = match arguments.first() {
             Some(argument) => self.spent_in_plan(argument),
             None => Arc::default(),
         };
@@ -73,29 +87,31 @@ impl ResultBudget {
             function: name.to_owned(),
             limit: self.limit,
             rows: self.rows,
-            bytes,
+            is_filtered: self.is_filtered,
+            spent,
         }
     }
 
-    fn spent_in_plan(&self, argument: &Arc<dyn PhysicalExpr>) -> Arc<AtomicU64> {
+    fn spent_in_plan(&self, argument: &Arc<dyn PhysicalExpr>) -> Arc<Spent> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(spent) = &*spent
             && Arc::ptr_eq(&spent.argument, argument)
         {
-            return Arc::clone(&spent.bytes);
+            return Arc::clone(&spent.spent);
         }
-        let bytes = Arc::<AtomicU64>::default();
+        let fresh = Arc::<Spent>::default();
         *spent = Some(SpentInPlan {
             argument: Arc::clone(argument),
-            bytes: Arc::clone(&bytes),
+            spent: Arc::clone(&fresh),
         });
-        bytes
+        fresh
     }
 }
 
 impl PartialEq for ResultBudget {
     fn eq(&self, other: &ResultBudget) -> bool {
-        (self.limit, self.rows) == (other.limit, other.rows)
+        let of = |it: &ResultBudget| (it.limit, it.rows, it.is_filtered);
+        of(self) == of(other)
     }
 }
 
@@ -103,7 +119,7 @@ impl Eq for ResultBudget {}
 
 impl Hash for ResultBudget {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.limit, self.rows).hash(state);
+        (self.limit, self.rows, self.is_filtered).hash(state);
     }
 }
 
@@ -113,7 +129,8 @@ pub(super) struct ResultAccount {
     function: String,
     limit: u64,
     rows: ResultRows,
-    bytes: Arc<AtomicU64>,
+    is_filtered: bool,
+    spent: Arc<Spent>,
 }
 
 impl ResultAccount {
@@ -123,31 +140,77 @@ impl ResultAccount {
     /// # Errors
     /// [`DataFusionError::ResourcesExhausted`] if they do.
     pub(super) fn charge(&self, value: ScalarValue, rows: u64) -> Result<ScalarValue> {
-        // What a value has on the heap.
-        let size = value.size().saturating_sub(size_of::<ScalarValue>()) as u64;
-        let needed = match self.rows {
-            ResultRows::Batch(rows) => size.saturating_mul(rows as u64),
-            ResultRows::OnePerPartition => self.spend(size.saturating_mul(rows)),
-            ResultRows::All => self.spend(size),
+        let rows = match self.rows {
+            ResultRows::OnePerPartition if self.is_filtered => {
+                held_rows::partition_rows().map_or(rows, |all| all.max(rows))
+            }
+            ResultRows::OnePerPartition => rows,
+            ResultRows::All | ResultRows::Batch(_) => 1,
         };
-        match needed <= self.limit {
-            true => Ok(value),
-            false => Err(self.too_large(needed)),
+        self.charge_bytes(bytes_of(&value).saturating_mul(rows))?;
+        Ok(value)
+    }
+
+    /// Counts `bytes` of results.
+    ///
+    /// # Errors
+    /// As [`charge`](Self::charge).
+    pub(super) fn charge_bytes(&self, bytes: u64) -> Result<()> {
+        let results = held_rows::add_results(bytes).unwrap_or_else(|| ResultBytes {
+            needed: self.spend(bytes),
+            limit: self.limit,
+        });
+        match results.needed <= results.limit {
+            true => Ok(()),
+            false => Err(self.too_large(results)),
         }
     }
 
-    /// Returns the sum of `bytes` and what was spent before.
+    /// Returns the sum of `bytes` and what was spent before; of the last batch, if batches are
+    /// passed on.
     fn spend(&self, bytes: u64) -> u64 {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        before.saturating_add(bytes)
+        let spent = &*self.spent;
+        let results = spent.results.fetch_add(1, Ordering::Relaxed);
+        if let ResultRows::Batch(rows) = self.rows
+            && results.is_multiple_of(rows.max(1) as u64)
+        {
+            spent.bytes.store(0, Ordering::Relaxed);
+        }
+        let before = spent.bytes.load(Ordering::Relaxed);
+        let needed = before.saturating_add(bytes);
+        spent.bytes.store(needed, Ordering::Relaxed);
+        needed
     }
 
-    fn too_large(&self, bytes: u64) -> DataFusionError {
-        let (name, limit) = (&self.function, self.limit);
+    fn too_large(&self, results: ResultBytes) -> DataFusionError {
+        let ResultBytes { needed, limit } = results;
         DataFusionError::ResourcesExhausted(format!(
-            "the results of {name} over a window would have {bytes} bytes or more, beyond the \
-             memory limit of {limit}: use a smaller frame or PARTITION BY, shorten the values, or \
-             join with an aggregate"
+            "the results of {} over a window would have {needed} bytes or more, beyond the memory \
+             limit of {limit}: use a smaller frame or PARTITION BY, shorten the values, or join \
+             with an aggregate",
+            self.function
         ))
     }
+}
+
+/// Returns the bytes of a value as [`value_bytes`] counts them in a column; 0 for one of a fixed
+/// width.
+pub(super) fn bytes_of(value: &ScalarValue) -> u64 {
+    let bytes = match value {
+        ScalarValue::Utf8(Some(text))
+        | ScalarValue::Utf8View(Some(text))
+        | ScalarValue::LargeUtf8(Some(text)) => text.len(),
+        ScalarValue::Binary(Some(bytes))
+        | ScalarValue::BinaryView(Some(bytes))
+        | ScalarValue::LargeBinary(Some(bytes))
+        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => bytes.len(),
+        ScalarValue::List(list) => value_bytes(list.as_ref()),
+        ScalarValue::LargeList(list) => value_bytes(list.as_ref()),
+        ScalarValue::FixedSizeList(list) => value_bytes(list.as_ref()),
+        ScalarValue::Struct(fields) => value_bytes(fields.as_ref()),
+        ScalarValue::Map(entries) => value_bytes(entries.as_ref()),
+        ScalarValue::Dictionary(_, value) => return bytes_of(value),
+        other => other.size().saturating_sub(size_of::<ScalarValue>()),
+    };
+    bytes as u64
 }

@@ -61,7 +61,7 @@ impl QueryPlanner for RoundTrip {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.local.create_physical_plan(logical, session).await?;
-        match self.check.portable(&plan) {
+        match self.check.portable(logical, &plan) {
             Ok(None) => Ok(plan),
             Ok(Some(sent)) => {
                 *self.seen.sent.lock().unwrap() += 1;
@@ -224,6 +224,14 @@ async fn what_tasks_would_answer_otherwise_is_refused_by_name() {
             "NestedLoopJoinExec",
         ),
         ("SELECT sum(cost_usd) FROM usage", "cost_usd"),
+        (
+            "SELECT count(*) FILTER (WHERE type = 'event') OVER (PARTITION BY user_id) FROM grains",
+            "FILTER",
+        ),
+        (
+            "SELECT lag(confidence) IGNORE NULLS OVER (ORDER BY content_address) FROM grains",
+            "IGNORE NULLS",
+        ),
         (set, ""),
         (
             "SELECT type FROM grains ORDER BY created_at LIMIT 3",

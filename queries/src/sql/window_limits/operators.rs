@@ -1,0 +1,280 @@
+//! Window operators between two operators that count what they hold: one below that counts the
+//! rows which are read, and one above that counts the rows and results which are passed on.
+//!
+//! DataFusion's hold all rows of their input for a frame with an open end, and those of a frame
+//! otherwise, and make a column of them of each constant argument. No memory pool counts that.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
+
+use arrow::array::RecordBatch;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{
+    Transformed, TransformedResult, TreeNode, TreeNodeRecursion, TreeNodeRecursion::Continue,
+};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::window::WindowExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt, stream};
+
+use super::super::sliced_inputs::bytes_of_constants;
+use super::super::wide_rows::value_bytes;
+use super::held_rows::{HeldRows, OperatorMemory};
+
+/// A constant is wide if copies of it for a batch have more bytes.
+const CONSTANT_BYTES: usize = 32 << 20;
+
+/// Counts what window operators hold. It runs after the rules that handle DataFusion's operators.
+#[derive(Debug)]
+pub(in crate::sql) struct WindowMemoryRule {
+    /// Bytes that the results of an operator may have.
+    limit: usize,
+}
+
+impl WindowMemoryRule {
+    /// Returns the rule for queries with `limit` bytes.
+    pub(in crate::sql) fn of_memory(limit: usize) -> WindowMemoryRule {
+        WindowMemoryRule { limit }
+    }
+
+    fn counted(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        batch_rows: usize,
+    ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+        let functions = match (
+            plan.downcast_ref::<WindowAggExec>(),
+            plan.downcast_ref::<BoundedWindowAggExec>(),
+        ) {
+            (Some(window), _) => window.window_expr(),
+            (_, Some(window)) => window.window_expr(),
+            _ => return Ok(Transformed::no(plan)),
+        };
+        let memory = OperatorMemory::new(self.limit);
+        let mut inputs = Vec::new();
+        let mut width = RowWidth::of_constants(functions, batch_rows)?;
+        for input in plan.children() {
+            width.columns = input.schema().fields().len();
+            inputs.push(CountedRowsExec::over(input, Side::Read, width, &memory));
+        }
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        let window = plan.replace_children(inputs, options)?;
+        let counted = CountedRowsExec::over(&window, Side::PassedOn, width, &memory);
+        Ok(Transformed::yes(counted))
+    }
+}
+
+impl PhysicalOptimizerRule for WindowMemoryRule {
+    fn name(&self) -> &str {
+        "gristmill_window_memory"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let batch_rows = config.execution.batch_size.into();
+        plan.transform_up(|plan| self.counted(plan, batch_rows))
+            .data()
+    }
+}
+
+/// What is counted of a row of the input.
+#[derive(Debug, Clone, Copy)]
+struct RowWidth {
+    /// The columns of the input, which are the first ones of what the operator passes on.
+    columns: usize,
+    /// Bytes of wide constants, of which each row has a copy.
+    constants: usize,
+}
+
+impl RowWidth {
+    fn of_constants(functions: &[Arc<dyn WindowExpr>], batch_rows: usize) -> Result<RowWidth> {
+        let mut constants = 0_usize;
+        for argument in functions.iter().flat_map(|function| function.expressions()) {
+            let bytes = bytes_of_constants(&argument, CONSTANT_BYTES, batch_rows)?;
+            constants = constants.saturating_add(bytes);
+        }
+        Ok(RowWidth {
+            columns: 0,
+            constants,
+        })
+    }
+
+    /// Returns the bytes of a batch in the operator.
+    fn bytes_of(self, batch: &RecordBatch) -> usize {
+        let columns = batch.columns().iter().take(self.columns);
+        let bytes = columns.map(|column| value_bytes(column.as_ref()));
+        let constants = self.constants.saturating_mul(batch.num_rows());
+        bytes.fold(constants, usize::saturating_add)
+    }
+
+    /// Returns the bytes of the results in a batch that are counted when they are computed.
+    fn bytes_of_results(self, batch: &RecordBatch) -> usize {
+        let results = batch.columns().iter().skip(self.columns);
+        let wide = results.filter(|column| column.data_type().primitive_width().is_none());
+        let bytes = wide.map(|column| value_bytes(column.as_ref()));
+        bytes.fold(0, usize::saturating_add)
+    }
+}
+
+/// The side of a window operator on which rows are counted.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    /// Below it.
+    Read,
+    /// Above it.
+    PassedOn,
+}
+
+/// Counts the rows of its input, and changes nothing.
+#[derive(Debug)]
+struct CountedRowsExec {
+    input: Arc<dyn ExecutionPlan>,
+    side: Side,
+    rows: RowWidth,
+    memory: Arc<OperatorMemory>,
+}
+
+impl CountedRowsExec {
+    fn over(
+        input: &Arc<dyn ExecutionPlan>,
+        side: Side,
+        rows: RowWidth,
+        memory: &Arc<OperatorMemory>,
+    ) -> Arc<dyn ExecutionPlan> {
+        Arc::new(CountedRowsExec {
+            input: Arc::clone(input),
+            side,
+            rows,
+            memory: Arc::clone(memory),
+        })
+    }
+}
+
+impl DisplayAs for CountedRowsExec {
+    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = match self.side {
+            Side::Read => "read",
+            Side::PassedOn => "passed on",
+        };
+        write!(out, "CountedRowsExec: {side}")
+    }
+}
+
+impl ExecutionPlan for CountedRowsExec {
+    fn name(&self) -> &str {
+        "CountedRowsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match children.as_slice() {
+            [input] => {
+                let (side, rows) = (self.side, self.rows);
+                Ok(CountedRowsExec::over(input, side, rows, &self.memory))
+            }
+            _ => internal_err!("rows of one input are counted"),
+        }
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(Continue)
+    }
+
+    /// A query that runs again pushes the filters of its joins into scans again.
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(filters, &self.children())
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        match self.side {
+            Side::PassedOn => {
+                let held = self.memory.start(partition, context.memory_pool());
+                let rows = self.input.execute(partition, context)?;
+                Ok(passed_on(rows, held, self.rows))
+            }
+            Side::Read => {
+                let held = self.memory.started(partition);
+                let rows = self.input.execute(partition, context)?;
+                Ok(match held {
+                    Some(held) => read(rows, held, self.rows),
+                    None => rows,
+                })
+            }
+        }
+    }
+}
+
+/// Returns the rows that an operator reads, which holds them from then on.
+fn read(
+    rows: SendableRecordBatchStream,
+    held: Arc<HeldRows>,
+    width: RowWidth,
+) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let rows = rows.map(move |batch| {
+        let batch = batch?;
+        held.read(width.bytes_of(&batch))?;
+        Ok(batch)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
+
+/// Returns the rows that an operator passes on. It computes while they are requested.
+fn passed_on(
+    mut rows: SendableRecordBatchStream,
+    held: Arc<HeldRows>,
+    width: RowWidth,
+) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let rows = stream::poll_fn(move |context| {
+        let poll = held.during(|| rows.poll_next_unpin(context));
+        if let Poll::Ready(Some(Ok(batch))) = &poll {
+            held.pass_on(width.bytes_of(batch), width.bytes_of_results(batch));
+        }
+        poll
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
