@@ -344,7 +344,7 @@ pub(super) fn reject_row(claim: &StateRow, error: &GrainError, uri: &str, now: i
         code: error.code.name(),
         field: Some(MANIFEST),
         message: format!(
-            "the manifest's claim that {} is {}: {error}",
+            "the source's claim that {} is {}: {error}",
             claim.content_address,
             claim.event.name()
         ),

@@ -7,10 +7,10 @@ use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::sign::{DeliveredGrain, SignedBlob};
 
-/// The value of `field` in the row of a manifest's claim that was denied.
+/// The value of `field` in the row of a source's claim that was denied.
 pub(crate) const MANIFEST: &str = "manifest";
 
-/// The ordinal of what isn't a part of a source: the source as a whole, or a manifest's claim.
+/// The ordinal of what isn't a part of a source: the source as a whole, or one of its claims.
 pub(crate) const WHOLE_SOURCE: i64 = -1;
 
 /// Bytes of a refused source or line that are stored, at most.

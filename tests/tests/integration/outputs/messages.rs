@@ -310,12 +310,12 @@ fn a_file_of_people_has_a_note_of_what_is_not_searched_for() {
 fn an_empty_list_of_holds_has_a_note() {
     let folder = OutputFolder::with_events(1);
     for (words, note) in [
-        (&[][..], "the lake has no hold in force; --ended"),
         (
-            &["case-21", "--grains"],
+            &["case-21", "--grains"][..],
             "the lake has no hold `case-21` in force; --ended",
         ),
         (&["case-21", "--ended"], "the lake has no hold `case-21`\n"),
+        (&[], "the lake has no hold in force; --ended"),
     ] {
         let list = [&["hold", "list", "--format", "json"], words].concat();
         let (code, out, err) = folder.run(&list);
