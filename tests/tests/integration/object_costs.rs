@@ -164,7 +164,7 @@ const SEARCH: Model = Model {
 const VERIFY: Model = Model {
     command: "verify",
     least: 74.0,
-    per_segment: 13.9,
+    per_segment: 15.9,
 };
 
 const COMPACT: Model = Model {
