@@ -1,7 +1,5 @@
 //! The units in which sources are admitted, and the outcome for each source.
 
-use std::sync::Arc;
-
 use gristmill_connectors::ConnectorError;
 use gristmill_connectors::source::Source;
 use gristmill_schemas::columns::RejectRow;
@@ -17,7 +15,7 @@ pub(super) enum Admission {
     /// The source is ingested from its grain `first` on.
     Accepted {
         /// The source.
-        source: Arc<AdmittedSource>,
+        source: Box<AdmittedSource>,
         /// Its lines that can't be read.
         refused: RefusedLines,
         /// The first grain that the lake doesn't contain.

@@ -239,7 +239,7 @@ impl Admitter {
                 ));
             }
         };
-        let source = Arc::new(AdmittedSource::new(
+        let source = Box::new(AdmittedSource::new(
             info,
             content,
             TranscriptExtras::default(),
@@ -428,7 +428,7 @@ fn accept_transcript(
         FrameSpool::Open(frames) => SourceContent::Frames(frames),
         FrameSpool::Sealed(frames) => SourceContent::SealedFrames(frames),
     };
-    let source = Arc::new(AdmittedSource {
+    let source = Box::new(AdmittedSource {
         has_messages,
         ..AdmittedSource::new(info, content, extras)
     });

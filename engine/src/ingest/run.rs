@@ -241,9 +241,8 @@ impl<'l> IngestRun<'l> {
                 first,
                 retry,
             } => {
-                if let Some(AdmittedSource { extras, .. }) = Arc::get_mut(&mut source) {
-                    claim_held(self.lake, &self.known, &mut self.holds, extras, self.now).await?;
-                }
+                let extras = &mut source.extras;
+                claim_held(self.lake, &self.known, &mut self.holds, extras, self.now).await?;
                 match retry {
                     RetryMode::No => {}
                     RetryMode::Restart => self.retried.begin(&source.id, false),
@@ -251,7 +250,8 @@ impl<'l> IngestRun<'l> {
                 }
                 self.report.files += 1;
                 self.report.bytes += source.length();
-                self.read(MorselReader::new(source, first), refused).await
+                let reader = MorselReader::new(Arc::from(source), first);
+                self.read(reader, refused).await
             }
             Admission::AlreadyIngested(info) => {
                 self.report.known += 1;

@@ -181,7 +181,7 @@ async fn admit_alone(
     let error = match admitter.admit(unit).await?.pop() {
         Some(Admission::Accepted {
             source, refused, ..
-        }) => return Ok((source, refused)),
+        }) => return Ok((Arc::from(source), refused)),
         Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
         Some(Admission::Rejected { error, .. }) => error,
         Some(Admission::Unsupported { reason, .. }) => GrainError::corrupt(0, reason),
