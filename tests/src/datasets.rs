@@ -43,10 +43,7 @@ pub struct DataSet {
 /// # Errors
 /// None that the seeds here cause; those of encoding and writing are passed on.
 pub fn make() -> Result<Vec<DataSet>, Fault> {
-    let corpus = Corpus {
-        seed: SEED,
-        people: PEOPLE,
-    };
+    let corpus = Corpus::new(SEED, PEOPLE);
     let [mut first, second, third] = [corpus.block(0)?, corpus.block(1)?, corpus.block(2)?];
     let manifest = Manifest {
         entries: std::mem::take(&mut first.states).into_iter().collect(),

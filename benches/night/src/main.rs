@@ -7,8 +7,9 @@
 //! ```
 //!
 //! `--memory SIZE` is passed on, `--new N` brings N new grains at every size instead of a
-//! hundredth, `--json FILE` writes the results as JSON, and `--peers PYTHON` runs the peers of
-//! `peers.py` over the same files with that interpreter. Needs Linux (`/proc`).
+//! hundredth, `--backdated` gives them the times of the lake's first, `--json FILE` writes the
+//! results as JSON, and `--peers PYTHON` runs the peers of `peers.py` over the same files with that
+//! interpreter. Needs Linux (`/proc`).
 
 mod child;
 mod night;
@@ -40,6 +41,7 @@ struct Options {
     folder: PathBuf,
     memory: Option<String>,
     new: Option<u64>,
+    backdated: bool,
     json: Option<PathBuf>,
     python: Option<PathBuf>,
     sizes: Vec<u64>,
@@ -61,6 +63,7 @@ fn options(mut words: impl Iterator<Item = String>) -> io::Result<Options> {
         folder: std::env::temp_dir().join("night"),
         memory: None,
         new: None,
+        backdated: false,
         json: None,
         python: None,
         sizes: Vec::new(),
@@ -76,6 +79,7 @@ fn options(mut words: impl Iterator<Item = String>) -> io::Result<Options> {
             "--folder" => options.folder = value()?.into(),
             "--memory" => options.memory = Some(value()?),
             "--new" => options.new = Some(count(&value()?)?),
+            "--backdated" => options.backdated = true,
             "--json" => options.json = Some(value()?.into()),
             "--peers" => options.python = Some(value()?.into()),
             size => options.sizes.push(count(size)?),
@@ -118,6 +122,7 @@ fn run(options: &Options) -> io::Result<()> {
             program: options.program.canonicalize()?,
             memory: options.memory.clone(),
             new: options.new.unwrap_or(grains / NEW_SHARE).max(1),
+            backdated: options.backdated,
             folder,
             grains,
         };

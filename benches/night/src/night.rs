@@ -20,6 +20,9 @@ const ERASED_PEOPLE: usize = 100;
 /// Seed of the grains that a night brings; the lake's grains have the default one.
 const NEW_SEED: &str = "4711";
 
+/// When the first of these grains was made: after all of the lake, whose times end in May 2026.
+const NEW_BEGIN: &str = "2026-06-01";
+
 /// A step's name and cost.
 pub type Step = (String, Cost);
 
@@ -35,6 +38,8 @@ pub struct Night {
     pub grains: u64,
     /// Grains that are new.
     pub new: u64,
+    /// Whether they were made when the first of the lake were, and come late.
+    pub backdated: bool,
 }
 
 impl Night {
@@ -80,7 +85,11 @@ impl Night {
     pub fn prepare(&self) -> io::Result<Vec<Step>> {
         let old = self.folder.join("old");
         self.generate(&old, self.grains, &[])?;
-        self.generate(&self.new_corpus(), self.new, &["--seed", NEW_SEED])?;
+        let mut new = vec!["--seed", NEW_SEED];
+        if !self.backdated {
+            new.extend(["--begin", NEW_BEGIN]);
+        }
+        self.generate(&self.new_corpus(), self.new, &new)?;
         // Certificates of erasures are signed.
         self.run(&["keys", "generate", "erasure"])?;
         let ingest = self.run(&["ingest", text(&old)?])?;

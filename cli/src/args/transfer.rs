@@ -144,6 +144,9 @@ pub struct GenerateArgs {
     /// Seed; equal seeds give equal corpora
     #[arg(long, default_value_t = 42, value_name = "S")]
     pub seed: u64,
+    /// Date or instant of the first grains, such as 2026-06-01 [default: 2025-01-01]
+    #[arg(long, value_name = "INSTANT")]
+    pub begin: Option<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t = GenerateKind::Mg)]
     pub kind: GenerateKind,

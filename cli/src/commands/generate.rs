@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::CommandContext;
 use crate::args::transfer::{GenerateArgs, GenerateKind};
 use crate::exit::{CommandOutcome, Failure};
+use crate::instant_arg::parse_instant;
 
 /// Result of the command.
 #[derive(Debug, Default, Serialize)]
@@ -51,13 +52,28 @@ pub fn run(context: &CommandContext, arguments: GenerateArgs) -> Result<CommandO
         .num_threads(context.threads())
         .build()
         .map_err(|error| Failure::environment("can't start threads", &error))?;
-    let corpus = Corpus {
-        seed: arguments.seed,
-        people: arguments.people,
-    };
+    let corpus = corpus(&arguments)?;
     let written = write_files(&arguments, BlockStream::new(&corpus, &pool))?;
     printer.record(&written)?;
     Ok(CommandOutcome::Done)
+}
+
+/// Latest time at which a corpus begins: 2100-01-01, in milliseconds since 1970. The seconds in the
+/// headers of grains have 32 bits (§3.1).
+const LAST_BEGIN_MS: i64 = 4_102_444_800_000;
+
+/// Returns the corpus that the arguments describe.
+fn corpus(arguments: &GenerateArgs) -> Result<Corpus, Failure> {
+    let mut corpus = Corpus::new(arguments.seed, arguments.people);
+    if let Some(begin) = &arguments.begin {
+        corpus.begin_ms = parse_instant("--begin", begin)?;
+        if !(0..=LAST_BEGIN_MS).contains(&corpus.begin_ms) {
+            return Err(Failure::usage(format!(
+                "invalid value `--begin {begin}`; a corpus begins between 1970 and 2100"
+            )));
+        }
+    }
+    Ok(corpus)
 }
 
 /// Writes the files of the corpus.

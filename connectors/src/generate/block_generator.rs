@@ -12,15 +12,6 @@ use super::grain_draft::GrainDraft;
 use super::people::{People, Person};
 use super::text::{TextContext, TextWriter};
 
-/// The time of the first block: 2025-01-01, in milliseconds since 1970.
-const EPOCH_MS: i64 = 1_735_689_600_000;
-
-/// The time between two blocks, in milliseconds.
-const BLOCK_MS: i64 = 6 * 3_600_000;
-
-/// Number of blocks after which the times begin anew.
-const BLOCKS_PER_CYCLE: i64 = 2_000;
-
 /// Maximum time between two grains, in seconds.
 const MAX_PAUSE_S: i64 = 20;
 
@@ -41,14 +32,15 @@ pub(super) struct BlockGenerator {
 }
 
 impl BlockGenerator {
-    pub(super) fn new(people: People, number: u64, random: ChaCha8Rng) -> Self {
+    /// Begins the block `number` at `now_ms`.
+    pub(super) fn new(people: People, number: u64, now_ms: i64, random: ChaCha8Rng) -> Self {
         BlockGenerator {
             people,
             text: TextWriter::default(),
             random,
             draws: Draws::new(0),
             scene: 0,
-            now_ms: EPOCH_MS + (number as i64 % BLOCKS_PER_CYCLE) * BLOCK_MS,
+            now_ms,
             number,
             block: Block::default(),
         }

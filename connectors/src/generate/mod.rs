@@ -50,6 +50,15 @@ pub use block::{Block, Label};
 use block_generator::BlockGenerator;
 use people::People;
 
+/// The time of the first block by default: 2025-01-01, in milliseconds since 1970.
+const EPOCH_MS: i64 = 1_735_689_600_000;
+
+/// The time between two blocks, in milliseconds.
+const BLOCK_MS: i64 = 6 * 3_600_000;
+
+/// Number of blocks after which the times begin anew.
+const BLOCKS_PER_CYCLE: i64 = 2_000;
+
 /// Minimum number of grains of a block: the last scenario is completed.
 pub const BLOCK_GRAINS: usize = 2_000;
 
@@ -60,9 +69,20 @@ pub struct Corpus {
     pub seed: u64,
     /// The number of people. Their activity follows Zipf's law.
     pub people: u32,
+    /// The time of the first block, in milliseconds since 1970.
+    pub begin_ms: i64,
 }
 
 impl Corpus {
+    /// Returns the corpus of a seed and a number of people that begins with the year 2025.
+    pub const fn new(seed: u64, people: u32) -> Self {
+        Corpus {
+            seed,
+            people,
+            begin_ms: EPOCH_MS,
+        }
+    }
+
     /// Generates the block `number`, counted from 0.
     ///
     /// # Errors
@@ -71,6 +91,7 @@ impl Corpus {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         // Streams of one seed are independent of each other.
         random.set_stream(number + 1);
-        BlockGenerator::new(People::new(self.people), number, random).generate(BLOCK_GRAINS)
+        let now_ms = self.begin_ms + (number as i64 % BLOCKS_PER_CYCLE) * BLOCK_MS;
+        BlockGenerator::new(People::new(self.people), number, now_ms, random).generate(BLOCK_GRAINS)
     }
 }

@@ -12,20 +12,29 @@ use super::*;
 
 #[test]
 fn the_seed_and_the_number_determine_a_block() {
-    let block = |seed, number| Corpus { seed, people: 100 }.block(number).unwrap().grains;
+    let block = |seed, number| Corpus::new(seed, 100).block(number).unwrap().grains;
     assert_eq!(block(1, 3), block(1, 3));
     assert_ne!(block(1, 3), block(2, 3));
     assert_ne!(block(1, 3), block(1, 4));
 }
 
 #[test]
+fn a_corpus_begins_when_it_is_told_to() {
+    let first = |corpus: Corpus| corpus.block(0).unwrap().grains.swap_remove(0).blob;
+    let seconds = |blob: &[u8]| u32::from_be_bytes(blob[5..9].try_into().unwrap());
+    let (usual, later) = (Corpus::new(1, 100), 1_780_272_000_000);
+    assert_eq!(seconds(&first(usual)) / 86_400, 20_089);
+    let begin = Corpus {
+        begin_ms: later,
+        ..usual
+    };
+    let pause = i64::from(seconds(&first(begin))) - later / 1_000;
+    assert!((0..60).contains(&pause), "{pause}");
+}
+
+#[test]
 fn a_block_has_all_types_and_every_grain_is_canonical() {
-    let block = Corpus {
-        seed: 7,
-        people: 1_000,
-    }
-    .block(0)
-    .unwrap();
+    let block = Corpus::new(7, 1_000).block(0).unwrap();
     let mut types: HashMap<GrainType, usize> = HashMap::new();
     for grain in &block.grains {
         let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
@@ -47,12 +56,7 @@ fn a_block_has_all_types_and_every_grain_is_canonical() {
 
 #[test]
 fn a_split_block_has_no_states_of_later_grains() {
-    let mut block = Corpus {
-        seed: 7,
-        people: 1_000,
-    }
-    .block(0)
-    .unwrap();
+    let mut block = Corpus::new(7, 1_000).block(0).unwrap();
     let states = block.states.len();
     let rest = block.split_off(700);
     let first: HashSet<_> = block.grains.iter().map(|grain| grain.address).collect();
@@ -69,12 +73,7 @@ fn a_split_block_has_no_states_of_later_grains() {
 
 #[test]
 fn a_withdrawal_names_its_consent() {
-    let block = Corpus {
-        seed: 7,
-        people: 1_000,
-    }
-    .block(1)
-    .unwrap();
+    let block = Corpus::new(7, 1_000).block(1).unwrap();
     let mut withdrawals = 0;
     for grain in &block.grains {
         let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
@@ -104,12 +103,7 @@ fn for_each(block: &Block, mut with: impl FnMut(ContentAddress, &Grain<'_>)) {
 }
 
 fn block(seed: u64, number: u64) -> Block {
-    Corpus {
-        seed,
-        people: 1_000,
-    }
-    .block(number)
-    .unwrap()
+    Corpus::new(seed, 1_000).block(number).unwrap()
 }
 
 #[test]

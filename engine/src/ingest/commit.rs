@@ -356,10 +356,7 @@ mod tests {
         let place = folder.path().join("lake").display().to_string();
         let mut lake = Lake::open_or_create(&place).await.unwrap();
         let mut other = Lake::open_or_create(&place).await.unwrap();
-        let corpus = Corpus {
-            seed: 11,
-            people: 9,
-        };
+        let corpus = Corpus::new(11, 9);
         let grains = corpus.block(0).unwrap().grains.into_iter().take(2);
         let [intact, mut cut]: [Vec<u8>; 2] = grains
             .map(|grain| grain.blob)

@@ -176,10 +176,7 @@ mod tests {
     /// A file of grains with the refused line `number` and, right after it, a refused grain that is
     /// the grain `number` of the file. They are in different batches.
     async fn line_and_grain(folder: &Path, number: usize) -> Vec<Source> {
-        let blob = Corpus {
-            seed: 11,
-            people: 9,
-        };
+        let blob = Corpus::new(11, 9);
         let mut blob = blob.block(0).unwrap().grains.swap_remove(0).blob;
         blob.pop();
         let digits: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();

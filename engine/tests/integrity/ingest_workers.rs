@@ -121,7 +121,7 @@ fn options() -> IngestOptions {
 /// Writes 80 grains and their lifecycle state as the container `path`.
 fn make_container(path: &Path) {
     let (seed, people) = (11, 9);
-    let mut block = Corpus { seed, people }.block(4).unwrap();
+    let mut block = Corpus::new(seed, people).block(4).unwrap();
     block.split_off(80);
     assert!(!block.states.is_empty());
     let options = ContainerOptions {

@@ -43,13 +43,7 @@ impl Lab {
 
     /// Returns the blobs of the segment `number`.
     pub fn blobs(&self, number: u64, rows: usize) -> Vec<Vec<u8>> {
-        let grains = Corpus {
-            seed: 11,
-            people: 9,
-        }
-        .block(number)
-        .unwrap()
-        .grains;
+        let grains = Corpus::new(11, 9).block(number).unwrap().grains;
         grains
             .into_iter()
             .take(rows)

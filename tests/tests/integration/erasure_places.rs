@@ -313,10 +313,7 @@ fn look_for_others(blocks: u64) {
     let request = others();
     let matcher = IdentifierMatcher::new(&request);
     let search = IdentifierSearch::new(&request, |_| false, []).unwrap();
-    let corpus = Corpus {
-        seed: 27,
-        people: 10_000,
-    };
+    let corpus = Corpus::new(27, 10_000);
     let (mut hits, mut looked) = (Hits::default(), 0);
     for number in 0..blocks {
         for grain in corpus.block(number).unwrap().grains {

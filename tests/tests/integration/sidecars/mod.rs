@@ -29,10 +29,7 @@ async fn lake_of(folder: &Path, sources: u64) -> Lake {
     let mut lake = Lake::open_or_create(&folder.join("lake").display().to_string())
         .await
         .unwrap();
-    let corpus = Corpus {
-        seed: 5,
-        people: 40,
-    };
+    let corpus = Corpus::new(5, 40);
     for number in 0..sources {
         let blobs: Vec<_> = corpus
             .block(number)
