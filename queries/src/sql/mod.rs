@@ -79,6 +79,7 @@
 //! | `shared_memory` | How do the queries of a server share its memory? |
 //! | `bounded_projection` | How are wide results made in small batches? |
 //! | `sliced_inputs` | How many copies of wide values may an operator make? |
+//! | `partitioned_windows` | How many rows does a window function over whole partitions hold? |
 //! | `wide_batches` | How many bytes of wide rows do filters, exchanges and joins gather? |
 //! | `counted_rows` | How does the memory of an answer's rows count until they are sent? |
 //! | `wide_rows` | How many bytes do rows have, and how are batches cut by that? |
@@ -137,6 +138,7 @@ mod message_blocks;
 mod no_lake;
 mod page_index_reader;
 mod parameters;
+mod partitioned_windows;
 mod pattern;
 mod percentiles;
 mod plan_size;

@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::address_lookup::{MAX_KEY_BYTES, MAX_KEYS};
 use super::bounded_pool::{BoundedPool, MERGE_BYTES};
 use super::bounded_projection::BoundedProjectionRule;
+use super::partitioned_windows::PartitionedWindowRule;
 use super::spill::SealedSpillFactory;
 use super::wide_batches::WideBatchesRule;
 use super::window_limits::WindowMemoryRule;
@@ -130,6 +131,7 @@ pub fn with_small_batches(context: &SessionContext) -> SessionContext {
     let state = SessionStateBuilder::new_from_existing(context.state())
         .with_physical_optimizer_rule(Arc::new(WideBatchesRule::of_memory(pool)))
         .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule))
+        .with_physical_optimizer_rule(Arc::new(PartitionedWindowRule))
         .with_physical_optimizer_rule(Arc::new(WindowMemoryRule::of_memory(pool)));
     SessionContext::new_with_state(state.build())
 }

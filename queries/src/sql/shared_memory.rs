@@ -18,6 +18,7 @@ use datafusion::prelude::SessionContext;
 
 use super::bounded_pool::BoundedPool;
 use super::bounded_projection::BoundedProjectionRule;
+use super::partitioned_windows::PartitionedWindowRule;
 use super::sliced_inputs::SlicedInputsRule;
 use super::wide_batches::WideBatchesRule;
 use super::window_limits::WindowMemoryRule;
@@ -98,6 +99,7 @@ impl SharedMemory {
             .with_physical_optimizer_rule(Arc::new(SlicedInputsRule::default()))
             .with_physical_optimizer_rule(Arc::new(WideBatchesRule::default()))
             .with_physical_optimizer_rule(Arc::new(BoundedProjectionRule))
+            .with_physical_optimizer_rule(Arc::new(PartitionedWindowRule))
             .with_physical_optimizer_rule(Arc::new(WindowMemoryRule::of_memory(limit)));
         Ok(SessionContext::new_with_state(state.build()))
     }

@@ -27,6 +27,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, stream};
 
+use super::super::partitioned_windows::PartitionedWindowExec;
 use super::super::sliced_inputs::bytes_of_constants;
 use super::super::wide_rows::value_bytes;
 use super::held_rows::{HeldRows, OperatorMemory};
@@ -52,13 +53,8 @@ impl WindowMemoryRule {
         plan: Arc<dyn ExecutionPlan>,
         batch_rows: usize,
     ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-        let functions = match (
-            plan.downcast_ref::<WindowAggExec>(),
-            plan.downcast_ref::<BoundedWindowAggExec>(),
-        ) {
-            (Some(window), _) => window.window_expr(),
-            (_, Some(window)) => window.window_expr(),
-            _ => return Ok(Transformed::no(plan)),
+        let Some(functions) = window_functions(&plan) else {
+            return Ok(Transformed::no(plan));
         };
         let memory = OperatorMemory::new(self.limit);
         let mut inputs = Vec::new();
@@ -72,6 +68,14 @@ impl WindowMemoryRule {
         let counted = CountedRowsExec::over(&window, Side::PassedOn, width, &memory);
         Ok(Transformed::yes(counted))
     }
+}
+
+/// Returns the functions of a window operator; `None` for other operators.
+fn window_functions(plan: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
+    let whole = || Some(plan.downcast_ref::<WindowAggExec>()?.window_expr());
+    let bounded = || Some(plan.downcast_ref::<BoundedWindowAggExec>()?.window_expr());
+    let by_partition = || Some(plan.downcast_ref::<PartitionedWindowExec>()?.window_expr());
+    whole().or_else(bounded).or_else(by_partition)
 }
 
 impl PhysicalOptimizerRule for WindowMemoryRule {
