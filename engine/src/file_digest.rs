@@ -65,6 +65,16 @@ impl<'de> Deserialize<'de> for FileDigest {
     }
 }
 
+/// The times between which grains were created, as their payloads state it, in microseconds since
+/// 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedSpan {
+    /// The first of them, or an earlier time.
+    pub first: i64,
+    /// The last of them, or a later time.
+    pub last: i64,
+}
+
 /// A complete data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenFile {
@@ -74,6 +84,8 @@ pub struct WrittenFile {
     pub size: u64,
     /// The digest of all bytes.
     pub digest: FileDigest,
+    /// When the grains in it were created. `None` if it isn't known of all, as of encrypted ones.
+    pub created: Option<CreatedSpan>,
 }
 
 /// Digests bytes and passes them on to `W`.

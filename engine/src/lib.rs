@@ -144,4 +144,4 @@ pub mod segment;
 pub mod text;
 pub mod verify;
 
-pub use file_digest::{FileDigest, WrittenFile};
+pub use file_digest::{CreatedSpan, FileDigest, WrittenFile};

@@ -202,6 +202,7 @@ mod tests {
             rows,
             size: 1,
             digest,
+            created: None,
         };
         Segment {
             id: SegmentId::of_folder("a"),

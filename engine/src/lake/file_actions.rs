@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use deltalake::kernel::{Add, LogicalFileView, Remove};
 use gristmill_schemas::columns::GRAINS;
 
+use super::column_statistics::statistics_of;
 use super::row_versions::RowVersions;
 use super::table::{DataFile, Table, delta_error};
 use crate::error::Result;
@@ -99,7 +100,7 @@ pub(super) fn add_action(
         size: file.size as i64,
         modification_time: now,
         data_change: changes_rows,
-        stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
+        stats: Some(statistics_of(file)),
         partition_values: HashMap::new(),
         tags: FileTags::written(file, versions),
         deletion_vector: None,

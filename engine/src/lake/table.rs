@@ -22,6 +22,7 @@ use object_store::prefix::PrefixStore;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::column_statistics::stated_span;
 use super::commit_cache::CommitCache;
 use super::file_actions::FileTags;
 use super::location::LakeLocation;
@@ -29,7 +30,7 @@ use super::log::LogFile;
 use super::row_versions::RowVersions;
 use crate::decoder_panic::caught_read;
 use crate::error::{Context, EngineError, Result};
-use crate::file_digest::{FileDigest, WrittenFile};
+use crate::file_digest::{CreatedSpan, FileDigest, WrittenFile};
 use crate::segment::CreationSeconds;
 
 /// A data file of a table.
@@ -46,6 +47,9 @@ pub struct DataFile {
     /// The creation seconds of the grains in it. `None` for other tables, for encrypted rows, and
     /// for files of earlier releases and of other engines.
     pub seconds: Option<CreationSeconds>,
+    /// When the grains in it were created. `None` for other tables, for encrypted rows, and for
+    /// files of earlier releases.
+    pub created: Option<CreatedSpan>,
     /// The digest of its Parquet footer, to which the sidecars of a segment are bound. `None` for
     /// other tables, and for files of earlier releases and of other engines.
     pub footer: Option<FileDigest>,
@@ -67,6 +71,7 @@ impl DataFile {
     pub(crate) fn new(name: String, written: WrittenFile) -> DataFile {
         DataFile {
             digest: Some(written.digest),
+            created: written.created,
             ..DataFile::untagged(name, written.size, written.rows)
         }
     }
@@ -79,6 +84,7 @@ impl DataFile {
             rows,
             digest: None,
             seconds: None,
+            created: None,
             footer: None,
             superseding: None,
             disclosed: None,
@@ -378,6 +384,7 @@ impl Table {
                     rows: file.num_records().unwrap_or_default() as u64,
                     digest,
                     seconds,
+                    created: stated_span(&file),
                     footer,
                     superseding,
                     disclosed,

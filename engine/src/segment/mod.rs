@@ -18,6 +18,7 @@
 //! | `address_index` | which row of the segment has this address? |
 //! | `repeated_addresses` | which addresses do several rows of some segments have? |
 //! | `creation_seconds` | at which seconds were its grains created? |
+//! | `created_span` | between which times were they created, as their payloads state it? |
 //! | `binding` | to which segment does a sidecar belong? |
 //! | `sidecar` | what is a sidecar? |
 //!
@@ -28,6 +29,7 @@ mod binding;
 mod bounds;
 mod column;
 mod copy;
+mod created_span;
 mod creation_seconds;
 mod footer;
 mod layout;

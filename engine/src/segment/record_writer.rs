@@ -57,6 +57,7 @@ impl RecordWriter {
             rows: self.rows,
             size,
             digest,
+            created: None,
         })
     }
 }

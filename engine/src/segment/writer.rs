@@ -19,6 +19,7 @@ use tempfile::NamedTempFile;
 
 use super::column::{ColumnEncoder, ColumnLayout};
 use super::copy::CopySource;
+use super::created_span::created_span_of;
 use super::splice::SplicedChunk;
 use crate::file_digest::{DigestWriter, WrittenFile};
 
@@ -177,12 +178,12 @@ impl SegmentWriter {
                 tail.next
             )));
         }
-        let rows = tail
-            .writer
-            .flushed_row_groups()
+        let groups = tail.writer.flushed_row_groups();
+        let rows = groups
             .iter()
             .map(|group| group.num_rows().max(0) as u64)
             .sum();
+        let created = created_span_of(groups);
         let sink = tail
             .writer
             .into_inner()?
@@ -190,7 +191,12 @@ impl SegmentWriter {
             .map_err(std::io::IntoInnerError::into_error)?;
         tail.behind.finish()?;
         let (size, digest) = sink.finish();
-        Ok(WrittenFile { rows, size, digest })
+        Ok(WrittenFile {
+            rows,
+            size,
+            digest,
+            created,
+        })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, FileTail> {

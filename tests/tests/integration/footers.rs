@@ -1,4 +1,4 @@
-//! The cache of footers that the versions of a lake share in a server.
+//! Which footers queries read, and the cache of them that the versions of a lake share in a server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,12 @@ async fn ingest(lake: &mut TestLake, night: usize) {
 
 /// Reads all columns, so that the footer of each file is read.
 async fn read_all(context: &SessionContext) -> usize {
-    let rows = context.sql("SELECT * FROM grains").await.unwrap();
+    rows_of(context, "SELECT * FROM grains").await
+}
+
+/// Runs `query`; returns how many rows it has.
+async fn rows_of(context: &SessionContext, query: &str) -> usize {
+    let rows = context.sql(query).await.unwrap();
     let batches = rows.collect().await.unwrap();
     batches.iter().map(|batch| batch.num_rows()).sum()
 }
@@ -88,4 +93,55 @@ async fn a_newer_version_reads_the_footers_of_new_files_only_and_forgets_removed
     assert_eq!(read_all(&second.context).await, 8);
     assert_eq!(read_all(&confined).await, 0);
     assert_eq!(paths(&cached(&third.context)), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_by_time_read_the_footers_of_files_with_such_grains() {
+    let mut lake = TestLake::new().await;
+    for night in 0..6 {
+        ingest(&mut lake, night).await;
+    }
+    let at = |milliseconds| format!("to_timestamp_millis({milliseconds})");
+    let newest = |table| format!("SELECT subject FROM {table} ORDER BY created_at DESC LIMIT 2");
+    let oldest = "SELECT subject FROM beliefs ORDER BY created_at, subject LIMIT 2".to_owned();
+    // The next file is opened while one is read.
+    for (query, rows, nights) in [
+        (
+            format!("SELECT * FROM grains WHERE created_at >= {}", at(50)),
+            4,
+            1,
+        ),
+        (
+            format!("SELECT * FROM current WHERE created_at = {}", at(13)),
+            1,
+            1,
+        ),
+        (
+            format!("SELECT * FROM grains WHERE created_at < {}", at(21)),
+            9,
+            3,
+        ),
+        (
+            format!("SELECT * FROM grains WHERE created_at > {}", at(54)),
+            0,
+            0,
+        ),
+        (newest("grains"), 2, 2),
+        (newest("current"), 2, 2),
+        (oldest, 2, 2),
+    ] {
+        let options = SqlOptions {
+            threads: 1,
+            ..SqlOptions::default()
+        };
+        let snapshot = NewestLake::new(lake.lake.clone(), options).await.unwrap();
+        let context = &snapshot.snapshot().await.unwrap().context;
+        let found = rows_of(context, &query).await;
+        assert_eq!(found, rows, "{query}");
+        let files = cached(context);
+        assert!(files.len() <= nights, "{query}: {files:?}");
+    }
+    let times = "SELECT concat(min(created_at), ' ', max(created_at)) FROM grains";
+    let expected = "1970-01-01T00:00:00Z 1970-01-01T00:00:00.053Z";
+    assert_eq!(lake.value(times).await, expected);
 }

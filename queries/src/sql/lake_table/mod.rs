@@ -22,24 +22,25 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
 use datafusion::common::Statistics as PlanStatistics;
-use datafusion::common::internal_datafusion_err;
 use datafusion::common::stats::Precision;
+use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::union::UnionExec;
+use gristmill_engine::CreatedSpan;
 use gristmill_engine::index::SidecarCache;
 use gristmill_engine::index::lifecycle_mask::HiddenRows;
 use gristmill_engine::keys::LakeKeys;
 use gristmill_engine::lake::{DataFile, Lake, Segment, Table};
 use gristmill_engine::segment::SegmentId;
+use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
 use tokio::sync::Mutex;
 
@@ -147,9 +148,34 @@ impl LakeTable {
 
     /// Returns the file for a plan, with statistics of `rows` rows.
     fn partitioned(&self, file: &DataFile, rows: Precision<usize>) -> PartitionedFile {
-        let statistics = row_statistics(&self.schema, rows, file.size);
+        let mut statistics = row_statistics(&self.schema, rows, file.size);
+        if let Some(span) = file.created {
+            self.state_times(&mut statistics, span);
+        }
         PartitionedFile::new(self.table.path_of(&file.name).to_string(), file.size)
             .with_statistics(Arc::new(statistics))
+    }
+
+    /// States between which times the grains of a file were created, so that scans for others and
+    /// for the newest don't open it.
+    fn state_times(&self, statistics: &mut PlanStatistics, span: CreatedSpan) {
+        let Ok(at) = self.schema.index_of(Field::CreatedAt.name()) else {
+            return;
+        };
+        let DataType::Timestamp(TimeUnit::Microsecond, zone) = self.schema.field(at).data_type()
+        else {
+            return;
+        };
+        let bound = |micros| {
+            let value = ScalarValue::TimestampMicrosecond(Some(micros), zone.clone());
+            Precision::Exact(value)
+        };
+        if let Some(column) = statistics.column_statistics.get_mut(at) {
+            // Readers ignore bounds that aren't exact. Nothing takes these for values of rows.
+            column.min_value = bound(span.first);
+            column.max_value = bound(span.last);
+            column.null_count = Precision::Exact(0);
+        }
     }
 
     /// Returns the decryption of the columns `projection`; `None` if the rows aren't `sealed`.
