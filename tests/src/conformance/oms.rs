@@ -6,11 +6,13 @@ mod delivery;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Field, Grain, HeaderFlags, Payload,
-    Sensitivity, VERSION, custom_elision_hash, elision_hash, encode_json, namespace_hash,
+    DEFAULT_PAYLOAD_LIMIT, DecodeMode, EncodeOptions, Encoding, Field, Grain, HEADER_LENGTH,
+    HeaderFlags, Payload, Sensitivity, VERSION, custom_elision_hash, elision_hash, encode_json,
+    namespace_hash,
 };
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{DeliveredGrain, VerifyingKey, did_from_key, key_from_did};
+use sha2::{Digest, Sha256};
 
 use super::{CaseFile, Outcome, Report, judge_alternatives};
 
@@ -95,6 +97,23 @@ fn of_kind(kind: &str, case: &Json) -> Outcome {
 
 fn text<'a>(case: &'a Json, key: &str) -> &'a str {
     case.get(key).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// Returns the text that `case` expects under `key`; `None` if it expects nothing there.
+fn expected_text<'a>(case: &'a Json, key: &str) -> Result<Option<&'a str>, String> {
+    match case.get(key) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::String(text)) => Ok(Some(text)),
+        Some(other) => Err(format!("`{key}` is no text: {other}")),
+    }
+}
+
+/// Compares `found` with what the case expects under `key`, if it expects something.
+fn same_if_expected(case: &Json, key: &str, found: &str) -> Result<(), String> {
+    match expected_text(case, key)? {
+        Some(expected) => same(key, found, expected),
+        None => Ok(()),
+    }
 }
 
 fn input_of<'a>(case: &'a Json<'a>) -> Result<&'a Json<'a>, String> {
@@ -235,7 +254,7 @@ fn options_of(case: &Json) -> EncodeOptions {
 fn positive(case: &Json) -> Result<(), String> {
     let input = input_of(case)?;
     let mut options = options_of(case);
-    let expected = case.get("blob_hex").and_then(Json::as_str);
+    let expected = expected_text(case, "blob_hex")?;
     let has_cbor_flag = |blob: Vec<u8>| blob.get(1).is_some_and(|flags| flags & 0x20 != 0);
     // A published vector has no options, so the encoding comes from its header.
     if case.get("options").is_none()
@@ -244,11 +263,17 @@ fn positive(case: &Json) -> Result<(), String> {
         options.encoding = Encoding::Cbor;
     }
     let encoded = encode_json(input, options).map_err(|error| format!("encode: {error}"))?;
+    if expected
+        .or(expected_text(case, "content_address")?)
+        .is_none()
+    {
+        return Err("the case expects neither bytes nor an address".to_owned());
+    }
     let blob = hex::encode(&encoded.blob);
     same("blob", &blob, expected.unwrap_or(&blob))?;
-    if let Some(address) = case.get("content_address").and_then(Json::as_str) {
-        same("address", &encoded.address.to_string(), address)?;
-    }
+    same_if_expected(case, "content_address", &encoded.address.to_string())?;
+    let header = encoded.blob.get(..HEADER_LENGTH).unwrap_or_default();
+    same_if_expected(case, "header_hex", &hex::encode(header))?;
     let decoded = decode(&encoded.blob).map_err(|error| format!("decode: {error}"))?;
     let wanted = case.get("decoded").unwrap_or(input);
     same_grain(&decoded, wanted)?;
@@ -263,9 +288,8 @@ fn positive(case: &Json) -> Result<(), String> {
 /// Checks a vector that another project published as bytes.
 fn published(case: &Json) -> Result<(), String> {
     let blob = bytes_of(case)?;
-    if let Some(address) = case.get("content_address").and_then(Json::as_str) {
-        same("address", &ContentAddress::of(&blob).to_string(), address)?;
-    }
+    let address = ContentAddress::of(&blob).to_string();
+    same_if_expected(case, "content_address", &address)?;
     if case.get("expect").is_some() {
         return expect_code(case, decode(&blob).err());
     }
@@ -297,6 +321,9 @@ fn did_key(case: &Json) -> Result<(), String> {
 
 /// Checks the encoding of one value, as an unknown key of a belief.
 fn single_value(case: &Json, encoding: Encoding, expected: &str) -> Result<(), String> {
+    if expected.is_empty() {
+        return Err("the case expects no bytes".to_owned());
+    }
     let mut grain =
         Json::parse(br#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":1.0,"created_at":0}"#)
             .map_err(|error| error.to_string())?;
@@ -345,7 +372,14 @@ fn elision(case: &Json) -> Result<(), String> {
         None => custom_elision_hash(value),
     };
     let hash = hash.map_err(|error| error.to_string())?;
-    same("elision hash", &hash, text(case, "elision_hash"))
+    same("elision hash", &hash, text(case, "elision_hash"))?;
+    let Some(digits) = expected_text(case, "msgpack_hex")? else {
+        return Ok(());
+    };
+    // The hash is that of the canonical MessagePack, so bytes with another hash differ from it.
+    let bytes = hex::decode(digits).map_err(|error| error.to_string())?;
+    let of_bytes = format!("sha256:{}", hex::encode(Sha256::digest(bytes)));
+    same("hash of `msgpack_hex`", &of_bytes, &hash)
 }
 
 #[cfg(test)]
@@ -393,7 +427,10 @@ mod tests {
                 {{"id":"other-address",{input},"content_address":"00"}}]"#
         ));
         assert!(text.contains("FAILED other-bytes: blob"), "{text}");
-        assert!(text.contains("FAILED other-address: address"), "{text}");
+        assert!(
+            text.contains("FAILED other-address: content_address"),
+            "{text}"
+        );
         assert!(text.ends_with("1 passed, 2 failed\n"), "{text}");
     }
 

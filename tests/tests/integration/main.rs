@@ -19,6 +19,7 @@ mod cold_start;
 mod command_line;
 mod concurrency;
 mod conformance;
+mod conformance_expectations;
 mod conformance_pins;
 mod conformance_shapes;
 mod content;

@@ -11,11 +11,16 @@ use gristmill_schemas::grain::{
     DEFAULT_PAYLOAD_LIMIT, DecodeMode, Grain, MIN_BLOB_LENGTH, Payload, VERSION,
 };
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::sign::{self, DeliveredGrain, DidKeyResolver, SignedBlob, SigningKey};
+use gristmill_schemas::sign::{
+    self, DeliveredGrain, DidKeyResolver, SignedBlob, SigningKey, key_from_did,
+};
 use sha2::{Digest, Sha256};
 
 use super::super::CaseFile;
-use super::{bytes_of, expect_code, same, text};
+use super::{bytes_of, expect_code, expected_text, same, same_if_expected, text};
+
+/// The start of a CBOR byte string of 64 bytes, the length of all signatures that are supported.
+const SIGNATURE_PREFIX: [u8; 2] = [0x58, 64];
 
 /// Returns true if the bytes of `case` begin with an envelope. As a frame length, these bytes would
 /// mean 2 GiB.
@@ -41,9 +46,9 @@ pub(super) fn is_bare(case: &Json) -> bool {
 pub(super) fn bare(case: &Json) -> Result<(), String> {
     let found = check_delivery(&bytes_of(case)?);
     expect_code(case, found.as_ref().err().cloned())?;
-    match (found, case.get("content_address").and_then(Json::as_str)) {
-        (Ok(address), Some(expected)) => same("address", &address, expected),
-        _ => Ok(()),
+    match found {
+        Ok(address) => same_if_expected(case, "content_address", &address),
+        Err(_) => Ok(()),
     }
 }
 
@@ -53,16 +58,11 @@ pub(super) fn envelope(case: &Json) -> Result<(), String> {
         Err(error) => expect_code(case, Some(error)),
         Ok(signed) => {
             expect_code(case, None)?;
-            let expected = |key: &str, found: String| match case.get(key).and_then(Json::as_str) {
-                Some(expected) => same(key, &found, expected),
-                None => Ok(()),
-            };
-            expected(
-                "content_address",
-                ContentAddress::of(signed.blob()).to_string(),
-            )?;
-            expected("inner_blob_hex", hex::encode(signed.blob()))?;
-            expected("signer_did", signed.signer().unwrap_or_default().to_owned())?;
+            let address = ContentAddress::of(signed.blob()).to_string();
+            same_if_expected(case, "content_address", &address)?;
+            same_if_expected(case, "inner_blob_hex", &hex::encode(signed.blob()))?;
+            same_if_expected(case, "signer_did", signed.signer().unwrap_or_default())?;
+            check_signature(case, &signed)?;
             sign_again(case, &signed)
         }
     }
@@ -78,9 +78,26 @@ fn open_envelope(bytes: &[u8]) -> Result<Box<SignedBlob<'_>>, GrainError> {
     Ok(signed)
 }
 
+/// Compares the signature, and checks that it is one over the expected Sig_structure.
+fn check_signature(case: &Json, signed: &SignedBlob<'_>) -> Result<(), String> {
+    let after = signed.parts().after;
+    let signature = after.strip_prefix(&SIGNATURE_PREFIX).unwrap_or(&after);
+    same_if_expected(case, "signature_hex", &hex::encode(signature))?;
+    let Some(digits) = expected_text(case, "sig_structure_hex")? else {
+        return Ok(());
+    };
+    let structure = hex::decode(digits).map_err(|error| error.to_string())?;
+    let key = key_from_did(signed.signer().unwrap_or_default());
+    let key = key.map_err(|error| error.to_string())?;
+    match key.verify(&structure, signature) {
+        true => Ok(()),
+        false => Err("the signature is not one over `sig_structure_hex`".to_owned()),
+    }
+}
+
 /// Checks that signing with the private key of the case, if it has one, yields the same envelope.
 fn sign_again(case: &Json, signed: &SignedBlob<'_>) -> Result<(), String> {
-    let Some(seed) = case.get("seed_hex").and_then(Json::as_str) else {
+    let Some(seed) = expected_text(case, "seed_hex")? else {
         return Ok(());
     };
     let seed: [u8; 32] = hex::decode(seed)
@@ -107,14 +124,11 @@ pub(super) fn frames(case: &Json) -> Result<(), String> {
 }
 
 fn expect_addresses(case: &Json, addresses: &[String]) -> Result<(), String> {
-    let expected: Option<Vec<_>> = case
-        .get("addresses")
-        .and_then(Json::as_array)
-        .map(|all| all.iter().filter_map(Json::as_str).collect());
-    match expected {
-        Some(expected) if expected != addresses => Err(format!(
-            "expected the grains {expected:?}, got {addresses:?}"
-        )),
+    let found: Vec<Json> = addresses.iter().map(|one| Json::from(&**one)).collect();
+    match case.get("addresses").filter(|all| !all.is_null()) {
+        Some(expected) if expected.as_array() != Some(found.as_slice()) => {
+            Err(format!("expected the grains {expected}, got {addresses:?}"))
+        }
         _ => Ok(()),
     }
 }
@@ -156,12 +170,10 @@ pub(super) fn container(file: &CaseFile, case: &Json) -> Result<(), String> {
     .find(|path| path.is_file());
     let bytes = fs::read(path.ok_or_else(|| format!("{name} isn't there"))?)
         .map_err(|error| error.to_string())?;
-    if let Some(digest) = case.get("sha256").and_then(Json::as_str) {
-        same(
-            "SHA-256 of the file",
-            &hex::encode(Sha256::digest(&bytes)),
-            digest,
-        )?;
+    same_if_expected(case, "sha256", &hex::encode(Sha256::digest(&bytes)))?;
+    let size = case.get("size").filter(|size| !size.is_null());
+    if size.is_some_and(|size| size.as_u64() != Some(bytes.len() as u64)) {
+        return Err(format!("`size` of a file with {} bytes", bytes.len()));
     }
     let mut addresses = Vec::new();
     match read_container(&bytes, &mut addresses) {

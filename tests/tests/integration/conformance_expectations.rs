@@ -1,0 +1,113 @@
+//! Wrong expectations: what a case expects is compared, so a case with another expectation fails.
+
+use std::fs;
+use std::path::Path;
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_tests::conformance::{Report, run_file};
+use gristmill_tests::paths::workspace;
+
+/// Members of grain cases with what the case expects, of any kind of case.
+const OF_GRAIN_CASES: &[&str] = &[
+    "addresses",
+    "blob_hex",
+    "content_address",
+    "elision_hash",
+    "header_hex",
+    "inner_blob_hex",
+    "manifest",
+    "msgpack_hex",
+    "seed_hex",
+    "sha256",
+    "sig_structure_hex",
+    "signature_hex",
+    "signer_did",
+    "size",
+];
+
+fn case_file(name: &str) -> Json<'static> {
+    let bytes = fs::read(workspace().join("tests/cases").join(name)).unwrap();
+    Json::parse(&bytes).unwrap().into_owned()
+}
+
+/// Returns the report of the file with `list` as its cases. They have one right outcome, and their
+/// files are in `folder`.
+fn report(folder: &Path, file: &Json, key: &str, list: &[Json]) -> String {
+    let mut cases = Vec::new();
+    for case in list {
+        let mut case = case.as_object().unwrap().clone();
+        for choice in ["contested", "also_accept", "strictness"] {
+            case.remove(choice);
+        }
+        cases.push(Json::Object(case));
+    }
+    let mut file = file.as_object().unwrap().clone();
+    file.insert(key.to_owned(), Json::Array(cases));
+    let path = folder.join("cases.json");
+    fs::write(&path, Json::Object(file).to_string()).unwrap();
+    let mut report = Report::default();
+    run_file(&path, &mut report).unwrap();
+    report.render()
+}
+
+fn with_member<'j>(case: &Json<'j>, key: &str, value: Json<'j>) -> Json<'j> {
+    let mut case = case.as_object().unwrap().clone();
+    case.insert(key.to_owned(), value);
+    Json::Object(case)
+}
+
+/// Returns another value of the same type.
+fn another(value: &Json) -> Json<'static> {
+    match value {
+        Json::String(text) => {
+            let last = if text.ends_with('0') { "1" } else { "0" };
+            Json::from(format!("{}{last}", &text[..text.len() - 1]))
+        }
+        Json::Array(list) => {
+            let mut list: Vec<Json> = list.iter().map(|one| one.clone().into_owned()).collect();
+            list.push(Json::from("another".to_owned()));
+            Json::Array(list)
+        }
+        Json::Object(_) => Json::Object(Object::new()),
+        number => Json::from(number.as_u64().unwrap() + 1),
+    }
+}
+
+#[test]
+fn a_grain_case_with_a_wrong_member_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["oms-positive", "oms-elision", "oms-cose", "oms-mg"] {
+        let json = case_file(&format!("oms/{file}.json"));
+        let key = if file == "oms-mg" { "files" } else { "vectors" };
+        let cases = json.get(key).and_then(Json::as_array).unwrap();
+        let mut broken = Vec::new();
+        for case in cases.iter().take(20) {
+            if let Some(name) = case.get("file").and_then(Json::as_str) {
+                let from = workspace().join("tests/cases/oms/oms-mg").join(name);
+                fs::copy(from, folder.path().join(name)).unwrap();
+            }
+            for member in OF_GRAIN_CASES {
+                if let Some(value) = case.get(member) {
+                    broken.push(with_member(case, member, another(value)));
+                }
+            }
+        }
+        let text = report(folder.path(), &json, key, &broken);
+        let end = format!("0 passed, {} failed\n", broken.len());
+        assert!(text.ends_with(&end), "{file}: {text}");
+    }
+}
+
+#[test]
+fn a_grain_case_without_what_it_compares_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = r#"{"vectors":[
+        {"id":"a","kind":"msgpack_value","input":5},
+        {"id":"b","kind":"cbor_value","input":5,"cbor_hex":null},
+        {"id":"c","input":{"type":"reasoning","created_at":0},"blob_hex":null},
+        {"id":"d","input":{"type":"reasoning","created_at":0},"blob_hex":5}]}"#;
+    let json = Json::parse(cases.as_bytes()).unwrap();
+    let list = json.get("vectors").and_then(Json::as_array).unwrap();
+    let text = report(folder.path(), &json, "vectors", list);
+    assert!(text.ends_with("0 passed, 4 failed\n"), "{text}");
+}
