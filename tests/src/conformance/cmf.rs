@@ -12,17 +12,18 @@ mod views;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::{CaseFile, Outcome, Report};
+use super::{CaseFile, Outcome, Report, check_members};
 
 /// Result of a case; `Err` is the failure message.
 type Checked = Result<(), String>;
 
-/// An operation: its name, the members that its input must have, those that it compares of the
-/// target, and the function that runs it on both.
+/// An operation: its name, the members that its input must have, those of the target that it
+/// compares (at least one must be there, and others may be), and the function that runs it on both.
 struct Operation {
     name: &'static str,
     members: &'static [&'static str],
     compared: &'static [&'static str],
+    others: &'static [&'static str],
     run: fn(input: &Json, target: &Json) -> Checked,
 }
 
@@ -31,66 +32,77 @@ const OPERATIONS: &[Operation] = &[
         name: "parse",
         members: &["message"],
         compared: &["ok"],
+        others: &["message"],
         run: views::parse,
     },
     Operation {
         name: "views",
         members: &["message"],
         compared: &["views"],
+        others: &[],
         run: views::views,
     },
     Operation {
         name: "to_dict",
         members: &["message"],
         compared: &["dict"],
+        others: &[],
         run: views::to_dict,
     },
     Operation {
         name: "to_opa_input",
         members: &["message"],
         compared: &["dict"],
+        others: &[],
         run: views::to_opa_input,
     },
     Operation {
         name: "glob",
         members: &["pattern"],
         compared: &["match"],
+        others: &[],
         run: views::glob,
     },
     Operation {
         name: "accessors",
         members: &["message"],
         compared: &["accessors", "calls"],
+        others: &[],
         run: accessors::accessors,
     },
     Operation {
         name: "filter",
         members: &["extensions"],
         compared: &["extensions"],
+        others: &[],
         run: extensions::filter,
     },
     Operation {
         name: "validate",
         members: &["before", "after"],
         compared: &["ok"],
+        others: &["slot", "tier"],
         run: extensions::validate,
     },
     Operation {
         name: "merge",
         members: &["original", "output"],
         compared: &["ok", "unchanged", "extensions"],
+        others: &["slot", "tier"],
         run: extensions::merge,
     },
     Operation {
         name: "labels",
         members: &[],
         compared: &["labels", "labels_after", "accepted", "allowed"],
+        others: &["audit_record"],
         run: extensions::labels,
     },
     Operation {
         name: "enum",
         members: &["enum"],
         compared: &["values"],
+        others: &["count"],
         run: statements::enumeration,
     },
 ];
@@ -138,7 +150,9 @@ fn outcome(case: &Json, file: &CaseFile) -> Outcome {
         let members = operation.compared.join(", ");
         return Outcome::Failed(format!("the case expects none of {members}"));
     }
-    match (operation.run)(case.get("input").unwrap_or(&Json::Null), &target) {
+    let compared = [operation.compared, operation.others].concat();
+    let checked = (operation.run)(case.get("input").unwrap_or(&Json::Null), &target);
+    match checked.and_then(|()| check_members(&target, &compared)) {
         Ok(()) => Outcome::Passed,
         Err(why) => Outcome::Failed(why),
     }

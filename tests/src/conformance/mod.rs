@@ -27,7 +27,7 @@ mod report;
 use std::fs;
 use std::path::Path;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 
 use pins::PinnedOutcomes;
 pub use report::{Outcome, Report, judge_alternatives};
@@ -48,6 +48,23 @@ const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canon
 /// The maximum nesting of a case file. Input that is refused as too deep is deeper than what
 /// [`Json::parse`] reads.
 const DEPTH_LIMIT: usize = 512;
+
+/// Members of an expectation in prose: the wording of an error, and notes.
+const PROSE: &[&str] = &["error", "msg", "detail", "note"];
+
+/// Succeeds if all members that a case expects are among those that its operation compares, so that
+/// no case passes by what isn't looked at.
+fn check_members(expected: &Json, compared: &[&str]) -> Result<(), String> {
+    for (key, value) in expected.as_object().into_iter().flat_map(Object::iter) {
+        if !compared.contains(&key) && !PROSE.contains(&key) {
+            return Err(format!("the case expects `{key}`, which isn't compared"));
+        }
+        if key == "ok" && value.as_bool().is_none() {
+            return Err(format!("`ok` is neither true nor false: {value}"));
+        }
+    }
+    Ok(())
+}
 
 /// Returns the content of a file without a byte-order mark, which some editors write before it.
 fn without_mark(content: &[u8]) -> &[u8] {

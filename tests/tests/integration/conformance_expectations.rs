@@ -111,3 +111,34 @@ fn a_grain_case_without_what_it_compares_fails() {
     let text = report(folder.path(), &json, "vectors", list);
     assert!(text.ends_with("0 passed, 4 failed\n"), "{text}");
 }
+
+#[test]
+fn a_case_with_a_member_that_is_not_compared_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in [
+        "canonical/gateway",
+        "canonical/model",
+        "canonical/values",
+        "canonical/wire",
+        "cmf/extensions",
+        "cmf/messages",
+    ] {
+        let json = case_file(&format!("{file}.json"));
+        let cases = json.get("cases").and_then(Json::as_array).unwrap();
+        let mut broken = Vec::new();
+        for case in cases {
+            let Some(expect) = case.get("expect").filter(|expect| !expect.is_null()) else {
+                continue;
+            };
+            let expect = with_member(expect, "unheard_of", Json::from(true));
+            let mut case = with_member(case, "expect", expect);
+            case.as_object_mut().unwrap().remove("recommended");
+            broken.push(case);
+        }
+        let text = report(folder.path(), &json, "cases", &broken);
+        assert!(text.contains("\n0 passed, "), "{file}: {text}");
+        let out_of_scope = text.matches("out of scope").count();
+        let failed = text.matches("FAILED ").count();
+        assert_eq!(failed + out_of_scope, broken.len(), "{file}: {text}");
+    }
+}

@@ -169,7 +169,11 @@ pub fn id_format(input: &Json, target: &Json) -> Checked {
                 .all(|byte| b"0123456789ABCDEFGHJKMNPQRSTVWXYZ".contains(&byte))
     };
     let rising = made.windows(2).all(|pair| pair[0] < pair[1]);
-    if made.iter().all(fits) && rising {
+    let is_expected = match target.get("monotonic") {
+        Some(monotonic) => monotonic.as_bool() == Some(rising),
+        None => true,
+    };
+    if made.iter().all(fits) && rising && is_expected {
         Ok(Rows::default())
     } else {
         Err(format!("found {:?}", made.first()))
