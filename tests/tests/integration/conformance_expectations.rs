@@ -142,3 +142,47 @@ fn a_case_with_a_member_that_is_not_compared_fails() {
         assert_eq!(failed + out_of_scope, broken.len(), "{file}: {text}");
     }
 }
+
+/// Returns the report of cases of the two message models.
+fn report_of_cases(cases: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!(r#"{{"cases":[{}]}}"#, cases.join(","));
+    let json = Json::parse(file.as_bytes()).unwrap();
+    let list = json.get("cases").and_then(Json::as_array).unwrap();
+    report(folder.path(), &json, "cases", list)
+}
+
+#[test]
+fn what_a_check_finds_is_compared_by_ok_or_by_its_list() {
+    let message = |id: &str, role: &str, expect: &str| {
+        format!(
+            r#"{{"id":"{id}","op":"validate","expect":{expect},"input":{{"message":
+                {{"role":"{role}","content":[{{"type":"text","text":"hi"}}]}}}}}}"#
+        )
+    };
+    let session = |id: &str, call: &str, expect: &str| {
+        format!(
+            r#"{{"id":"{id}","op":"validate_session","expect":{expect},"input":{{"messages":[
+                {{"role":"tool","content":[{{"type":"tool_result","tool_use_id":"{call}","content":[]}}],
+                  "metadata":{{"parent_tool_use_id":"{call}"}}}}]}}}}"#
+        )
+    };
+    let text = report_of_cases(&[
+        &message("valid", "user", r#"{"ok":true}"#),
+        &message("valid-listed", "user", r#"{"ok":true,"errors":[]}"#),
+        &message("wrong", "tool", r#"{"ok":false}"#),
+        &message("not-wrong", "user", r#"{"ok":false}"#),
+        &message("not-valid", "tool", r#"{"ok":true}"#),
+        &message("prose", "user", r#"{"errors":"none"}"#),
+        &message("nothing", "user", r#"{"note":"valid"}"#),
+        &message("both", "user", r#"{"ok":false,"errors":[]}"#),
+        &session("unanswerable", "tu_a", r#"{"ok":false}"#),
+        &session("not-fine", "tu_a", r#"{"ok":true}"#),
+        &session("session-prose", "tu_a", r#"{"violations":5}"#),
+    ]);
+    assert!(text.ends_with("4 passed, 7 failed\n"), "{text}");
+    let passed = ["valid:", "valid-listed:", "wrong:", "unanswerable:"];
+    for id in passed {
+        assert!(!text.contains(&format!("FAILED {id}")), "{text}");
+    }
+}

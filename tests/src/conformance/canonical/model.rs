@@ -117,27 +117,72 @@ pub fn validate(input: &Json, target: &Json) -> Checked {
     let json = with_defaults(input.get("message").ok_or("no message")?);
     let (mut message, _) = decode::decode_message(&json, MessageDecodeMode::Tolerant)
         .map_err(|error| error.to_string())?;
-    let wanted: Vec<String> = strings(target.get("errors"))
-        .iter()
-        .map(|text| subject(text))
-        .collect();
+    let wanted = ExpectedFindings::of(target, "errors")?;
+    let listed: Vec<String> = wanted.listed().map(subject).collect();
     let mut rows = Rows::default();
     let mut found = validate_message(&message);
     let differs = |violation: &Violation| matches!(violation, Violation::ParentDiffers { .. });
-    if wanted.is_empty() && found.iter().any(differs) {
+    if wanted.is_none && found.iter().any(differs) {
         found.retain(|violation| !differs(violation));
         rows.add(Row::ParentCompared);
     }
-    if !wanted.is_empty() && has_ended(message.metadata.status) {
+    if !wanted.is_none && has_ended(message.metadata.status) {
         // The reference checks these messages as if they were complete.
         message.metadata.status = MessageStatus::Complete;
         let of_complete = subjects(&validate_message(&message));
-        if found.is_empty() && wanted.iter().all(|subject| of_complete.contains(subject)) {
+        let is_excused = found.is_empty() && !of_complete.is_empty();
+        if is_excused && listed.iter().all(|subject| of_complete.contains(subject)) {
             rows.add(Row::CompleteOnly);
             return Ok(rows);
         }
     }
-    same_set(wanted, subjects(&found)).map(|_| rows)
+    wanted.matches(listed, subjects(&found)).map(|()| rows)
+}
+
+/// What a case expects a check to find: whether something, and which findings if it lists them.
+struct ExpectedFindings<'j> {
+    is_none: bool,
+    list: Option<Vec<&'j str>>,
+}
+
+impl<'j> ExpectedFindings<'j> {
+    /// Reads `ok`, and the list of texts under `key`.
+    fn of(target: &'j Json<'j>, key: &str) -> Result<Self, String> {
+        let list = match target.get(key) {
+            None => None,
+            Some(list) => {
+                let texts = list.as_array().unwrap_or_default().iter();
+                let texts: Option<Vec<&str>> = texts.map(Json::as_str).collect();
+                let texts = texts.filter(|_| list.as_array().is_some());
+                Some(texts.ok_or_else(|| format!("`{key}` is no list of texts: {list}"))?)
+            }
+        };
+        let ok = target.get("ok").and_then(Json::as_bool);
+        match (ok, list.as_ref().map(Vec::is_empty)) {
+            (Some(ok), Some(is_empty)) if ok != is_empty => {
+                Err(format!("`ok` contradicts `{key}`"))
+            }
+            (ok, is_empty) => Ok(ExpectedFindings {
+                is_none: ok
+                    .or(is_empty)
+                    .ok_or_else(|| format!("the case expects neither `ok` nor `{key}`"))?,
+                list,
+            }),
+        }
+    }
+
+    fn listed(&self) -> impl Iterator<Item = &'j str> + '_ {
+        self.list.iter().flatten().copied()
+    }
+
+    /// Compares `found` with `listed`, the list in the same form, or with `ok` alone.
+    fn matches(&self, listed: Vec<String>, found: Vec<String>) -> Result<(), String> {
+        match self.list {
+            Some(_) => same_set(listed, found).map(|_| ()),
+            None if found.is_empty() == self.is_none => Ok(()),
+            None => Err(format!("expected ok {}, found {found:?}", self.is_none)),
+        }
+    }
 }
 
 /// Returns true for a message that was cancelled or failed.
@@ -183,7 +228,8 @@ pub fn validate_session(input: &Json, target: &Json) -> Checked {
         SessionViolation::IdUsedTwice { tool_use_id } => format!("reused {tool_use_id}"),
         SessionViolation::InputInvalid { tool_use_id, .. } => format!("input {tool_use_id}"),
     });
-    let wanted = strings(target.get("violations")).into_iter().map(|text| {
+    let wanted = ExpectedFindings::of(target, "violations")?;
+    let listed = wanted.listed().map(|text| {
         let id = text
             .split(' ')
             .find(|word| word.starts_with("tu_"))
@@ -201,7 +247,8 @@ pub fn validate_session(input: &Json, target: &Json) -> Checked {
             .map_or(text, |(_, kind)| kind);
         format!("{kind} {id}")
     });
-    same_set(wanted.collect(), found.collect())
+    let matched = wanted.matches(listed.collect(), found.collect());
+    matched.map(|()| Rows::default())
 }
 
 pub fn metadata_equal(input: &Json, target: &Json) -> Checked {
