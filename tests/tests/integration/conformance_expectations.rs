@@ -186,3 +186,26 @@ fn what_a_check_finds_is_compared_by_ok_or_by_its_list() {
         assert!(!text.contains(&format!("FAILED {id}")), "{text}");
     }
 }
+
+#[test]
+fn costs_are_texts_or_numbers() {
+    let cost = |id: &str, cost: &str| {
+        format!(
+            r#"{{"id":"{id}","op":"price_overlay","expect":{{"version":"v+o","cost_usd":{cost}}},"input":
+                {{"version":"v","models":{{}},"overlay_version":"o","model":"a:b","usage":{{"input_tokens":1000000}},
+                  "overlay":{{"a:b":{{"input_per_mtok":"2.5","output_per_mtok":"0"}}}}}}}}"#
+        )
+    };
+    let text = report_of_cases(&[
+        &cost("text", r#""2.50""#),
+        &cost("number", "2.5"),
+        &cost("other-text", r#""2.6""#),
+        &cost("other-number", "2"),
+        &cost("list", "[2.5]"),
+    ]);
+    assert!(text.ends_with("2 passed, 3 failed\n"), "{text}");
+    assert!(
+        !text.contains("FAILED text") && !text.contains("FAILED number"),
+        "{text}"
+    );
+}

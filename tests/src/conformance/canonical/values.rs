@@ -50,11 +50,8 @@ pub fn price_overlay(input: &Json, target: &Json) -> Checked {
         input.get("overlay").ok_or("no overlay")?,
     )?;
     let both = base.overlaid(&overlay);
-    if target
-        .get("version")
-        .and_then(Json::as_str)
-        .is_some_and(|version| version != both.version())
-    {
+    let version = target.get("version");
+    if version.is_some_and(|version| version.as_str() != Some(both.version())) {
         return Err(format!("the version is {}", both.version()));
     }
     priced(&both, input, target)
@@ -67,7 +64,12 @@ fn priced(table: &PriceTable, input: &Json, target: &Json) -> Checked {
     let Some(model) = model else {
         return has_version.then(Rows::default).ok_or("no model".to_owned());
     };
-    let wanted = target.get("cost_usd").and_then(Json::as_str);
+    // A cost is a text, or a number where a case's author has it so.
+    let wanted = target.get("cost_usd").filter(|cost| !cost.is_null());
+    let wanted = wanted.map(|cost| {
+        cost.as_str()
+            .map_or_else(|| cost.to_string(), str::to_owned)
+    });
     match (
         table.cost(model, &token_usage(input.get("usage")), None),
         wanted,
