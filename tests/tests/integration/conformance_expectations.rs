@@ -209,3 +209,17 @@ fn costs_are_texts_or_numbers() {
         "{text}"
     );
 }
+
+#[test]
+fn only_counts_that_the_provider_sent_may_overlap() {
+    let usage = |id: &str, written: u64| {
+        format!(
+            r#"{{"id":"{id}","op":"usage_openai","expect":{{"usage":{{"input_tokens":80,"output_tokens":1,
+                "cached_input_tokens":20,"cache_creation_input_tokens":{written}}}}},"input":{{"usage":
+                {{"prompt_tokens":100,"completion_tokens":1,"prompt_tokens_details":{{"cached_tokens":20}}}}}}}}"#
+        )
+    };
+    let text = report_of_cases(&[&usage("sent", 0), &usage("not-sent", 7)]);
+    assert!(text.contains("FAILED not-sent"), "{text}");
+    assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
+}

@@ -302,13 +302,16 @@ pub fn usage_openai(input: &Json, target: &Json) -> Checked {
         ));
     }
     let usage = read.response.usage.unwrap_or_default();
-    let prompt = input
-        .get("usage")
-        .and_then(|usage| usage.get("prompt_tokens"))
-        .and_then(Json::as_u64)
-        .unwrap_or(0);
+    let count = |counts: Option<&Json>, key: &str| counts?.get(key)?.as_u64();
+    let sent = input.get("usage");
+    let prompt = count(sent, "prompt_tokens").unwrap_or(0);
+    let details = sent.and_then(|sent| sent.get("prompt_tokens_details"));
+    let detail = |key| count(details, key).unwrap_or(0);
     let wanted = token_usage(target.get("usage"));
-    if let Some((disjoint, row)) = without_overlap(&wanted, &usage, prompt) {
+    // Only what the reference adds up is a difference: counts that the provider sent.
+    let is_sent = wanted.cached_input_tokens == detail("cached_tokens")
+        && wanted.cache_creation_input_tokens == detail("cache_write_tokens");
+    if is_sent && let Some((disjoint, row)) = without_overlap(&wanted, &usage, prompt) {
         let mut rows = same(&disjoint.to_json(), &usage.to_json())?;
         rows.add(row);
         return Ok(rows);
