@@ -24,23 +24,27 @@ use super::{CaseFile, Outcome, Report, judge_alternatives, without_mark};
 use crate::lake::{TestLake, patient_session};
 use expectation::holds;
 
-/// Runs a file whose conventions name a data file with grains.
+/// The name of the data file of cases whose conventions name none.
+const DATA_FILE: &str = "cal-data.json";
+
+/// Runs a file with statements that expect an object.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
-    let (Some(conventions), Some(cases)) = (
-        file.json.get("conventions"),
-        file.json.get("cases").and_then(Json::as_array),
-    ) else {
+    let Some(cases) = file.json.get("cases").and_then(Json::as_array) else {
         return false;
     };
-    let is_execution =
-        conventions.get("expect.grains").is_some() || conventions.get("expect.text").is_some();
-    let data = conventions
-        .get("data")
-        .and_then(Json::as_str)
-        .and_then(|text| text.split_whitespace().next());
-    let Some(data) = data.filter(|_| is_execution) else {
-        return false;
+    let convention = |key: &str| file.json.get("conventions")?.get(key);
+    let is_case = |case: &Json| {
+        let expect = case.get("expect").and_then(Json::as_object);
+        expect.is_some() && case.get("query").is_some()
     };
+    let mentions_expectation =
+        convention("expect.grains").is_some() || convention("expect.text").is_some();
+    if !mentions_expectation && !cases.iter().any(is_case) {
+        return false;
+    }
+    let data = convention("data").and_then(Json::as_str);
+    let data = data.and_then(|text| text.split_whitespace().next());
+    let data = data.unwrap_or(DATA_FILE);
     match run_cases(&data_file(file.folder, data), cases, report) {
         Ok(()) => {}
         Err(why) => cases
@@ -212,6 +216,7 @@ async fn judge(grains: &CaseGrains, place: &TestLake, case: &Json<'_>) -> Result
     let expect = case
         .get("expect")
         .and_then(Json::as_object)
+        .filter(|expect| !expect.is_empty())
         .ok_or("the case expects nothing")?;
     let outcome = execute(grains, place, case).await?;
     if let Some(code) = expect.get("error").and_then(Json::as_str) {

@@ -74,8 +74,8 @@ fn without_mark(content: &[u8]) -> &[u8] {
 /// Runs every case of the file at `path`, and compares the outcomes with the pinned ones.
 ///
 /// # Errors
-/// A message if the file or its pinned outcomes can't be read, if it isn't JSON, or if no family
-/// recognises it.
+/// A message if the file or its pinned outcomes can't be read, if it isn't JSON, if no family
+/// recognises it, or if it has no case.
 pub fn run_file(path: &Path, report: &mut Report) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let json = Json::parse_with_depth(without_mark(&bytes), DEPTH_LIMIT)
@@ -91,6 +91,8 @@ pub fn run_file(path: &Path, report: &mut Report) -> Result<(), String> {
             path.display()
         ));
     }
-    report.end_file();
-    Ok(())
+    match report.end_file() {
+        0 => Err(format!("{}: the file has no case", path.display())),
+        _ => Ok(()),
+    }
 }

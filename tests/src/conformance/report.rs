@@ -76,6 +76,8 @@ fn with_alternatives<'a>(case: &Json<'a>, alternatives: &[Json<'a>]) -> Json<'a>
 pub struct Report {
     passed: usize,
     failed: usize,
+    /// The number of the current file's cases, whatever their outcome.
+    cases_of_file: usize,
     lines: Vec<String>,
     pins: PinnedOutcomes,
     /// Id and outcome of the current file's cases that leave a choice.
@@ -87,14 +89,17 @@ impl Report {
     pub(super) fn start_file(&mut self, pins: PinnedOutcomes) {
         self.pins = pins;
         self.choices.clear();
+        self.cases_of_file = 0;
     }
 
-    /// Ends a case file: reports pinned outcomes of cases that it doesn't have any more.
-    pub(super) fn end_file(&mut self) {
+    /// Ends a case file: reports pinned outcomes of cases that it doesn't have any more. Returns the
+    /// number of its cases.
+    pub(super) fn end_file(&mut self) -> usize {
         let is_case = |id: &str| self.choices.iter().any(|(case, _)| case == id);
         let stale = self.pins.ids().filter(|id| !is_case(id));
         self.lines
             .extend(stale.map(|id| format!("pinned without a case {id}")));
+        self.cases_of_file
     }
 
     /// Records the outcome of `case`.
@@ -103,6 +108,11 @@ impl Report {
     /// outcome it is printed and never counted as failed. Any other case fails with
     /// [`Outcome::Failed`].
     pub fn record(&mut self, case: &Json, outcome: Outcome) {
+        self.cases_of_file += 1;
+        let outcome = match case {
+            Json::Object(_) => outcome,
+            _ => Outcome::Failed("the case is no object".to_owned()),
+        };
         let id = id_of(case).to_owned();
         let choice = choice_of(case);
         if choice.is_some() && !self.is_pinned(&id, &outcome) {

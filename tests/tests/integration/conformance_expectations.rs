@@ -223,3 +223,43 @@ fn only_counts_that_the_provider_sent_may_overlap() {
     assert!(text.contains("FAILED not-sent"), "{text}");
     assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
 }
+
+/// Runs a file with this content in `folder`.
+fn run_in(folder: &Path, json: &str) -> Result<String, String> {
+    let path = folder.join("cases.json");
+    fs::write(&path, json).unwrap();
+    let mut report = Report::default();
+    run_file(&path, &mut report).map(|()| report.render())
+}
+
+#[test]
+fn a_statement_without_an_expectation_and_a_case_that_is_no_object_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = workspace().join("tests/cases/cal/cal-data.json");
+    fs::copy(from, folder.path().join("cal-data.json")).unwrap();
+    let nobody = r#""query":"RECALL beliefs WHERE subject = \"nobody\"""#;
+    let statements = format!(
+        r#"{{"cases":[
+            {{"id":"nothing","query":"RECALL","expect":{{}}}},
+            {{"id":"prose",{nobody},"expect":{{"grains":"none"}}}},
+            {{"id":"none",{nobody},"expect":{{"grains":[]}}}}]}}"#
+    );
+    let text = run_in(folder.path(), &statements).unwrap();
+    assert!(text.ends_with("1 passed, 2 failed\n"), "{text}");
+    let text = run_in(folder.path(), r#"{"vectors":[1,null,"x",[]]}"#).unwrap();
+    assert!(text.ends_with("0 passed, 4 failed\n"), "{text}");
+}
+
+#[test]
+fn a_file_without_a_case_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for json in [
+        r#"{"vectors":[]}"#,
+        r#"{"layout":"","files":[]}"#,
+        r#"{"conventions":{"ast":""},"cases":[]}"#,
+        r#"{"conventions":{"data":"none.json","expect.text":""},"cases":[]}"#,
+        r#"{"cases":[]}"#,
+    ] {
+        assert!(run_in(folder.path(), json).is_err(), "{json}");
+    }
+}

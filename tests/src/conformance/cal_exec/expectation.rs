@@ -29,7 +29,7 @@ pub(super) fn holds(
             .as_object()
     };
     Some(match key {
-        "grains" => sorted(strings(expected)) == sorted(keys(grains, json.get("results")?)),
+        "grains" => sorted(names(expected)?) == sorted(keys(grains, json.get("results")?)),
         "value" => match (expected, json.get("value")?) {
             (Json::Array(_), value @ Json::Array(_)) => {
                 sorted(strings(expected)) == sorted(strings(value))
@@ -43,8 +43,8 @@ pub(super) fn holds(
                 .collect();
             let wanted = expected.as_object()?.iter();
             got == wanted
-                .map(|(value, list)| (value.to_owned(), strings(list)))
-                .collect()
+                .map(|(value, list)| Some((value.to_owned(), names(list)?)))
+                .collect::<Option<_>>()?
         }
         "plan_of" => json.get("plan")?.get("statement")? == expected,
         "text" => lines(expected.as_str()?) == lines(formatted_text(json)?),
@@ -139,6 +139,12 @@ fn keys(grains: &CaseGrains, entries: &Json) -> Vec<String> {
                 .unwrap_or_else(|| address.to_owned())
         })
         .collect()
+}
+
+/// Returns the names of a list; `None` if it is no list of texts.
+fn names(json: &Json) -> Option<Vec<String>> {
+    let names = json.as_array()?.iter();
+    names.map(|name| Some(name.as_str()?.to_owned())).collect()
 }
 
 fn strings(json: &Json) -> Vec<String> {
