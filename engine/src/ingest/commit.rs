@@ -320,11 +320,12 @@ impl IngestRun<'_> {
         }
         for _ in 0..COMMIT_ATTEMPTS {
             self.refresh_erased().await?;
-            let new = self.known_states.new_rows(self.lake, rows).await?;
-            let fresh: Vec<_> = new
-                .into_iter()
-                .filter_map(|row| self.known.permitted(row))
-                .collect();
+            // First, because the values of rows in the lake are blanked, too.
+            let permitted = rows
+                .iter()
+                .filter_map(|row| self.known.permitted((*row).clone()));
+            let permitted = permitted.collect();
+            let fresh = self.known_states.new_rows(self.lake, permitted).await?;
             if fresh.is_empty() {
                 return Ok(());
             }

@@ -7,14 +7,18 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::columns::StateRow;
 
 use crate::error::{Context, Result};
 use crate::lake::{DataFile, Lake, read_file};
 
-/// The columns that identify an event of a source.
-const EVENT_KEY: [&str; 3] = ["content_address", "event", "source_id"];
+/// The columns that identify an event of a source. The value is one of them: a source may name
+/// several successors of a grain, which are committed at different times.
+const EVENT_KEY: [&str; 4] = ["content_address", "event", "value", "source_id"];
+
+/// The cells of [`EVENT_KEY`] of an event.
+type KnownEventKey = [Option<String>; 4];
 
 /// The sources with events in each data file of `state` that was opened.
 #[derive(Debug, Default)]
@@ -32,22 +36,15 @@ impl KnownStates {
     pub(super) async fn new_rows(
         &mut self,
         lake: &Lake,
-        rows: &[&StateRow],
+        mut rows: Vec<StateRow>,
     ) -> Result<Vec<StateRow>> {
         if rows.is_empty() {
-            return Ok(Vec::new());
+            return Ok(rows);
         }
-        let sources: HashSet<&str> = rows.iter().map(|row| source_of(row)).collect();
+        let sources: HashSet<&str> = rows.iter().map(source_of).collect();
         let known = self.events_of(lake, &sources).await?;
-        let is_new = |row: &&&StateRow| {
-            let key = [&row.content_address, row.event.name(), source_of(row)];
-            !known.contains(&key.map(str::to_owned))
-        };
-        Ok(rows
-            .iter()
-            .filter(is_new)
-            .map(|row| (*row).clone())
-            .collect())
+        rows.retain(|row| !known.contains(&key_of(row)));
+        Ok(rows)
     }
 
     /// Returns the keys of the events of `sources` in `state`.
@@ -55,7 +52,7 @@ impl KnownStates {
         &mut self,
         lake: &Lake,
         sources: &HashSet<&str>,
-    ) -> Result<HashSet<[String; 3]>> {
+    ) -> Result<HashSet<KnownEventKey>> {
         let hashes: HashSet<u64> = sources.iter().map(|source| hash_of(source)).collect();
         let mut known = HashSet::new();
         for file in lake.state.files()? {
@@ -65,12 +62,15 @@ impl KnownStates {
             }
             // Rows of other sources aren't held: `state` may be larger than memory.
             for batch in read(lake, &file, &EVENT_KEY).await? {
-                let columns = [0, 1, 2].map(|at| batch.column(at).as_string::<i32>());
-                let is_wanted = |row: &usize| sources.contains(columns[2].value(*row));
+                let columns = [0, 1, 2, 3].map(|at| batch.column(at).as_string::<i32>());
+                let cell = |column: &StringArray, row| {
+                    column.is_valid(row).then(|| column.value(row).to_owned())
+                };
+                let is_wanted = |row: &usize| sources.contains(columns[3].value(*row));
                 known.extend(
                     (0..batch.num_rows())
                         .filter(is_wanted)
-                        .map(|row| columns.map(|column| column.value(row).to_owned())),
+                        .map(|row| columns.map(|column| cell(column, row))),
                 );
             }
         }
@@ -81,7 +81,7 @@ impl KnownStates {
     async fn sources_in(&mut self, lake: &Lake, file: &DataFile) -> Result<&HashSet<u64>> {
         if !self.sources.contains_key(&file.name) {
             let mut sources = HashSet::new();
-            for batch in read(lake, file, &EVENT_KEY[2..]).await? {
+            for batch in read(lake, file, &EVENT_KEY[3..]).await? {
                 let ids = batch.column(0).as_string::<i32>();
                 sources.extend((0..batch.num_rows()).map(|row| hash_of(ids.value(row))));
             }
@@ -95,6 +95,15 @@ async fn read(lake: &Lake, file: &DataFile, columns: &[&str]) -> Result<Vec<Reco
     let path = lake.state.path_of(&file.name);
     let bytes = lake.location().read(&path).await?;
     read_file(bytes, columns).file("can't read", path.to_string())
+}
+
+fn key_of(row: &StateRow) -> KnownEventKey {
+    [
+        Some(row.content_address.clone()),
+        Some(row.event.name().to_owned()),
+        row.value.clone(),
+        Some(source_of(row).to_owned()),
+    ]
 }
 
 fn source_of(row: &StateRow) -> &str {
@@ -138,16 +147,26 @@ mod tests {
             let file = lake.write_events(&[row("a", source)]).await.unwrap();
             let change = Change::of_new_rows(file);
             lake.state.commit(change, "test", 0).await.unwrap();
-            let rows = [row("a", source), row("b", source), row("a", "new")];
-            let new = known.new_rows(&lake, &rows.each_ref()).await.unwrap();
+            let other_value = StateRow {
+                value: Some("b".to_owned()),
+                ..row("a", source)
+            };
+            let rows = vec![
+                row("a", source),
+                row("b", source),
+                row("a", "new"),
+                other_value,
+            ];
+            let new = known.new_rows(&lake, rows.clone()).await.unwrap();
             assert_eq!(new, rows[1..]);
         }
         for file in lake.state.files().unwrap() {
             std::fs::remove_file(folder.path().join("state").join(file.name)).unwrap();
         }
-        let rows = [row("a", "new")];
-        let new = known.new_rows(&lake, &rows.each_ref()).await.unwrap();
+        let rows = vec![row("a", "new")];
+        let new = known.new_rows(&lake, rows.clone()).await.unwrap();
         assert_eq!(new, rows);
-        assert!(known.new_rows(&lake, &[&row("a", "one")]).await.is_err());
+        let rows = vec![row("a", "one")];
+        assert!(known.new_rows(&lake, rows).await.is_err());
     }
 }

@@ -424,3 +424,28 @@ async fn evidence_of_a_transition_counts_from_the_same_or_an_earlier_source() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_a_source_about_one_grain_are_applied_before_and_after_its_grains() {
+    let line = |object: &str, at: u64, more: &str| {
+        let grain = format!(
+            r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "{object}", "confidence": 1.0, "created_at": {at}}}"#
+        );
+        let address = self::grain(&grain).0.to_string();
+        (address, format!(r#"{{"grain": {grain}{more}}}"#))
+    };
+    let mut lake = TestLake::new().await;
+    let (old, old_line) = line("old", 1_767_225_600_000, "");
+    let (_, known_line) = line("known", 1_767_225_900_000, "");
+    let first = format!("{old_line}\n{known_line}\n");
+    lake.ingest(&[("first.jsonl", first.as_bytes())]).await;
+    // The claim of the grain that the lake has is committed before that of the new one.
+    let more = format!(r#", "supersedes": ["{old}"]"#);
+    let (_, known_line) = line("known", 1_767_225_900_000, &more);
+    let (new, new_line) = line("new", 1_767_225_700_000, &more);
+    let second = format!("{known_line}\n{new_line}\n");
+    lake.ingest(&[("second.jsonl", second.as_bytes())]).await;
+    assert_eq!(lake.value("SELECT count(*) FROM state").await, "2");
+    let successor = "SELECT superseded_by FROM lifecycle WHERE superseded_by IS NOT NULL";
+    assert_eq!(lake.value(successor).await, new);
+}
