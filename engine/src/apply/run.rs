@@ -32,7 +32,7 @@ const BATCH_OPERATIONS: usize = 65_536;
 /// A batch is closed when its lines have so many bytes.
 const BATCH_BYTES: usize = 64 << 20;
 
-/// Maximum size of a line in bytes.
+/// Maximum size of a line in bytes, without the line feed at its end.
 const LINE_BYTES: usize = 64 << 20;
 
 /// With which some editors begin a file.
@@ -158,12 +158,10 @@ fn read_line(lines: &mut dyn std::io::BufRead) -> std::io::Result<Option<Operati
     if std::io::BufRead::read_until(&mut limited, b'\n', &mut line)? == 0 {
         return Ok(None);
     }
-    if line.len() <= LINE_BYTES {
+    if line.len() <= LINE_BYTES || line.ends_with(b"\n") {
         return Ok(Some(Ok(line)));
     }
-    if !line.ends_with(b"\n") {
-        lines.skip_until(b'\n')?;
-    }
+    lines.skip_until(b'\n')?;
     let message = format!("the line has more than {LINE_BYTES} bytes");
     Ok(Some(Err(GrainError::new(ErrorCode::Schema, message))))
 }
@@ -443,6 +441,21 @@ mod tests {
         assert_eq!(applied.unwrap().failed, 1);
         let expected = [(1_u64, true, false), (2, false, false), (3, true, true)];
         assert_eq!(answers, expected);
+    }
+
+    #[test]
+    fn a_line_may_have_all_bytes_of_the_limit() {
+        let longest = " ".repeat(LINE_BYTES);
+        let text = format!("{longest}\n{longest} \n{longest}");
+        let mut lines = text.as_bytes();
+        let mut length = || {
+            let line = read_line(&mut lines).unwrap()?;
+            Some(line.map(|line| line.len()).ok())
+        };
+        assert_eq!(length(), Some(Some(LINE_BYTES + 1)));
+        assert_eq!(length(), Some(None));
+        assert_eq!(length(), Some(Some(LINE_BYTES)));
+        assert_eq!(length(), None);
     }
 
     #[tokio::test(flavor = "multi_thread")]
