@@ -63,8 +63,13 @@ pub(crate) struct Journal {
     /// same bytes, or none, or those of a grain.
     #[serde(default)]
     pub(super) rejects: BTreeMap<String, u64>,
-    /// Number of lifecycle events that were removed or blanked.
+    /// Number of lifecycle events that were removed or blanked, and of rows of `sources` that were
+    /// blanked, without those of `planned_events`.
     pub(super) events: u64,
+    /// The same by table, of commits that were begun. After a kill it isn't known whether they
+    /// were made.
+    #[serde(default)]
+    pub(super) planned_events: BTreeMap<String, u64>,
     /// Bytes of rewritten segments.
     pub(super) bytes_rewritten: u64,
     /// Bytes of these that were copied unchanged.
@@ -102,6 +107,21 @@ impl Journal {
         self.keys.extend(keys);
         self.keys.sort_unstable();
         self.keys.dedup();
+    }
+
+    /// Adds `count` events that the next commit to `table` removes or blanks. A run that resumes
+    /// finds those again whose commit wasn't made.
+    fn plan_events(&mut self, table: &str, count: u64) {
+        let planned = self.planned_events.entry(table.to_owned()).or_default();
+        *planned = count.max(*planned);
+    }
+
+    /// Counts planned events as erased, once their commits were made. Returns whether there were
+    /// any.
+    pub(super) fn settle_events(&mut self) -> bool {
+        let planned: u64 = std::mem::take(&mut self.planned_events).values().sum();
+        self.events += planned;
+        planned > 0
     }
 
     /// Returns the method of the erasure, as stated in the certificate.
@@ -266,6 +286,28 @@ impl JournalFile {
             true => lake.location().delete(&self.path).await,
             false => Ok(()),
         }
+    }
+}
+
+/// A journal in which a commit of events is noted before it is made, so that the certificate
+/// counts them also if the process is killed right after it.
+pub(super) struct EventNotes<'r> {
+    pub(super) journal: &'r mut Journal,
+    pub(super) file: &'r mut JournalFile,
+    pub(super) key: &'r Secret,
+}
+
+impl EventNotes<'_> {
+    /// Notes that the next commit to `table` removes or blanks `count` events.
+    ///
+    /// # Errors
+    /// As [`JournalFile::store`].
+    pub(super) async fn note(&mut self, lake: &Lake, table: &str, count: u64) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.journal.plan_events(table, count);
+        self.file.store(lake, self.journal, self.key).await
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use arrow::array::RecordBatch;
+use gristmill_schemas::columns::SOURCES;
 
+use super::journal::EventNotes;
 use super::matcher::{Hits, IdentifierMatcher};
 use super::reason::Reason;
 use super::state::{ATTEMPTS, FileEdits};
@@ -21,21 +23,25 @@ pub struct ListedSource {
     pub reason: Option<String>,
 }
 
-/// Blanks the paths and reasons in `sources` that name people of `matcher`. Returns the number of
-/// rows.
+/// Blanks the paths and reasons in `sources` that name people of `matcher`. The number of rows is
+/// in `notes` before they are blanked.
 ///
 /// # Errors
 /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`], [`EngineError::Conflict`].
-pub(super) async fn blank(lake: &mut Lake, matcher: &IdentifierMatcher) -> Result<u64> {
+pub(super) async fn blank(
+    lake: &mut Lake,
+    matcher: &IdentifierMatcher,
+    notes: &mut EventNotes<'_>,
+) -> Result<()> {
     for _ in 0..ATTEMPTS {
         let Some(sources) = &mut lake.sources else {
-            return Ok(0);
+            return Ok(());
         };
         sources.refresh().await?;
         let mut sources = sources.clone();
         let edits = plan(lake, matcher).await?;
         if edits.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         let mut change = Change::default();
         let mut count = 0;
@@ -51,12 +57,12 @@ pub(super) async fn blank(lake: &mut Lake, matcher: &IdentifierMatcher) -> Resul
             })
             .await?;
         }
+        notes.note(lake, SOURCES, count as u64).await?;
         let committed = sources.commit(change, "erase", 0).await;
         lake.sources = Some(sources);
         match committed {
             Err(EngineError::Conflict(_)) => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Ok(count as u64),
+            committed => return committed.map(drop),
         }
     }
     Err(EngineError::Conflict(

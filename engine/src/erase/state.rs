@@ -11,10 +11,11 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, nullif};
 use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{LifecycleEvent, StateRow, SystemColumn};
+use gristmill_schemas::columns::{LifecycleEvent, STATE, StateRow, SystemColumn};
 use gristmill_schemas::grain::Field;
 
 use super::disclose::DisclosedEvent;
+use super::journal::EventNotes;
 use super::matcher::{Hits, IdentifierMatcher};
 use super::survey::Survey;
 use crate::error::{Context, EngineError, Result};
@@ -32,21 +33,22 @@ pub(super) struct FileEdits {
 /// Maximal number of attempts to commit in case of conflicts.
 pub(super) const ATTEMPTS: usize = 10;
 
-/// Removes the events of the grains that `survey` selects, and blanks the people of `matcher`.
-/// Returns the number of events that were removed or blanked.
+/// Removes the events of the grains that `survey` selects, and blanks the people of `matcher`. The
+/// number of events that are removed or blanked is in `notes` before they are.
 pub(super) async fn erase(
     lake: &mut Lake,
     survey: &Survey,
     erased: &HashSet<ContentAddress>,
     matcher: &IdentifierMatcher,
-) -> Result<u64> {
+    notes: &mut EventNotes<'_>,
+) -> Result<()> {
     let orphans = orphans(lake, survey, erased).await?;
     for _ in 0..ATTEMPTS {
         lake.state.refresh().await?;
         let edits = plan(lake, erased, matcher).await?;
         let fresh = missing_supersessions(lake, &orphans).await?;
         if edits.is_empty() && fresh.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         let mut change = Change {
             changes_rows: true,
@@ -73,10 +75,10 @@ pub(super) async fn erase(
         if !fresh.is_empty() {
             change.added.push(lake.write_events(&fresh).await?);
         }
+        notes.note(lake, STATE, count as u64).await?;
         match lake.state.commit(change, "erase", 0).await {
             Err(EngineError::Conflict(_)) => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Ok(count as u64),
+            committed => return committed.map(drop),
         }
     }
     Err(EngineError::Conflict(

@@ -122,9 +122,11 @@ mod tests {
     use crate::erase::certificate::{PSEUDONYMS, RequestOrigin, verify};
     use crate::erase::crypto_shred::{self, ShredPlan};
     use crate::erase::journal::{Journal, JournalFile, keyed_hash};
+    use crate::erase::matcher::IdentifierMatcher;
     use crate::erase::reason::Exemption;
     use crate::erase::request::{Person, SubjectRequest};
     use crate::erase::resume_erasures;
+    use crate::erase::survey::Survey;
     use crate::ingest::{IngestOptions, IngestProgress, ingest};
     use crate::keys::{FileKeys, Keyring};
     use crate::lake::{Change, Lake, MANIFEST};
@@ -189,6 +191,15 @@ mod tests {
         request: &SubjectRequest,
         options: &ErasureOptions,
     ) -> Journal {
+        begin(lake, request, options).await.0.journal
+    }
+
+    /// Begins an erasure, and writes the journal. Returns what it would remove next, too.
+    async fn begin<'a>(
+        lake: &'a mut Lake,
+        request: &'a SubjectRequest,
+        options: &'a ErasureOptions,
+    ) -> (Run<'a>, Survey) {
         let (_, survey) = surveyed(lake, request, 1, None).await.unwrap();
         let shred_plan = match options.destroy_keys {
             true => crypto_shred::plan(lake, &survey).await.unwrap(),
@@ -213,7 +224,7 @@ mod tests {
         run.journal.note_keys(&shred_plan);
         run.note_selected(&survey, &shred_plan);
         run.store_journal().await.unwrap();
-        run.journal
+        (run, survey)
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -321,6 +332,37 @@ mod tests {
             assert_eq!(kept.address, addresses[0]);
             assert!(matches!(kept.exemption, Some(Exemption::Hold { .. })));
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn events_count_if_the_run_is_interrupted_right_after_their_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path(), false);
+        let (mut lake, addresses) = lake_of(folder.path(), false, &[OWN]).await;
+        let verified = |reason: &str| StateRow {
+            content_address: addresses[0].to_string(),
+            event: LifecycleEvent::Verification,
+            value: Some("verified".to_owned()),
+            at: 1,
+            actor: None,
+            reason: Some(reason.to_owned()),
+            source_id: None,
+        };
+        let events = [verified("first"), verified("second")];
+        let file = lake.write_events(&events).await.unwrap();
+        let change = Change::of_new_rows(file);
+        lake.state.commit(change, "test", 0).await.unwrap();
+        let request = SubjectRequest::of_person([USER]);
+        let (mut run, survey) = begin(&mut lake, &request, &options).await;
+        let erased = run.journal.addresses().into_iter().collect();
+        let matcher = IdentifierMatcher::new(&request);
+        run.remove_events(&survey, &erased, &matcher).await.unwrap();
+        drop(run);
+        lake.refresh().await.unwrap();
+        assert_eq!(lake.state.files().unwrap().len(), 0);
+        let report = erase(&mut lake, &request, &options).await.unwrap();
+        assert!(report.resumed && report.proven, "{:?}", report.proofs);
+        assert_eq!((report.scope.grains, report.scope.events), (1, 2));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -321,6 +321,7 @@ fn new_journal(lake: &Lake) -> Result<Journal> {
         items: BTreeMap::new(),
         rejects: BTreeMap::new(),
         events: 0,
+        planned_events: BTreeMap::new(),
         bytes_rewritten: 0,
         bytes_copied: 0,
         people: Vec::new(),

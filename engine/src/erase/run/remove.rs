@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::Run;
 use crate::erase::crypto_shred::{self, ShredPlan};
-use crate::erase::journal::JournalEntry;
+use crate::erase::journal::{EventNotes, JournalEntry};
 use crate::erase::matcher::{IdentifierMatcher, NO_PERSON};
 use crate::erase::reason::Exemption;
 use crate::erase::rewrite::{RewrittenSegment, rewrite_without};
@@ -90,17 +90,31 @@ impl Run<'_> {
         self.remove_rejects(&survey).await?;
         let erased: HashSet<ContentAddress> = addresses.into_iter().collect();
         let matcher = IdentifierMatcher::new(self.request);
-        let blanked = sources::blank(self.lake, &matcher).await?;
-        let events = state::erase(self.lake, &survey, &erased, &matcher).await? + blanked;
+        self.remove_events(&survey, &erased, &matcher).await?;
         crypto_shred::destroy(self.lake, &self.journal.keys)?;
         let scanner = self.rewrite_scanner(matcher, erased).await?;
-        let bytes = self.remove_grains(&survey, &shred_plan, scanner).await?;
-        if events + bytes > 0 {
-            self.journal.events += events;
-            self.journal.bytes_rewritten += bytes;
-            self.store_journal().await?;
+        self.remove_grains(&survey, &shred_plan, scanner).await?;
+        match self.journal.settle_events() {
+            true => self.store_journal().await,
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Blanks the people in `sources`, and removes and blanks events of `state`. The events count
+    /// as planned until the journal settles them.
+    pub(super) async fn remove_events(
+        &mut self,
+        survey: &Survey,
+        erased: &HashSet<ContentAddress>,
+        matcher: &IdentifierMatcher,
+    ) -> Result<()> {
+        let mut notes = EventNotes {
+            journal: &mut self.journal,
+            file: &mut self.journal_file,
+            key: &self.key,
+        };
+        sources::blank(self.lake, matcher, &mut notes).await?;
+        state::erase(self.lake, survey, erased, matcher, &mut notes).await
     }
 
     /// Writes the journal.
@@ -225,20 +239,20 @@ impl Run<'_> {
     }
 
     /// Rewrites the segments that contain selected rows, except rows of `shred_plan`, and replaces
-    /// them in one commit. Returns the number of bytes written.
+    /// them in one commit.
     async fn remove_grains(
         &mut self,
         survey: &Survey,
         shred_plan: &ShredPlan,
         scanner: Option<Arc<RowScanner>>,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let mut rows = survey.rows_by_segment();
         rows.iter_mut().for_each(|(segment, rows)| {
             rows.retain(|row| !shred_plan.rows.contains(&(*segment, *row)))
         });
         rows.retain(|_, rows| !rows.is_empty());
         if rows.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         let segments = rows
             .into_iter()
@@ -267,25 +281,25 @@ impl Run<'_> {
         self.journal.bytes_copied += segment.copied;
     }
 
-    /// Commits the replacement of segments to `grains`. Returns the bytes of the new segments.
-    async fn commit_segments(&mut self, replaced: Vec<ReplacedSegment>) -> Result<u64> {
+    /// Commits the replacement of segments to `grains`. Their bytes are in the journal before.
+    async fn commit_segments(&mut self, replaced: Vec<ReplacedSegment>) -> Result<()> {
         let mut change = Change {
             changes_rows: true,
             ..Change::default()
         };
-        let mut bytes = 0;
         for segment in replaced {
-            bytes += segment.added.iter().map(|file| file.size).sum::<u64>();
+            let bytes: u64 = segment.added.iter().map(|file| file.size).sum();
+            self.journal.bytes_rewritten += bytes;
             self.replace(segment, &mut change);
         }
+        self.store_journal().await?;
         let id = self.journal.id.clone();
         change.info.insert("erasure".to_owned(), id.into());
         // After a conflict, the next survey finds the rows that are left.
         match self.lake.grains.commit(change, "erase", 0).await {
-            Err(EngineError::Conflict(_)) => self.lake.grains.refresh().await?,
-            committed => drop(committed?),
+            Err(EngineError::Conflict(_)) => self.lake.grains.refresh().await,
+            committed => committed.map(drop),
         }
-        Ok(bytes)
     }
 
     /// Rewrites `segment` without `rows`.
