@@ -41,19 +41,22 @@ fn show(
         let problems = found.problems.join("; ");
         return Err(Failure::data(format!("`{}`: {problems}", file.display())));
     };
-    let Some(html) = html else {
-        context.printer(results).record(certificate)?;
-        note_if_nobody(context, certificate);
-        if !found.valid {
-            let problems = found.problems.join("; ");
-            note(format_args!("the certificate does not hold: {problems}"));
+    match html {
+        Some(html) => {
+            let name = file.file_name().unwrap_or(file.as_os_str());
+            let page = certificate_page(&found, &bytes, &name.to_string_lossy())
+                .map_err(|error| Failure::data(format!("can't render the page: {error}")))?;
+            write_file(html, page.unwrap_or_default().as_bytes())?;
         }
-        return Ok(CommandOutcome::done_if(found.valid));
-    };
-    let name = file.file_name().unwrap_or(file.as_os_str());
-    let page = certificate_page(&found, &bytes, &name.to_string_lossy())
-        .map_err(|error| Failure::data(format!("can't render the page: {error}")))?;
-    write_file(html, page.unwrap_or_default().as_bytes())?;
+        None => {
+            context.printer(results).record(certificate)?;
+            note_if_nobody(context, certificate);
+        }
+    }
+    if !found.valid {
+        let problems = found.problems.join("; ");
+        note(format_args!("the certificate does not hold: {problems}"));
+    }
     Ok(CommandOutcome::done_if(found.valid))
 }
 

@@ -78,6 +78,12 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
     assert!(out.contains(&certificate.id), "{out}");
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("the certificate does not hold: "), "{err}");
+    let page = fixture.folder().join("unproven.html");
+    let mut command = gristmill();
+    let command = command.args(["certificate", "show", "--html"]).arg(&page);
+    let (code, _, err) = ended(command.arg(&file));
+    assert_eq!((code, page.exists()), (2, true), "{err}");
+    assert!(err.contains("the certificate does not hold: "), "{err}");
 }
 
 #[test]
