@@ -21,6 +21,7 @@ use crate::args::maintenance::VerifyArgs;
 use crate::args::size::Size;
 use crate::duration_arg::parse_duration;
 use crate::exit::{CommandOutcome, Failure};
+use crate::log::note;
 
 /// Verifies the sources, or the lake if none is given; the outcome is `Problems` if anything is
 /// bad, or beyond the requested device profile.
@@ -63,9 +64,22 @@ pub async fn run(
     }
     let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
     let fits_devices = !is_beyond_profile(&report.report.marks);
-    Ok(CommandOutcome::done_if(
-        report.report.bad == 0 && is_content_fine && fits_devices,
-    ))
+    let is_fine = report.report.bad == 0 && is_content_fine && fits_devices;
+    match report.report.unsaved_position.as_deref().map(not_continued) {
+        Some(failure) if is_fine => return Err(failure),
+        Some(failure) => note(failure),
+        None => {}
+    }
+    Ok(CommandOutcome::done_if(is_fine))
+}
+
+/// Returns the failure of a check that the next one can't continue, because of `cause`.
+fn not_continued(cause: &str) -> Failure {
+    Failure::environment(
+        "where this check ended can't be stored, so the next one would check the same part \
+         again; use a part such as `--subset 3/7` for a lake that can't be written",
+        &cause,
+    )
 }
 
 /// Prints what to do about damage and files that are left over, and that nothing was checked.

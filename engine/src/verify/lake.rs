@@ -47,9 +47,15 @@ pub async fn verify_lake(
     let address_part = check.check_addresses(cursor.as_ref()).await?;
     let next = check.run(round(lake.segments()?, cursor.as_ref())).await?;
     if scope.rolls() {
+        let begun = cursor.unwrap_or_default();
         // After a whole round, the next one begins where this one began.
-        let next = next.or(cursor).unwrap_or_default();
-        next.with_address_part(address_part).save(lake).await?;
+        let next = next.unwrap_or_else(|| begun.clone());
+        let next = next.with_address_part(address_part);
+        if next != begun
+            && let Err(error) = next.save(lake).await
+        {
+            check.tally.report().unsaved_position = Some(error.to_string());
+        }
     }
     check.finish()
 }

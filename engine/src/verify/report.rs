@@ -39,6 +39,9 @@ pub struct VerifyReport {
     /// How much of the lake was checked; absent for files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coverage: Option<Coverage>,
+    /// Why it couldn't be stored where this check ended, so that the next one can't continue there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsaved_position: Option<String>,
     /// Data files that no version of the lake has; absent if there are none, and for files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreferenced: Option<UnreferencedFiles>,

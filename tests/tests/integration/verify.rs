@@ -194,3 +194,27 @@ fn rolling_checks_together_cover_the_lake() {
     assert_eq!((code, number(&nothing, "checked")), (0, 0));
     assert_eq!(nothing["coverage"]["complete"], false);
 }
+
+#[test]
+fn a_check_whose_end_cant_be_stored_prints_its_report_and_ends_with_1() {
+    let place = LakeFolder::with_corpus(1_000, 500);
+    place.ingest_file_by_file();
+    // Nothing can replace it, as in a folder that can't be written.
+    fs::create_dir_all(place.path("lake/index/verify-cursor.json/x")).unwrap();
+    let part = ["verify", "--subset", "1%"];
+    let (code, result) = place.run(&part);
+    assert_eq!((code, number(&result, "ok")), (1, 500), "{result}");
+    let cause = result["unsaved_position"].as_str().unwrap();
+    assert!(cause.contains("verify-cursor.json"), "{cause}");
+    for needs_no_place in [
+        &["verify", "--subset", "100%"],
+        &["verify", "--subset", "1/1"],
+    ] {
+        let (code, result) = place.run(needs_no_place);
+        assert_eq!((code, number(&result, "ok")), (0, 1_000), "{result}");
+    }
+    let damaged = files(&place.path("lake/grains"), "parquet").remove(0);
+    flip(&damaged, middle_of_blobs(&damaged));
+    let (code, result) = place.run(&part);
+    assert_eq!((code, number(&result, "bad") > 0), (2, true), "{result}");
+}
