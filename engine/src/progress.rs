@@ -75,6 +75,15 @@ impl WorkProgress {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
+    /// Counts all input as processed. Bytes are those of grains where these are counted one by one,
+    /// while the sizes of sources and segments include what is around the grains, and are those of
+    /// compressed files.
+    pub(crate) fn end_input(&self) {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let total = self.total_bytes.fetch_max(bytes, Ordering::Relaxed);
+        self.bytes.fetch_max(total, Ordering::Relaxed);
+    }
+
     /// Begins `tasks` jobs of other processes.
     pub(crate) fn begin_tasks(&self, tasks: usize) {
         self.total_tasks.store(tasks as u64, Ordering::Relaxed);

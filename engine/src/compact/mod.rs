@@ -139,6 +139,7 @@ pub async fn compact(
         let change = merge_group(lake, group, replaced, options, &progress).await?;
         run.commit(lake, change).await?;
     }
+    progress.end_input();
     run.finish(lake, options).await
 }
 

@@ -390,6 +390,7 @@ impl<'l> IngestRun<'l> {
                 .record("ingest", audit_details(&self.report))
                 .await?;
         }
+        self.progress.end_input();
         Ok(self.report)
     }
 }

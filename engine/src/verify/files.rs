@@ -70,6 +70,7 @@ pub async fn verify_sources(
     while let Some((number, findings)) = jobs.join_next().await? {
         tally.add(number, findings);
     }
+    progress.end_input();
     Ok(tally.finish(started.elapsed()))
 }
 

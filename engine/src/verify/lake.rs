@@ -194,6 +194,9 @@ impl<'l> LakeCheck<'l> {
         if self.progress.is_stopped() {
             return Err(EngineError::Interrupted);
         }
+        if self.coverage.complete {
+            self.progress.end_input();
+        }
         self.tally.report().coverage = Some(self.coverage);
         Ok(self.tally.finish(self.started.elapsed()))
     }

@@ -198,6 +198,25 @@ fn progress_names_the_phase() {
     );
 }
 
+#[test]
+fn the_last_line_of_progress_has_all_bytes() {
+    let lake = lake();
+    let line = r#"{"grain":{"type":"event","content":"hello","created_at":1}}"#;
+    fs::write(lake.path().join("lines.jsonl"), line).unwrap();
+    for words in [
+        &["ingest", "in.frames", "--again"][..],
+        &["ingest", "lines.jsonl", "in.frames"],
+        &["verify", "in.frames"],
+        &["verify"],
+    ] {
+        let (_, _, err) = run(lake.path(), &[words, &["--progress", "json"]].concat());
+        let last = err.lines().rfind(|line| line.contains("\"done\":true"));
+        let last: serde_json::Value = serde_json::from_str(last.expect(&err)).unwrap();
+        assert!(last["bytes"].as_u64() > Some(0), "{words:?}: {last}");
+        assert_eq!(last["bytes"], last["total_bytes"], "{words:?}: {last}");
+    }
+}
+
 /// Runs in `folder`, which is also the folder of the user's configuration.
 fn configured(folder: &Path, words: &[&str], memory: Option<&str>) -> Ended {
     let mut command = gristmill();
