@@ -217,7 +217,15 @@ pub fn is_of_damaged_file(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Returns true if the system or the store refused the work: permissions, memory, disks, networks.
 pub fn is_of_system(error: &(dyn std::error::Error + 'static)) -> bool {
-    causes(error).any(is_refused)
+    causes(error).any(is_refused) || states_refusal(&error.to_string())
+}
+
+/// Returns true if `message` has the number of an error by which the system refused the work. The
+/// readers of Delta's logs and of Parquet pass on no more than the text of some errors.
+fn states_refusal(message: &str) -> bool {
+    let number = message.rsplit_once("(os error ");
+    let number = number.and_then(|(_, rest)| rest.split_once(')')?.0.parse().ok());
+    number.is_some_and(|number| is_refusal(&std::io::Error::from_raw_os_error(number)))
 }
 
 /// Returns true if reading a columnar file caused `error`: its content, or the system. Scans of
@@ -387,6 +395,28 @@ mod tests {
         assert!(!is_of_damaged_file(&forbidden) && is_of_system(&forbidden));
         let truncated = ArrowError::from(Error::from(ErrorKind::UnexpectedEof));
         assert!(is_of_damaged_file(&truncated) && !is_of_system(&truncated));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn refusals_of_which_a_library_passes_on_the_text_are_no_damage() {
+        let text = |number| Error::from_raw_os_error(number).to_string();
+        // ENOSPC, when the buffer of a file is written at its end.
+        let cause = format!("fail to get inner writer: {:?}", text(28));
+        let full = parquet::errors::ParquetError::General(cause);
+        assert!(!is_of_damaged_file(&full) && is_of_system(&full));
+        let full = Err::<(), _>(full).file("can't write", "state/part-1.parquet");
+        assert!(!full.unwrap_err().is_damage());
+        // EMFILE and EACCES, and ENOENT.
+        for (number, is_refused) in [(24, true), (13, true), (2, false)] {
+            let cause = format!("Kernel error: can't open x: {}", text(number));
+            let error = EngineError::Delta {
+                what: "can't read the log",
+                table: "audit".to_owned(),
+                cause: Box::new(deltalake::DeltaTableError::Generic(cause)),
+            };
+            assert_eq!(error.is_environment(), is_refused, "{error}");
+        }
     }
 
     #[test]

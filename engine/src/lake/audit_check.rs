@@ -29,7 +29,7 @@ impl Lake {
                 error @ (EngineError::File { .. }
                 | EngineError::Delta { .. }
                 | EngineError::Connector(_)),
-            ) => {
+            ) if !error.is_environment() => {
                 return Ok(AuditVerdict::of_unreadable(&error));
             }
             entries => entries?,

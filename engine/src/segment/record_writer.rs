@@ -64,3 +64,28 @@ impl RecordWriter {
 
 /// An encoded row group is closed when it has so many bytes.
 const ROW_GROUP_BYTES: usize = 64 << 20;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::StringArray;
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+    use crate::error::is_of_system;
+
+    #[test]
+    fn a_full_disk_is_an_error_of_the_system() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let path = NamedTempFile::new().unwrap().into_temp_path();
+        let file = NamedTempFile::from_parts(full, path);
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Utf8, false)]));
+        let column = Arc::new(StringArray::from(vec!["a"]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap();
+        let mut writer = RecordWriter::create(&file, schema).unwrap();
+        writer.write(&batch).unwrap();
+        let error = writer.finish().unwrap_err();
+        assert!(is_of_system(&error), "{error:?}");
+    }
+}
