@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Lake;
 use super::heads::digest_of_files;
 use super::records::text;
-use super::table::Change;
+use super::table::{Change, Table};
 use crate::error::{Context, EngineError, Result};
 
 /// The name of the table of the engine's actions.
@@ -153,15 +153,17 @@ impl Lake {
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`].
     pub(crate) async fn audit_entries(&self) -> Result<Vec<AuditRow>> {
-        let mut entries = Vec::new();
-        let columns = [
-            "sequence", "at", "action", "actor", "details", "previous", "hash",
-        ];
-        for batch in self.audit.read_columns(&columns).await? {
-            entries.extend((0..batch.num_rows()).map(|row| entry_at(&batch, row)));
-        }
-        entries.sort_by_key(|entry| entry.sequence);
-        Ok(entries)
+        entries_of(&self.audit).await
+    }
+
+    /// Returns the same of the newest version.
+    ///
+    /// # Errors
+    /// As [`Lake::audit_entries`].
+    pub(super) async fn newest_audit_entries(&self) -> Result<Vec<AuditRow>> {
+        let mut newest = self.audit.clone();
+        newest.refresh().await?;
+        entries_of(&newest).await
     }
 
     async fn next_entry(&self, action: &str, details: &serde_json::Value) -> Result<AuditRow> {
@@ -200,6 +202,19 @@ impl Lake {
         }
         Ok(last)
     }
+}
+
+/// Returns the entries of the table `audit` in the order of their numbers.
+async fn entries_of(audit: &Table) -> Result<Vec<AuditRow>> {
+    let mut entries = Vec::new();
+    let columns = [
+        "sequence", "at", "action", "actor", "details", "previous", "hash",
+    ];
+    for batch in audit.read_columns(&columns).await? {
+        entries.extend((0..batch.num_rows()).map(|row| entry_at(&batch, row)));
+    }
+    entries.sort_by_key(|entry| entry.sequence);
+    Ok(entries)
 }
 
 /// Returns the entry in a row of `batch`, whose first columns are the number and the time.

@@ -8,7 +8,7 @@ use super::accept::ACCEPTED;
 use super::commit_facts::{CommitFacts, RowsOfLog};
 use super::heads::{HEADS, Heads, digest_of_files};
 use super::log::LogFile;
-use super::open_checks::head_damage;
+use super::open_checks::damage_to_head;
 use super::{AUDIT, ERASURES, FIRST_WITH_HEADS, Lake, Segment, TABLES, Table};
 use crate::error::{EngineError, Result};
 use crate::file_digest::FileDigest;
@@ -60,7 +60,7 @@ impl Lake {
         for table in self.tables() {
             let heads = heads.as_ref();
             if let Some(head) = heads.and_then(|heads| heads.tables.get(table.name()))
-                && let Some(damage) = head_damage(table, head)?
+                && let Some(damage) = damage_to_head(table, head).await?
             {
                 problems.push(format!("the table `{}`: {}", table.name(), damage.cause));
             }
@@ -153,12 +153,6 @@ impl Lake {
 
     /// Returns the certificates of erasures without an entry.
     async fn unrecorded_erasures(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
-        let erasures = entries.iter().filter(|entry| entry.action == "erase");
-        let details =
-            erasures.filter_map(|entry| serde_json::from_str::<ErasureIds>(&entry.details).ok());
-        let recorded: HashSet<String> = details
-            .flat_map(|ids| ids.resumed.into_iter().chain([ids.id]))
-            .collect();
         let files = self.location.list(ERASURES).await?;
         let names: Vec<&str> = files
             .iter()
@@ -171,7 +165,16 @@ impl Lake {
             .filter(|name| name.ends_with(".journal"))
             .count();
         let certified = names.iter().filter_map(|name| name.strip_suffix(".cose"));
-        let unknown: Vec<&str> = certified.filter(|id| !recorded.contains(*id)).collect();
+        let certified: Vec<&str> = certified.collect();
+        let mut unknown = without_entry(&certified, entries);
+        if unknown.len() > unfinished {
+            // Erasures may have ended since the entries were read. Damage is found with the table.
+            match self.newest_audit_entries().await {
+                Ok(newest) => unknown = without_entry(&certified, &newest),
+                Err(error) if error.is_environment() => return Err(error),
+                Err(_) => {}
+            }
+        }
         if unknown.len() <= unfinished {
             return Ok(Vec::new());
         }
@@ -180,6 +183,18 @@ impl Lake {
             .map(|id| format!("the erasure {id} has a certificate and no entry"))
             .collect())
     }
+}
+
+/// Returns those of the erasures `certified` of which `entries` have none.
+fn without_entry<'c>(certified: &[&'c str], entries: &[AuditRow]) -> Vec<&'c str> {
+    let erasures = entries.iter().filter(|entry| entry.action == "erase");
+    let details =
+        erasures.filter_map(|entry| serde_json::from_str::<ErasureIds>(&entry.details).ok());
+    let recorded: HashSet<String> = details
+        .flat_map(|ids| ids.resumed.into_iter().chain([ids.id]))
+        .collect();
+    let unknown = certified.iter().filter(|id| !recorded.contains(**id));
+    unknown.copied().collect()
 }
 
 /// The identifiers in the details of an erasure's entry.

@@ -67,6 +67,22 @@ pub(crate) fn head_damage(table: &Table, head: &TableHead) -> Result<Option<Tabl
     Ok(None)
 }
 
+/// As [`head_damage`], for a head that was read after `table`: another process may have committed
+/// in between, so a table that differs is read again before.
+///
+/// # Errors
+/// [`EngineError::Delta`]; errors of the environment.
+pub(crate) async fn damage_to_head(table: &Table, head: &TableHead) -> Result<Option<TableDamage>> {
+    if head_damage(table, head)?.is_none() {
+        return Ok(None);
+    }
+    let mut newest = table.clone();
+    match newest.refresh().await {
+        Err(error) if error.is_environment() => Err(error),
+        _ => head_damage(&newest, head),
+    }
+}
+
 /// Checks that a lake whose `grains` were opened has heads.
 ///
 /// # Errors
@@ -155,10 +171,8 @@ impl Lake {
             let head = heads
                 .as_ref()
                 .and_then(|heads| heads.tables.get(table.name()));
-            if let Some(fault) = head
-                .map(|head| head_damage(table, head))
-                .transpose()?
-                .flatten()
+            if let Some(head) = head
+                && let Some(fault) = damage_to_head(table, head).await?
             {
                 return Err(fault.error(table.name()));
             }
@@ -281,4 +295,22 @@ fn first_wrong_size(table: &Table) -> Result<Option<(String, String)>> {
         return Ok(Some((file.name, cause)));
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_between_reading_the_tables_and_the_heads_is_no_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lake").display().to_string();
+        let early = Lake::open_or_create(&place).await.unwrap();
+        let mut late = Lake::open_or_create(&place).await.unwrap();
+        late.record("test", serde_json::json!({})).await.unwrap();
+        early.check_heads().await.unwrap();
+        let log = folder.path().join("lake/audit/_delta_log");
+        std::fs::remove_file(log.join("00000000000000000001.json")).unwrap();
+        assert!(early.check_heads().await.is_err());
+    }
 }

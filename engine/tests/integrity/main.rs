@@ -3,6 +3,7 @@
 //! work, refused commits leave no files, and erasures find people in any encoding.
 
 mod checkpoints;
+mod concurrent_commits;
 mod deduplication;
 mod disclosure;
 mod doubled_rows;
