@@ -9,6 +9,7 @@ use gristmill_schemas::columns::GRAINS;
 
 use super::compare::StoredVerdicts;
 use super::job_set::JobSet;
+use super::replaced::{REPLACED, is_replaced};
 use super::report::{Coverage, FindingTally, Findings, Problem, VerifyReport};
 use super::row_counts::{differing, row_counts};
 use super::row_group::{OpenSegment, open_segment};
@@ -246,7 +247,7 @@ impl<'l> LakeCheck<'l> {
             }
         }
         let unopened = ranges.get(opened..).unwrap_or_default();
-        let sizes = sizes::check(self.lake.location(), unopened, self.options.problems).await?;
+        let sizes = sizes::check(self.lake, unopened, self.options.problems).await?;
         self.jobs += 1;
         self.tally.add(self.jobs, sizes);
         while let Some((number, findings)) = self.running.join_next().await? {
@@ -263,7 +264,10 @@ impl<'l> LakeCheck<'l> {
         let reader = match self.open(range).await? {
             Ok(reader) => reader,
             Err(problem) => {
-                self.add_unreadable(problem, segment.file.size);
+                match is_replaced(self.lake, segment).await? {
+                    true => self.add_replaced(segment.file.size),
+                    false => self.add_unreadable(problem, segment.file.size),
+                }
                 return Ok(None);
             }
         };
@@ -289,6 +293,15 @@ impl<'l> LakeCheck<'l> {
             }
         }
         Ok(None)
+    }
+
+    /// Counts a segment of `size` bytes that another process has replaced and removed.
+    fn add_replaced(&mut self, size: u64) {
+        self.jobs += 1;
+        let mut findings = Findings::default();
+        findings.mark(REPLACED, 1);
+        self.tally.add(self.jobs, findings);
+        self.budget = self.budget.saturating_sub(size);
     }
 
     /// Adds the problem of a segment of which `size` bytes aren't checked because of it.

@@ -6,6 +6,7 @@
 //! | `lake` | are the grains of the lake, or of a part of it, unchanged? |
 //! | `row_group` | does every row of a row group equal the projection of its blob? |
 //! | `compare` | which cells differ from recomputed ones? |
+//! | `replaced` | which segments did an erasure replace meanwhile? |
 //! | `sizes` | do the data files that aren't read have the sizes in the log? |
 //! | `tables` | are the logs and files of the tables complete and unchanged? |
 //! | `lost_rows` | which rows are gone without a command that removed them? |
@@ -37,6 +38,7 @@ mod files;
 mod job_set;
 mod lake;
 mod lost_rows;
+mod replaced;
 mod report;
 mod row_counts;
 pub(crate) mod row_group;

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use gristmill_schemas::columns::GRAINS;
 use object_store::path::Path;
 
+use super::replaced::{REPLACED, is_replaced};
 use super::report::{Findings, Problem};
 use super::scope::SegmentRange;
 use crate::error::Result;
-use crate::lake::LakeLocation;
+use crate::lake::Lake;
 
 /// Returns the problems of the segments of `unopened` ranges whose data file is missing or has
 /// another size than the log states, of which at most `limit` are listed: a lost file is found by
@@ -16,9 +17,10 @@ use crate::lake::LakeLocation;
 /// request for 1,000 files.
 ///
 /// # Errors
-/// [`EngineError::File`](crate::error::EngineError::File) if the files can't be listed.
+/// [`EngineError::File`](crate::error::EngineError::File) if the files can't be listed; errors of
+/// the environment.
 pub(super) async fn check(
-    location: &LakeLocation,
+    lake: &Lake,
     unopened: &[SegmentRange],
     limit: usize,
 ) -> Result<Findings> {
@@ -26,7 +28,7 @@ pub(super) async fn check(
     if unopened.is_empty() {
         return Ok(findings);
     }
-    let listed = location.list(GRAINS).await?;
+    let listed = lake.location().list(GRAINS).await?;
     let files = listed.iter().map(|file| (&file.location, file.size));
     let sizes: HashMap<&Path, u64> = files.collect();
     // Only the first segment of a round may have another range, which is the last of the round.
@@ -38,7 +40,10 @@ pub(super) async fn check(
             Some(size) => format!("it has {size} bytes, its log says {expected}"),
             None => "it is missing".to_owned(),
         };
-        findings.bad(Problem::of_lost_file(path.as_ref(), &cause), limit);
+        match is_replaced(lake, segment).await? {
+            true => findings.mark(REPLACED, 1),
+            false => findings.bad(Problem::of_lost_file(path.as_ref(), &cause), limit),
+        }
     }
     Ok(findings)
 }
