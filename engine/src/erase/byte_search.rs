@@ -198,9 +198,14 @@ impl LakeSearch<'_> {
         Ok(found)
     }
 
-    /// Searches a file as it is stored, and what is inside the envelopes of a sealed one.
+    /// Searches a file as it is stored, and what is inside the envelopes of a sealed one. One that
+    /// was removed since it was listed, as another process does whose commit was refused, contains
+    /// nothing.
     pub(super) async fn file(&self, path: &Path) -> Result<ByteSearchResult> {
-        let bytes = MappedFile(Arc::new(self.lake.location().read(path).await?));
+        let bytes = match self.lake.location().read(path).await {
+            Err(error) if error.is_not_found() => return Ok(ByteSearchResult::default()),
+            bytes => MappedFile(Arc::new(bytes?)),
+        };
         let name = path.to_string();
         let search = move |patterns: &PatternSearch, retained: &RetainedRows| {
             FileSearch { patterns, retained }.file(&name, bytes)

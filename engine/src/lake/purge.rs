@@ -53,6 +53,13 @@ impl Removable {
     }
 }
 
+impl std::ops::AddAssign for Purged {
+    fn add_assign(&mut self, other: Purged) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}
+
 impl Purged {
     async fn remove(&mut self, location: &LakeLocation, file: &ObjectMeta) -> Result<()> {
         location.delete(&file.location).await?;
@@ -151,9 +158,7 @@ impl Lake {
             .into_iter()
             .chain(self.sources.as_mut());
         for table in tables.chain([&mut self.grains]) {
-            let Purged { files, bytes } = table.remove_unreferenced(removable).await?;
-            purged.files += files;
-            purged.bytes += bytes;
+            purged += table.remove_unreferenced(removable).await?;
         }
         self.purge_sidecars(sidecars, &retired, removable, &mut purged)
             .await?;

@@ -284,3 +284,19 @@ async fn every_sealed_cell_of_the_small_tables_is_searched() {
         assert_ne!(opened_matches(&lake, &lake.state, &file, name).await, 0);
     }
 }
+
+#[tokio::test]
+async fn a_file_that_was_removed_since_it_was_listed_contains_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    let lake = Lake::open_or_create(&place).await.unwrap();
+    let search = LakeSearch {
+        lake: &lake,
+        patterns: Arc::new(patterns_of("Ada Okafor")),
+        retained: Arc::default(),
+        pool: crate::erase::run::thread_pool(1).unwrap(),
+    };
+    let gone = Path::from("audit/part-00000000000000000000000000.parquet");
+    let found = search.file(&gone).await.unwrap();
+    assert_eq!((found.files, found.remnants), (0, 0));
+}

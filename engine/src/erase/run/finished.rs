@@ -366,6 +366,30 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_segment_that_is_replaced_after_the_last_survey_is_surveyed_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path(), false);
+        let kept = r#""user_id":"ada-4711-k9","session_id":"s-2","content":"again""#;
+        let of_ben = r#""user_id":"ben-0815-x2","session_id":"s-3","content":"hi""#;
+        let (mut lake, addresses) = lake_of(folder.path(), false, &[OWN, kept, of_ben]).await;
+        hold(&mut lake, &addresses[1]).await;
+        let place = folder.path().join("lake").display().to_string();
+        let mut other = Lake::open_or_create(&place).await.unwrap();
+        let request = SubjectRequest::of_person([USER]);
+        let (mut run, survey) = begin(&mut lake, &request, &options).await;
+        run.remove(survey).await.unwrap();
+        let survey = run.survey_again().await.unwrap();
+        assert!(survey.selects_nothing() && run.has_files_of(&survey).unwrap());
+        // Another process rewrites the segment of the grain that stays.
+        let of_ben = SubjectRequest::of_person(["ben-0815-x2"]);
+        erase(&mut other, &of_ben, &options).await.unwrap();
+        run.lake.refresh().await.unwrap();
+        assert!(!run.has_files_of(&survey).unwrap());
+        let last = run.survey_until_clean().await.unwrap();
+        assert!(run.has_files_of(&last.survey).unwrap());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn people_count_once_if_a_resumed_request_names_them_in_another_order() {
         let folder = tempfile::tempdir().unwrap();
         let options = options(folder.path(), false);

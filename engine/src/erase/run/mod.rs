@@ -394,6 +394,7 @@ impl Run<'_> {
     /// # Errors
     /// [`EngineError::Conflict`] if other writers added matching rows [`MAX_ROUNDS`] times.
     async fn survey_until_clean(&mut self) -> Result<LastSurvey> {
+        let mut removed = Purged::default();
         for _ in 0..MAX_ROUNDS {
             let survey = self.survey_again().await?;
             if survey.selects_nothing() {
@@ -402,18 +403,22 @@ impl Run<'_> {
                 // Masks of before may contain the addresses of erased grains.
                 refresh_masks(self.lake, false).await?;
                 refresh_subjects(self.lake, false).await?;
-                let removed = self.lake.purge(self.options.exclusive).await?;
+                removed += self.lake.purge(self.options.exclusive).await?;
                 let patterns = patterns.await.file("can't make", "a proof")??;
-                return Ok(LastSurvey {
-                    survey,
-                    patterns,
-                    removed,
-                });
+                if self.has_files_of(&survey)? {
+                    return Ok(LastSurvey {
+                        survey,
+                        patterns,
+                        removed,
+                    });
+                }
+                // Another process has merged or rewritten segments whose rows the proof explains.
+                continue;
             }
             self.remove(survey).await?;
         }
         Err(EngineError::Conflict(format!(
-            "other writers added matching rows {MAX_ROUNDS} times; run the erasure again"
+            "other writers added or moved matching rows {MAX_ROUNDS} times; run the erasure again"
         )))
     }
 

@@ -1,6 +1,6 @@
 //! Proves that an erasure left nothing: byte search, survey, address look-up, and envelopes.
 
-use std::collections::{BTreeMap, btree_map, hash_map};
+use std::collections::{BTreeMap, HashSet, btree_map, hash_map};
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -14,7 +14,7 @@ use crate::erase::reason::Reason;
 use crate::erase::search_files::{ByteSearchTerms, JournalMark, SearchWorkers};
 use crate::erase::survey::Survey;
 use crate::error::Result;
-use crate::lake::{KnownAddresses, LakeFile};
+use crate::lake::{DataFile, KnownAddresses, LakeFile};
 
 impl Run<'_> {
     /// Compiles the patterns of the byte search on another thread: the addresses whose rows were
@@ -82,6 +82,22 @@ impl Run<'_> {
             lookup,
             envelopes,
         })
+    }
+
+    /// Returns whether the lake still has the files of all rows that `survey` found.
+    pub(super) fn has_files_of(&self, survey: &Survey) -> Result<bool> {
+        let names = |files: Vec<DataFile>| files.into_iter().map(|file| file.name);
+        let grains: HashSet<String> = names(self.lake.grains.files()?).collect();
+        let rejects: HashSet<String> = names(self.lake.rejects.files()?).collect();
+        let mut segments = survey.grains.iter().filter_map(|found| {
+            let segment = survey.segments.get(found.segment as usize)?;
+            Some(segment.file.name.as_str())
+        });
+        let mut refused = survey.rejects.iter().map(|found| &*found.file);
+        Ok(
+            segments.all(|name| grains.contains(name))
+                && refused.all(|name| rejects.contains(name)),
+        )
     }
 
     /// Returns the row groups that contain rows which were found and stay, and the sidecar folders
