@@ -135,7 +135,10 @@ impl From<&EngineError> for Failure {
             // These have a remedy of their own.
             EngineError::Damaged { .. } | EngineError::TableLost { .. } => error.to_string(),
             damage if damage.is_damage() => with_remedy_of_damage(damage),
-            other => other.to_string(),
+            other => match other.to_string() {
+                message if is_of_removed_file(&message) => with_remedy_of_damage(&message),
+                message => message,
+            },
         };
         Failure { code, message }
     }
@@ -143,7 +146,24 @@ impl From<&EngineError> for Failure {
 
 /// Returns the message of an error about a damaged file, with what to do.
 pub fn with_remedy_of_damage(error: &dyn Display) -> String {
-    format!("{error}; a file is damaged or lost, and `gristmill verify` names those of the lake")
+    let message = error.to_string();
+    let meanwhile = match is_of_removed_file(&message) {
+        true => {
+            "an erasure may have removed it meanwhile: run the command again; if it fails \
+                 again, "
+        }
+        false => "",
+    };
+    format!(
+        "{message}; {meanwhile}a file is damaged or lost, and `gristmill verify` names those of \
+         the lake"
+    )
+}
+
+/// Returns whether `message` is about a data file of a lake that isn't there. All are there when a
+/// lake in a folder is opened. Some libraries pass on no more than the text of an error.
+fn is_of_removed_file(message: &str) -> bool {
+    message.contains("/part-") && message.contains("No such file")
 }
 
 impl From<ConnectorError> for Failure {
@@ -211,4 +231,31 @@ fn not_unicode(words: &[OsString]) -> String {
         "not valid UTF-8: {}; type it in UTF-8, or rename the file",
         found.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_an_erasure_may_have_removed_is_no_damage_before_the_second_attempt() {
+        let file = |path: &str, cause: std::io::Error| EngineError::File {
+            what: "can't read",
+            path: path.to_owned(),
+            cause: cause.into(),
+        };
+        let part = "grains/part-01m8mk4xncx1dny0wkn43xtvf9.parquet";
+        let removed = Failure::from(file(part, std::io::Error::from_raw_os_error(2)));
+        assert_eq!(removed.code, DATA);
+        assert!(
+            removed.message.contains("run the command again"),
+            "{removed}"
+        );
+        let damaged = "can't read `grains/part-1.parquet`: Parquet error: eof";
+        let damaged = with_remedy_of_damage(&damaged);
+        assert!(!damaged.contains("again"), "{damaged}");
+        let other = Failure::from(file("retention.toml", std::io::Error::from_raw_os_error(2)));
+        assert_eq!(other.code, ENVIRONMENT);
+        assert!(!other.message.contains("again"), "{other}");
+    }
 }
