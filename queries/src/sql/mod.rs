@@ -276,7 +276,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
         .with_config(session_limits::session_config(options))
         .with_runtime_env(runtime)
         .with_default_features()
-        .with_physical_optimizer_rules(build_side::physical_rules())
+        .with_physical_optimizer_rules(build_side::physical_rules(options.memory))
         .with_type_planner(type_limits::planner())
         .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));
     state.expr_planners().get_or_insert_default().splice(

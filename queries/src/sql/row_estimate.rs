@@ -1,10 +1,13 @@
 //! How many rows a plan returns: what is expected, and what can't be exceeded. The leaves are the
 //! exact row counts of the lake's logs, so small tables are known to be small.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::JoinType;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -36,17 +39,47 @@ pub(super) struct RowEstimate {
     pub(super) most: Option<usize>,
 }
 
+/// What an estimate assumes of conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conditions {
+    /// They keep a part of the rows ([`kept_one_in`]).
+    Selective,
+    /// They keep all rows.
+    True,
+}
+
+impl Conditions {
+    /// Returns a number: of so many rows, one is expected that passes `condition`.
+    fn kept_one_in(self, condition: &Arc<dyn PhysicalExpr>) -> usize {
+        match self {
+            Conditions::Selective => kept_one_in(condition),
+            Conditions::True => 1,
+        }
+    }
+}
+
 impl RowEstimate {
     /// Returns the estimate of `plan`. Costs a walk over its operators; reads nothing.
     pub(super) fn of(plan: &dyn ExecutionPlan) -> RowEstimate {
+        RowEstimate::with(plan, Conditions::Selective)
+    }
+
+    /// Returns the rows that are expected of `plan` if its conditions leave out none; `None` if
+    /// nothing is known. How selective a condition is isn't known, so rarely there are more rows.
+    /// Costs the same.
+    pub(super) fn without_conditions(plan: &dyn ExecutionPlan) -> Option<usize> {
+        RowEstimate::with(plan, Conditions::True).expected
+    }
+
+    fn with(plan: &dyn ExecutionPlan, conditions: Conditions) -> RowEstimate {
         let inputs: Vec<RowEstimate> = plan
             .children()
             .into_iter()
-            .map(|child| RowEstimate::of(child.as_ref()))
+            .map(|child| RowEstimate::with(child.as_ref(), conditions))
             .collect();
         let estimate = match inputs.as_slice() {
-            [] => RowEstimate::of_leaf(plan),
-            [input] => input.through(plan),
+            [] => RowEstimate::of_leaf(plan, conditions),
+            [input] => input.through(plan, conditions),
             [left, right] => RowEstimate::of_pair(plan, *left, *right),
             more => RowEstimate::sum(more),
         };
@@ -54,21 +87,21 @@ impl RowEstimate {
     }
 
     /// The rows of a scan or of values.
-    fn of_leaf(plan: &dyn ExecutionPlan) -> RowEstimate {
+    fn of_leaf(plan: &dyn ExecutionPlan, conditions: Conditions) -> RowEstimate {
         let statistics = StatisticsContext::new().compute(plan, &StatisticsArgs::new());
         let rows = statistics
             .ok()
             .and_then(|statistics| statistics.num_rows.get_value().copied());
         RowEstimate {
-            expected: rows.map(|rows| rows.div_ceil(scan_keeps_one_in(plan))),
+            expected: rows.map(|rows| rows.div_ceil(scan_keeps_one_in(plan, conditions))),
             most: rows,
         }
     }
 
     /// The rows of an operator with this input.
-    fn through(self, plan: &dyn ExecutionPlan) -> RowEstimate {
+    fn through(self, plan: &dyn ExecutionPlan, conditions: Conditions) -> RowEstimate {
         if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-            let kept = kept_one_in(filter.predicate());
+            let kept = conditions.kept_one_in(filter.predicate());
             return RowEstimate {
                 expected: self.expected.map(|rows| rows.div_ceil(kept)),
                 ..self
@@ -189,11 +222,11 @@ impl<'p> Join<'p> {
 
 /// Returns a number: of so many rows, the conditions that a scan checks are expected to keep one.
 /// Its statistics are those of the files.
-fn scan_keeps_one_in(plan: &dyn ExecutionPlan) -> usize {
+fn scan_keeps_one_in(plan: &dyn ExecutionPlan, conditions: Conditions) -> usize {
     let scan = plan.downcast_ref::<DataSourceExec>();
     let files = scan.and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>());
     let condition = files.and_then(|files| files.file_source().filter());
-    condition.map_or(1, |condition| kept_one_in(&condition))
+    condition.map_or(1, |condition| conditions.kept_one_in(&condition))
 }
 
 fn product(left: Option<usize>, right: Option<usize>) -> Option<usize> {
