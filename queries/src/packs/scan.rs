@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::JoinSet;
 
 use super::batch_result::BatchResult;
-use super::changes::{register_changes, register_everything};
+use super::changes::{register_changes, register_everything, share_consents};
 use super::error::{PackError, Result};
 use super::finding::{Finding, RuleCount};
 use super::incremental::NewFiles;
@@ -158,8 +158,9 @@ impl Scan {
             grains: table.rows(),
         };
         context.register_table(SCANNED, Arc::new(table))?;
+        share_consents(&context, &packs)?;
         match &new {
-            Some(new) => register_changes(&context, lake, new, &packs).await?,
+            Some(new) => register_changes(&context, lake, new, &packs)?,
             None => register_everything(&context)?,
         }
         Scan::over(context, packs, scope, lake.state.version()).await

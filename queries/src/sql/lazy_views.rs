@@ -81,6 +81,27 @@ pub(crate) fn register_view(context: &SessionContext, name: &str, query: String)
     context.register_table(name, Arc::new(view)).map(drop)
 }
 
+/// Lets the view `name` of `context` be `table`.
+///
+/// # Errors
+/// If there is no such view, or it was planned before: plans may have it.
+pub(super) fn set_view(
+    context: &SessionContext,
+    name: &str,
+    table: Arc<dyn TableProvider>,
+) -> Result<()> {
+    let names = context.copied_config().options().catalog.clone();
+    let catalog = context.catalog(&names.default_catalog);
+    let schema = catalog.and_then(|catalog| catalog.schema(&names.default_schema));
+    let views = schema
+        .as_ref()
+        .and_then(|schema| schema.downcast_ref::<LazySchema>());
+    let view = views.and_then(|views| views.views.get(name));
+    let view = view.ok_or_else(|| internal_datafusion_err!("there is no view `{name}`"))?;
+    let set = view.planned.set(table);
+    set.map_err(|_| internal_datafusion_err!("the view `{name}` was planned before"))
+}
+
 /// Plans `query` synchronously, which works because all tables are in memory.
 ///
 /// # Errors

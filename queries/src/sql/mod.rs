@@ -234,7 +234,7 @@ pub use search_filter::SearchFilter;
 pub use select_grains::select_grains;
 pub use session_limits::with_small_batches;
 pub use shared_memory::{SharedMemory, is_memory_of_others};
-pub(crate) use shared_rows::read_consents_once;
+pub(crate) use shared_rows::{read_consents_once, register_shared_rows, share_view};
 pub(crate) use spilling_joins::is_exhausted;
 pub use statement_depth::{STACK_BYTES, check_depth};
 pub use statement_dialect::StatementDialect;

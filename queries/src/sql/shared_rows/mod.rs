@@ -1,9 +1,13 @@
-//! The consents of a lake, read once for several plans.
+//! Rows that are read once for several plans, which run one after another over one version of the
+//! lake.
 //!
 //! Rules of packs compare grains with consents, and the views of consents name each other, so that
-//! one rule may scan `grains` for its consents ten times. They are few. Of plans that run one after
-//! another over one version of the lake, all such scans read the same rows, which are kept with
-//! those columns that any of the plans needs. Conditions of a plan besides the type stay in it.
+//! one rule may scan `grains` for its consents ten times. They are few. All such scans of the plans
+//! read the same rows, which are kept with those columns that any of the plans needs. Conditions of
+//! a plan besides the type stay in it.
+//!
+//! What several rules ask of the consents or of the events of a lake is a table of such rows, too:
+//! [`register_shared_rows`]. Its query is another plan that may scan consents.
 //!
 //! Plans that run in other processes contain the rows, if these are few. So that they contain less,
 //! and that it is known how many rows their joins hold, this process computes what depends on
@@ -29,11 +33,12 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, TableScan,
 };
+use datafusion::prelude::SessionContext;
 use gristmill_schemas::columns::SystemColumn;
 use gristmill_schemas::grain::GrainType;
 
 use super::lake_table::LakeTable;
-use super::spilling_joins::runs_here;
+use super::lazy_views;
 pub(super) use table::SharedRowsExec;
 use table::{Readers, SharedRows};
 
@@ -52,8 +57,40 @@ struct SharedScan {
     scans: usize,
 }
 
+/// Registers the rows of `query` in `context` as `table`. They are read when a plan first scans it.
+///
+/// # Errors
+/// If the query can't be planned, or the name is taken.
+pub(crate) fn register_shared_rows(
+    context: &SessionContext,
+    table: &str,
+    query: &str,
+) -> Result<()> {
+    let rows = shared_rows(&context.state(), query)?;
+    context.register_table(table, rows).map(drop)
+}
+
+/// Lets the view `name` of `context` have the rows of `query`, as [`register_shared_rows`].
+///
+/// # Errors
+/// If the query can't be planned, or the view was planned before.
+pub(crate) fn share_view(context: &SessionContext, name: &str, query: &str) -> Result<()> {
+    let rows = shared_rows(&context.state(), query)?;
+    lazy_views::set_view(context, name, rows)
+}
+
+/// Returns a table of the rows of `query`.
+fn shared_rows(state: &SessionState, query: &str) -> Result<Arc<dyn TableProvider>> {
+    let plan = state.optimize(&lazy_views::plan(state, query)?)?;
+    let schema = Arc::clone(plan.schema().inner());
+    let columns = (0..schema.fields().len()).collect();
+    let rows = SharedRows::new(plan, schema, columns, Readers::of(state));
+    Ok(Arc::new(rows))
+}
+
 /// Rewrites `plans`, which are optimized, so that they read the consents of each table of the lake
-/// once, when the first of them runs. Whether they run in this process, `state` shows.
+/// once, when the first of them runs. So do the plans of shared rows that they scan. Whether they
+/// run in this process, `state` shows.
 ///
 /// Tables in memory, whose rows may change between the plans, are scanned as before.
 ///
@@ -63,12 +100,13 @@ pub(crate) fn read_consents_once(
     state: &SessionState,
     plans: &mut [&mut LogicalPlan],
 ) -> Result<()> {
-    let readers = match runs_here(state) {
-        true => Readers::Local,
-        false => Readers::Remote,
-    };
+    let readers = Readers::of(state);
+    let tables = tables_of_shared_rows(plans)?;
+    let of_tables = tables.iter().filter_map(shared_rows_in);
+    let all = plans.iter().map(|plan| (**plan).clone());
+    let all: Vec<LogicalPlan> = all.chain(of_tables.map(SharedRows::plan)).collect();
     let mut shared = Vec::new();
-    for plan in plans.iter() {
+    for plan in &all {
         plan.apply_with_subqueries(|node| {
             add_scan(&mut shared, node);
             Ok(TreeNodeRecursion::Continue)
@@ -77,17 +115,65 @@ pub(crate) fn read_consents_once(
     shared.retain(|shared| shared.scans > 1 || readers == Readers::Remote);
     let shared = shared
         .into_iter()
-        .map(|shared| Ok((shared.rows(readers)?, shared)))
+        .map(|shared| Ok((shared.rows(state)?, shared)))
         .collect::<Result<Vec<_>>>()?;
-    for plan in plans {
+    let sharing = |plan: LogicalPlan| {
         let replace = |node| replaced(&shared, node);
-        let sharing = (**plan).clone().transform_down_with_subqueries(replace);
-        **plan = match readers {
-            Readers::Local => sharing.data()?,
-            Readers::Remote => with_computed_parts(sharing.data()?)?,
-        };
+        let sharing = plan.transform_down_with_subqueries(replace).data()?;
+        match readers {
+            Readers::Local => Ok(sharing),
+            Readers::Remote => with_computed_parts(sharing),
+        }
+    };
+    for rows in tables.iter().filter_map(shared_rows_in) {
+        rows.replace_plan(sharing)?;
+    }
+    for plan in plans {
+        **plan = sharing((**plan).clone())?;
     }
     Ok(())
+}
+
+/// Returns the tables of shared rows that `plans` scan, and those that their plans scan.
+fn tables_of_shared_rows(plans: &[&mut LogicalPlan]) -> Result<Vec<Arc<dyn TableProvider>>> {
+    let mut found: Vec<Arc<dyn TableProvider>> = Vec::new();
+    for plan in plans {
+        add_tables(plan, &mut found)?;
+    }
+    let mut next = 0;
+    while let Some(table) = found.get(next).cloned() {
+        if let Some(rows) = shared_rows_in(&table) {
+            add_tables(&rows.plan(), &mut found)?;
+        }
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// Adds the tables of shared rows that `plan` scans to `found`, unless it has them.
+fn add_tables(plan: &LogicalPlan, found: &mut Vec<Arc<dyn TableProvider>>) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        let table = scanned_table(node).filter(|table| shared_rows_in(table).is_some());
+        let is_new =
+            |table: &Arc<dyn TableProvider>| !found.iter().any(|known| Arc::ptr_eq(known, table));
+        let table = table.filter(is_new);
+        found.extend(table);
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(drop)
+}
+
+/// Returns the table that `node` scans; `None` if it isn't a scan.
+fn scanned_table(node: &LogicalPlan) -> Option<Arc<dyn TableProvider>> {
+    match node {
+        LogicalPlan::TableScan(scan) => source_as_provider(&scan.source).ok(),
+        _ => None,
+    }
+}
+
+/// Returns `table` as one of shared rows, if it is one.
+fn shared_rows_in(table: &Arc<dyn TableProvider>) -> Option<&SharedRows> {
+    table.downcast_ref::<SharedRows>()
 }
 
 /// Replaces the largest parts of `plan` that read nothing but shared rows by their rows, which this
@@ -140,11 +226,7 @@ fn reads_shared_rows_only(node: &LogicalPlan) -> Result<bool> {
 }
 
 fn scans_shared_rows(node: &LogicalPlan) -> bool {
-    let LogicalPlan::TableScan(scan) = node else {
-        return false;
-    };
-    let table = source_as_provider(&scan.source);
-    table.is_ok_and(|table| table.downcast_ref::<SharedRows>().is_some())
+    scanned_table(node).is_some_and(|table| shared_rows_in(&table).is_some())
 }
 
 impl SharedScan {
@@ -153,8 +235,8 @@ impl SharedScan {
         Arc::ptr_eq(&self.table, table) && self.condition == *condition
     }
 
-    /// Returns the table of the consents for plans that run where `readers` do.
-    fn rows(&self, readers: Readers) -> Result<Arc<dyn TableProvider>> {
+    /// Returns the table of the consents for plans of `state`.
+    fn rows(&self, state: &SessionState) -> Result<Arc<dyn TableProvider>> {
         let schema = self.table.schema();
         let mut columns = self.columns.clone();
         for column in self.condition.column_refs() {
@@ -166,7 +248,9 @@ impl SharedScan {
         let plan = LogicalPlanBuilder::scan(name, source, Some(columns.clone()))?
             .filter(self.condition.clone())?
             .build()?;
-        Ok(Arc::new(SharedRows::new(plan, schema, columns, readers)))
+        let plan = state.optimize(&plan)?;
+        let rows = SharedRows::new(plan, schema, columns, Readers::of(state));
+        Ok(Arc::new(rows))
     }
 }
 
@@ -310,6 +394,39 @@ mod tests {
         let queries = ["SELECT * FROM consent_state"];
         let found = shared_scans(&context, &context.state(), &queries).await;
         assert!(found[0] > 1, "{found:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn tables_of_shared_rows_share_consents_with_the_plans_that_scan_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = session(&folder).await;
+        let withdrawn = "SELECT content_address FROM consents WHERE is_withdrawal";
+        register_shared_rows(&context, "withdrawn", withdrawn).unwrap();
+        register_shared_rows(&context, "listed", "SELECT * FROM withdrawn").unwrap();
+        let query = "SELECT count(*) FROM listed, consents";
+        let frame = context.sql(query).await.unwrap();
+        let mut plan = frame.into_optimized_plan().unwrap();
+        read_consents_once(&context.state(), &mut [&mut plan]).unwrap();
+        assert_eq!(count(&plan), 2);
+        let tables = tables_of_shared_rows(&[&mut plan]).unwrap();
+        let scans = tables.iter().filter_map(shared_rows_in);
+        let scans: Vec<usize> = scans.map(|rows| count(&rows.plan())).collect();
+        // `listed`, the consents of the plan, and `withdrawn`, which reads the same.
+        assert_eq!(scans, [1, 0, 1]);
+        assert!(register_shared_rows(&context, "listed", withdrawn).is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_view_is_shared_before_it_is_planned() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = session(&folder).await;
+        let rows = "SELECT 1 AS shared";
+        share_view(&context, "consent_state", rows).unwrap();
+        let frame = context.sql("SELECT shared FROM consent_state").await;
+        assert_eq!(frame.unwrap().count().await.unwrap(), 1);
+        for name in ["consent_state", "no_such_view"] {
+            assert!(share_view(&context, name, rows).is_err(), "{name}");
+        }
     }
 
     /// Returns a state whose plans run in other processes.

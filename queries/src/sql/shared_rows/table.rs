@@ -2,7 +2,7 @@
 //! rows, in plans for other processes they contain them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use datafusion::physical_planner::PhysicalPlanner;
 use futures::StreamExt;
 use tokio::sync::OnceCell;
 
+use super::super::spilling_joins::runs_here;
 use super::super::unary_node;
 use super::kept::KeptRows;
 
@@ -37,7 +38,7 @@ const MAX_SENT_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct SharedRows {
     /// Reads the rows.
-    plan: LogicalPlan,
+    plan: Mutex<LogicalPlan>,
     /// Schema of the whole table, by which scans number the columns.
     schema: SchemaRef,
     /// The columns that the plan returns, ascending.
@@ -55,9 +56,19 @@ pub(super) enum Readers {
     Remote,
 }
 
+impl Readers {
+    /// Returns where the plans of `state` run.
+    pub(super) fn of(state: &SessionState) -> Readers {
+        match runs_here(state) {
+            true => Readers::Local,
+            false => Readers::Remote,
+        }
+    }
+}
+
 impl SharedRows {
-    /// Creates the table of the rows that `plan` returns, with those columns of `schema` that are
-    /// at `columns` (ascending), for plans that run where `readers` do.
+    /// Creates the table of the rows that `plan`, which is optimized, returns. It has those columns
+    /// of `schema` that are at `columns` (ascending), for plans that run where `readers` do.
     pub(super) fn new(
         plan: LogicalPlan,
         schema: SchemaRef,
@@ -65,7 +76,7 @@ impl SharedRows {
         readers: Readers,
     ) -> SharedRows {
         SharedRows {
-            plan,
+            plan: Mutex::new(plan),
             schema,
             columns,
             readers,
@@ -73,8 +84,31 @@ impl SharedRows {
         }
     }
 
+    /// Returns the plan that reads the rows.
+    pub(super) fn plan(&self) -> LogicalPlan {
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        plan.clone()
+    }
+
+    /// Replaces the plan by another one that returns the same rows.
+    ///
+    /// # Errors
+    /// Those of `other`.
+    pub(super) fn replace_plan(
+        &self,
+        other: impl FnOnce(LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<()> {
+        let other = other(self.plan())?;
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = other;
+        Ok(())
+    }
+
     async fn read(&self, state: &dyn Session) -> Result<Arc<KeptRows>> {
-        let plan = state.create_physical_plan(&self.plan).await?;
+        let state = session_state(state)?;
+        // The plan is optimized, and may not be again: DataFusion compares functional dependencies,
+        // which the scan of a table lacks.
+        let planner = state.query_planner();
+        let plan = planner.create_physical_plan(&self.plan(), state).await?;
         let kept = KeptRows::read(plan, state.task_ctx()).await?;
         tracing::debug!(rows = kept.count(None), "rows that several queries read");
         Ok(Arc::new(kept))
@@ -92,15 +126,17 @@ impl SharedRows {
             let schema = Arc::new(kept.schema().project(places)?);
             return Ok(MemorySourceConfig::try_new_exec(&[rows], schema, None)?);
         }
-        let state = state.as_any().downcast_ref::<SessionState>();
-        let state = state.ok_or_else(|| internal_datafusion_err!("a scan has no session"))?;
-        let schema = self.plan.schema();
+        let state = session_state(state)?;
+        let plan = self.plan();
+        let schema = Arc::clone(plan.schema());
         let columns = places.iter().map(|place| {
             let column = Column::from(schema.qualified_field(*place));
             Expr::Column(column)
         });
-        let plan = LogicalPlanBuilder::from(self.plan.clone()).project(columns)?;
-        let plan = state.optimize(&plan.build()?)?;
+        let plan = LogicalPlanBuilder::from(plan).project(columns)?;
+        let plan = plan.build()?;
+        // Without it more columns are read, but the same rows are returned: see above.
+        let plan = state.optimize(&plan).unwrap_or(plan);
         // Not the session's planner: the plan becomes a part of one that it sends.
         unary_node::planner()
             .create_physical_plan(&plan, state)
@@ -150,6 +186,11 @@ impl TableProvider for SharedRows {
             Readers::Remote => self.sent(kept, &places, state).await,
         }
     }
+}
+
+fn session_state(session: &dyn Session) -> Result<&SessionState> {
+    let state = session.as_any().downcast_ref::<SessionState>();
+    state.ok_or_else(|| internal_datafusion_err!("a scan has no session"))
 }
 
 /// Returns rows that were read before.
