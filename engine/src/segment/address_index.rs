@@ -170,6 +170,15 @@ impl AddressIndex {
         low as u32
     }
 
+    /// Returns the rows, ascending, of the addresses that are less than one that begins with
+    /// `prefix` and continues with zeros. O(n) for n such rows, and the search for the first other.
+    pub fn rows_below(&self, prefix: u64) -> Vec<u32> {
+        let places = 0..self.first_place(prefix);
+        let mut rows: Vec<u32> = places.filter_map(|place| self.row_at(place)).collect();
+        rows.sort_unstable();
+        rows
+    }
+
     /// Returns the row of the address at `place`.
     pub(crate) fn row_at(&self, place: u32) -> Option<u32> {
         let place = usize::try_from(place)
@@ -436,6 +445,19 @@ mod tests {
         all.iter()
             .enumerate()
             .for_each(|(row, address)| assert_eq!(index.row_of(address), Some(row as u32)));
+    }
+
+    #[test]
+    fn the_rows_below_a_prefix_are_those_of_the_lesser_addresses() {
+        let all = addresses(1_000);
+        let index = AddressIndex::open(AddressIndex::build(&[&all]).into()).unwrap();
+        let prefix = |row: usize| prefix_of(all[row].as_bytes());
+        for bound in [0, 1, u64::MAX / 3, prefix(0), prefix(500) + 1, u64::MAX] {
+            let below: Vec<u32> = (0..1_000)
+                .filter(|row| prefix(*row as usize) < bound)
+                .collect();
+            assert_eq!(index.rows_below(bound), below, "{bound}");
+        }
     }
 
     #[test]

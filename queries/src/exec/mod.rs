@@ -11,7 +11,8 @@
 //! | `columns`, `blob_functions` | where in a row is a field of CAL? |
 //! | `sent_function` | how do other processes get the functions of a statement? |
 //! | `condition`, `numeric`, `domain_field` | which rows pass a condition? |
-//! | `recall`, `pipeline`, `search_statistics`, `indexed_search`, `message_thread` | what is the plan of a RECALL? |
+//! | `recall`, `pipeline`, `search_statistics`, `message_thread` | what is the plan of a RECALL? |
+//! | `indexed_search`, `least_addresses` | which pages of a RECALL do indexes find? |
 //! | `set_operation`, `history`, `assembly`, `explain` | how do the other reading statements run? |
 //! | [`rule`] | which grains does the RECALL of a compliance rule match? |
 //! | [`evolve`], `new_grain`, `quota`, [`writer`] | what do statements append, and where to? |
@@ -40,6 +41,7 @@ mod fetch;
 mod grain_reader;
 mod history;
 mod indexed_search;
+mod least_addresses;
 mod lifecycle;
 mod message_thread;
 mod new_grain;

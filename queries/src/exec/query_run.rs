@@ -12,6 +12,7 @@ use super::error::Result;
 use super::executor::Executor;
 use super::grain_reader::{GrainReader, ScoredAddress, target_address};
 use super::indexed_search::are_of_best;
+use super::least_addresses::page_of_least;
 use super::pipeline::{self, Pipeline, VALUE};
 use super::recall::{LetScope, RecallPlan, RecallPlanner, RecalledGrains};
 use super::{assembly, response};
@@ -141,7 +142,7 @@ impl QueryRun<'_, '_> {
     }
 
     /// Returns the addresses and scores of one page. The best matches of a search are found by the
-    /// full-text sidecars, if these have all of them.
+    /// full-text sidecars, if these have all of them, and the least addresses by theirs.
     async fn scored_page(
         &self,
         pipeline: Pipeline,
@@ -151,6 +152,13 @@ impl QueryRun<'_, '_> {
         let frame = pipeline.into_frame();
         if let Some((search, limit)) = planned.search.as_ref().zip(limit)
             && let Some(page) = search.page(self.reader, &frame, limit).await?
+        {
+            return Ok(page);
+        }
+        // Conditions leave few rows, which other indexes find.
+        let is_unconditional = planned.desugared.conditions.is_empty();
+        if let Some(limit) = limit.filter(|_| is_unconditional)
+            && let Some(page) = page_of_least(self.reader, &frame, limit).await?
         {
             return Ok(page);
         }

@@ -89,7 +89,7 @@ const MAX_LOOKUPS: usize = 10_000;
 const MIN_ROWS_PER_RUN: u64 = 8;
 
 /// Segments whose sidecars are queried concurrently.
-const CONCURRENT_SEGMENTS: usize = 8;
+pub(super) const CONCURRENT_SEGMENTS: usize = 8;
 
 /// Returns the candidate rows of each of `segments` under `conditions`.
 pub(super) async fn candidate_rows(

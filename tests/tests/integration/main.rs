@@ -54,6 +54,7 @@ mod kept_vectors;
 mod kill;
 mod labels;
 mod lake_folder;
+mod least_addresses;
 mod lifecycle;
 mod lost_files;
 mod maintenance;

@@ -1,4 +1,4 @@
-//! Tables restricted to rows that a search has chosen.
+//! Tables restricted to rows that a search or an index has chosen.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,11 +9,12 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, TableScan};
+use futures::{StreamExt, stream};
 use gristmill_engine::index::fulltext::TextHit;
-use gristmill_engine::lake::DataFile;
+use gristmill_engine::lake::{DataFile, Segment};
 use gristmill_engine::text::{Scorer, Terms};
 
-use super::super::index_pruning::CandidateRows;
+use super::super::index_pruning::{CONCURRENT_SEGMENTS, CandidateRows};
 use super::{LakeTable, segments};
 
 /// Maximum number of matching rows that are held in memory, at 24 bytes each.
@@ -156,6 +157,27 @@ impl LakeTable {
         let hits = tokio::task::spawn_blocking(search).await.ok()?.ok()??;
         let files = self.files.iter().map(|file| file.name.clone()).collect();
         Some(TextMatches::new(hits, files))
+    }
+
+    /// Returns the rows whose addresses are less than one that begins with `prefix` and continues
+    /// with zeros. `None` if a segment has no usable address index, or rows are sealed. The first
+    /// call reads all address indexes, to check them: `None` in an object store, too, where few
+    /// rows aren't worth fetching 36.5 bytes for each grain of the lake.
+    pub(crate) async fn rows_below(&self, prefix: u64) -> Option<RowsByFile> {
+        let location = self.table.location();
+        let sidecars = self.sidecars.as_ref();
+        let sidecars = sidecars.filter(|_| self.keys.is_none() && !location.is_remote())?;
+        let segments = segments(&self.files.iter().collect::<Vec<_>>())?;
+        let rows_of = async |segment: Segment| {
+            let index = sidecars.addresses(location, &segment).await?;
+            Some((segment.file.name.clone(), index.rows_below(prefix)))
+        };
+        let rows: Vec<Option<(String, Vec<u32>)>> = stream::iter(segments)
+            .map(rows_of)
+            .buffered(CONCURRENT_SEGMENTS)
+            .collect()
+            .await;
+        rows.into_iter().collect::<Option<_>>().map(RowsByFile)
     }
 }
 
