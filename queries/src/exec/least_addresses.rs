@@ -60,7 +60,8 @@ pub(super) async fn page_of_least(
 /// Returns the first 8 bytes of the address below which about `count` of `all` addresses are;
 /// `None` if that is too large a part.
 fn bound_of(count: u64, all: u64) -> Option<u64> {
-    let is_small = count.saturating_mul(CHOSEN_SHARE) <= all;
+    let is_small = |least: u64| least <= all;
+    let is_small = count.checked_mul(CHOSEN_SHARE).is_some_and(is_small);
     is_small.then(|| (u64::MAX / all.max(1)).saturating_mul(count))
 }
 
