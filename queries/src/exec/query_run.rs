@@ -142,7 +142,8 @@ impl QueryRun<'_, '_> {
     }
 
     /// Returns the addresses and scores of one page. The best matches of a search are found by the
-    /// full-text sidecars, if these have all of them, and the least addresses by theirs.
+    /// full-text sidecars, if these have all of them; without conditions, the least addresses by
+    /// the address indexes.
     async fn scored_page(
         &self,
         pipeline: Pipeline,

@@ -68,6 +68,7 @@ const CURRENT_CONSENTS: &str = "
 /// All withdrawals of the lake.
 const WITHDRAWALS: &str = "scan_withdrawals";
 
+/// The consents of the lake, as the tables of a scan have them.
 const LAKE_CONSENTS: ConsentSources<'_> = ConsentSources {
     consents: "consents",
     current: CURRENT_CONSENTS,
@@ -94,8 +95,8 @@ const GRAINS_WITH_EVENTS: &str = "
     UNION ALL
     SELECT unnest(supersedes) AS about FROM scanned WHERE supersedes IS NOT NULL";
 
-/// Returns the query of those that aren't in scope. Most events are about grains in scope, so they
-/// are few enough to be looked up.
+/// Returns the query of the grains that aren't in scope and that an event of the scope is about.
+/// Most events are about grains in scope, so they are few enough to be looked up.
 fn events_of_others() -> String {
     format!(
         "SELECT DISTINCT about FROM ({GRAINS_WITH_EVENTS}) AS events
