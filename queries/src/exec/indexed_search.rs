@@ -8,6 +8,7 @@
 use datafusion::prelude::DataFrame;
 use gristmill_engine::text::{Scorer, Terms};
 
+use super::candidates::{Candidates, page_among};
 use super::error::Result;
 use super::grain_reader::{GrainReader, ScoredAddress};
 use crate::cal::ast::{Stage, StageKind};
@@ -15,10 +16,7 @@ use crate::sql::{TextMatches, keep_rows};
 
 /// Rows that are read first for each row of a page, and for any page: some don't pass the other
 /// conditions.
-const FIRST_ROWS: (usize, usize) = (3, 16);
-
-/// Factor by which the number of rows grows if too few of them pass.
-const WIDENING_FACTOR: usize = 8;
+const FIRST_ROWS: (u64, u64) = (3, 16);
 
 /// The rows that match a search, and a plan that counts them.
 pub(super) struct IndexedSearch {
@@ -67,25 +65,15 @@ impl IndexedSearch {
         page: &DataFrame,
         limit: u64,
     ) -> Result<Option<Vec<ScoredAddress>>> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let first = |count| {
+            let best = usize::try_from(count)
+                .ok()
+                .and_then(|count| self.matches.best(count));
+            std::future::ready(best.map(|(rows, beyond)| Candidates { rows, beyond }))
+        };
         let (per_row, least) = FIRST_ROWS;
-        let mut count = limit.saturating_mul(per_row).saturating_add(least);
-        while let Some((rows, beyond)) = self.matches.best(count) {
-            let (state, plan) = page.clone().into_parts();
-            let Some(plan) = keep_rows(plan, rows)? else {
-                return Ok(None);
-            };
-            let found = reader.scored_addresses(DataFrame::new(state, plan)).await?;
-            let passed = found.iter().filter(|(_, score)| *score > beyond).count();
-            if passed == limit {
-                return Ok(Some(found));
-            }
-            if passed.saturating_mul(WIDENING_FACTOR) < limit {
-                return Ok(None);
-            }
-            count = count.saturating_mul(WIDENING_FACTOR);
-        }
-        Ok(None)
+        let count = limit.saturating_mul(per_row).saturating_add(least);
+        page_among(reader, page, limit, count, first).await
     }
 }
 

@@ -7,21 +7,15 @@
 
 use datafusion::prelude::DataFrame;
 
+use super::candidates::{Candidates, page_among};
 use super::error::Result;
 use super::grain_reader::{GrainReader, ScoredAddress};
-use crate::sql::keep_rows;
-
-/// Rows that are read first for each row of a page, and for any page: some don't match.
-const FIRST_ROWS: (u64, u64) = (4, 16);
-
-/// Factor by which the number of rows grows if too few of them match.
-const WIDENING_FACTOR: u64 = 8;
 
 /// At most one row in so many is chosen: beyond that all are read, in the order of the segments.
 const CHOSEN_SHARE: u64 = 64;
 
-/// Returns the rows of `page`, a plan of `limit` matches by address; `None` if too few of the rows
-/// with the least addresses match, or if they aren't known.
+/// Returns the rows of `page`, a plan of `limit` of `total` matches by address; `None` if they are
+/// too large a part of the matches, or if the addresses aren't known.
 ///
 /// # Errors
 /// If the plan can't be rewritten or fails.
@@ -29,32 +23,30 @@ pub(super) async fn page_of_least(
     reader: &GrainReader<'_>,
     page: &DataFrame,
     limit: u64,
+    total: u64,
 ) -> Result<Option<Vec<ScoredAddress>>> {
     let Some(table) = reader.lake_table().await? else {
         return Ok(None);
     };
     let all = table.rows();
-    let (per_row, least) = FIRST_ROWS;
-    let mut count = limit.saturating_mul(per_row).saturating_add(least);
-    while let Some(bound) = bound_of(count, all) {
-        let Some(rows) = table.rows_below(bound).await else {
-            return Ok(None);
-        };
-        let (state, plan) = page.clone().into_parts();
-        let Some(plan) = keep_rows(plan, rows)? else {
-            return Ok(None);
-        };
-        let found = reader.scored_addresses(DataFrame::new(state, plan)).await?;
-        let matched = found.len() as u64;
-        if matched == limit {
-            return Ok(Some(found));
+    let first = |count| {
+        let table = &table;
+        async move {
+            Some(Candidates {
+                rows: table.rows_below(bound_of(count, all)?).await?,
+                beyond: f64::NEG_INFINITY,
+            })
         }
-        if matched.saturating_mul(WIDENING_FACTOR) < limit {
-            return Ok(None);
-        }
-        count = count.saturating_mul(WIDENING_FACTOR);
-    }
-    Ok(None)
+    };
+    page_among(reader, page, limit, candidates_of(limit, total, all), first).await
+}
+
+/// Returns about how many of `all` rows have `limit` of the `total` matches, with a margin of four
+/// standard deviations.
+fn candidates_of(limit: u64, total: u64, all: u64) -> u64 {
+    let matches = limit as f64 + 4.0 * (limit as f64).sqrt() + 8.0;
+    // Beyond the range of the type it is its end.
+    (matches * all as f64 / total.max(1) as f64) as u64
 }
 
 /// Returns the first 8 bytes of the address below which about `count` of `all` addresses are;
@@ -68,6 +60,23 @@ fn bound_of(count: u64, all: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_a_rare_type_has_more_candidates() {
+        for (limit, total, all, count) in [
+            (1, 30, 30, 13),
+            (100, 1_000, 1_000, 148),
+            (100, 10, 1_000, 14_800),
+            (5, 0, 1_000, 21_944),
+            (u64::MAX, 1, u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(
+                candidates_of(limit, total, all),
+                count,
+                "{limit} of {total} of {all}"
+            );
+        }
+    }
 
     #[test]
     fn a_small_part_of_the_addresses_is_below_the_bound() {

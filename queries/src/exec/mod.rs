@@ -12,7 +12,7 @@
 //! | `sent_function` | how do other processes get the functions of a statement? |
 //! | `condition`, `numeric`, `domain_field` | which rows pass a condition? |
 //! | `recall`, `pipeline`, `search_statistics`, `message_thread` | what is the plan of a RECALL? |
-//! | `indexed_search`, `least_addresses` | which pages of a RECALL do indexes find? |
+//! | `candidates`, `indexed_search`, `least_addresses` | which pages of a RECALL do indexes find? |
 //! | `set_operation`, `history`, `assembly`, `explain` | how do the other reading statements run? |
 //! | [`rule`] | which grains does the RECALL of a compliance rule match? |
 //! | [`evolve`], `new_grain`, `quota`, [`writer`] | what do statements append, and where to? |
@@ -29,6 +29,7 @@ pub mod answer;
 mod assembly;
 pub mod assembly_usage;
 mod blob_functions;
+mod candidates;
 mod columns;
 mod condition;
 mod diversity;

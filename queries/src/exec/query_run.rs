@@ -129,48 +129,66 @@ impl QueryRun<'_, '_> {
         })
     }
 
-    /// Returns the grains of one page and the number of matches, which are counted while the grains
-    /// are read.
+    /// Returns the grains of one page and the number of matches.
     async fn page_of(&self, pipeline: Pipeline, planned: &RecallPlan) -> Result<(Vec<Hit>, u64)> {
+        let best = pipeline.row_limit.filter(|_| are_of_best(&planned.stages));
+        // Conditions leave few rows, which other indexes find.
+        if let Some(limit) = best.filter(|_| planned.desugared.conditions.is_empty()) {
+            return self.page_by_address(pipeline, limit, planned).await;
+        }
         let (limit, has_offset) = (pipeline.row_limit, pipeline.has_offset);
-        let scored = self.scored_page(pipeline, planned).await?;
+        let scored = self.scored_page(pipeline, best, planned).await?;
+        // The matches are counted while the grains are read.
         let total = self.total_matches(limit, has_offset, scored.len() as u64, planned);
-        let hits = self
-            .reader
-            .hits(scored, planned.terms.as_ref(), &planned.fields);
-        tokio::try_join!(hits, total)
+        tokio::try_join!(self.hits(scored, planned), total)
     }
 
-    /// Returns the addresses and scores of one page. The best matches of a search are found by the
-    /// full-text sidecars, if these have all of them; without conditions, the least addresses by
-    /// the address indexes.
+    /// Returns what [`page_of`](Self::page_of) does for a RECALL without conditions, whose page has
+    /// the least addresses. The number of matches tells among how many rows they are.
+    async fn page_by_address(
+        &self,
+        pipeline: Pipeline,
+        limit: u64,
+        planned: &RecallPlan,
+    ) -> Result<(Vec<Hit>, u64)> {
+        let total = self.count_matches(planned).await?;
+        if total == 0 {
+            return Ok((Vec::new(), 0));
+        }
+        let frame = pipeline.into_frame();
+        let scored = match page_of_least(self.reader, &frame, limit, total).await? {
+            Some(scored) => scored,
+            None => self.reader.scored_addresses(frame).await?,
+        };
+        Ok((self.hits(scored, planned).await?, total))
+    }
+
+    /// Returns the addresses and scores of one page. The `best` matches of a search, if the page
+    /// has these, are found by the full-text sidecars, if these have all of them.
     async fn scored_page(
         &self,
         pipeline: Pipeline,
+        best: Option<u64>,
         planned: &RecallPlan,
     ) -> Result<Vec<ScoredAddress>> {
-        let limit = pipeline.row_limit.filter(|_| are_of_best(&planned.stages));
         let frame = pipeline.into_frame();
-        if let Some((search, limit)) = planned.search.as_ref().zip(limit)
+        if let Some((search, limit)) = planned.search.as_ref().zip(best)
             && let Some(page) = search.page(self.reader, &frame, limit).await?
-        {
-            return Ok(page);
-        }
-        // Conditions leave few rows, which other indexes find.
-        let is_unconditional = planned.desugared.conditions.is_empty();
-        if let Some(limit) = limit.filter(|_| is_unconditional)
-            && let Some(page) = page_of_least(self.reader, &frame, limit).await?
         {
             return Ok(page);
         }
         self.reader.scored_addresses(frame).await
     }
 
-    async fn hits_of(&self, pipeline: Pipeline, planned: &RecallPlan) -> Result<Vec<Hit>> {
-        let scored = self.reader.scored_addresses(pipeline.into_frame()).await?;
+    async fn hits(&self, scored: Vec<ScoredAddress>, planned: &RecallPlan) -> Result<Vec<Hit>> {
         self.reader
             .hits(scored, planned.terms.as_ref(), &planned.fields)
             .await
+    }
+
+    async fn hits_of(&self, pipeline: Pipeline, planned: &RecallPlan) -> Result<Vec<Hit>> {
+        let scored = self.reader.scored_addresses(pipeline.into_frame()).await?;
+        self.hits(scored, planned).await
     }
 
     async fn recall(&self, recall: &Recall, scope: &LetScope) -> Result<Answer> {
@@ -187,7 +205,19 @@ impl QueryRun<'_, '_> {
                 return Ok(answer);
             }
             ResultShape::Count => {
-                answer.value = Some(Json::from(self.count_value(pipeline).await?))
+                let total = self.count_matches(&planned).await?;
+                let value = match planned.stages.as_slice() {
+                    [
+                        Stage {
+                            kind: StageKind::Count,
+                            ..
+                        },
+                    ] => total,
+                    _ => self.count_value(pipeline).await?,
+                };
+                answer.value = Some(Json::from(value));
+                answer.total = total;
+                return Ok(answer);
             }
             ResultShape::Values => {
                 let values = self.extracted_values(pipeline).await?;

@@ -217,7 +217,7 @@ pub use indexed_file_source::IndexedFileSource;
 pub(crate) use indexed_file_source::index_notes;
 pub use json_values::{json_options, json_writer, repeated_column, union_texts};
 pub use lake_table::LakeTable;
-pub(crate) use lake_table::{TextMatches, hide_rows, keep_rows};
+pub(crate) use lake_table::{RowsByFile, TextMatches, hide_rows, keep_rows};
 pub use large_joins::with_spilling_joins;
 pub(crate) use lazy_views::register_view;
 use lifecycle::{CURRENT, Copies};

@@ -9,24 +9,38 @@ use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_tests::grains::{belief, frames};
+use gristmill_tests::grains::{belief, frames, grain};
 use gristmill_tests::lake::{TestLake, patient_session};
 use serde_json::Value;
 
 /// Grains of each of three segments.
 const GRAINS: usize = 1_000;
 
-/// Makes a lake in which the grain with the least address is superseded.
+/// Returns every second time a belief, and an event otherwise.
+fn blob(number: usize) -> Vec<u8> {
+    match number % 2 {
+        0 => belief(number),
+        _ => {
+            grain(&format!(
+                r#"{{"type":"event","content":"{number}","created_at":1}}"#
+            ))
+            .blob
+        }
+    }
+}
+
+/// Makes a lake in which the belief with the least address is superseded. Returns the addresses of
+/// the others.
 async fn lake() -> (TestLake, Vec<String>) {
     let mut lake = TestLake::new().await;
     let numbers = |segment: usize| GRAINS * segment..GRAINS * (segment + 1);
     for segment in 0..3 {
-        let blobs: Vec<_> = numbers(segment).map(belief).collect();
+        let blobs: Vec<_> = numbers(segment).map(blob).collect();
         lake.ingest(&[(&format!("{segment}.frames"), &frames(&blobs))])
             .await;
     }
-    let blobs = (0..3 * GRAINS).map(belief);
-    let mut addresses: Vec<_> = blobs.map(|blob| ContentAddress::of(&blob)).collect();
+    let beliefs = (0..3 * GRAINS).step_by(2).map(belief);
+    let mut addresses: Vec<_> = beliefs.map(|blob| ContentAddress::of(&blob)).collect();
     addresses.sort_unstable();
     lake.supersede(&[(addresses[0], addresses[1])]).await;
     reindex(&lake.lake, IndexKinds::ALL, true).await.unwrap();
@@ -59,13 +73,19 @@ async fn the_least_addresses_are_found_by_the_indexes_or_by_a_scan() {
     let total = current.len() as u64;
     let (few, all, scanned) = recalled(&lake, "RECALL beliefs | LIMIT 5").await;
     assert_eq!((&few[..], all), (&current[..5], total));
-    assert_eq!(recalled(&lake, "RECALL | FIRST").await.0, current[..1]);
+    assert_eq!(
+        recalled(&lake, "RECALL beliefs | FIRST").await.0,
+        current[..1]
+    );
     // Too many for the indexes, or not in the order of addresses.
     let (many, all, _) = recalled(&lake, "RECALL beliefs | LIMIT 300").await;
     assert_eq!((&many[..], all), (&current[..300], total));
     let skipped = recalled(&lake, "RECALL beliefs | OFFSET 3 | LIMIT 2").await;
     assert_eq!(skipped.0, current[3..5]);
     assert_eq!(recalled(&lake, "RECALL goals | LIMIT 5").await.1, 0);
+    // A count needs no page, and is made once.
+    let (page, all, counted) = recalled(&lake, "RECALL beliefs | COUNT").await;
+    assert_eq!((page.len(), all, counted), (0, total, total));
     // Without one of the indexes all rows are read.
     let segment = &lake.lake.segments().unwrap()[1];
     let folder = lake.folder().join("lake/index").join(segment.id.as_str());

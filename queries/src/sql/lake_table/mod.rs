@@ -45,9 +45,8 @@ use parquet::arrow::arrow_reader::RowSelection;
 use tokio::sync::Mutex;
 
 pub(crate) use hidden::hide_rows;
-pub(crate) use kept::{TextMatches, keep_rows};
+pub(crate) use kept::{RowsByFile, TextMatches, keep_rows};
 
-use self::kept::RowsByFile;
 use super::external;
 use super::index_pruning::ranges;
 use super::page_index_reader::PageIndexReaderFactory;
