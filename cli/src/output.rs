@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::{ArrayWriter, LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
-use gristmill_engine::destination::{Destination, PendingFile};
+use gristmill_engine::destination::{Destination, PendingFile, STDOUT};
 use gristmill_queries::render::escape_control;
 use gristmill_queries::sql::{json_writer, repeated_column};
 use serde::Serialize;
@@ -352,6 +352,16 @@ fn read_stdin() -> Result<Vec<u8>, Failure> {
     let read = io::stdin().lock().read_to_end(&mut bytes);
     read.map_err(|error| Failure::environment("can't read standard input", &error))?;
     Ok(bytes)
+}
+
+/// Returns whether a result goes to standard output, so that nothing else may.
+pub fn is_stdout(path: Option<&Path>) -> bool {
+    path.is_some_and(|path| path.as_os_str() == STDOUT)
+}
+
+/// Returns the file of an option whose default is standard output, which `-` stands for, too.
+pub fn unless_stdout(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| !is_stdout(Some(path)))
 }
 
 /// Creates a file of results, replacing an existing one; it appears at `path` when it is

@@ -2,7 +2,7 @@
 //! replaces the destination when it is complete.
 //!
 //! Symbolic links are followed and stay; their target is written. A destination that isn't a file
-//! (a pipe, a terminal, a device) is opened and written directly. New files get the permissions of
+//! (standard output as `-`, a pipe, a terminal, a device) is opened and written directly. New files get the permissions of
 //! the user's umask, existing ones keep theirs.
 //!
 //! A process that is ended doesn't drop its temporary files: [`remove_unfinished`] removes them.
@@ -10,7 +10,7 @@
 //! The files of a lake are written by [`crate::lake`].
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +18,9 @@ use tempfile::{Builder, NamedTempFile};
 
 /// Maximal number of links that are followed.
 const LINKS: usize = 40;
+
+/// The path that stands for standard output.
+pub const STDOUT: &str = "-";
 
 /// Prefix of the names of temporary files.
 const PREFIX: &str = ".gristmill-";
@@ -73,6 +76,7 @@ pub struct Destination {
 /// What exists at the destination.
 #[derive(Debug, Clone)]
 enum TargetKind {
+    StandardOutput,
     Nothing,
     File(Permissions),
     /// A pipe or a terminal.
@@ -82,11 +86,17 @@ enum TargetKind {
 }
 
 impl Destination {
-    /// Inspects the destination `path`, following all links.
+    /// Inspects the destination `path`, following all links; `-` is standard output.
     ///
     /// # Errors
     /// If `path` is a folder, is in a folder that doesn't exist, or can't be inspected.
     pub fn of(path: &Path) -> io::Result<Destination> {
+        if path.as_os_str() == STDOUT {
+            return Ok(Destination {
+                path: path.to_owned(),
+                found: TargetKind::StandardOutput,
+            });
+        }
         let found = match fs::metadata(path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -141,32 +151,38 @@ impl Destination {
 
     /// Returns whether it isn't a file, so that content is written directly.
     pub fn is_stream(&self) -> bool {
-        matches!(self.found, TargetKind::Stream | TargetKind::Disk)
+        !matches!(self.found, TargetKind::Nothing | TargetKind::File(_))
     }
 
-    /// Returns the folder of the destination.
-    pub fn folder(&self) -> &Path {
-        folder_of(&self.path)
+    /// Returns the folder for temporary files: that of the destination, which has room for it, or
+    /// for a stream that of the system.
+    pub(crate) fn scratch_folder(&self) -> PathBuf {
+        match self.is_stream() {
+            true => std::env::temp_dir(),
+            false => folder_of(&self.path).to_owned(),
+        }
     }
 
     /// Creates a temporary file that [`put`](Destination::put) moves to the destination.
     ///
     /// # Errors
-    /// If it can't be created in the [`folder`](Destination::folder), or for a stream in the folder
-    /// for temporary files.
+    /// If it can't be created in the [`scratch_folder`](Destination::scratch_folder).
     pub fn scratch(&self) -> io::Result<NamedTempFile> {
         let mut builder = Builder::new();
         builder.prefix(PREFIX);
-        if self.is_stream() {
-            return removable(|| builder.tempfile());
-        }
         // Users who may not read the finished file may not read the temporary one either.
         #[cfg(unix)]
-        builder.permissions(match &self.found {
-            TargetKind::File(own) => owned(own),
-            _ => std::os::unix::fs::PermissionsExt::from_mode(0o666),
-        });
-        removable(|| builder.tempfile_in(self.folder()))
+        match &self.found {
+            TargetKind::File(own) => {
+                builder.permissions(owned(own));
+            }
+            TargetKind::Nothing => {
+                builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            }
+            // Of the user alone.
+            _ => {}
+        }
+        removable(|| builder.tempfile_in(self.scratch_folder()))
     }
 
     /// Moves `file`, a [`scratch`](Destination::scratch) file, to the destination.
@@ -176,7 +192,9 @@ impl Destination {
     /// may not be overwritten.
     pub fn put(&self, file: NamedTempFile, overwrite: bool) -> io::Result<()> {
         if self.is_stream() {
-            return io::copy(&mut file.reopen()?, &mut self.open()?).map(|_| ());
+            let mut stream = self.open()?;
+            io::copy(&mut file.reopen()?, &mut stream)?;
+            return stream.flush();
         }
         if let TargetKind::File(permissions) = &self.found {
             file.as_file().set_permissions(permissions.clone())?;
@@ -206,8 +224,11 @@ impl Destination {
         })
     }
 
-    fn open(&self) -> io::Result<File> {
-        OpenOptions::new().write(true).open(&self.path)
+    fn open(&self) -> io::Result<Stream> {
+        Ok(match self.found {
+            TargetKind::StandardOutput => Stream::StandardOutput(io::stdout()),
+            _ => Stream::File(OpenOptions::new().write(true).open(&self.path)?),
+        })
     }
 }
 
@@ -221,7 +242,14 @@ pub struct PendingFile {
 #[derive(Debug)]
 enum PendingContent {
     Scratch(NamedTempFile),
-    Stream(File),
+    Stream(Stream),
+}
+
+/// A destination that is written directly.
+#[derive(Debug)]
+enum Stream {
+    StandardOutput(Stdout),
+    File(File),
 }
 
 impl PendingFile {
@@ -232,7 +260,7 @@ impl PendingFile {
     pub fn finish(self, overwrite: bool) -> io::Result<()> {
         match self.content {
             PendingContent::Scratch(file) => self.destination.put(file, overwrite),
-            PendingContent::Stream(mut file) => file.flush(),
+            PendingContent::Stream(mut stream) => stream.flush(),
         }
     }
 
@@ -240,22 +268,40 @@ impl PendingFile {
     pub fn is_stream(&self) -> bool {
         matches!(self.content, PendingContent::Stream(_))
     }
+}
 
-    fn file(&mut self) -> &mut File {
-        match &mut self.content {
-            PendingContent::Scratch(file) => file.as_file_mut(),
-            PendingContent::Stream(file) => file,
+impl Stream {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Stream::StandardOutput(out) => out,
+            Stream::File(file) => file,
         }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer().flush()
     }
 }
 
 impl Write for PendingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file().write(bytes)
+        match &mut self.content {
+            PendingContent::Scratch(file) => file.write(bytes),
+            PendingContent::Stream(stream) => stream.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file().flush()
+        match &mut self.content {
+            PendingContent::Scratch(file) => file.flush(),
+            PendingContent::Stream(stream) => stream.flush(),
+        }
     }
 }
 

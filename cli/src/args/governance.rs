@@ -180,7 +180,7 @@ pub struct ReportSubjectArgs {
     /// Write what is found to this file, one JSON object per line [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write a page to read, print or hand over to the person
+    /// Write a page to read, print or hand over to the person; `-` for standard output
     #[arg(long, value_name = "PAGE")]
     pub html: Option<PathBuf>,
 }

@@ -9,7 +9,7 @@ use super::ResultArgs;
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// File of the page, in HTML without scripts
+    /// File of the page, in HTML without scripts; `-` for standard output
     #[arg(value_name = "PAGE")]
     pub output: PathBuf,
 }

@@ -9,17 +9,19 @@ use super::CommandContext;
 use crate::args::governance::ApplyArgs;
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::{JsonLinesWriter, RecordLayout};
+use crate::output::unless_stdout;
 
 /// Applies operations in bulk and writes one answer per line.
 pub async fn run(
     context: &CommandContext,
     arguments: ApplyArgs,
 ) -> Result<CommandOutcome, Failure> {
-    let layout = match arguments.out.is_none() {
+    let out = unless_stdout(arguments.out.as_deref());
+    let layout = match out.is_none() {
         true => context.json_layout(arguments.results)?,
         false => RecordLayout::Lines,
     };
-    check_out(&arguments.operations, arguments.out.as_deref())?;
+    check_out(&arguments.operations, out)?;
     // Before the lake: without operations none is created.
     let mut lines = open_operations(&arguments.operations)?;
     // The temporary folder is removed at the end.
@@ -28,7 +30,7 @@ pub async fn run(
         false => (context.open_or_create_lake().await?, None),
     };
     // The file grows while the run goes on, so that it shows about how far a killed run came.
-    let mut answers = match &arguments.out {
+    let mut answers = match out {
         Some(path) => JsonLinesWriter::to(
             path,
             std::fs::File::create(path).map_err(|error| Failure::writing(path, &error))?,
@@ -43,7 +45,7 @@ pub async fn run(
     let report = apply(&mut lake, &mut *lines, &options, &mut answer).await?;
     answers.finish()?;
     let printer = context.printer(arguments.results);
-    if arguments.out.is_some() {
+    if out.is_some() {
         printer.record(&report)?;
         return outcome(&report);
     }

@@ -16,6 +16,7 @@ use crate::args::changes::ApplyChangesArgs;
 use crate::args::ingest::IngestArgs;
 use crate::args::transfer::ExportArgs;
 use crate::exit::{CommandOutcome, Failure};
+use crate::output::is_stdout;
 
 /// Writes what was added to the lake, closed and erased since `since`. The rules of the packs are
 /// those of every export.
@@ -29,7 +30,7 @@ pub async fn export(
     let lake = context.open_lake().await?;
     let session = session_of(context, &lake).await?;
     gate.pass(&lake, session, ExportFormat::JsonLines).await?;
-    let to_stdout = arguments.out.as_os_str() == "-";
+    let to_stdout = is_stdout(Some(&arguments.out));
     let (progress, shown) = context.track("export");
     let target = (arguments.out, arguments.force);
     let exported = export_changes(&lake, since, target, context.threads(), &progress).await;

@@ -18,7 +18,7 @@ use super::subject_selector::request_of;
 use crate::args::governance::{EraseArgs, ErasureRunArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
-use crate::output::begin_file;
+use crate::output::{begin_file, is_stdout};
 
 /// Plans an erasure and carries it out with `--execute`.
 pub async fn run(
@@ -52,7 +52,11 @@ pub async fn run(
         Some((path, file)) => copy_certificate(context, &lake, &erased, path, file).await,
         None => Ok(()),
     };
-    printer.record(&erased)?;
+    // Certificate and result must not be mixed on standard output.
+    match is_stdout(copy) {
+        true => printer.print_requests(),
+        false => printer.record(&erased)?,
+    }
     copied?;
     // The plan of a resumed erasure doesn't have what the interrupted run removed.
     let scope = &erased.scope;

@@ -18,6 +18,7 @@ use crate::args::ResultArgs;
 use crate::args::transfer::{Compression, ExportArgs, ExportKind};
 use crate::exit::{CommandOutcome, Failure};
 use crate::log::note;
+use crate::output::is_stdout;
 
 /// Writes all grains, or those that match a condition; the outcome is `Problems` if the format
 /// can't represent some of them.
@@ -38,7 +39,7 @@ pub async fn run(
         None => lake.scan(format.columns())?,
     };
     gate.pass(&lake, session, format).await?;
-    let to_stdout = arguments.out.as_os_str() == "-";
+    let to_stdout = is_stdout(Some(&arguments.out));
     let rewriter = pseudonyms::rewriter(&lake, context, &arguments).await?;
     let options = options_of(context, arguments, format, rewriter)?;
     let (progress, shown) = context.track("export");
@@ -153,7 +154,7 @@ fn codec_of(compression: Compression) -> Codec {
 
 /// Refuses options that don't apply to the format, rather than ignoring them.
 fn refuse_unfit(arguments: &ExportArgs, format: ExportFormat) -> Result<(), Failure> {
-    if arguments.out.as_os_str() == "-"
+    if is_stdout(Some(&arguments.out))
         && matches!(format, ExportFormat::Container(_) | ExportFormat::Sqlite)
     {
         let message = "containers and databases can't be written to standard output; use frames, \

@@ -7,7 +7,7 @@ use super::CommandContext;
 use super::sql::{failure, options};
 use crate::args::query::ReportArgs;
 use crate::exit::{CommandOutcome, Failure};
-use crate::output::write_file;
+use crate::output::{is_stdout, write_file};
 
 /// Writes the page; it appears under its name only when it is complete.
 pub async fn run(
@@ -24,10 +24,12 @@ pub async fn run(
     };
     let page = lake_report(&session, options).await.map_err(page_failure)?;
     write_file(&arguments.output, page.html.as_bytes())?;
-    context.hint(format_args!(
-        "wrote {}; open it in a browser",
-        arguments.output.display()
-    ));
+    if !is_stdout(Some(&arguments.output)) {
+        context.hint(format_args!(
+            "wrote {}; open it in a browser",
+            arguments.output.display()
+        ));
+    }
     Ok(CommandOutcome::Done)
 }
 

@@ -17,14 +17,20 @@ use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::{JsonLinesWriter, RecordLayout};
-use crate::output::{begin_file, finish_file};
+use crate::output::{begin_file, finish_file, is_stdout, unless_stdout};
 
 /// Writes all data about the data subjects, as JSON Lines and as a page.
 pub async fn run(
     context: &CommandContext,
     arguments: ReportSubjectArgs,
 ) -> Result<CommandOutcome, Failure> {
-    let to_stdout = arguments.out.is_none() && arguments.html.is_none();
+    let out = unless_stdout(arguments.out.as_deref());
+    let to_stdout = out.is_none() && (arguments.out.is_some() || arguments.html.is_none());
+    let page_to_stdout = is_stdout(arguments.html.as_deref());
+    if to_stdout && page_to_stdout {
+        let message = "only one of --out and --html can be standard output";
+        return Err(Failure::usage(message));
+    }
     let layout = match to_stdout {
         true => context.json_layout(arguments.results)?,
         false => RecordLayout::Lines,
@@ -36,7 +42,7 @@ pub async fn run(
         .transpose()?;
     let mut lake = context.open_lake().await?;
     let (plan, survey) = plan_disclosure(&mut lake, &request, context.row_group_threads()).await?;
-    let mut file = arguments.out.as_deref().map(opened).transpose()?;
+    let mut file = out.map(opened).transpose()?;
     let mut is_direct = to_stdout || file.as_ref().is_some_and(|(_, file)| file.is_stream());
     let mut lines = match &mut file {
         Some((path, file)) => Some(JsonLinesWriter::to(path, file)),
@@ -86,7 +92,7 @@ pub async fn run(
     if to_stdout && count > 0 && io::stdout().is_terminal() {
         context.hint("`--html PAGE` makes a page of this, to read or to hand out");
     }
-    if !to_stdout {
+    if !to_stdout && !page_to_stdout {
         let printer = context.printer(arguments.results);
         printer.record(&summary_of(&plan, count, further.as_ref()))?;
     }

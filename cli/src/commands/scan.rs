@@ -22,7 +22,7 @@ use crate::args::{OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
 use crate::human_readable::with_separators;
 use crate::log::note;
-use crate::output::{Printer, begin_file, finish_file, write_file, write_stdout};
+use crate::output::{Printer, begin_file, finish_file, unless_stdout, write_file, write_stdout};
 use crate::table::new_table;
 
 /// Scans the lake; the outcome is `Problems` if a finding reaches the severity of `--fail-on`, or a
@@ -46,7 +46,7 @@ pub async fn run(context: &CommandContext, arguments: ScanArgs) -> Result<Comman
     #[cfg(feature = "cluster")]
     let run = super::cluster::cancelled_by_interrupt(cluster.as_ref(), run);
     let (scan, summary, example) = run.await?;
-    let is_table = form.is_none() && arguments.output.is_none();
+    let is_table = form.is_none() && unless_stdout(arguments.output.as_deref()).is_none();
     // A scan that can't be recorded still has valid results.
     if let Err(error) = scan.record(&mut lake, &summary).await {
         tracing::warn!(%error, "the scan can't be recorded in the audit log, so `--since last` \
@@ -86,7 +86,7 @@ async fn scanned(
     let scan = Scan::prepare_in(session, lake, packs, since)
         .await
         .map_err(failure)?;
-    let output = arguments.output.as_deref();
+    let output = unless_stdout(arguments.output.as_deref());
     let (summary, example) = match form {
         None => table(&scan, output).await?,
         Some(form) => (report(&scan, form, output).await?, None),

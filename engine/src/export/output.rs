@@ -13,16 +13,12 @@ use crate::error::{Context, EngineError, Result};
 /// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// The path that stands for standard output.
-const STDOUT: &str = "-";
-
 /// The destination of an export.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     path: PathBuf,
     overwrite: bool,
-    /// `None` for standard output.
-    destination: Option<Destination>,
+    destination: Destination,
 }
 
 impl Target {
@@ -39,11 +35,8 @@ impl Target {
     /// # Errors
     /// As [`Target::new`].
     pub(crate) fn at(path: PathBuf, overwrite: bool) -> Result<Target> {
-        let destination = match path.as_os_str() == STDOUT {
-            true => None,
-            false => Some(Destination::of(&path).file("can't write", path.display())?),
-        };
-        if !overwrite && destination.as_ref().is_some_and(Destination::holds_content) {
+        let destination = Destination::of(&path).file("can't write", path.display())?;
+        if !overwrite && destination.holds_content() {
             return Err("it exists; `--force` writes over it").file("can't write", path.display());
         }
         Ok(Target {
@@ -59,7 +52,7 @@ impl Target {
     /// [`EngineError::File`] if the destination isn't a file, or the numbered file can't be
     /// written.
     pub(super) fn numbered(&self, number: usize) -> Result<Target> {
-        if self.destination.as_ref().is_none_or(Destination::is_stream) {
+        if self.destination.is_stream() {
             let cause = "it would be several files, and this is none; name one";
             return Err(cause).file("can't write", self.path.display());
         }
@@ -78,23 +71,16 @@ impl Target {
 
     /// Creates a temporary file for the destination.
     pub(super) fn scratch(&self) -> Result<NamedTempFile> {
-        match &self.destination {
-            Some(destination) => destination
-                .scratch()
-                .file("can't write in", destination.folder().display()),
-            None => {
-                removable(NamedTempFile::new).file("can't write in", std::env::temp_dir().display())
-            }
-        }
+        let scratch = self.destination.scratch();
+        scratch.file(
+            "can't write in",
+            self.destination.scratch_folder().display(),
+        )
     }
 
-    /// Creates a private temporary file for spooled data, in the destination's folder, which has
-    /// room for it.
+    /// Creates a private temporary file for spooled data.
     pub(super) fn spool(&self) -> Result<NamedTempFile> {
-        let folder = match &self.destination {
-            Some(destination) if !destination.is_stream() => destination.folder().to_owned(),
-            _ => std::env::temp_dir(),
-        };
+        let folder = self.destination.scratch_folder();
         let made = removable(|| {
             tempfile::Builder::new()
                 .prefix(".gristmill-export-")
@@ -105,25 +91,16 @@ impl Target {
 
     /// Begins to write the destination.
     pub(crate) fn begin(&self) -> Result<Output> {
-        let place = match &self.destination {
-            Some(destination) => OutputSink::File(self.fault(destination.clone().begin())?),
-            None => OutputSink::Stdout(io::stdout()),
-        };
+        let file = self.fault(self.destination.clone().begin())?;
         Ok(Output {
-            sink: BufWriter::with_capacity(BUFFER, CountingWriter { place, bytes: 0 }),
+            sink: BufWriter::with_capacity(BUFFER, CountingWriter { file, bytes: 0 }),
             target: self.clone(),
         })
     }
 
     /// Moves `file` to the destination.
     pub(super) fn put(&self, file: NamedTempFile) -> Result<()> {
-        self.fault(match &self.destination {
-            Some(destination) => destination.put(file, self.overwrite),
-            None => file
-                .reopen()
-                .and_then(|mut file| io::copy(&mut file, &mut io::stdout()))
-                .map(|_| ()),
-        })
+        self.fault(self.destination.put(file, self.overwrite))
     }
 
     /// Adds the destination to an error.
@@ -172,13 +149,8 @@ pub(crate) struct Output {
 }
 
 struct CountingWriter {
-    place: OutputSink,
+    file: PendingFile,
     bytes: u64,
-}
-
-enum OutputSink {
-    File(PendingFile),
-    Stdout(io::Stdout),
 }
 
 impl Output {
@@ -196,10 +168,7 @@ impl Output {
                 .map_err(io::IntoInnerError::into_error),
         )?;
         let bytes = written.bytes;
-        match written.place {
-            OutputSink::File(file) => target.fault(file.finish(target.overwrite))?,
-            OutputSink::Stdout(mut out) => target.fault(out.flush())?,
-        }
+        target.fault(written.file.finish(target.overwrite))?;
         Ok(target.written(grains, bytes, 0))
     }
 }
@@ -216,18 +185,12 @@ impl Write for Output {
 
 impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = match &mut self.place {
-            OutputSink::File(file) => file.write(bytes)?,
-            OutputSink::Stdout(out) => out.write(bytes)?,
-        };
+        let written = self.file.write(bytes)?;
         self.bytes += written as u64;
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.place {
-            OutputSink::File(file) => file.flush(),
-            OutputSink::Stdout(out) => out.flush(),
-        }
+        self.file.flush()
     }
 }

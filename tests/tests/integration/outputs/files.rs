@@ -317,3 +317,47 @@ fn an_erasure_whose_certificate_cannot_be_copied_changes_nothing() {
         "{err}"
     );
 }
+
+#[test]
+fn a_dash_is_standard_output() {
+    let folder = OutputFolder::with_events(3);
+    for (command, begin) in [
+        ("report -", "<!doctype html>"),
+        (
+            "scan --pack integrity --output - --format html",
+            "<!doctype html>",
+        ),
+        ("scan --pack integrity --output - --format json", "{"),
+        ("report-subject --user u-1 --html -", "<!doctype html>"),
+        ("report-subject --user u-1 --out -", "{"),
+        ("export - --format jsonl", "{"),
+    ] {
+        let (code, out, err) = folder.shell(&format!("gristmill {command}"));
+        assert!(code != 1, "{command}: {err}");
+        let head = out.get(..begin.len()).unwrap_or(&out);
+        assert!(head.eq_ignore_ascii_case(begin), "{command}: {out}");
+        assert!(!folder.at("-").exists(), "{command}");
+        // The result is alone there.
+        if begin == "<!doctype html>" {
+            assert!(out.trim_end().ends_with("</html>"), "{command}: {out}");
+        }
+        let (code, written, err) = folder.shell(&format!("gristmill {command} >>all"));
+        assert_eq!((code, &*written), (0, ""), "{command}: {err}");
+    }
+    let size = fs::metadata(folder.at("all")).unwrap().len();
+    assert!(size > 10_000, "results are appended: {size}");
+    let both = "gristmill report-subject --user u-1 --html - --out -";
+    let (code, out, err) = folder.shell(both);
+    assert_eq!((code, &*out), (1, ""), "{err}");
+    assert!(err.contains("only one of --out and --html"), "{err}");
+    fs::write(
+        folder.at("ops.jsonl"),
+        r#"{"op": "retract", "address": "xyz"}"#,
+    )
+    .unwrap();
+    let (_, out, err) = folder.shell("gristmill apply ops.jsonl --out -");
+    assert!(
+        out.contains("64 hex digits") && !folder.at("-").exists(),
+        "{out}{err}"
+    );
+}
