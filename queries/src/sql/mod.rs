@@ -48,6 +48,7 @@
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `limited_function` | How does a function of DataFusion get a limit? |
 //! | `size_limits` | Which results of functions are too large? |
+//! | `nested_sort_keys` | Which sort keys does a projection compute? |
 //! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
 //! | `step_limits` | How long may texts and lists be that are compared piece by piece? |
@@ -135,6 +136,7 @@ mod limited_function;
 mod lineage;
 mod listed_rows;
 mod message_blocks;
+mod nested_sort_keys;
 mod no_lake;
 mod page_index_reader;
 mod parameters;
@@ -276,6 +278,7 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
         .with_config(session_limits::session_config(options))
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_analyzer_rule(Arc::new(nested_sort_keys::NestedSortKeyRule))
         .with_physical_optimizer_rules(build_side::physical_rules(options.memory))
         .with_type_planner(type_limits::planner())
         .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));
