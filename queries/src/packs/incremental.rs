@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::error::Result;
 use super::pack::Pack;
-use super::scan::{ACTION, PROGRAM_VERSION, Since};
+use super::scan::{ACTION, LEFT_OUT, PROGRAM_VERSION, Since};
 use crate::sql::DataFusionError;
 
 /// The files that an incremental scan reads.
@@ -126,23 +126,28 @@ async fn files_at(lake: &Lake, version: u64) -> Result<Option<HashSet<String>>> 
     }
 }
 
-/// Returns the versions that this version of gristmill last scanned with all rules of `packs`, and
-/// perhaps others; `None` if there are none, or if the log of the lake was accepted with losses
-/// since.
+/// Returns the versions up to which this version of gristmill has scanned the lake with all rules
+/// of `packs`, and perhaps others; `None` if it hasn't, or if the log of the lake was accepted with
+/// losses since. A scan that began after the version that those before it had reached doesn't
+/// count: what is between them wasn't scanned.
 async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<ScannedVersions>> {
-    for (action, details) in entries(context, &[ACTION, ACCEPTED]).await? {
+    let mut reached: Option<ScannedVersions> = None;
+    for (action, details) in entries(context, &[ACTION, ACCEPTED]).await?.iter().rev() {
         if action == ACCEPTED {
-            return Ok(None);
-        }
-        if let Some(versions) = scanned_versions(&details, packs) {
-            return Ok(Some(versions));
+            reached = None;
+        } else if let Some(versions) = scanned_versions(details, packs) {
+            let began = details["since"].as_u64();
+            let is_continued = |began| reached.is_some_and(|reached| began <= reached.grains);
+            if began.is_none_or(is_continued) {
+                reached = Some(versions);
+            }
         }
     }
-    Ok(None)
+    Ok(reached)
 }
 
-/// Returns the versions of a scan in the audit log, unless it lacked a rule of `packs`, or its
-/// functions and detectors were those of another version of gristmill.
+/// Returns the versions of a scan in the audit log, unless it lacked a rule of `packs`, left out
+/// sealed data, or its functions and detectors were those of another version of gristmill.
 fn scanned_versions(details: &Value, packs: &[Pack]) -> Option<ScannedVersions> {
     let scanned: HashSet<&str> = match &details["rules"] {
         Value::Array(ids) => ids.iter().filter_map(Value::as_str).collect(),
@@ -154,8 +159,9 @@ fn scanned_versions(details: &Value, packs: &[Pack]) -> Option<ScannedVersions> 
             && rules.all(|rule| scanned.contains(rule.id.as_str()))
     };
     let is_program = details["gristmill"] == PROGRAM_VERSION;
+    let is_whole = details[LEFT_OUT] != true;
     let grains = details["version"].as_u64();
-    let grains = grains.filter(|_| is_program && packs.iter().all(has_rules))?;
+    let grains = grains.filter(|_| is_program && is_whole && packs.iter().all(has_rules))?;
     Some(ScannedVersions {
         grains,
         state: details["state_version"].as_u64(),

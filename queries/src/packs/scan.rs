@@ -42,6 +42,9 @@ pub(super) const SCANNED: &str = "scanned";
 /// Name of the action in the audit log.
 pub(super) const ACTION: &str = "scan";
 
+/// Member of the entry that is true if sealed data was left out.
+pub(super) const LEFT_OUT: &str = "sealed_left_out";
+
 /// Version of gristmill, whose functions and detectors rules use.
 pub(super) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -329,8 +332,10 @@ impl Scan {
     /// # Errors
     /// [`PackError::Engine`](super::PackError::Engine) if the audit log can't be written.
     pub async fn record(&self, lake: &mut Lake, summary: &ScanSummary) -> Result<()> {
+        let files = lake.grains.files()?;
         let details = serde_json::json!({
             "gristmill": PROGRAM_VERSION,
+            LEFT_OUT: files.iter().any(|file| lake.skips(&file.name)),
             "version": summary.scope.version,
             "state_version": self.state_version,
             "since": summary.scope.since,

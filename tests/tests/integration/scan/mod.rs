@@ -1,9 +1,11 @@
 //! Scans of a lake: findings, and equal findings in all report formats. What a scan reads that
 //! continues the last one is in `incremental`, what it finds about grains with new events in
-//! `lifecycle_changes`, about grains whose consent has changed in `consent_changes`.
+//! `lifecycle_changes`, about grains whose consent has changed in `consent_changes`, about grains
+//! that refer to later ones in `late_references`.
 
 mod consent_changes;
 mod incremental;
+mod late_references;
 mod lifecycle_changes;
 mod rounds;
 
