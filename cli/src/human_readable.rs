@@ -13,22 +13,39 @@ const MAX_TABLE_ROWS: usize = 20;
 /// Maximum width of a table; wider records are printed with one member per line.
 const MAX_TABLE_WIDTH: usize = 100;
 
+/// The member whose members are data of users rather than part of a report.
+const GRAIN: &str = "grain";
+
+/// What is formatted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// What a command reports: names of members have spaces for underscores, numbers have
+    /// separators.
+    Report,
+    /// Data of users, whose names and numbers are unchanged.
+    Data,
+}
+
 /// Formats a result for people: one member per line, nested ones indented.
 pub fn human_readable(value: &Value) -> String {
     let mut out = String::new();
-    write_members(value, 0, &mut out);
+    write_members(value, Style::Report, 0, &mut out);
     out
 }
 
-fn write_members(value: &Value, indent: usize, out: &mut String) {
+fn write_members(value: &Value, style: Style, indent: usize, out: &mut String) {
     let Value::Object(members) = value else {
-        out.push_str(&format!("{:indent$}{}\n", "", indented(value, indent + 2)));
+        out.push_str(&format!(
+            "{:indent$}{}\n",
+            "",
+            indented(value, style, indent + 2)
+        ));
         return;
     };
     let widths = members.keys().map(|key| key.chars().count());
     let width = widths.max().unwrap_or(0);
     for (key, value) in members {
-        let name = label_of(key);
+        let name = label_of(key, style);
         match value {
             Value::Null => {}
             Value::Object(inner) if inner.is_empty() => {}
@@ -38,17 +55,18 @@ fn write_members(value: &Value, indent: usize, out: &mut String) {
                 let named = inner
                     .iter()
                     .map(|(name, value)| (Some(name.as_str()), value));
-                match table_of(&named.collect::<Vec<_>>()) {
+                let style = if key == GRAIN { Style::Data } else { style };
+                match table_of(&named.collect::<Vec<_>>(), style) {
                     Some(lines) => write_lines(&lines, indent + 2, out),
-                    None => write_members(value, indent + 2, out),
+                    None => write_members(value, style, indent + 2, out),
                 }
             }
             Value::Array(items) => {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
-                write_items(items, indent, out);
+                write_items(items, style, indent, out);
             }
             scalar => {
-                let text = indented(scalar, indent + width + 2);
+                let text = indented(scalar, style, indent + width + 2);
                 out.push_str(&format!("{:indent$}{name:width$}  {text}\n", ""));
             }
         }
@@ -56,18 +74,18 @@ fn write_members(value: &Value, indent: usize, out: &mut String) {
 }
 
 /// Returns a single value as text, with its further lines indented by `indent`.
-fn indented(value: &Value, indent: usize) -> String {
-    plain(value).replace('\n', &format!("\n{:indent$}", ""))
+fn indented(value: &Value, style: Style, indent: usize) -> String {
+    plain(value, style).replace('\n', &format!("\n{:indent$}", ""))
 }
 
 /// Writes the first items of a list, and how many were left out.
-fn write_items(items: &[Value], indent: usize, out: &mut String) {
+fn write_items(items: &[Value], style: Style, indent: usize, out: &mut String) {
     let first: Vec<_> = items
         .iter()
         .take(MAX_TABLE_ROWS)
         .map(|item| (None, item))
         .collect();
-    let shown = match table_of(&first) {
+    let shown = match table_of(&first, style) {
         Some(lines) => {
             write_lines(&lines, indent + 2, out);
             first.len()
@@ -78,7 +96,7 @@ fn write_items(items: &[Value], indent: usize, out: &mut String) {
                 if at > 0 && item.is_object() {
                     out.push('\n');
                 }
-                write_members(item, indent + 2, out);
+                write_members(item, style, indent + 2, out);
             }
             MAX_LIST_ITEMS
         }
@@ -102,7 +120,7 @@ fn write_lines(lines: &[String], indent: usize, out: &mut String) {
 /// name of the record, if there is one, is the first column.
 ///
 /// Returns `None` if they are too few, have other values, or need too much width.
-fn table_of(records: &[(Option<&str>, &Value)]) -> Option<Vec<String>> {
+fn table_of(records: &[(Option<&str>, &Value)], style: Style) -> Option<Vec<String>> {
     let objects: Option<Vec<&Map<String, Value>>> = records
         .iter()
         .map(|(_, record)| record.as_object().filter(|record| is_flat(record)))
@@ -117,7 +135,7 @@ fn table_of(records: &[(Option<&str>, &Value)]) -> Option<Vec<String>> {
     let is_named = records.iter().any(|(name, _)| name.is_some());
     let mut columns: Vec<TableColumn> = keys
         .iter()
-        .map(|key| TableColumn::of(key, &objects))
+        .map(|key| TableColumn::of(key, &objects, style))
         .collect();
     if is_named {
         let names = records.iter().map(|(name, _)| name.unwrap_or_default());
@@ -153,13 +171,13 @@ struct TableColumn {
 }
 
 impl TableColumn {
-    fn of(key: &str, records: &[&Map<String, Value>]) -> TableColumn {
+    fn of(key: &str, records: &[&Map<String, Value>], style: Style) -> TableColumn {
         let values = || records.iter().filter_map(|record| record.get(key));
         let cell = |record: &&Map<String, Value>| match record.get(key) {
             None | Some(Value::Null) => String::new(),
-            Some(value) => plain(value),
+            Some(value) => plain(value, style),
         };
-        let cells = std::iter::once(label_of(key))
+        let cells = std::iter::once(label_of(key, style))
             .chain(records.iter().map(cell))
             .collect();
         TableColumn::new(
@@ -192,10 +210,10 @@ impl TableColumn {
     }
 }
 
-/// Returns a member name with spaces for underscores. Keys that are data (error codes, paths) are
-/// unchanged.
-fn label_of(key: &str) -> String {
-    match key.chars().any(char::is_uppercase) {
+/// Returns a member name with spaces for underscores. Keys that are data (of grains, error codes,
+/// paths) are unchanged.
+fn label_of(key: &str, style: Style) -> String {
+    match style == Style::Data || key.chars().any(char::is_uppercase) {
         true => on_one_line(key),
         false => on_one_line(&key.replace('_', " ")),
     }
@@ -206,10 +224,10 @@ fn on_one_line(name: &str) -> String {
     name.replace('\n', "\\n").replace('\t', "\\t")
 }
 
-fn plain(value: &Value) -> String {
+fn plain(value: &Value, style: Style) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Number(number) => plain_number(number),
+        Value::Number(number) if style == Style::Report => plain_number(number),
         other => other.to_string(),
     }
 }
@@ -227,6 +245,12 @@ fn plain_number(number: &Number) -> String {
         (None, None, Some(fraction)) => format!("{fraction:.2}"),
         (None, None, None) => number.to_string(),
     }
+}
+
+/// Formats a number of things, such as `1 finding` and `1,200 findings`.
+pub fn counted(number: u64, one: &str, several: &str) -> String {
+    let thing = if number == 1 { one } else { several };
+    format!("{} {thing}", with_separators(number))
 }
 
 /// Formats a number with thousands separators.
@@ -260,6 +284,25 @@ mod tests {
             "lake      x\ntables\n           rows  last commit\n  grains  3,000\n  state      \
              56\nproblems\n  file     offset\n  a.mg          7\n  long.mg      12\n"
         );
+    }
+
+    #[test]
+    fn names_and_numbers_of_a_grain_are_unchanged() {
+        let text = human_readable(&json!({
+            "grain_count": 1200,
+            "grain": {"input": {"my_key": 12345678}, "created_at": 1750000000000_u64, "n": 0.304},
+        }));
+        assert_eq!(
+            text,
+            "grain count  1,200\ngrain\n  input\n    my_key  12345678\n  created_at  \
+             1750000000000\n  n           0.304\n"
+        );
+    }
+
+    #[test]
+    fn one_thing_is_singular() {
+        assert_eq!(counted(1, "row", "rows"), "1 row");
+        assert_eq!(counted(1_200, "row", "rows"), "1,200 rows");
     }
 
     #[test]

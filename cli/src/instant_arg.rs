@@ -20,8 +20,8 @@ pub fn parse_instant(flag: &str, text: &str) -> Result<i64, Failure> {
     let milliseconds = text.parse().ok().or_else(point).or_else(age);
     milliseconds.ok_or_else(|| {
         Failure::usage(format!(
-            "invalid value `{flag} {text}`; use an ISO date and time, an age such as 7d, or \
-             milliseconds since 1970"
+            "invalid value `{flag} {text}`; use an ISO date and time, `yesterday`, an age such as \
+             7d, or milliseconds since 1970"
         ))
     })
 }

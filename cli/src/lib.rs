@@ -73,6 +73,10 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Err(ParseFailure::Configuration(failure)) => return exit::report(Err(failure)),
     };
     log::start_log(&arguments.common);
+    #[cfg(not(feature = "cluster"))]
+    if std::env::var_os("GRISTMILL_CLUSTER").is_some_and(|value| !value.is_empty()) {
+        tracing::warn!("GRISTMILL_CLUSTER is ignored: this program was built without clusters");
+    }
     gristmill_engine::decoder_panic::hide_caught_panics();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -2,8 +2,8 @@
 //! replaces the destination when it is complete.
 //!
 //! Symbolic links are followed and stay; their target is written. A destination that isn't a file
-//! (standard output as `-`, a pipe, a terminal, a device) is opened and written directly. New files get the permissions of
-//! the user's umask, existing ones keep theirs.
+//! (standard output as `-`, a pipe, a terminal, a device) is opened and written directly. New files
+//! get the permissions of the user's umask, existing ones keep theirs.
 //!
 //! A process that is ended doesn't drop its temporary files: [`remove_unfinished`] removes them.
 //!
@@ -224,10 +224,10 @@ impl Destination {
         })
     }
 
-    fn open(&self) -> io::Result<Stream> {
+    fn open(&self) -> io::Result<DirectOutput> {
         Ok(match self.found {
-            TargetKind::StandardOutput => Stream::StandardOutput(io::stdout()),
-            _ => Stream::File(OpenOptions::new().write(true).open(&self.path)?),
+            TargetKind::StandardOutput => DirectOutput::StandardOutput(io::stdout()),
+            _ => DirectOutput::File(OpenOptions::new().write(true).open(&self.path)?),
         })
     }
 }
@@ -242,12 +242,12 @@ pub struct PendingFile {
 #[derive(Debug)]
 enum PendingContent {
     Scratch(NamedTempFile),
-    Stream(Stream),
+    Stream(DirectOutput),
 }
 
 /// A destination that is written directly.
 #[derive(Debug)]
-enum Stream {
+enum DirectOutput {
     StandardOutput(Stdout),
     File(File),
 }
@@ -270,16 +270,16 @@ impl PendingFile {
     }
 }
 
-impl Stream {
+impl DirectOutput {
     fn writer(&mut self) -> &mut dyn Write {
         match self {
-            Stream::StandardOutput(out) => out,
-            Stream::File(file) => file,
+            DirectOutput::StandardOutput(out) => out,
+            DirectOutput::File(file) => file,
         }
     }
 }
 
-impl Write for Stream {
+impl Write for DirectOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.writer().write(bytes)
     }

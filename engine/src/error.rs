@@ -122,6 +122,12 @@ pub enum EngineError {
          imports them"
     )]
     Vectors(String),
+    /// The lake has sealed segments, which have no vectors.
+    #[error(
+        "sealed (encrypted) segments have no vectors, so a search by meaning would leave them out; \
+         search by words (`--mode text`), which reads them"
+    )]
+    SealedVectors,
     /// Input was refused, and the caller requested to stop in that case.
     #[error("{source_uri}: {error}")]
     Refused {

@@ -59,7 +59,7 @@ pub struct ScanArgs {
     /// Name of a shipped pack, or file of your own; may be repeated [default: all shipped packs]
     #[arg(long = "pack", short, value_name = "PACK")]
     pub packs: Vec<String>,
-    /// Scan for this rule only, such as gdpr/consent-missing; may be repeated
+    /// Scan for this rule only, such as gdpr/lawful-basis; may be repeated
     #[arg(long = "rule", short, value_name = "PACK/RULE")]
     pub rules: Vec<String>,
     /// Scan only grains added after this version, or after the `last` scan that had these rules

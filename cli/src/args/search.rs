@@ -39,8 +39,8 @@ pub struct SearchFilterArgs {
     /// Search grains of this session (`session_id`)
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Search grains created at or after this time: an ISO date and time, an age such as 7d, or
-    /// milliseconds since 1970
+    /// Search grains created at or after this time: an ISO date and time, `yesterday`, an age such
+    /// as 7d, or milliseconds since 1970
     #[arg(long, value_name = "INSTANT")]
     pub since: Option<String>,
 }

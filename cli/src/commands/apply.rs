@@ -8,6 +8,7 @@ use gristmill_engine::apply::{ApplyOptions, ApplyReport, OperationOutcome, apply
 use super::CommandContext;
 use crate::args::governance::ApplyArgs;
 use crate::exit::{CommandOutcome, Failure};
+use crate::human_readable::counted;
 use crate::json_lines::{JsonLinesWriter, RecordLayout};
 use crate::output::unless_stdout;
 
@@ -51,8 +52,11 @@ pub async fn run(
     }
     printer.print_requests();
     context.hint(format_args!(
-        "{} operations: {} done, {} denied, {} failed",
-        report.operations, report.done, report.denied, report.failed
+        "{}: {} done, {} denied, {} failed",
+        counted(report.operations, "operation", "operations"),
+        report.done,
+        report.denied,
+        report.failed
     ));
     outcome(&report)
 }

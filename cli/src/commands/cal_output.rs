@@ -12,6 +12,7 @@ use gristmill_schemas::json::Json;
 use super::cal_table::{grain_table, record_table};
 use crate::args::OutputFormat;
 use crate::exit::Failure;
+use crate::human_readable::counted;
 use crate::log::note;
 use crate::output::{Printer, write_stdout};
 use crate::table::TableLayout;
@@ -163,7 +164,10 @@ pub(super) fn print_notes(answer: &Answer, took: Option<u64>) {
         let counts = match &answer.assembly {
             Some(assembly) => assembly.summary(),
             None if answer.total == 0 && answer.written.is_none() => "no grains match".to_owned(),
-            None => format!("{} of {} grains", grains_of(answer).count(), answer.total),
+            None => {
+                let all = counted(answer.total, "grain", "grains");
+                format!("{} of {all}", grains_of(answer).count())
+            }
         };
         note(format_args!("{counts}{time}"));
     }

@@ -72,7 +72,11 @@ pub async fn apply(
         drop(shown);
         reports.push(applied?);
     }
-    printer.records(&reports)?;
+    // One is shown like every report; several are rows.
+    match reports.as_slice() {
+        [report] if printer.is_for_people() => printer.record(report)?,
+        reports => printer.records(reports)?,
+    }
     Ok(CommandOutcome::Done)
 }
 

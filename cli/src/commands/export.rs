@@ -17,6 +17,7 @@ use super::{CommandContext, changes};
 use crate::args::ResultArgs;
 use crate::args::transfer::{Compression, ExportArgs, ExportKind};
 use crate::exit::{CommandOutcome, Failure};
+use crate::human_readable::counted;
 use crate::log::note;
 use crate::output::is_stdout;
 
@@ -85,10 +86,11 @@ fn warn_of_state(report: &ExportReport) {
     let (events, supersessions) = (report.events_left_behind, report.supersessions_left_behind);
     if events + supersessions > 0 {
         note(format_args!(
-            "the export doesn't contain the lake's lifecycle state: {events} events (contradicted, \
-             verified …) and {supersessions} supersessions recorded in superseding grains. A lake \
-             that ingests it treats superseded and contradicted grains as current; use `--format \
-             mg` to include the state"
+            "the export doesn't contain the lake's lifecycle state: {} (contradicted, verified \
+             …) and {} recorded in superseding grains. A lake that ingests it treats superseded and \
+             contradicted grains as current; use `--format mg` to include the state",
+            counted(events, "event", "events"),
+            counted(supersessions, "supersession", "supersessions"),
         ));
     }
 }

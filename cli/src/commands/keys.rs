@@ -95,7 +95,8 @@ fn change_passphrase(keys: &KeyringArgs, file: &Path) -> Result<serde_json::Valu
     Ok(serde_json::json!({ "keyring": keyring.path(), "changed": true }))
 }
 
-/// Environment variables with the operator's name; the first that is set is used.
+/// Environment variables with the operator's name; the first that is set is used, otherwise the
+/// name of the process's user. A container often has none of them.
 const OPERATOR: [&str; 4] = ["GRISTMILL_OPERATOR", "USER", "LOGNAME", "USERNAME"];
 
 impl CommandContext {
@@ -128,7 +129,8 @@ impl CommandContext {
     fn with_operator(&self, lake: Lake) -> Lake {
         let name = OPERATOR
             .iter()
-            .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+            .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()))
+            .or_else(|| whoami::username().ok());
         match name {
             Some(name) => lake.with_operator(&name),
             None => lake,

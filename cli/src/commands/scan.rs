@@ -20,7 +20,7 @@ use super::sql::{self, options};
 use crate::args::query::{FailOn, ScanArgs, ScanFormat};
 use crate::args::{OutputFormat, ResultArgs};
 use crate::exit::{CommandOutcome, Failure};
-use crate::human_readable::with_separators;
+use crate::human_readable::{counted, with_separators};
 use crate::log::note;
 use crate::output::{Printer, begin_file, finish_file, unless_stdout, write_file, write_stdout};
 use crate::table::new_table;
@@ -296,10 +296,10 @@ fn print_summary(summary: &ScanSummary) {
         .filter(|count| count.findings > 0)
         .count();
     note(format_args!(
-        "{} findings of {broken} of {} rules in {} grains, {:.1} s",
-        with_separators(summary.findings),
-        summary.rules.len(),
-        with_separators(summary.scope.grains),
+        "{} of {broken} of {} in {}, {:.1} s",
+        counted(summary.findings, "finding", "findings"),
+        counted(summary.rules.len() as u64, "rule", "rules"),
+        counted(summary.scope.grains, "grain", "grains"),
         summary.seconds
     ));
     if summary.findings > summary.scope.grains {
@@ -418,6 +418,7 @@ fn example_printer(
 }
 
 fn line(result: &ExampleResult) -> String {
+    let findings = |number: usize| counted(number as u64, "finding", "findings");
     let ExampleResult {
         rule,
         example,
@@ -426,13 +427,16 @@ fn line(result: &ExampleResult) -> String {
         messages,
     } = result;
     if result.is_right() {
-        return format!("ok    {rule} [[test]] {example}: {found} findings\n");
+        return format!("ok    {rule} [[test]] {example}: {}\n", findings(*found));
     }
     let lines: String = messages
         .iter()
         .map(|message| format!("        {message}\n"))
         .collect();
-    format!("WRONG {rule} [[test]] {example}: {found} findings, not {expected}\n{lines}")
+    format!(
+        "WRONG {rule} [[test]] {example}: {}, not {expected}\n{lines}",
+        findings(*found)
+    )
 }
 
 /// Converts an error of a pack or a scan.

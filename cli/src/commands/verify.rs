@@ -64,13 +64,26 @@ pub async fn run(
     }
     let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
     let fits_devices = !is_beyond_profile(&report.report.marks);
-    let is_fine = report.report.bad == 0 && is_content_fine && fits_devices;
+    let is_read = report.report.skipped_files == 0;
+    let is_fine = report.report.bad == 0 && is_read && is_content_fine && fits_devices;
+    if report.report.unreadable_files > 0 {
+        return Err(unreadable(&report.report));
+    }
     match report.report.unsaved_position.as_deref().map(not_continued) {
         Some(failure) if is_fine => return Err(failure),
         Some(failure) => note(failure),
         None => {}
     }
     Ok(CommandOutcome::done_if(is_fine))
+}
+
+/// Returns the failure of a check that couldn't read all files.
+fn unreadable(report: &VerifyReport) -> Failure {
+    let files = report.unreadable_files;
+    Failure::environment(
+        "some files couldn't be read",
+        &format!("{files}. The others were checked; run the command again when these are readable"),
+    )
 }
 
 /// Returns the failure of a check that the next one can't continue, because of `cause`.
@@ -88,6 +101,12 @@ fn print_hints(context: &CommandContext, report: &VerifyReport, arguments: &Veri
         context.hint(
             "`gristmill repair --dry-run` lists what can be computed again, and what must come \
              from a backup",
+        );
+    }
+    if report.skipped_files > 0 {
+        context.hint(
+            "what was skipped wasn't checked: only containers (.mg), frames and files of single \
+             grains can be; `ingest` checks what other files have when it reads them",
         );
     }
     if let Some(left) = &report.unreferenced {

@@ -15,7 +15,7 @@ use super::variations::{Variation, Variations};
 pub struct ErasurePlan {
     /// Number of people that the request names.
     pub people: usize,
-    /// Number of them of whom something is to be erased.
+    /// Number of them of whom something was found, whether it is to be erased or must stay.
     pub people_found: usize,
     /// What would be erased.
     pub selected: SelectedCounts,
@@ -153,10 +153,20 @@ impl SelectedCounts {
     }
 }
 
-/// Returns the number of people of whom something is to be erased.
+/// Returns the number of people of whom something was found by what the request selects by, whether
+/// it is to be erased or must stay.
 fn people_found(survey: &Survey) -> usize {
-    let grains = survey.selected().map(|found| found.person);
-    let rejects = survey.selected_rejects().map(|found| found.person);
+    let is_about = |exemption: &Option<Exemption>| *exemption != Some(Exemption::NotSelected);
+    let grains = survey
+        .grains
+        .iter()
+        .filter(|found| is_about(&found.exemption));
+    let rejects = survey
+        .rejects
+        .iter()
+        .filter(|found| is_about(&found.exemption));
+    let grains = grains.map(|found| found.person);
+    let rejects = rejects.map(|found| found.person);
     let people: HashSet<PersonNumber> = grains.chain(rejects).collect();
     people.iter().filter(|person| **person != NO_PERSON).count()
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures::{StreamExt, stream};
+use gristmill_connectors::ConnectorError;
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_schemas::container::{Container, ContainerLimits};
 use gristmill_schemas::error::GrainError;
@@ -31,8 +32,8 @@ const AHEAD: usize = 2;
 /// Checks every grain of `sources`, and the structure around them.
 ///
 /// # Errors
-/// [`EngineError::Interrupted`], and errors of reading a source. Damage isn't an error but a
-/// finding.
+/// [`EngineError::Interrupted`]. Damage isn't an error but a finding, and a source that can't be
+/// read is counted.
 pub async fn verify_sources(
     sources: Vec<Source>,
     options: &VerifyOptions,
@@ -86,10 +87,15 @@ enum FetchedSource {
     },
     /// Its kind isn't supported.
     Unsupported { uri: String },
+    /// It can't be read.
+    Unreadable(ConnectorError),
 }
 
 async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<FetchedSource> {
-    let bytes = fetch(&source).await?;
+    let bytes = match fetch(&source).await {
+        Ok(bytes) => bytes,
+        Err(cause) => return Ok(FetchedSource::Unreadable(cause)),
+    };
     tokio::task::spawn_blocking(move || open_fetched(source.uri, bytes, &options))
         .await
         .file("can't read", "a source")
@@ -136,6 +142,10 @@ fn jobs_of(
                     "skipped: it is neither a container, frames nor a grain"
                 );
                 report.skipped_files += 1;
+            }
+            FetchedSource::Unreadable(cause) => {
+                tracing::warn!("{cause}");
+                report.unreadable_files += 1;
             }
             FetchedSource::Damaged { uri, length, error } => {
                 report.files += 1;

@@ -30,6 +30,9 @@ pub struct VerifyReport {
     pub files: u64,
     /// Sources that were skipped because their kind is unknown.
     pub skipped_files: u64,
+    /// Sources that can't be read or decompressed.
+    #[serde(default)]
+    pub unreadable_files: u64,
     /// The size of the sources, or of the blobs in the lake, in bytes.
     pub bytes: u64,
     /// Wall-clock time.

@@ -3,6 +3,8 @@
 //!
 //! They exist as text only. A message that isn't recognised is shown as it is.
 
+use super::reference::sql_reference;
+
 /// Maximum number of signatures of a function in a message.
 const SIGNATURES: usize = 8;
 
@@ -39,6 +41,12 @@ fn unknown_function(message: &str) -> Option<String> {
     let (name, rest) = message
         .strip_prefix("Invalid function '")?
         .split_once('\'')?;
+    // Those that return values exist.
+    if sql_reference().functions.contains_key(name) {
+        return Some(format!(
+            "`{name}` returns rows, not a value: use it in FROM, as in `SELECT * FROM {name}(…)`"
+        ));
+    }
     let similar = rest.split_once("Did you mean '");
     let similar = similar.and_then(|(_, similar)| similar.split_once('\''));
     let similar = similar.map_or_else(String::new, |(similar, _)| {
@@ -108,6 +116,14 @@ mod tests {
         assert_eq!(
             message("SELECT uper(name) FROM t").await,
             "there is no function `uper` (did you mean `upper`?); `SHOW FUNCTIONS` lists them"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_call_of_a_function_that_returns_rows_says_where_to_use_it() {
+        assert_eq!(
+            message("SELECT as_of('2026-01-01') FROM t").await,
+            "`as_of` returns rows, not a value: use it in FROM, as in `SELECT * FROM as_of(…)`"
         );
     }
 

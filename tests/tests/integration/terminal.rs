@@ -49,7 +49,7 @@ fn recall_prints_a_table_with_time_person_text_and_address() {
         assert!(out.contains(part), "{part}: {out}");
     }
     assert!(!out.contains('{') && !out.contains("row"), "{out}");
-    assert!(err.contains("1 of 1 grains"), "{err}");
+    assert!(err.contains("1 of 1 grain,"), "{err}");
 }
 
 #[test]

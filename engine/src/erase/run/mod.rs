@@ -296,7 +296,7 @@ fn check_not_all_exempt(plan: &ErasurePlan) -> Result<()> {
         .map(|(reason, count)| format!("{reason}: {count}"))
         .collect();
     Err(EngineError::Policy(format!(
-        "all {exempt} grains that were selected must stay ({})",
+        "everything that was selected must stay ({})",
         counts.join(", ")
     )))
 }

@@ -345,11 +345,14 @@ impl LakeVectors {
     /// because an incomplete search would be a wrong answer.
     ///
     /// # Errors
-    /// [`EngineError::Vectors`] if there is no such model, several and none is named, or a
-    /// segment's vectors are missing or damaged.
+    /// [`EngineError::SealedVectors`] if a segment is sealed; [`EngineError::Vectors`] if there is
+    /// no such model, several and none is named, or a segment's vectors are missing or damaged.
     pub async fn open(lake: &Lake, model: Option<&str>) -> Result<LakeVectors> {
         let files = files_of(lake).await?;
         let segments = lake.segments()?;
+        if segments.iter().any(|segment| segment.id.is_sealed()) {
+            return Err(EngineError::SealedVectors);
+        }
         let (name, named) = chosen_name(&files, model)?;
         let mut opened = Vec::with_capacity(segments.len());
         for segment in &segments {

@@ -63,11 +63,13 @@ impl FromStr for Period {
 
 impl fmt::Display for Period {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = match self.unit {
-            Unit::Days => "days",
-            Unit::Months => "months",
+        let (count, unit) = match self.unit {
+            Unit::Days => (self.count, "day"),
+            Unit::Months if self.count.is_multiple_of(12) => (self.count / 12, "year"),
+            Unit::Months => (self.count, "month"),
         };
-        write!(formatter, "{} {unit}", self.count)
+        let plural = if count == 1 { "" } else { "s" };
+        write!(formatter, "{count} {unit}{plural}")
     }
 }
 

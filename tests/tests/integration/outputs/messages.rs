@@ -419,3 +419,52 @@ fn columns_of_one_name_are_refused_where_a_reader_would_lose_one() {
     let (code, out, err) = folder.run(&["sql", query, "--format", "csv"]);
     assert_eq!((code, &*out), (0, "x,x\n1,2\n"), "{err}");
 }
+
+#[test]
+fn verify_reports_what_it_could_not_check() {
+    let folder = OutputFolder::with_events(3);
+    assert_eq!(folder.run(&["export", "lines.jsonl"]).0, 0);
+    let (code, out, err) = folder.run(&["verify", "in.frames", "lines.jsonl"]);
+    let report: serde_json::Value = serde_json::from_str(&out).expect(&err);
+    assert_eq!(
+        (code, &report["ok"], &report["skipped_files"]),
+        (2, &3.into(), &1.into())
+    );
+    assert!(err.contains("what was skipped wasn't checked"), "{err}");
+    // A file that can't be decompressed doesn't hide the others.
+    fs::write(folder.at("cut.gz"), [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1]).unwrap();
+    let (code, out, err) = folder.run(&["verify", "cut.gz", "in.frames"]);
+    let report: serde_json::Value = serde_json::from_str(&out).expect(&err);
+    assert_eq!(
+        (code, &report["ok"], &report["unreadable_files"]),
+        (1, &3.into(), &1.into())
+    );
+    assert!(err.contains("can't decompress `cut.gz`"), "{err}");
+    assert!(err.contains("some files couldn't be read: 1."), "{err}");
+}
+
+#[test]
+fn people_of_whom_everything_must_stay_are_found() {
+    let folder = OutputFolder::with_events(3);
+    let hold = "hold place case-7 --user u-1 --authority court --reason x";
+    let (code, _, err) = folder.run(&hold.split(' ').collect::<Vec<_>>());
+    assert_eq!(code, 0, "{err}");
+    for (person, found) in [("u-1", 1), ("u-2", 0)] {
+        let (_, out, err) = folder.run(&["erase", "--user", person, "--plan"]);
+        let plan: serde_json::Value = serde_json::from_str(&out).expect(&err);
+        assert_eq!(plan["people_found"], found, "{person}: {out}");
+        assert_eq!(plan["selected"]["grains"], 0, "{person}: {out}");
+    }
+}
+
+#[test]
+fn the_audit_log_has_the_user_where_no_variable_has_the_name() {
+    let folder = OutputFolder::with_events(1);
+    let query = "SELECT count(*) n FROM audit WHERE actor IS NULL";
+    let line = format!(
+        "unset USER LOGNAME USERNAME GRISTMILL_OPERATOR; rm -r lake; gristmill ingest -q \
+         in.frames >/dev/null; gristmill sql \"{query}\""
+    );
+    let (code, out, err) = folder.shell(&line);
+    assert_eq!((code, &*out), (0, "{\"n\":0}\n"), "{err}");
+}
