@@ -166,7 +166,8 @@ impl Destination {
     /// Creates a temporary file that [`put`](Destination::put) moves to the destination.
     ///
     /// # Errors
-    /// If it can't be created in the [`scratch_folder`](Destination::scratch_folder).
+    /// If it can't be created in the folder of the destination, or for a stream in that of the
+    /// system's temporary files.
     pub fn scratch(&self) -> io::Result<NamedTempFile> {
         let mut builder = Builder::new();
         builder.prefix(PREFIX);
