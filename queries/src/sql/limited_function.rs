@@ -28,15 +28,26 @@ pub(super) trait CallLimit: Debug + Eq + Hash + Send + Sync + Sized + 'static {
     /// If there is no function of this name.
     fn register(self, context: &SessionContext, name: &str) -> Result<()> {
         let inner = context.udf(name)?;
-        context.register_udf(LimitedFunction { inner, limit: self }.into());
+        context.register_udf(self.over(inner));
         Ok(())
+    }
+
+    /// Returns `inner` with this limit.
+    fn over(self, inner: Arc<ScalarUDF>) -> ScalarUDF {
+        LimitedFunction { inner, limit: self }.into()
     }
 
     /// Returns a call of `inner` with this limit, for calls that SQL has a syntax of its own for.
     fn call_expression(self, inner: Arc<ScalarUDF>, arguments: Vec<Expr>) -> Expr {
-        let function = Arc::new(LimitedFunction { inner, limit: self }.into());
+        let function = Arc::new(self.over(inner));
         Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments))
     }
+}
+
+/// Returns `function` with another limit of the same kind; `None` if it has none of this kind.
+pub(super) fn with_limit<L: CallLimit>(function: &ScalarUDF, limit: L) -> Option<ScalarUDF> {
+    let limited = function.inner().downcast_ref::<LimitedFunction<L>>()?;
+    Some(limit.over(Arc::clone(&limited.inner)))
 }
 
 /// A function whose calls have a limit. It isn't simplified: that may replace a call by one of a
@@ -54,6 +65,10 @@ impl<L: CallLimit> ScalarUDFImpl for LimitedFunction<L> {
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        self.inner.schema_name(arguments)
     }
 
     fn signature(&self) -> &Signature {

@@ -47,7 +47,9 @@
 //! | `scalar_functions` | Scalar functions of one grain or value |
 //! | `binary_functions` | `length`, `octet_length` and `substr` of binary columns |
 //! | `limited_function` | How does a function of DataFusion get a limit? |
-//! | `size_limits` | Which results of functions are too large? |
+//! | `size_limits`, `result_sizes` | Which results of functions are too large? |
+//! | `text_concatenation` | How is `\|\|` of texts computed? |
+//! | `large_constants` | How large may a constant be that is repeated in each row? |
 //! | `nested_sort_keys` | Which sort keys does a projection compute? |
 //! | `first_value` | The first value of a query, for tests |
 //! | `percentiles` | How many centroids may an approximate percentile have? |
@@ -128,6 +130,7 @@ mod indexed_file_source;
 mod join_keys;
 mod json_values;
 mod lake_table;
+mod large_constants;
 mod large_joins;
 mod lazy_views;
 mod leaf_scan;
@@ -149,6 +152,7 @@ mod point_lookup;
 mod portable;
 mod reference;
 mod required_fields;
+mod result_sizes;
 mod row_estimate;
 mod scalar_functions;
 mod script;
@@ -169,6 +173,7 @@ mod statement_depth;
 mod statement_dialect;
 mod step_limits;
 mod system_tables;
+mod text_concatenation;
 mod timed_patterns;
 mod type_limits;
 mod unary_node;
@@ -279,6 +284,8 @@ fn bare_context_in(runtime: Arc<RuntimeEnv>, options: &SqlOptions) -> Result<Ses
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rule(Arc::new(nested_sort_keys::NestedSortKeyRule))
+        .with_analyzer_rule(Arc::new(size_limits::SharedSizeRule))
+        .with_optimizer_rule(Arc::new(large_constants::LargeConstantRule))
         .with_physical_optimizer_rules(build_side::physical_rules(options.memory))
         .with_type_planner(type_limits::planner())
         .with_query_planner(Arc::new(spilling_joins::BoundedJoinPlanner));

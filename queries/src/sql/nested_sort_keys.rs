@@ -106,7 +106,8 @@ impl<'p> SortKeys<'p> {
                         self.replaced_in_sorts(std::mem::take(&mut params.order_by))?;
                     Transformed::yes(Expr::WindowFunction(function))
                 }
-                Expr::AggregateFunction(mut function) => {
+                // With DISTINCT, the keys have to be arguments as they are.
+                Expr::AggregateFunction(mut function) if !function.params.distinct => {
                     let order = std::mem::take(&mut function.params.order_by);
                     function.params.order_by = self.replaced_in_sorts(order)?;
                     Transformed::yes(Expr::AggregateFunction(function))
@@ -291,6 +292,11 @@ mod tests {
             fields[1].starts_with("count(*) PARTITION BY [a.n %"),
             "{fields:?}"
         );
+        // Keys of distinct values are the values.
+        let named = "SELECT string_agg(DISTINCT lower(upper(word)), ' ' ORDER BY \
+                     lower(upper(word)) DESC) FROM t WHERE n < 4";
+        let found = first_value(&format!("{ROWS} {named}")).await;
+        assert_eq!(found.unwrap(), "c bxx ax");
         // A column of the user may have the name of a key.
         let named = "SELECT string_agg(__sort_key_0::text, ' ' ORDER BY __sort_key_0 * 2 > 5, \
                      __sort_key_0 DESC) FROM (SELECT n __sort_key_0 FROM t)";

@@ -41,7 +41,7 @@ fn unknown_function(message: &str) -> Option<String> {
     let (name, rest) = message
         .strip_prefix("Invalid function '")?
         .split_once('\'')?;
-    // Those that return values exist.
+    // A function of the reference that isn't known as one of values is one of tables.
     if sql_reference().functions.contains_key(name) {
         return Some(format!(
             "`{name}` returns rows, not a value: use it in FROM, as in `SELECT * FROM {name}(…)`"

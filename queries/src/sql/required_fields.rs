@@ -16,6 +16,9 @@ use crate::exec::tested_domain_field;
 /// The function of SQL that returns a domain field of a blob.
 const DOMAIN_FIELD: &str = "domain_field";
 
+/// The function of `||`, which returns NULL if one of its arguments is NULL.
+const CONCATENATION: &str = "textcat";
+
 /// Functions that return NULL if their first argument is NULL.
 const STRICT: [&str; 4] = ["regexp_like", "lower", "upper", "starts_with"];
 
@@ -64,9 +67,9 @@ fn fields_of(value: &Expr) -> Option<BTreeSet<String>> {
 
 fn is_strict(operator: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq, Minus, Multiply, NotEq, Plus};
-    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch, StringConcat};
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
-        || matches!(operator, Plus | Minus | Multiply | StringConcat)
+        || matches!(operator, Plus | Minus | Multiply)
         || matches!(
             operator,
             RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch
@@ -83,6 +86,9 @@ fn field_of_call(call: &ScalarFunction) -> Option<BTreeSet<String>> {
             Some(BTreeSet::from([text(name)?]))
         }
         [blob] if is_blob(blob) => Some(BTreeSet::from([tested_domain_field(&call.func)?])),
+        [left, right] if call.name() == CONCATENATION => {
+            fields_of(left).or_else(|| fields_of(right))
+        }
         [first, ..] if STRICT.contains(&call.name()) => fields_of(first),
         _ => None,
     }

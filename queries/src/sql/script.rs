@@ -26,7 +26,7 @@ use super::with_references::check_references;
 pub fn statements(text: &str) -> Result<Vec<Statement>> {
     check_depth(text)?;
     Ok(DFParserBuilder::new(text)
-        .with_dialect(&StatementDialect)
+        .with_dialect(&StatementDialect::of(text))
         .build()?
         .parse_statements()?
         .into())

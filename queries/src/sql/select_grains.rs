@@ -5,7 +5,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use gristmill_schemas::columns::GRAINS;
 
-use super::statement_depth::check_depth;
+use super::script::plan_query;
 
 /// Returns the rows of `grains` that match `condition`, with `columns` (all if `None`), in no
 /// order. The condition is a WHERE expression; it may use all tables, views and functions of
@@ -25,6 +25,5 @@ pub async fn select_grains(
     // The condition is on a line of its own, so that a trailing comment doesn't hide the
     // parenthesis.
     let text = format!("SELECT {columns} FROM {GRAINS} WHERE (\n{condition}\n)");
-    check_depth(&text)?;
-    context.sql(&text).await?.execute_stream().await
+    plan_query(context, &text).await?.execute_stream().await
 }

@@ -1,44 +1,42 @@
 //! Limits of functions whose results may be much larger than their arguments. `--memory` and
 //! `--query-memory` count what sorts, joins and aggregates hold, not the value of a function.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray};
-use arrow::compute::kernels::length::length;
-use arrow::compute::{cast, concat};
-use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
-use datafusion::common::{DataFusionError, Result};
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::concat;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::utils::list_ndims;
+use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::functions::core;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF};
+use datafusion::functions_nested::concat::{array_append_udf, array_concat_udf, array_prepend_udf};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
+};
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::limited_function::CallLimit;
-use super::wide_rows::value_bytes;
+use super::limited_function::{CallLimit, with_limit};
+use super::result_sizes::{are_constants, row_bytes};
+use super::text_concatenation::{text_concatenation, with_text_parameter};
 
 /// Largest size of the results of one call for one batch of rows, in bytes.
 const MAX_BYTES: i64 = 256 << 20;
 
-/// Largest size of a character in bytes.
-const CHARACTER_BYTES: i64 = 4;
+/// Largest size of the results of several calls for one batch of rows that exist at the same time,
+/// in bytes.
+const MAX_RESULTS_BYTES: i64 = 1 << 30;
 
-/// Digits of a byte in hexadecimal form, the longest one of `encode`.
-const HEX_DIGITS: i64 = 2;
-
-/// Bytes of a time for each byte of its format, at most: `%+` makes 35.
-const TIME_BYTES: i64 = 18;
-
-/// Approximate size of an item of a list in bytes, in addition to its text.
-const ITEM_BYTES: i64 = 8;
-
-/// Microseconds of a day.
-const DAY: i64 = 86_400_000_000;
-
-/// Days of the shortest month.
-const SHORTEST_MONTH: i64 = 28;
+/// Largest size of the result of a call whose arguments are constants, in bytes. It is computed
+/// while the statement is planned, and becomes a part of names of columns.
+const MAX_CONSTANT_BYTES: i64 = 16 << 20;
 
 /// The functions.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 24] = [
     "repeat",
     "lpad",
     "rpad",
@@ -56,10 +54,17 @@ const NAMES: [&str; 17] = [
     "concat_ws",
     "overlay",
     "to_char",
+    "array_concat",
+    "array_append",
+    "array_prepend",
+    "array_union",
+    "array_intersect",
+    "array_except",
+    "array_distinct",
 ];
 
 /// Functions whose results are usually much smaller than their upper bound.
-const ESTIMATED: [&str; 9] = [
+const ESTIMATED: [&str; 10] = [
     "replace",
     "regexp_replace",
     "encode",
@@ -69,79 +74,185 @@ const ESTIMATED: [&str; 9] = [
     "concat_ws",
     "overlay",
     "to_char",
+    "textcat",
 ];
 
-/// Registers the functions with limits in place of DataFusion's.
+/// Registers the functions with limits in place of DataFusion's, and that of `||`.
 ///
 /// # Errors
 /// If DataFusion has no function of one of the names.
 pub(super) fn register(context: &SessionContext) -> Result<()> {
     for name in NAMES {
-        LimitedSize.register(context, name)?;
+        LimitedSize::default().register(context, name)?;
     }
+    context.register_udf(LimitedSize::default().over(text_concatenation()));
     Ok(())
 }
 
-/// Returns the planner of OVERLAY, which is syntax rather than a call. It must precede DataFusion's
-/// planner.
+/// Returns the planner of OVERLAY and `||`, which are syntax rather than calls. It must precede
+/// DataFusion's planners.
 pub(super) fn planner() -> Arc<dyn ExprPlanner> {
-    Arc::new(OverlayPlanner)
+    Arc::new(ConcatenationPlanner)
 }
 
 #[derive(Debug)]
-struct OverlayPlanner;
+struct ConcatenationPlanner;
 
-impl ExprPlanner for OverlayPlanner {
+impl ExprPlanner for ConcatenationPlanner {
     fn plan_overlay(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        let call = LimitedSize.call_expression(core::overlay(), arguments);
+        let call = LimitedSize::default().call_expression(core::overlay(), arguments);
+        Ok(PlannerResult::Planned(call))
+    }
+
+    /// A list and a value that isn't one, or is of fewer dimensions, are a list with one item more.
+    fn plan_binary_op(
+        &self,
+        operation: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        if operation.op != BinaryOperator::StringConcat {
+            return Ok(PlannerResult::Original(operation));
+        }
+        let RawBinaryExpr { left, right, .. } = operation;
+        let dimensions = |value: &Expr| value.get_type(schema).map(|kind| list_ndims(&kind));
+        let (of_left, of_right) = (dimensions(&left)?, dimensions(&right)?);
+        let function = match of_left.cmp(&of_right) {
+            Ordering::Equal if of_left == 0 => {
+                let arguments = vec![with_text_parameter(left), with_text_parameter(right)];
+                let call = LimitedSize::default().call_expression(text_concatenation(), arguments);
+                return Ok(PlannerResult::Planned(call));
+            }
+            Ordering::Equal => array_concat_udf(),
+            Ordering::Greater => array_append_udf(),
+            Ordering::Less => array_prepend_udf(),
+        };
+        let call = LimitedSize::default().call_expression(function, vec![left, right]);
         Ok(PlannerResult::Planned(call))
     }
 }
 
+/// Lowers the limit of the calls of a statement if the results of many exist at the same time.
+#[derive(Debug)]
+pub(super) struct SharedSizeRule;
+
+impl AnalyzerRule for SharedSizeRule {
+    fn name(&self) -> &str {
+        "gristmill_shared_size"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let bytes = MAX_RESULTS_BYTES / most_results(&plan)?.max(1);
+        if bytes >= MAX_BYTES {
+            return Ok(plan);
+        }
+        let limited = |expression: Expr| match expression {
+            Expr::ScalarFunction(mut call) => {
+                let Some(function) = with_limit(&call.func, LimitedSize { bytes }) else {
+                    return Ok(Transformed::no(Expr::ScalarFunction(call)));
+                };
+                call.func = Arc::new(function);
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            other => Ok(Transformed::no(other)),
+        };
+        plan.transform_down_with_subqueries(|node| {
+            node.map_expressions(|expression| expression.transform_down(limited))
+        })
+        .data()
+    }
+}
+
+/// Returns the largest number of results of limited calls that exist at the same time while an
+/// expression of `plan` is evaluated.
+fn most_results(plan: &LogicalPlan) -> Result<i64> {
+    let mut most = 0;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            most = results_of(expression)?.max(most);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(most)
+}
+
+/// Returns the same for one expression. The results of its operands are kept until the last of them
+/// is evaluated. Those of the branches of a CASE are of different rows.
+fn results_of(expression: &Expr) -> Result<i64> {
+    let (mut kept, mut most) = (0, 0);
+    expression.apply_children(|operand| {
+        let results = results_of(operand)?;
+        most = most.max(kept + results);
+        kept += results.min(1);
+        if matches!(expression, Expr::Case(_)) {
+            kept = kept.min(1);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let own = match expression {
+        Expr::ScalarFunction(call) => with_limit(&call.func, LimitedSize::default()).is_some(),
+        _ => false,
+    };
+    Ok(most.max(kept + i64::from(own)))
+}
+
 /// Refuses arguments with which the results of a call would be too large.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct LimitedSize;
+struct LimitedSize {
+    /// Largest size of the results for one batch of rows.
+    bytes: i64,
+}
+
+impl Default for LimitedSize {
+    fn default() -> LimitedSize {
+        LimitedSize { bytes: MAX_BYTES }
+    }
+}
 
 impl CallLimit for LimitedSize {
     fn call(&self, function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let limit = match are_constants(&arguments) {
+            true => self.bytes.min(MAX_CONSTANT_BYTES),
+            false => self.bytes,
+        };
         let sizes = row_bytes(function.name(), &arguments)?;
         let bytes = sizes.iter().copied().fold(0, i64::saturating_add);
-        if bytes <= MAX_BYTES {
+        if bytes <= limit {
             function.invoke_with_args(arguments)
         } else if ESTIMATED.contains(&function.name()) {
-            call_in_parts(function, &arguments, &sizes)
+            call_in_parts(function, &arguments, &sizes, limit)
         } else {
-            Err(too_large(function.name(), bytes))
+            Err(too_large(function.name(), bytes, limit))
         }
     }
 }
 
-fn too_large(function: &str, bytes: i64) -> DataFusionError {
+fn too_large(function: &str, bytes: i64, limit: i64) -> DataFusionError {
     DataFusionError::ResourcesExhausted(format!(
-        "{function} would make {bytes} bytes of a batch of rows, more than {MAX_BYTES}"
+        "{function} would make {bytes} bytes of a batch of rows, more than {limit}"
     ))
 }
 
-/// Calls `function` for so many rows at a time that their results are within the limit by their
+/// Calls `function` for so many rows at a time that their results are within the `limit` by their
 /// upper bounds, `sizes`, and adds up what they really take.
 fn call_in_parts(
     function: &ScalarUDF,
     arguments: &ScalarFunctionArgs,
     sizes: &[i64],
+    limit: i64,
 ) -> Result<ColumnarValue> {
     let (mut parts, mut from, mut bytes) = (Vec::<ArrayRef>::new(), 0, 0);
     let mut rest = sizes;
     while let Some(first) = rest.first() {
-        let rows = rows_within_limit(rest);
+        let rows = rows_within_limit(rest, limit);
         if rows == 0 {
-            return Err(too_large(function.name(), *first));
+            return Err(too_large(function.name(), *first, limit));
         }
         let part = function.invoke_with_args(part_of(arguments, from, rows))?;
         let part = part.into_array(rows)?;
         let size = i64::try_from(part.get_array_memory_size()).unwrap_or(i64::MAX);
         bytes = size.saturating_add(bytes);
-        if bytes > MAX_BYTES {
-            return Err(too_large(function.name(), bytes));
+        if bytes > limit {
+            return Err(too_large(function.name(), bytes, limit));
         }
         parts.push(part);
         from += rows;
@@ -151,19 +262,13 @@ fn call_in_parts(
     Ok(ColumnarValue::Array(concat(&parts)?))
 }
 
-/// Returns the number of rows at the beginning whose `sizes` are within the limit together.
-fn rows_within_limit(sizes: &[i64]) -> usize {
+/// Returns the number of rows at the beginning whose `sizes` are within the `limit` together.
+fn rows_within_limit(sizes: &[i64], limit: i64) -> usize {
     let sums = sizes.iter().scan(0_i64, |sum, size| {
         *sum = sum.saturating_add(*size);
         Some(*sum)
     });
-    sums.take_while(|sum| *sum <= MAX_BYTES).count()
-}
-
-/// Returns the lengths of an argument's texts in bytes; one of them stands for all rows if all
-/// arguments are constants.
-pub(super) fn text_lengths(arguments: &ScalarFunctionArgs, at: usize) -> Result<Vec<i64>> {
-    CallArguments::of(arguments).lengths(at)
+    sums.take_while(|sum| *sum <= limit).count()
 }
 
 /// Returns the arguments of `rows` rows, from the row `from`.
@@ -183,253 +288,6 @@ pub(super) fn part_of(
         return_field: Arc::clone(&arguments.return_field),
         config_options: Arc::clone(&arguments.config_options),
     }
-}
-
-/// The arguments of a call.
-struct CallArguments<'a> {
-    values: &'a [ColumnarValue],
-    /// One if all are constants, whose value is that of all rows.
-    rows: usize,
-}
-
-/// Returns an upper bound of the size of the result of each row, or of all rows as one element.
-fn row_bytes(name: &str, arguments: &ScalarFunctionArgs) -> Result<Vec<i64>> {
-    let arguments = CallArguments::of(arguments);
-    match name {
-        "repeat" => arguments.repeated(Some(0), 0),
-        "lpad" | "rpad" => arguments.repeated(None, CHARACTER_BYTES),
-        "array_resize" => arguments.repeated(Some(2), ITEM_BYTES),
-        "array_to_string" => arguments.joined(),
-        "range" | "generate_series" => arguments.counted(),
-        "replace" => arguments.replaced(),
-        "regexp_replace" => arguments.replaced_by_pattern(),
-        "encode" => arguments.grown(HEX_DIGITS),
-        "translate" => arguments.grown(CHARACTER_BYTES),
-        "string_to_array" => arguments.split(),
-        "concat" | "overlay" => arguments.together(0),
-        "concat_ws" => arguments.together(arguments.values.len() as i64),
-        "to_char" => arguments.formatted(),
-        _ => arguments.repeated(Some(0), ITEM_BYTES),
-    }
-}
-
-impl<'a> CallArguments<'a> {
-    fn of(arguments: &'a ScalarFunctionArgs) -> CallArguments<'a> {
-        let is_constant = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(_));
-        let rows = match arguments.args.iter().all(is_constant) {
-            true => 1,
-            false => arguments.number_rows,
-        };
-        let values = arguments.args.as_slice();
-        CallArguments { values, rows }
-    }
-
-    /// Returns what `measure` returns of each value of an argument; 0 for one that isn't there or
-    /// has no type. Constants aren't repeated for that.
-    fn measured(
-        &self,
-        at: usize,
-        measure: impl Fn(&ArrayRef) -> Result<Vec<i64>>,
-    ) -> Result<Vec<i64>> {
-        let value = self.values.get(at);
-        Ok(match value.filter(|value| !value.data_type().is_null()) {
-            None => vec![0; self.rows],
-            Some(ColumnarValue::Array(array)) => measure(array)?,
-            Some(constant) => {
-                let measured = measure(&constant.to_array(1)?)?;
-                vec![measured.first().copied().unwrap_or_default(); self.rows]
-            }
-        })
-    }
-
-    /// Returns an argument as numbers.
-    fn numbers(&self, at: usize) -> Result<Vec<i64>> {
-        self.measured(at, numbers_of)
-    }
-
-    /// Returns the lengths of an argument's texts in bytes; 0 for other values.
-    fn lengths(&self, at: usize) -> Result<Vec<i64>> {
-        self.measured(at, |array| match text_bytes(array)? {
-            Some(lengths) => numbers_of(&lengths),
-            None => Ok(vec![0; array.len()]),
-        })
-    }
-
-    /// Returns the sizes of an argument's values in bytes; 0 for those of a fixed width.
-    fn value_sizes(&self, at: usize) -> Result<Vec<i64>> {
-        self.measured(at, |array| match text_bytes(array)? {
-            Some(lengths) => numbers_of(&lengths),
-            None if array.data_type().is_primitive() => Ok(vec![0; array.len()]),
-            None => {
-                let rows = (0..array.len()).map(|row| array.slice(row, 1));
-                let sizes = rows.map(|value| i64::try_from(value_bytes(value.as_ref())));
-                Ok(sizes.map(|size| size.unwrap_or(i64::MAX)).collect())
-            }
-        })
-    }
-
-    /// The second argument is the number of repetitions, each of `bytes` and the argument `value`.
-    fn repeated(&self, value: Option<usize>, bytes: i64) -> Result<Vec<i64>> {
-        let sizes = match value {
-            Some(value) => self.value_sizes(value)?,
-            None => vec![0; self.rows],
-        };
-        let times = self.numbers(1)?.into_iter().zip(sizes);
-        let sizes = times.map(|(times, size)| {
-            let each = size.saturating_add(bytes);
-            times.max(0).saturating_mul(each)
-        });
-        Ok(sizes.collect())
-    }
-
-    /// Each occurrence of the second text is replaced by the third. An empty one occurs before each
-    /// character, and at the end.
-    fn replaced(&self) -> Result<Vec<i64>> {
-        let (from, to) = (self.lengths(1)?, self.lengths(2)?);
-        let texts = self.lengths(0)?.into_iter().zip(from.into_iter().zip(to));
-        let sizes = texts.map(|(text, (from, to))| {
-            let times = text / from.max(1) + 1;
-            text.saturating_add(times.saturating_mul(to))
-        });
-        Ok(sizes.collect())
-    }
-
-    /// Each match is replaced by the third text, in which two bytes may stand for the whole match.
-    fn replaced_by_pattern(&self) -> Result<Vec<i64>> {
-        let texts = self.lengths(0)?.into_iter().zip(self.lengths(2)?);
-        let sizes = texts.map(|(text, to)| {
-            let matched = text.saturating_mul(to / 2);
-            let added = (text + 1).saturating_mul(to);
-            text.saturating_add(matched).saturating_add(added)
-        });
-        Ok(sizes.collect())
-    }
-
-    /// Each byte of the first argument becomes `times` bytes at most.
-    fn grown(&self, times: i64) -> Result<Vec<i64>> {
-        let sizes = self.value_sizes(0)?.into_iter();
-        Ok(sizes.map(|size| size.saturating_mul(times)).collect())
-    }
-
-    /// The texts of all arguments, the first of them `times` more.
-    fn together(&self, times: i64) -> Result<Vec<i64>> {
-        let more = self.lengths(0)?.into_iter();
-        let mut sums: Vec<i64> = more.map(|bytes| bytes.saturating_mul(times)).collect();
-        for at in 0..self.values.len() {
-            for (sum, bytes) in sums.iter_mut().zip(self.lengths(at)?) {
-                *sum = sum.saturating_add(bytes);
-            }
-        }
-        Ok(sums)
-    }
-
-    /// The second argument is the format of a time.
-    fn formatted(&self) -> Result<Vec<i64>> {
-        let formats = self.lengths(1)?.into_iter();
-        Ok(formats
-            .map(|bytes| bytes.saturating_mul(TIME_BYTES))
-            .collect())
-    }
-
-    /// An item ends at each occurrence of the second text, or at each character if that is NULL.
-    fn split(&self) -> Result<Vec<i64>> {
-        let texts = self.lengths(0)?.into_iter().zip(self.lengths(1)?);
-        let sizes = texts.map(|(text, separator)| {
-            let items = text / separator.max(1) + 1;
-            text.saturating_add(items.saturating_mul(ITEM_BYTES))
-        });
-        Ok(sizes.collect())
-    }
-
-    /// The items of a list, with the second text between them and the third one for NULL.
-    fn joined(&self) -> Result<Vec<i64>> {
-        let most = |lengths: Vec<i64>| lengths.into_iter().max().unwrap_or_default();
-        let added = most(self.lengths(1)?).saturating_add(most(self.lengths(2)?));
-        let items = match self.values.first() {
-            Some(ColumnarValue::Array(lists)) => items(&lists.to_data()),
-            Some(list) => items(&list.to_array(1)?.to_data()).saturating_mul(self.rows),
-            None => 0,
-        };
-        let items = i64::try_from(items).unwrap_or(i64::MAX);
-        Ok(vec![items.saturating_mul(added)])
-    }
-
-    /// The numbers, days or instants from the first argument to the second, by the third. One
-    /// argument is the end.
-    fn counted(&self) -> Result<Vec<i64>> {
-        let kind = self.values.first().map(ColumnarValue::data_type);
-        let (starts, stops, steps) = match kind {
-            Some(DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)) => (
-                self.measured(0, instants_of)?,
-                self.measured(1, instants_of)?,
-                self.measured(2, intervals_of)?,
-            ),
-            _ if self.values.len() == 1 => (vec![0; self.rows], self.numbers(0)?, Vec::new()),
-            _ => (self.numbers(0)?, self.numbers(1)?, self.numbers(2)?),
-        };
-        let steps = steps.into_iter().chain(std::iter::repeat(1));
-        let ranges = starts.into_iter().zip(stops).zip(steps);
-        let sizes = ranges.map(|((start, stop), step)| {
-            let span = i128::from(stop) - i128::from(start);
-            let count = span.unsigned_abs() / u128::from(step.unsigned_abs().max(1)) + 1;
-            i64::try_from(count)
-                .unwrap_or(i64::MAX)
-                .saturating_mul(ITEM_BYTES)
-        });
-        Ok(sizes.collect())
-    }
-}
-
-/// Returns dates and timestamps in microseconds; 0 for NULL.
-fn instants_of(array: &ArrayRef) -> Result<Vec<i64>> {
-    if let DataType::Timestamp(..) = array.data_type() {
-        let instants = DataType::Timestamp(TimeUnit::Microsecond, None);
-        return numbers_of(&cast(array, &instants)?);
-    }
-    let days = cast(&cast(array, &DataType::Date32)?, &DataType::Int32)?;
-    let days = numbers_of(&days)?.into_iter();
-    Ok(days.map(|days| days.saturating_mul(DAY)).collect())
-}
-
-/// Returns intervals in microseconds, with the shortest months; 0 for NULL.
-fn intervals_of(array: &ArrayRef) -> Result<Vec<i64>> {
-    let intervals = cast(array, &DataType::Interval(IntervalUnit::MonthDayNano))?;
-    let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>().iter();
-    let micros = intervals.map(|interval| {
-        let interval = interval.unwrap_or_default();
-        let days = i64::from(interval.months) * SHORTEST_MONTH + i64::from(interval.days);
-        days.saturating_mul(DAY)
-            .saturating_add(interval.nanoseconds / 1_000)
-    });
-    Ok(micros.collect())
-}
-
-/// Returns the values of an array as numbers; 0 for NULL.
-fn numbers_of(array: &ArrayRef) -> Result<Vec<i64>> {
-    let numbers = cast(array, &DataType::Int64)?;
-    let numbers = numbers.as_primitive::<Int64Type>().iter();
-    Ok(numbers.map(Option::unwrap_or_default).collect())
-}
-
-/// Returns the number of items of lists, of the innermost ones if they are nested.
-fn items(data: &ArrayData) -> usize {
-    match data.child_data() {
-        [] => data.len(),
-        inner => inner.iter().map(items).sum(),
-    }
-}
-
-/// Returns the lengths of texts and byte strings in bytes; `None` for other values.
-fn text_bytes(values: &ArrayRef) -> Result<Option<ArrayRef>> {
-    let texts = match values.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-            Arc::clone(values)
-        }
-        DataType::Utf8View => cast(values, &DataType::LargeUtf8)?,
-        DataType::BinaryView => cast(values, &DataType::LargeBinary)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(length(&texts)?))
 }
 
 #[cfg(test)]

@@ -15,11 +15,6 @@ const MAX_OPERATORS: usize = 1_000;
 /// Largest number of `->` and `->>` on a path: each doubles the time of planning.
 const MAX_ARROWS: usize = 8;
 
-/// Largest number of expressions in each other that the parser reads twice if what is inside is
-/// wrong: once for what their keyword begins, and once for a function or column of this name. Each
-/// doubles the time until a wrong statement is refused.
-const MAX_REREAD: usize = 16;
-
 /// Stack of a thread that plans statements, in bytes. Only what is used takes memory.
 pub const STACK_BYTES: usize = 64 << 20;
 
@@ -40,13 +35,6 @@ pub fn check_depth(text: &str) -> Result<()> {
         return refused(format!(
             "the statement has {operators} operators in a row and {selects} queries, more than \
              {MAX_OPERATORS}; write many comparisons as IN (…), and many rows as VALUES"
-        ));
-    }
-    let reread = deepest_reread(&tokens);
-    if reread > MAX_REREAD {
-        return refused(format!(
-            "the statement has {reread} CASE, CAST, ARRAY and similar expressions in each other, \
-             more than {MAX_REREAD}; name their results in a WITH, or write one CASE with many WHEN"
         ));
     }
     let arrows = deepest(&tokens, |token| {
@@ -92,79 +80,6 @@ fn deepest(tokens: &[Token], counts: impl Fn(&Token) -> bool) -> usize {
         deepest = deepest.max(outer + here);
     }
     deepest
-}
-
-/// What was opened and not closed yet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Opened {
-    Case,
-    Bracket { is_reread: bool },
-}
-
-/// Returns the largest number of expressions in each other that are read twice. Those that are
-/// never closed count.
-fn deepest_reread(tokens: &[Token]) -> usize {
-    let (mut opened, mut reread, mut deepest) = (Vec::new(), 0_usize, 0);
-    let mut before: Option<Keyword> = None;
-    for token in tokens {
-        match token {
-            Token::Whitespace(_) => continue,
-            Token::SemiColon => {
-                opened.clear();
-                reread = 0;
-            }
-            Token::LParen | Token::LBracket => {
-                let is_reread = before.is_some_and(is_reread);
-                opened.push(Opened::Bracket { is_reread });
-                reread += usize::from(is_reread);
-            }
-            Token::RParen | Token::RBracket => {
-                while let Some(inner) = opened.pop() {
-                    let is_reread = inner != Opened::Bracket { is_reread: false };
-                    reread -= usize::from(is_reread);
-                    if inner != Opened::Case {
-                        break;
-                    }
-                }
-            }
-            Token::Word(word) if word.keyword == Keyword::CASE => {
-                opened.push(Opened::Case);
-                reread += 1;
-            }
-            Token::Word(word) if word.keyword == Keyword::END => {
-                let case = opened.pop_if(|inner| *inner == Opened::Case);
-                reread -= usize::from(case.is_some());
-            }
-            _ => {}
-        }
-        deepest = deepest.max(reread);
-        before = match token {
-            Token::Word(word) => Some(word.keyword),
-            _ => None,
-        };
-    }
-    deepest
-}
-
-/// Returns true for keywords that begin an expression in brackets and can be names of functions.
-fn is_reread(keyword: Keyword) -> bool {
-    matches!(
-        keyword,
-        Keyword::ARRAY
-            | Keyword::CAST
-            | Keyword::CEIL
-            | Keyword::CONVERT
-            | Keyword::EXTRACT
-            | Keyword::FLOOR
-            | Keyword::OVERLAY
-            | Keyword::POSITION
-            | Keyword::SAFE_CAST
-            | Keyword::SUBSTR
-            | Keyword::SUBSTRING
-            | Keyword::TRIM
-            | Keyword::TRY_CAST
-            | Keyword::TRY_CONVERT
-    )
 }
 
 /// Returns true for operators, and for keywords that stand between two operands.
@@ -213,43 +128,6 @@ mod tests {
     fn depth(text: &str) -> usize {
         let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize();
         deepest(&tokens.unwrap(), chains)
-    }
-
-    #[test]
-    fn expressions_that_are_read_twice_are_counted_in_each_other() {
-        let depth = |text: &str| {
-            let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize();
-            deepest_reread(&tokens.unwrap())
-        };
-        for (text, expected) in [
-            ("SELECT CASE WHEN a THEN 1 END, CASE WHEN b THEN 2 END", 1),
-            (
-                "SELECT CASE WHEN a THEN 1 ELSE CASE WHEN b THEN cast(c AS int) END END",
-                3,
-            ),
-            ("SELECT lower(upper(trim(array [1])))", 2),
-            ("SELECT cast(a AS int); SELECT cast(b AS int)", 1),
-            ("SELECT (case case ) cast(", 2),
-            ("SELECT a[1][2], \"cast\"(1), end end", 0),
-            ("SELECT floor(ceil (substring(position(", 4),
-        ] {
-            assert_eq!(depth(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn wrong_statements_with_many_of_them_are_refused_at_once() {
-        for part in [
-            "case when true then ",
-            "cast(",
-            "array[",
-            "floor(",
-            "substring(",
-        ] {
-            let refused = check_depth(&format!("SELECT {}1", part.repeat(17))).unwrap_err();
-            assert!(refused.to_string().contains("17 CASE, CAST"), "{refused}");
-            check_depth(&format!("SELECT {}1", part.repeat(16))).unwrap();
-        }
     }
 
     #[test]

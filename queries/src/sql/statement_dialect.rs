@@ -1,17 +1,46 @@
-//! The dialect in which statements are parsed: that of PostgreSQL, without its names of arguments
-//! that are expressions, as in `json_object(lower('A') : 1)`. No function here has such arguments,
-//! and the parser reads each argument twice to find out: calls in each other then take twice the
-//! time for each, so that a text of a hundred bytes never ends.
+//! The dialect in which statements are parsed: that of PostgreSQL, with two limits of the time that
+//! it takes.
+//!
+//! * It lacks PostgreSQL's names of arguments that are expressions, as in `json_object(lower('A')
+//!   : 1)`. No function here has such arguments, and the parser reads each argument twice to find
+//!   out: calls in each other then take twice the time for each, so that a text of a hundred bytes
+//!   never ends.
+//! * The parser reads what follows a keyword such as CASE, CAST or NOT a second time if it finds a
+//!   fault in it, because these can also be names of columns and functions. Unclosed ones in each
+//!   other take twice the time for each, too. The dialect is asked about each expression, and
+//!   refuses more of them than a text of its length can have.
 
 use std::any::TypeId;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-/// The dialect of statements.
-#[derive(Debug, Clone, Copy)]
-pub struct StatementDialect;
+/// The dialect of the statements of one text.
+#[derive(Debug)]
+pub struct StatementDialect {
+    /// The number of expressions that may still be read.
+    expressions: AtomicUsize,
+}
+
+/// The number of expressions of a text that may be read for each of its bytes. Those that have a
+/// value of one digit and a comma have half of it.
+const EXPRESSIONS_PER_BYTE: usize = 2;
+
+/// The number of expressions that may be read of a short text.
+const EXPRESSIONS: usize = 10_000;
+
+impl StatementDialect {
+    /// Returns the dialect for parsing `text`, once.
+    pub fn of(text: &str) -> StatementDialect {
+        let expressions = EXPRESSIONS.saturating_add(text.len() * EXPRESSIONS_PER_BYTE);
+        StatementDialect {
+            expressions: expressions.into(),
+        }
+    }
+}
 
 /// Answers the questions as PostgreSQL's dialect does.
 macro_rules! as_in_postgresql {
@@ -26,6 +55,19 @@ impl Dialect for StatementDialect {
     /// The parser asks for PostgreSQL's dialect by its type.
     fn dialect(&self) -> TypeId {
         TypeId::of::<PostgreSqlDialect>()
+    }
+
+    /// Refuses an expression beyond the limit. The parser gives up, instead of reading on as
+    /// something else.
+    fn parse_prefix(&self, _: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let left = self.expressions.load(Ordering::Relaxed).checked_sub(1);
+        match left {
+            Some(left) => {
+                self.expressions.store(left, Ordering::Relaxed);
+                None
+            }
+            None => Some(Err(ParserError::RecursionLimitExceeded)),
+        }
     }
 
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
@@ -105,8 +147,50 @@ mod tests {
     fn calls_in_each_other_are_parsed_in_linear_time() {
         let (open, close) = ("abs(".repeat(40), ")".repeat(40));
         let text = format!("SELECT {open}1{close}");
-        let parsed = Parser::parse_sql(&StatementDialect, &text).unwrap();
+        let parsed = Parser::parse_sql(&StatementDialect::of(&text), &text).unwrap();
         assert_eq!(parsed.len(), 1);
+    }
+
+    #[test]
+    fn wrong_statements_are_refused_at_once() {
+        for part in [
+            "case when true then ",
+            "case when a.end then ",
+            "cast(",
+            "array[",
+            "floor(",
+            "substring(",
+            "not(",
+            "interval(",
+            "current_date(",
+            "localtime(",
+            "x in (case when ",
+        ] {
+            let text = format!("SELECT {}1", part.repeat(40));
+            let refused = Parser::parse_sql(&StatementDialect::of(&text), &text);
+            assert!(refused.is_err(), "{part}");
+        }
+        let list = vec!["1"; 5_000].join(",");
+        let text = format!("SELECT {}x in ({list})", "cast(".repeat(20));
+        let refused = Parser::parse_sql(&StatementDialect::of(&text), &text);
+        assert!(refused.is_err());
+    }
+
+    #[test]
+    fn deep_and_long_statements_are_parsed() {
+        let list = vec!["1"; 100_000].join(",");
+        let nested =
+            |open: &str, close: &str| format!("SELECT {}1{}", open.repeat(20), close.repeat(20));
+        for text in [
+            format!("SELECT 1 WHERE 1 IN ({list})"),
+            nested("case when true then ", " end"),
+            nested("cast(", " AS int)"),
+            nested("trim(", ")"),
+            format!("SELECT {} FROM t x", vec!["x.case"; 40].join(", ")),
+        ] {
+            let parsed = Parser::parse_sql(&StatementDialect::of(&text), &text);
+            assert!(parsed.is_ok(), "{text:.60}");
+        }
     }
 
     #[test]
@@ -121,7 +205,7 @@ mod tests {
             "COPY (SELECT 1) TO STDOUT (FORMAT csv)",
             "EXPLAIN (ANALYZE, VERBOSE) SELECT 1",
         ] {
-            let own = Parser::parse_sql(&StatementDialect, text);
+            let own = Parser::parse_sql(&StatementDialect::of(text), text);
             let others = Parser::parse_sql(&PostgreSqlDialect {}, text);
             assert_eq!(own, others, "{text}");
         }

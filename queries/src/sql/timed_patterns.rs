@@ -13,7 +13,8 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use datafusion::prelude::SessionContext;
 
 use super::limited_function::CallLimit;
-use super::size_limits::{part_of, text_lengths};
+use super::result_sizes::text_lengths;
+use super::size_limits::part_of;
 
 /// Time of a call for one batch of rows.
 const MAX_TIME: Duration = Duration::from_secs(10);

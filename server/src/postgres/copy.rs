@@ -59,7 +59,7 @@ pub(super) fn copied_query(text: &str) -> PgWireResult<Option<CopiedQuery>> {
         return Ok(None);
     }
     check_depth(text).map_err(query_error)?;
-    let parsed = Parser::parse_sql(&StatementDialect, text);
+    let parsed = Parser::parse_sql(&StatementDialect::of(text), text);
     let Ok([SqlStatement::Copy { .. }]) = parsed.as_deref() else {
         return Ok(None);
     };

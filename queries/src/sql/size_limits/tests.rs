@@ -1,6 +1,10 @@
 //! Tests of the limits.
 
+use arrow::util::display::array_value_to_string;
+use datafusion::common::ScalarValue;
+
 use super::super::first_value::first_value;
+use super::super::{SqlOptions, bare_context};
 
 #[tokio::test]
 async fn results_within_the_limit_are_those_of_the_functions() {
@@ -11,7 +15,7 @@ async fn results_within_the_limit_are_those_of_the_functions() {
         ("SELECT rpad('a', 3)", "a  "),
         ("SELECT array_repeat('a', 2)", "[a, a]"),
         ("SELECT repeat(NULL, 3)", ""),
-        ("SELECT length(repeat('x', 100000000))", "100000000"),
+        ("SELECT length(repeat('x', 10000000))", "10000000"),
         ("SELECT replace('aXa', 'X', 'yy')", "ayya"),
         (
             r"SELECT regexp_replace('abc', '([ab])', '<\1>', 'g')",
@@ -29,6 +33,22 @@ async fn results_within_the_limit_are_those_of_the_functions() {
             "SELECT range(DATE '2026-01-30', DATE '2026-02-02', INTERVAL '1 day')",
             "[2026-01-30, 2026-01-31, 2026-02-01]",
         ),
+        ("SELECT 'a' || 1", "a1"),
+        ("SELECT 'a' || NULL IS NULL", "true"),
+        ("SELECT NULL || 'a' IS NULL", "true"),
+        (
+            "SELECT max(a || '-' || n) FROM (VALUES ('x', 3), (NULL, 4)) AS t (a, n)",
+            "x-3",
+        ),
+        ("SELECT encode(x'61'::bytea || x'62'::bytea, 'hex')", "6162"),
+        ("SELECT [1] || [2, 3]", "[1, 2, 3]"),
+        ("SELECT [1] || 2", "[1, 2]"),
+        ("SELECT 1 || [2]", "[1, 2]"),
+        ("SELECT [[1]] || [2]", "[[1], [2]]"),
+        (
+            "SELECT array_sort(array_union([1, 2], [2, 3]))",
+            "[1, 2, 3]",
+        ),
         // By its bounds a batch is too large, by its results it isn't.
         (
             "SELECT sum(length(regexp_replace(repeat('x', 20000 + value % 2), 'y', repeat('z', \
@@ -42,6 +62,41 @@ async fn results_within_the_limit_are_those_of_the_functions() {
     ] {
         assert_eq!(first_value(query).await.as_deref(), Ok(expected), "{query}");
     }
+}
+
+#[tokio::test]
+async fn the_operator_names_columns_and_has_placeholders() {
+    let context = bare_context(&SqlOptions::default()).unwrap();
+    let frame = context.sql("SELECT 'a' || $1 AS b, 'c' || 'd'").await;
+    let frame = frame
+        .unwrap()
+        .with_param_values(vec![ScalarValue::from("x")]);
+    let batches = frame.unwrap().collect().await.unwrap();
+    let schema = batches[0].schema();
+    assert_eq!(schema.field(1).name(), "Utf8(\"c\") || Utf8(\"d\")");
+    let first = array_value_to_string(batches[0].column(0), 0).unwrap();
+    assert_eq!(first, "ax");
+}
+
+#[tokio::test]
+async fn results_that_exist_at_the_same_time_share_a_limit() {
+    let calls = |count: usize| vec!["repeat('x', 200000 + value)"; count];
+    let query = |expression: String| format!("SELECT max(length({expression})) FROM range(0, 200)");
+    let joined = |count| query(format!("concat({})", calls(count).join(", ")));
+    let most = first_value(&joined(3)).await;
+    assert_eq!(most.as_deref(), Ok("600597"));
+    let refused = first_value(&joined(100)).await.unwrap_err();
+    assert!(refused.contains("more than 10631107"), "{refused}");
+    // Those of a chain, and of branches, don't.
+    let chain = query(calls(1).repeat(6).join(" || "));
+    assert_eq!(first_value(&chain).await.as_deref(), Ok("1201194"));
+    let branches: String = (0..50)
+        .map(|row| format!(" WHEN {row} THEN repeat('x', 300000 + value)"))
+        .collect();
+    let branches = query(format!(
+        "CASE value{branches} ELSE repeat('y', 1000000) END"
+    ));
+    assert_eq!(first_value(&branches).await.as_deref(), Ok("1000000"));
 }
 
 #[tokio::test]
@@ -81,11 +136,19 @@ async fn results_beyond_the_limit_are_refused_before_they_are_made() {
         "SELECT array_length(range(DATE '0001-01-01', DATE '9999-12-31', INTERVAL '1 second'))",
         "SELECT array_length(range(TIMESTAMP '1900-01-01', TIMESTAMP '2100-01-01', INTERVAL '1 \
          millisecond'))",
+        "SELECT max(length(a || repeat('x', 200000))) FROM (SELECT repeat('y', value) AS a FROM \
+         range(0, 2000))",
+        "SELECT max(cardinality(array_union(range(0, 1000000 + value), range(value, 1500000)))) \
+         FROM range(0, 2)",
+        "SELECT max(cardinality(array_distinct(range(0, 2000000 + value)))) FROM range(0, 2)",
+        "SELECT max(cardinality(range(0, 15000000 + value) || range(0, 15000000 + value))) FROM \
+         range(0, 2)",
         "SELECT repeat(a, 9223372036854775807) FROM (VALUES ('x'), ('yy')) AS t (a)",
     ] {
         let refused = first_value(query).await.unwrap_err();
+        let limits = ["more than 268435456", "more than 16777216"];
         assert!(
-            refused.contains("more than 268435456"),
+            limits.iter().any(|limit| refused.contains(limit)),
             "{query}: {refused}"
         );
     }

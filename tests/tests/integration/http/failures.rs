@@ -87,7 +87,7 @@ async fn wide_rows_are_all_sent() {
         .sql("EXPLAIN SELECT subject || 'x' FROM grains")
         .await;
     assert!(
-        plan.body.contains("ProjectionExec: expr=[subject"),
+        plan.body.contains("ProjectionExec: expr=[textcat(subject"),
         "{}",
         plan.body
     );
