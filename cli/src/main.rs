@@ -12,8 +12,28 @@ fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     bus_error::explain();
     #[cfg(unix)]
-    purging::restart_with_delay(&words);
+    {
+        purging::restart_with_delay(&words);
+        open_files::raise_limit();
+    }
     ExitCode::from(gristmill::run(words))
+}
+
+#[cfg(unix)]
+mod open_files {
+    //! How many files the program may have open.
+    //!
+    //! Many systems allow 1,024 to a program that doesn't ask for more. An ingest into an encrypted
+    //! lake has an open temporary file for each transcript of its batches, and a query one for each
+    //! segment that it reads.
+
+    /// The number that the program asks for. Systems may allow fewer.
+    const FILES: u64 = 1 << 16;
+
+    /// Raises the limit. What it allows is enough for most work, so failing isn't an error.
+    pub(super) fn raise_limit() {
+        let _limit = rlimit::increase_nofile_limit(FILES);
+    }
 }
 
 #[cfg(unix)]

@@ -150,7 +150,7 @@ impl ConversionRun<'_> {
 
     fn read_options(&self, source: &Source) -> ReadOptions<'_> {
         ReadOptions {
-            fallback: Timestamp::of_file(source.modified),
+            fallback: Timestamp::of_file(source.time),
             provider: self.adapter.map(|adapter| adapter.key()),
             namespace: self.arguments.namespace.as_deref(),
             threads: self.context.threads(),

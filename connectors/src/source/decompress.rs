@@ -3,9 +3,9 @@
 //! The content is spooled like a stream, so its size is bounded by [`SpoolOptions`]. What expands
 //! beyond any text is refused earlier, before it fills the disk.
 
-use std::io::Read;
+use std::io::{BufRead, Read};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use super::bytes::SourceBytes;
 use super::spool::{SourceSpool, SpoolOptions};
@@ -16,6 +16,10 @@ const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
 /// The beginning of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The beginning of a skippable frame after its first byte, which is from 0x50 to 0x5f. Parallel
+/// compressors begin with one.
+const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// The largest window of a zstd frame, as a power of two: 128 MiB of memory.
 const ZSTD_WINDOW_LOG: u32 = 27;
@@ -48,10 +52,22 @@ impl CompressedFormat {
         if bytes.starts_with(&GZIP_MAGIC) {
             return Some(CompressedFormat::Gzip);
         }
-        bytes
+        without_skippable_frames(bytes)
             .starts_with(&ZSTD_MAGIC)
             .then_some(CompressedFormat::Zstd)
     }
+}
+
+/// Returns `bytes` without the skippable frames at the beginning, which the decoder skips, too.
+fn without_skippable_frames(mut bytes: &[u8]) -> &[u8] {
+    while let [0x50..=0x5f, rest @ ..] = bytes
+        && let Some(frame) = rest.strip_prefix(&SKIPPABLE_MAGIC)
+        && let Some((length, frame)) = frame.split_first_chunk()
+    {
+        let length = u32::from_le_bytes(*length) as usize;
+        bytes = frame.get(length..).unwrap_or_default();
+    }
+    bytes
 }
 
 /// Returns the name of the content of the source `uri`: without the extension of a compressed file.
@@ -85,7 +101,7 @@ pub(super) fn decompress(
         released: 0,
     };
     match compression {
-        CompressedFormat::Gzip => spool.fill(MultiGzDecoder::new(compressed)),
+        CompressedFormat::Gzip => spool.fill(GzipMembers::of(compressed)),
         CompressedFormat::Zstd => {
             let decoder = zstd::Decoder::new(compressed).and_then(|mut decoder| {
                 decoder.window_log_max(ZSTD_WINDOW_LOG)?;
@@ -144,23 +160,63 @@ impl BoundedSpool<'_> {
     }
 }
 
+/// Reads the members of a gzip stream one after another. Zeros after the last one, with which tapes
+/// and block devices fill their blocks, are no member.
+struct GzipMembers<'b>(GzDecoder<ReleasedReader<'b>>);
+
+impl<'b> GzipMembers<'b> {
+    fn of(compressed: ReleasedReader<'b>) -> GzipMembers<'b> {
+        GzipMembers(GzDecoder::new(compressed))
+    }
+}
+
+impl Read for GzipMembers<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let read = self.0.read(buffer)?;
+            let rest = self.0.get_ref();
+            if read > 0 || rest.rest().iter().all(|byte| *byte == 0) {
+                return Ok(read);
+            }
+            self.0 = GzDecoder::new(rest.clone());
+        }
+    }
+}
+
 /// Reads a source, and releases its pages behind.
+#[derive(Clone)]
 struct ReleasedReader<'b> {
     bytes: &'b SourceBytes,
     next: usize,
     released: usize,
 }
 
+impl ReleasedReader<'_> {
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.next..).unwrap_or_default()
+    }
+}
+
 impl Read for ReleasedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let mut rest = self.bytes.get(self.next..).unwrap_or_default();
-        let read = rest.read(buffer)?;
+        let read = self.rest().read(buffer)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl BufRead for ReleasedReader<'_> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        let rest = self.rest();
+        Ok(rest.get(..READ_BYTES).unwrap_or(rest))
+    }
+
+    fn consume(&mut self, read: usize) {
         self.next += read;
         if self.next - self.released >= RELEASE_BYTES {
             self.bytes.release(self.released..self.next);
             self.released = self.next;
         }
-        Ok(read)
     }
 }
 
@@ -185,6 +241,11 @@ mod tests {
         zstd::encode_all(content, 1).unwrap()
     }
 
+    fn skippable(content: &[u8]) -> Vec<u8> {
+        let length = (content.len() as u32).to_le_bytes();
+        [&[0x50, 0x2a, 0x4d, 0x18][..], &length, content].concat()
+    }
+
     async fn fetched(bytes: &[u8], options: SpoolOptions) -> Result<SourceBytes, ConnectorError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl.gz");
@@ -193,7 +254,7 @@ mod tests {
             uri: "log.jsonl.gz".to_owned(),
             location: SourceLocation::File(path),
             length: None,
-            modified: None,
+            time: None,
         };
         fetch_with(&source, options).await
     }
@@ -206,6 +267,10 @@ mod tests {
             zstd(LINE),
             [gzip(one), gzip(two)].concat(),
             [zstd(one), zstd(two)].concat(),
+            // What fills the blocks of a tape.
+            [gzip(one), gzip(two), vec![0; 700]].concat(),
+            // As pzstd writes it.
+            [skippable(b"1234"), zstd(one), skippable(b""), zstd(two)].concat(),
         ] {
             let content = fetched(&compressed, SpoolOptions::default()).await;
             assert_eq!(&*content.unwrap(), LINE);
@@ -230,7 +295,8 @@ mod tests {
             *damaged.last_mut().unwrap() ^= 1;
             let cut = &compressed[..compressed.len() - 5];
             let trailed = [&compressed, LINE].concat();
-            for bytes in [&damaged, cut, &trailed] {
+            let far = [&compressed, &[0; 9][..], &compressed].concat();
+            for bytes in [&damaged, cut, &trailed, &far] {
                 let error = fetched(bytes, SpoolOptions::default()).await.unwrap_err();
                 let is_named = error
                     .to_string()
@@ -263,7 +329,7 @@ mod tests {
             written: 0,
             limit: 1 << 19,
         };
-        let error = bounded.fill(MultiGzDecoder::new(&bomb[..])).unwrap_err();
+        let error = bounded.fill(GzDecoder::new(&bomb[..])).unwrap_err();
         assert!(
             error.to_string().contains("more than 524288 bytes"),
             "{error}"

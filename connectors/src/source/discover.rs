@@ -74,7 +74,7 @@ fn stdin() -> Source {
         location: SourceLocation::Stdin,
         uri: "-".to_owned(),
         length: None,
-        modified: None,
+        time: None,
     }
 }
 
@@ -278,10 +278,10 @@ fn not_read(path: PathBuf) -> Source {
 fn file(path: &Path) -> Result<Source, ConnectorError> {
     let inspected = path.metadata().or_else(|_| path.symlink_metadata());
     let metadata = inspected.map_err(ConnectorError::io("can't inspect", path))?;
-    let modified = metadata
-        .modified()
-        .ok()
-        .map(chrono::DateTime::<chrono::Utc>::from);
+    // Not all file systems record the creation.
+    let times = [metadata.created(), metadata.modified()];
+    let time = times.into_iter().flatten().min();
+    let time = time.map(chrono::DateTime::<chrono::Utc>::from);
     let is_stream = !metadata.is_file() && !metadata.is_symlink();
     let location = match is_stream {
         true => SourceLocation::Stream,
@@ -289,7 +289,7 @@ fn file(path: &Path) -> Result<Source, ConnectorError> {
     };
     Ok(Source {
         length: metadata.is_file().then_some(metadata.len()),
-        modified: modified.map(|instant| instant.timestamp_millis()),
+        time: time.map(|instant| instant.timestamp_millis()),
         ..source_of(path.to_path_buf(), location)
     })
 }
@@ -308,7 +308,7 @@ fn source_of(path: PathBuf, location: fn(PathBuf) -> SourceLocation) -> Source {
         location: location(path),
         uri,
         length: None,
-        modified: None,
+        time: None,
     }
 }
 

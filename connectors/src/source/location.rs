@@ -43,8 +43,10 @@ pub struct Source {
     pub uri: String,
     /// The size in bytes, if it is known before reading.
     pub length: Option<u64>,
-    /// The modification time in milliseconds since 1970, if it is known.
-    pub modified: Option<i64>,
+    /// The time of messages without one in it, in milliseconds since 1970: that of its creation or
+    /// of its last modification, whichever is earlier. It stays the same while a log grows. `None`
+    /// if neither is known.
+    pub time: Option<i64>,
 }
 
 /// `*` doesn't match `/`, `**` does.

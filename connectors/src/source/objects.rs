@@ -137,7 +137,7 @@ fn object(location: &StoreLocation, uri: String, found: ObjectMeta) -> Source {
         },
         uri,
         length: Some(found.size),
-        modified: Some(found.last_modified.timestamp_millis()),
+        time: Some(found.last_modified.timestamp_millis()),
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
             location,
             uri: "mem://a.mg".to_owned(),
             length: Some(5),
-            modified: None,
+            time: None,
         };
         assert_eq!(&*fetch(&source).await.unwrap(), b"bytes");
         let gone = Source {

@@ -19,7 +19,7 @@ pub struct SourceReference {
     /// As [`Source::length`].
     pub length: Option<u64>,
     /// As [`Source::modified`].
-    modified: Option<i64>,
+    time: Option<i64>,
 }
 
 impl SourceReference {
@@ -46,7 +46,7 @@ impl SourceReference {
             uri: source.uri.clone(),
             path,
             length: source.length,
-            modified: source.modified,
+            time: source.time,
         })
     }
 
@@ -63,7 +63,7 @@ impl SourceReference {
             location,
             uri: self.uri.clone(),
             length: self.length,
-            modified: self.modified,
+            time: self.time,
         })
     }
 }
@@ -91,7 +91,7 @@ mod tests {
             location,
             uri: "in/a.frames".to_owned(),
             length: Some(7),
-            modified: Some(1_700_000_000_000),
+            time: Some(1_700_000_000_000),
         }
     }
 
@@ -102,8 +102,8 @@ mod tests {
         let found: SourceReference = serde_norway::from_str(&sent).unwrap();
         let found = found.resolve().unwrap();
         assert_eq!(
-            (&found.uri, found.length, found.modified),
-            (&file.uri, file.length, file.modified)
+            (&found.uri, found.length, found.time),
+            (&file.uri, file.length, file.time)
         );
         let SourceLocation::File(path) = &found.location else {
             panic!("not a file: {found:?}");

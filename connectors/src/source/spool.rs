@@ -7,7 +7,7 @@
 //! * A stream or an object is kept in memory, up to a limit, because its readers need all of it as
 //!   one slice.
 //! * Grains that are converted from a transcript are written to a sealed (encrypted) file, which is
-//!   read one range at a time.
+//!   read one range at a time. A few of them stay in memory, without a file.
 //!
 //! ```text
 //! sealed file   chunks of 256 KiB, the last one shorter
@@ -141,12 +141,17 @@ pub(crate) fn spool_error() -> impl FnOnce(std::io::Error) -> ConnectorError {
 /// The size in bytes of a chunk of a sealed file before encryption.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// The largest content in bytes that is kept in memory instead of a file: there may be as many as
+/// small transcripts in the batches of an ingest.
+const HELD_BYTES: usize = 16 << 10;
+
 /// The size in bytes of the authentication tag of a chunk.
 const TAG_BYTES: usize = 16;
 
 /// Writes a sealed file.
 pub struct SealedWriter {
-    file: File,
+    /// Created with the first chunk.
+    file: Option<File>,
     cipher: Aes256Gcm,
     chunk: Vec<u8>,
     /// The number of chunks that were written.
@@ -155,38 +160,36 @@ pub struct SealedWriter {
     length: usize,
 }
 
-impl SealedWriter {
-    /// Creates a file with a new key.
-    ///
-    /// # Errors
-    /// [`ConnectorError::Io`].
-    pub fn new() -> Result<SealedWriter, ConnectorError> {
-        let cipher = Aes256Gcm::new(&Key::<Aes256Gcm>::generate());
-        Ok(SealedWriter {
-            file: anonymous_file()?,
-            cipher,
+impl Default for SealedWriter {
+    /// Returns a writer with a new key. It creates a file when it writes the first chunk.
+    fn default() -> SealedWriter {
+        SealedWriter {
+            file: None,
+            cipher: Aes256Gcm::new(&Key::<Aes256Gcm>::generate()),
             chunk: Vec::with_capacity(CHUNK_BYTES + TAG_BYTES),
             chunks: 0,
             length: 0,
-        })
+        }
     }
+}
 
-    /// Writes the last chunk, and opens the file for reading.
+impl SealedWriter {
+    /// Writes the last chunk, and opens the file for reading. Content of at most 16 KiB stays in
+    /// memory.
     ///
     /// # Errors
     /// If writing fails.
     pub fn finish(mut self) -> std::io::Result<SealedFile> {
-        self.seal()?;
-        let SealedWriter {
-            file,
-            cipher,
-            length,
-            ..
-        } = self;
+        if self.length > HELD_BYTES {
+            self.seal()?;
+        }
+        let content = match self.file {
+            Some(file) => SpooledContent::File(Mutex::new(file), Box::new(self.cipher)),
+            None => SpooledContent::Memory(self.chunk.as_slice().into()),
+        };
         Ok(SealedFile {
-            file: Mutex::new(file),
-            cipher,
-            length,
+            content,
+            length: self.length,
         })
     }
 
@@ -215,7 +218,8 @@ impl SealedWriter {
         if number as u64 >= self.chunks {
             return Ok(self.chunk.get(skipped..).unwrap_or_default().to_vec());
         }
-        let mut chunk = read_chunk(&mut self.file, &self.cipher, number, self.length)?;
+        let file = opened(&mut self.file)?;
+        let mut chunk = read_chunk(file, &self.cipher, number, self.length)?;
         chunk.drain(..chunk.len().min(skipped));
         Ok(chunk)
     }
@@ -229,9 +233,10 @@ impl SealedWriter {
             .cipher
             .encrypt_in_place(&nonce(self.chunks), &[], &mut self.chunk);
         sealed.map_err(|_| std::io::Error::other("a chunk can't be encrypted"))?;
+        let file = opened(&mut self.file)?;
         // A read may have moved the position.
-        self.file.seek(SeekFrom::End(0))?;
-        self.file.write_all(&self.chunk)?;
+        file.seek(SeekFrom::End(0))?;
+        file.write_all(&self.chunk)?;
         self.chunk.clear();
         self.chunks += 1;
         Ok(())
@@ -256,11 +261,24 @@ impl Write for SealedWriter {
     }
 }
 
+/// Returns the file of a writer, which is created if there is none.
+fn opened(file: &mut Option<File>) -> std::io::Result<&mut File> {
+    match file {
+        Some(file) => Ok(file),
+        None => Ok(file.insert(tempfile::tempfile()?)),
+    }
+}
+
 /// A sealed file, open for reading.
 pub struct SealedFile {
-    file: Mutex<File>,
-    cipher: Aes256Gcm,
+    content: SpooledContent,
+    /// The number of bytes after decryption.
     length: usize,
+}
+
+enum SpooledContent {
+    File(Mutex<File>, Box<Aes256Gcm>),
+    Memory(Box<[u8]>),
 }
 
 impl std::fmt::Debug for SealedFile {
@@ -290,20 +308,21 @@ impl SealedFile {
         if range.is_empty() {
             return Ok(Vec::new());
         }
+        let (file, cipher) = match &self.content {
+            SpooledContent::File(file, cipher) => (file, cipher),
+            SpooledContent::Memory(bytes) => {
+                return Ok(bytes.get(range).unwrap_or_default().to_vec());
+            }
+        };
         let first = range.start / CHUNK_BYTES;
         let mut out = Vec::with_capacity(range.len() + 2 * CHUNK_BYTES);
         for number in first..range.end.div_ceil(CHUNK_BYTES) {
-            out.append(&mut self.chunk(number)?);
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            out.append(&mut read_chunk(&mut file, cipher, number, self.length)?);
         }
         out.truncate(range.end - first * CHUNK_BYTES);
         out.drain(..range.start - first * CHUNK_BYTES);
         Ok(out)
-    }
-
-    /// Reads and decrypts one chunk.
-    fn chunk(&self, number: usize) -> std::io::Result<Vec<u8>> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        read_chunk(&mut file, &self.cipher, number, self.length)
     }
 }
 
@@ -336,14 +355,39 @@ fn nonce(number: u64) -> Nonce<aes_gcm::aead::consts::U12> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::MutexGuard;
+
     use super::*;
+
+    fn locked(file: &SealedFile) -> MutexGuard<'_, File> {
+        match &file.content {
+            SpooledContent::File(file, _) => file.lock().unwrap(),
+            SpooledContent::Memory(_) => panic!("in memory"),
+        }
+    }
+
+    #[test]
+    fn small_content_has_no_file() {
+        for (length, is_held) in [(0, true), (HELD_BYTES, true), (HELD_BYTES + 1, false)] {
+            let content: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut writer = SealedWriter::default();
+            writer.write_all(&content).unwrap();
+            let file = writer.finish().unwrap();
+            assert_eq!(matches!(file.content, SpooledContent::Memory(_)), is_held);
+            assert_eq!(file.read(0..usize::MAX).unwrap(), content);
+            assert_eq!(
+                file.read(1..3).unwrap(),
+                content.get(1..3).unwrap_or_default()
+            );
+        }
+    }
 
     #[test]
     fn any_range_of_a_sealed_file_is_read_back_and_none_of_it_is_plaintext() {
         let content: Vec<u8> = (0..CHUNK_BYTES * 2 + 77)
             .map(|at| (at % 251) as u8)
             .collect();
-        let mut writer = SealedWriter::new().unwrap();
+        let mut writer = SealedWriter::default();
         content
             .chunks(10_007)
             .for_each(|part| writer.write_all(part).unwrap());
@@ -369,7 +413,7 @@ mod tests {
             }
         }
         let mut stored = Vec::new();
-        let mut raw = file.file.lock().unwrap();
+        let mut raw = locked(&file);
         raw.seek(SeekFrom::Start(0)).unwrap();
         raw.read_to_end(&mut stored).unwrap();
         assert_eq!(stored.len(), content.len() + 3 * TAG_BYTES);
@@ -381,7 +425,7 @@ mod tests {
         let content: Vec<u8> = (0..CHUNK_BYTES * 2 + 77)
             .map(|at| (at % 251) as u8)
             .collect();
-        let mut writer = SealedWriter::new().unwrap();
+        let mut writer = SealedWriter::default();
         let mut read = Vec::new();
         for part in content.chunks(100_003) {
             writer.write_all(part).unwrap();
@@ -401,11 +445,11 @@ mod tests {
 
     #[test]
     fn a_modified_or_moved_chunk_is_rejected() {
-        let mut writer = SealedWriter::new().unwrap();
+        let mut writer = SealedWriter::default();
         writer.write_all(&vec![7; CHUNK_BYTES * 2]).unwrap();
         let file = writer.finish().unwrap();
         let first = {
-            let mut raw = file.file.lock().unwrap();
+            let mut raw = locked(&file);
             let mut first = vec![0; CHUNK_BYTES + TAG_BYTES];
             raw.seek(SeekFrom::Start(0)).unwrap();
             raw.read_exact(&mut first).unwrap();
@@ -416,7 +460,7 @@ mod tests {
             file.read(0..CHUNK_BYTES).is_ok() && file.read(CHUNK_BYTES..CHUNK_BYTES + 1).is_err(),
             "a chunk at the position of another"
         );
-        let mut raw = file.file.lock().unwrap();
+        let mut raw = locked(&file);
         raw.seek(SeekFrom::Start(5)).unwrap();
         raw.write_all(&[first[5] ^ 1]).unwrap();
         drop(raw);

@@ -103,7 +103,7 @@ fn spool(
     read: &mut dyn FnMut(&mut Emit<'_>) -> GrainCounts,
 ) -> Result<SpooledTranscript, ConnectorError> {
     if sealed {
-        let (out, contents, counts) = write_frames(SealedWriter::new()?, claims, read)?;
+        let (out, contents, counts) = write_frames(SealedWriter::default(), claims, read)?;
         let frames = FrameSpool::Sealed(Box::new(out.finish().map_err(spool_error())?));
         return Ok(contents.into_spooled(frames, counts));
     }

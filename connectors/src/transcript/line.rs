@@ -69,13 +69,12 @@ impl FaultCode {
 
 impl fmt::Display for LineFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "line {}: {}: {}",
-            self.number,
-            self.code.name(),
-            self.message
-        )
+        let place = match self.range.is_empty() {
+            true => "entry",
+            false => "line",
+        };
+        let (number, code) = (self.number, self.code.name());
+        write!(formatter, "{place} {number}: {code}: {}", self.message)
     }
 }
 

@@ -8,7 +8,7 @@ use super::sighting_index::SightingIndex;
 /// How a transcript is read.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadOptions<'o> {
-    /// Time of messages without a recorded time: the modification time of the file.
+    /// Time of messages without a recorded time: that of the file.
     pub fallback: Timestamp,
     /// Provider of exchange lines that don't name one.
     pub provider: Option<&'o str>,

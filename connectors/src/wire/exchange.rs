@@ -2,7 +2,12 @@
 //!
 //! Parsing a stream is expensive, and an exchange is examined several times (provider detection,
 //! position in the conversation, content), so the folded stream is cached per adapter.
+//!
+//! | module | question |
+//! |---|---|
+//! | `recorded_stream` | in which form were the events of a response recorded? |
 
+mod recorded_stream;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +21,16 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::{TimeSource, Timestamp};
 
 use super::adapter::{Adapter, FoldedStream};
-use super::framing::{SkipFrame, StreamFrame, StreamFrames, aws, ndjson, sse};
+use super::framing::StreamFrames;
 use super::json_access::{flag, present, text_or_empty};
 use super::provider_detection::{
     endpoint_at, host_of, path_of, provider_from_address, provider_from_bodies, provider_from_name,
 };
 use super::registry;
 use crate::lenient_timestamp::parse_timestamp;
+
+pub use recorded_stream::RecordedStream;
+use recorded_stream::{listed_stream, text_stream};
 
 /// One exchange; borrows from the JSON of its line.
 #[derive(Debug, Clone)]
@@ -77,21 +85,6 @@ pub enum ResponseBody<'a> {
     Stream(RecordedStream<'a>),
 }
 
-/// The events of a response, in the framing in which they were recorded.
-#[derive(Debug, Clone)]
-pub enum RecordedStream<'a> {
-    /// Server-sent events.
-    Sse(&'a str),
-    /// One event's data per line.
-    Lines(&'a str),
-    /// Frames of an AWS event stream, one per line.
-    AwsLines(&'a str),
-    /// The bytes of an AWS event stream.
-    AwsBytes(Vec<u8>),
-    /// All events in one JSON array.
-    Array(&'a [Json<'a>]),
-}
-
 impl<'a> Exchange<'a> {
     /// Reads the JSON of one line. If the line names no provider, uses `provider`, or else detects
     /// it from the bodies. Returns `None` if the line isn't an exchange.
@@ -137,7 +130,7 @@ impl<'a> Exchange<'a> {
             endpoint
         };
         let response = response(json);
-        let has_raw_text = raw_text_members(json, &response).any(|key| has_text(json, key));
+        let has_raw_text = raw_text_members(json, &response).next().is_some();
         Exchange {
             id: text_or_empty(json, "id").into(),
             provider: provider.into(),
@@ -233,7 +226,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns the time of the exchange: the time of recording, that in the response, the `Date`
-    /// header, or `fallback` (the modification time of the file), whichever exists first. Times
+    /// header, or `fallback` (the time of the file), whichever exists first. Times
     /// that a grain can't represent are ignored.
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
         let response_created = response_created.filter(|time| time.fits_grain());
@@ -259,6 +252,8 @@ impl<'a> Exchange<'a> {
 pub(crate) const GUESSED_PROVIDER_MEMBER: &str = "provider_is_guessed";
 /// Members with bodies that are neither JSON nor a stream of events.
 const RAW_TEXT_MEMBERS: [&str; 2] = ["request_text", "response_text"];
+/// Members with bodies that are JSON. A text isn't.
+const JSON_MEMBERS: [&str; 2] = ["request", "response"];
 /// The member with the bytes of a stream.
 const BASE64_MEMBER: &str = "response_b64";
 /// Maximum size of the bytes of a stream. Longer ones are kept as they are.
@@ -275,30 +270,35 @@ const BODY_MEMBERS: [&str; 5] = [
     "response_text",
 ];
 
-/// Returns the members of `json` with bodies that no adapter reads: texts, among them a request
-/// that is one; base64 that can't be decoded, where `response` was read neither from it nor from
-/// the member that precedes it; and what was recorded as a stream and isn't one.
+/// Returns the members of `json` with bodies that no adapter reads: texts, among them a request or
+/// response that is one and no stream; base64 that can't be decoded, where `response` was read
+/// neither from it nor from the member that precedes it; and what was recorded as a stream and
+/// isn't one.
 fn raw_text_members(json: &Json, response: &ResponseBody) -> impl Iterator<Item = &'static str> {
-    let unread: &[&'static str] = match response {
+    let streams: &[&'static str] = match response {
         ResponseBody::Stream(stream) if !stream.is_plausible() => {
-            &["request", BASE64_MEMBER, STREAM_TEXT_MEMBER]
+            &[BASE64_MEMBER, STREAM_TEXT_MEMBER]
         }
         ResponseBody::Json(_)
-        | ResponseBody::Stream(RecordedStream::AwsBytes(_) | RecordedStream::Array(_)) => {
-            &["request"]
-        }
-        ResponseBody::None | ResponseBody::Stream(_) => &["request", BASE64_MEMBER],
+        | ResponseBody::Stream(RecordedStream::AwsBytes(_) | RecordedStream::Array(_)) => &[],
+        ResponseBody::Stream(_) => &[BASE64_MEMBER],
+        ResponseBody::None => &[BASE64_MEMBER, STREAM_TEXT_MEMBER],
     };
-    let unread = unread
-        .iter()
-        .copied()
-        .filter(move |key| has_text(json, key));
-    RAW_TEXT_MEMBERS.into_iter().chain(unread)
+    RAW_TEXT_MEMBERS
+        .into_iter()
+        .chain(JSON_MEMBERS)
+        .chain(streams.iter().copied())
+        .filter(move |key| is_raw(json, key))
 }
 
-/// Returns true if the member `key` is a text that isn't blank.
-fn has_text(json: &Json, key: &str) -> bool {
-    !text_or_empty(json, key).trim().is_empty()
+/// Returns true if the member `key` has a body other than that which the member is for.
+fn is_raw(json: &Json, key: &str) -> bool {
+    match json.get(key) {
+        None | Some(Json::Null) => false,
+        Some(Json::String(_)) if key == "response" && response_text(json).is_some() => false,
+        Some(Json::String(text)) => !text.trim().is_empty(),
+        Some(_) => !JSON_MEMBERS.contains(&key),
+    }
 }
 
 /// Decodes base64, which some encoders break into lines.
@@ -390,7 +390,10 @@ fn status(json: &Json) -> Option<u16> {
 /// Returns the response body of a line, from whichever member contains it.
 fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     let text = |key| json.get(key).and_then(Json::as_str);
-    if let Some(body) = json.get("response").filter(|body| !body.is_null()) {
+    if let Some(stream) = response_text(json) {
+        return ResponseBody::Stream(stream);
+    }
+    if let Some(body) = present(json, "response").filter(|body| body.as_str().is_none()) {
         return match body {
             // Gemini streams an array unless the request selects server-sent events.
             Json::Array(events) if !events.is_empty() => {
@@ -404,57 +407,18 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     if let Some(bytes) = bytes.filter(is_read) {
         return ResponseBody::Stream(RecordedStream::AwsBytes(bytes));
     }
-    text(STREAM_TEXT_MEMBER).map_or(ResponseBody::None, |stream| {
-        ResponseBody::Stream(text_stream(stream, text("framing")))
-    })
+    let stream = match json.get(STREAM_TEXT_MEMBER) {
+        Some(Json::String(stream)) => Some(text_stream(stream, text("framing"))),
+        Some(Json::Array(pieces)) => listed_stream(pieces),
+        _ => None,
+    };
+    stream.map_or(ResponseBody::None, ResponseBody::Stream)
 }
 
-/// Chooses the framing of a recorded text; without a known name by its first character.
-fn text_stream<'a>(stream: &'a str, framing: Option<&str>) -> RecordedStream<'a> {
-    match framing {
-        Some("aws-eventstream") => RecordedStream::AwsLines(stream),
-        Some("ndjson" | "chunks-jsonl") => RecordedStream::Lines(stream),
-        Some("sse") => RecordedStream::Sse(stream),
-        _ if stream.trim_start().starts_with('{') => RecordedStream::Lines(stream),
-        _ => RecordedStream::Sse(stream),
-    }
-}
-
-impl<'a> RecordedStream<'a> {
-    /// Returns false for a text or bytes that aren't a stream in this framing, not even a cut one:
-    /// pages and messages of gateways are recorded as the stream that the client requested.
-    fn is_plausible(&self) -> bool {
-        match self {
-            RecordedStream::Sse(text) => sse::has_field(text),
-            RecordedStream::Lines(text) | RecordedStream::AwsLines(text) => ndjson::has_frame(text),
-            RecordedStream::AwsBytes(bytes) => aws::begins_with_frame(bytes),
-            RecordedStream::Array(_) => true,
-        }
-    }
-
-    /// Parses all frames.
-    pub fn frames(&self) -> StreamFrames<'a> {
-        self.frames_skipping(&|_| false)
-    }
-
-    /// Parses the frames except those for whose text `skip` returns true. Framings without text
-    /// ignore `skip`.
-    pub fn frames_skipping(&self, skip: SkipFrame<'_>) -> StreamFrames<'a> {
-        match self {
-            RecordedStream::Sse(text) => sse::frames_skipping(text, skip),
-            RecordedStream::Lines(text) => ndjson::frames_skipping(text, skip),
-            RecordedStream::AwsLines(text) => ndjson::recorded_aws_frames(text),
-            RecordedStream::AwsBytes(bytes) => aws::frames(bytes).0,
-            RecordedStream::Array(events) => StreamFrames {
-                frames: events
-                    .iter()
-                    .map(|event| StreamFrame {
-                        event: None,
-                        data: event.reborrow(),
-                    })
-                    .collect(),
-                ..StreamFrames::default()
-            },
-        }
-    }
+/// Returns the stream that is the text of `response`, where recorders keep the text of every body;
+/// `None` for another text.
+fn response_text<'a>(json: &'a Json<'a>) -> Option<RecordedStream<'a>> {
+    let framing = json.get("framing").and_then(Json::as_str);
+    let stream = text_stream(json.get("response")?.as_str()?, framing);
+    stream.is_plausible().then_some(stream)
 }

@@ -107,7 +107,7 @@ impl MigratedChanges {
             uri: uri.file("can't read", self.path.display())?.to_owned(),
             location: SourceLocation::File(self.path),
             length: Some(file.bytes),
-            modified: None,
+            time: None,
         })
     }
 }

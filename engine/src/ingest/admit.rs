@@ -229,7 +229,7 @@ impl Admitter {
             SourceKind::Frames => SourceContent::Frames(bytes),
             SourceKind::Blob => SourceContent::Blob(bytes),
             SourceKind::Transcript(kind) => {
-                let spooled = spool_transcript(&bytes, kind, self.options(source.modified))?;
+                let spooled = spool_transcript(&bytes, kind, self.options(source.time))?;
                 return Ok(accept_transcript(
                     info,
                     spooled,
@@ -272,7 +272,7 @@ impl Admitter {
         } = linked;
         let options = ReadOptions {
             linked: Some(LinkedFile { index: tree, file }),
-            ..self.options(source.modified)
+            ..self.options(source.time)
         };
         let source_kind = SourceKind::Transcript(kind);
         let resume = self.resume_point(&digests.id, source_kind);
@@ -297,8 +297,8 @@ impl Admitter {
         ))
     }
 
-    fn options(&self, modified: Option<i64>) -> ReadOptions<'_> {
-        let fallback = Timestamp::of_file(modified);
+    fn options(&self, time: Option<i64>) -> ReadOptions<'_> {
+        let fallback = Timestamp::of_file(time);
         let sealed = self.spool.in_memory.is_some();
         ReadOptions {
             fallback,

@@ -51,8 +51,10 @@ pub(super) struct SourceProgress {
     pub(super) next: Option<u64>,
 }
 
-/// Maximum number of unread sources that a batch lists.
-const LISTED_SOURCES: usize = 1 << 13;
+/// Maximum number of sources that a batch reads, and of unread ones that it lists. Each may be two
+/// mappings, of which a process has a limited number (65,530 on Linux), and up to three batches
+/// exist at a time.
+const SOURCES: usize = 1 << 13;
 
 impl IngestBatch {
     /// Returns true if there is nothing to commit.
@@ -63,7 +65,8 @@ impl IngestBatch {
 
     /// Returns how many grains still fit; 0 if the batch is full.
     pub(super) fn room(&self, limits: BatchLimits) -> usize {
-        if self.bytes >= limits.bytes || self.listed.len() >= LISTED_SOURCES {
+        let sources = self.listed.len().max(self.progress.len());
+        if self.bytes >= limits.bytes || sources >= SOURCES {
             0
         } else {
             limits.grains.saturating_sub(self.grains)

@@ -229,7 +229,7 @@ async fn scan(
     };
     let scan = move || {
         let options = ReadOptions {
-            fallback: Timestamp::of_file(source.modified),
+            fallback: Timestamp::of_file(source.time),
             threads,
             ..ReadOptions::default()
         };
@@ -318,7 +318,7 @@ mod tests {
                 uri: name.to_owned(),
                 location: SourceLocation::File(path),
                 length: None,
-                modified: None,
+                time: None,
             }
         });
         let admitter = Admitter {

@@ -58,7 +58,8 @@ fn reject_line(context: RejectContext<'_>, fault: &LineFault, bytes: RejectBytes
     let position = RejectPosition {
         // Lines are counted from 1, ordinals from 0.
         ordinal: fault.number as i64 - 1,
-        offset: Some(fault.range.start as u64),
+        // Where an entry of a document is in the file isn't known.
+        offset: (!fault.range.is_empty()).then_some(fault.range.start as u64),
     };
     let reason = RejectReason {
         code: fault.code.name(),

@@ -323,7 +323,7 @@ impl<'l> IngestRun<'l> {
         let keeps_entry = self.retried.keeps_entry(&morsels.source().id);
         self.batch
             .complete(morsels.source(), first, keeps_entry, self.now);
-        Ok(())
+        self.flush_if_full().await
     }
 
     async fn flush_if_full(&mut self) -> Result<()> {
@@ -426,7 +426,8 @@ fn warn_about(counts: &GrainCounts) {
             dated_by_file,
             messages,
             "messages without a time of their own have the time of their file; `time_source` marks \
-             them, and no latency is computed from it"
+             them, and no latency is computed from it. A copy of the file with a later time brings \
+             them again as other messages"
         );
     }
 }

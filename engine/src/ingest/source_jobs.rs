@@ -105,7 +105,7 @@ mod tests {
                 location: SourceLocation::File(format!("/in/{number}.mg").into()),
                 uri: format!("{number}.mg"),
                 length: Some(*length),
-                modified: None,
+                time: None,
             })
         };
         lengths.iter().enumerate().filter_map(reference).collect()

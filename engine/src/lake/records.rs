@@ -41,7 +41,7 @@ impl LakeLocation {
             location,
             uri: format!("{}/{path}", self.name()),
             length: None,
-            modified: None,
+            time: None,
         };
         Ok(fetch_stored(&source, SpoolOptions::default()).await?)
     }

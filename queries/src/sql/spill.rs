@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::Result;
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::{Stream, stream};
 use gristmill_connectors::source::SealedWriter;
@@ -35,16 +35,11 @@ impl fmt::Debug for SealedSpillFactory {
 pub(super) struct SealedSpill(pub(super) Arc<Mutex<SealedWriter>>);
 
 impl SealedSpill {
-    /// Creates one.
-    ///
-    /// # Errors
-    /// [`DataFusionError`](super::DataFusionError) if the folder can't be written.
-    pub(super) fn create() -> Result<SealedSpill> {
-        let file = SealedWriter::new()
-            .map_err(|error| exec_datafusion_err!("a query can't spill: {error}"))?;
-        Ok(SealedSpill(Arc::new(Mutex::new(file))))
+    pub(super) fn new() -> SealedSpill {
+        SealedSpill(Arc::new(Mutex::new(SealedWriter::default())))
     }
 
+    /// Locks the file.
     pub(super) fn lock(&self) -> MutexGuard<'_, SealedWriter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +63,7 @@ impl TempFileFactory for SealedSpillFactory {
     fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
         Ok(match description {
             REPARTITION => Arc::new(self.repartitions.part()),
-            _ => Arc::new(SealedSpill::create()?),
+            _ => Arc::new(SealedSpill::new()),
         })
     }
 }

@@ -68,7 +68,7 @@ impl SharedFile {
         }
         let file = match file {
             Some(file) => file,
-            None => SealedSpill::create()?,
+            None => SealedSpill::new(),
         };
         *current = Arc::downgrade(&file.0);
         let start = file.lock().written();

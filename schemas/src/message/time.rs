@@ -18,7 +18,7 @@ pub enum TimeSource {
     Response,
     /// The `Date` header of the response.
     Header,
-    /// The modification time of the file, because nothing else is available.
+    /// The time of the file, because nothing else is available.
     File,
 }
 
@@ -81,10 +81,10 @@ impl Timestamp {
         Self::from_micros(seconds.saturating_mul(1_000_000))
     }
 
-    /// Returns the time of messages without one in a file that was `modified` at these milliseconds
-    /// since 1970. A modification time that no grain can have is as unknown as none: 1970.
-    pub fn of_file(modified: Option<i64>) -> Self {
-        let time = modified.map(Self::from_millis);
+    /// Returns the time of messages without one in a file of this `time`, in milliseconds since
+    /// 1970. One that no grain can have is as unknown as none: 1970.
+    pub fn of_file(time: Option<i64>) -> Self {
+        let time = time.map(Self::from_millis);
         time.filter(|time| time.fits_grain())
             .unwrap_or(Self::from_micros(0))
             .with_source(TimeSource::File)

@@ -105,7 +105,7 @@ pub enum Notice {
         response: u64,
         /// From the `Date` header of the response.
         header: u64,
-        /// The modification time of the file.
+        /// The time of the file.
         file: u64,
     },
 }

@@ -34,6 +34,14 @@ const LINES_AFTER_CUT_ONE: usize = 2;
 /// Bytes of lines that are examined. The first line is examined whatever its length.
 const SAMPLE_BYTES: usize = 1 << 20;
 
+/// What is wrong with a line in a log of another kind.
+pub(super) const LINE_OF_OTHERS: &str = "a line of another kind of transcript";
+
+/// Returns true if `line`, in a log of the kind `log`, is one of another kind of transcript.
+pub(super) fn is_line_of_others(line: &Json, log: TranscriptKind) -> bool {
+    matches!(classify(line), Detection::Kind(kind) if kind != log)
+}
+
 impl TranscriptKind {
     /// Detects the kind of `bytes`: by the first lines that are JSON, else by the whole file.
     /// Returns `None` if they are no supported transcript.

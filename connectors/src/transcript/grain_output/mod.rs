@@ -55,7 +55,7 @@ pub struct GrainCounts {
     pub dated_by_response: u64,
     /// Messages whose time is from the `Date` header of the response.
     pub dated_by_header: u64,
-    /// Messages whose time is the modification time of the file.
+    /// Messages whose time is that of the file.
     pub dated_by_file: u64,
 }
 

@@ -221,3 +221,78 @@ fn base64_that_cannot_be_decoded_is_a_raw_body_and_line_breaks_do_not_matter() {
         }
     }
 }
+
+#[test]
+fn a_response_is_read_from_a_text_or_list_in_any_member() {
+    let answer = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}]}"#;
+    let chunk = r#"{"choices":[{"index":0,"delta":{"content":"hi"}}]}"#;
+    let text = |text: &str| Json::from(text.to_owned());
+    let texts =
+        |pieces: &[String]| Json::Array(pieces.iter().map(|piece| text(piece)).collect::<Vec<_>>());
+    let (head, tail) = chunk.split_at(9);
+    for (member, body, frames) in [
+        ("response", text(answer), 1),
+        (
+            "response",
+            text(&format!("data: {chunk}\n\ndata: [DONE]\n\n")),
+            1,
+        ),
+        ("response_sse", text(&format!("[{chunk},\r\n{chunk}]")), 2),
+        ("response_sse", text(&format!("[{chunk},\r\n{head}")), 1),
+        (
+            "response_sse",
+            Json::parse(format!("[{chunk},{chunk}]").as_bytes()).unwrap(),
+            2,
+        ),
+        (
+            "response_sse",
+            texts(&[
+                format!("data: {chunk}"),
+                String::new(),
+                "data: [DONE]".to_owned(),
+            ]),
+            1,
+        ),
+        (
+            "response_sse",
+            texts(&[
+                format!("data: {head}"),
+                format!("{tail}\n\ndata: {chunk}\n\n"),
+            ]),
+            2,
+        ),
+        (
+            "response_sse",
+            texts(&[chunk.to_owned(), chunk.to_owned()]),
+            2,
+        ),
+    ] {
+        let json = Json::Object([(member, body)].into_iter().collect());
+        let exchange = Exchange::with_provider(&json, "openai", "chat");
+        assert!(!exchange.has_raw_text, "{json}");
+        let ResponseBody::Stream(stream) = &exchange.response else {
+            panic!("no stream: {json}")
+        };
+        assert_eq!(stream.frames().frames.len(), frames, "{json}");
+    }
+}
+
+#[test]
+fn a_body_that_nothing_reads_is_a_raw_one() {
+    for (member, body) in [
+        ("response", r#""<html>502 Bad Gateway</html>""#),
+        ("response_sse", r#"{"events":["a"]}"#),
+        ("response_sse", r#"["<html>"]"#),
+        ("response_sse", r#"["data: 1", 2]"#),
+        ("response_sse", "5"),
+        ("response_text", r#"{"a":1}"#),
+    ] {
+        let text = format!("{{\"request\":{{}},\"{member}\":{body}}}");
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let exchange = Exchange::with_provider(&json, "openai", "chat");
+        assert!(exchange.has_raw_text, "{text}");
+        let kept = exchange.raw_text_bodies(&json);
+        let kept: Vec<&str> = kept.as_object().unwrap().keys().collect();
+        assert_eq!(kept, [member], "{text}");
+    }
+}

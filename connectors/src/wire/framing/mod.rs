@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`sse`] | server-sent events |
 //! | [`ndjson`] | one JSON value per line |
+//! | [`json_array`] | one JSON array |
 //! | [`aws`] | AWS event stream: binary frames with checksums |
 //!
 //! Framings determine where a frame begins and ends and the name of its event. Adapters interpret
 //! the data.
 
 pub mod aws;
+pub mod json_array;
 pub mod ndjson;
 pub mod sse;
 
@@ -45,6 +47,25 @@ pub struct StreamFrames<'f> {
     /// True if a frame was lost: one that begins like JSON and isn't, or is beyond the number of
     /// values that are read.
     pub is_damaged: bool,
+}
+
+impl StreamFrames<'_> {
+    /// Returns the same, which borrows nothing.
+    pub fn into_owned(self) -> StreamFrames<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        let frames = self.frames.into_iter().map(|frame| StreamFrame {
+            event: frame.event.map(owned),
+            data: frame.data.into_owned(),
+        });
+        let unreadable = self.unreadable.into_iter();
+        StreamFrames {
+            frames: frames.collect(),
+            unreadable: unreadable.map(|(at, text)| (at, owned(text))).collect(),
+            skipped: self.skipped,
+            is_done: self.is_done,
+            is_damaged: self.is_damaged,
+        }
+    }
 }
 
 /// Returns true for the text of a frame that needn't be parsed.

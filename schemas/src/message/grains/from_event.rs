@@ -1,10 +1,11 @@
 //! Converts Event grains to messages.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::super::block::{ImageBlock, ImageSource, ToolResultBlock, ToolUseBlock, UnknownBlock};
 use super::super::decode::{DecodeError, MessageDecodeMode, decode_message};
-use super::super::encode::{UnknownFields, encode_blocks};
+use super::super::encode::{UnknownFields, WIRE_BLOCKS, encode_blocks};
 use super::super::{
     ContentBlock, Message, MessageStatus, Origin, Role, SCHEMA_VERSION, TimeSource, Timestamp,
 };
@@ -45,7 +46,7 @@ pub fn message_of_event(event: &Json) -> Result<Message<'static>, EventConversio
     let context = EventContext(event.get("context").and_then(Json::as_object));
     let created_at = created_at(event, &context)?;
     let raw = context.json("provider_raw")?;
-    let blocks = blocks(event, raw.is_some());
+    let blocks = blocks(event, raw.as_ref().map(WirePlaces::of).as_ref());
     let content = context
         .json("content")?
         .unwrap_or_else(|| encode_blocks(&blocks, UnknownFields::Keep).into_owned());
@@ -169,13 +170,39 @@ fn usage(counts: &Json, version: &str, latency_ms: Option<&str>) -> Object<'stat
     usage
 }
 
-/// Returns the blocks of an event. If it `has_raw` provider data, blocks of providers are omitted:
-/// they are restored from there.
-fn blocks(event: &Json, has_raw: bool) -> Vec<ContentBlock<'static>> {
+/// The places of the blocks of providers in the data of providers: the index of a block, and that
+/// of one inside a tool result.
+struct WirePlaces(HashSet<(u64, Option<u64>)>);
+
+impl WirePlaces {
+    fn of(raw: &Json) -> WirePlaces {
+        let adapters = raw.as_object().into_iter().flat_map(Object::iter);
+        let entries = adapters.flat_map(|(_, part)| {
+            let entries = part.get(WIRE_BLOCKS).and_then(Json::as_array);
+            entries.unwrap_or_default()
+        });
+        let place = |entry: &Json| match entry.as_array()? {
+            [outer, _] => Some((outer.as_u64()?, None)),
+            [outer, inner, _] => Some((outer.as_u64()?, Some(inner.as_u64()?))),
+            _ => None,
+        };
+        WirePlaces(entries.filter_map(place).collect())
+    }
+
+    fn contain(&self, outer: usize, inner: Option<usize>) -> bool {
+        let inner = inner.map(|inner| inner as u64);
+        self.0.contains(&(outer as u64, inner))
+    }
+}
+
+/// Returns the blocks of an event. If it has data of providers, their blocks are omitted, which are
+/// restored from there: those at its `places`, which may look like others, and unknown ones.
+fn blocks(event: &Json, places: Option<&WirePlaces>) -> Vec<ContentBlock<'static>> {
     match event.get("content_blocks").and_then(Json::as_array) {
         Some(list) => list
             .iter()
-            .filter_map(|json| block(json, has_raw))
+            .enumerate()
+            .filter_map(|(outer, json)| block(json, (outer, None), places))
             .collect(),
         None => {
             let text = event.get("content").and_then(Json::as_str);
@@ -186,15 +213,28 @@ fn blocks(event: &Json, has_raw: bool) -> Vec<ContentBlock<'static>> {
     }
 }
 
-fn block(json: &Json, has_raw: bool) -> Option<ContentBlock<'static>> {
+fn block(
+    json: &Json,
+    (outer, inner): (usize, Option<usize>),
+    places: Option<&WirePlaces>,
+) -> Option<ContentBlock<'static>> {
+    if places.is_some_and(|places| places.contain(outer, inner)) {
+        return None;
+    }
     let unknown = || UnknownBlock {
         origin: Origin::Canonical,
         json: json.clone().into_owned(),
     };
-    known_block(json, has_raw).or_else(|| (!has_raw).then(|| ContentBlock::Unknown(unknown())))
+    known_block(json, outer, places)
+        .or_else(|| places.is_none().then(|| ContentBlock::Unknown(unknown())))
 }
 
-fn known_block(json: &Json, has_raw: bool) -> Option<ContentBlock<'static>> {
+/// Returns the block number `outer` of an event, if it is of a known kind.
+fn known_block(
+    json: &Json,
+    outer: usize,
+    places: Option<&WirePlaces>,
+) -> Option<ContentBlock<'static>> {
     let text = |key| owned_text(json, key);
     Some(match json.get("type")?.as_str()? {
         "text" => ContentBlock::Text(text("text")?),
@@ -209,7 +249,7 @@ fn known_block(json: &Json, has_raw: bool) -> Option<ContentBlock<'static>> {
         }
         "tool_result" => ContentBlock::ToolResult(ToolResultBlock {
             tool_use_id: text("tool_use_id")?,
-            content: result_content(json.get("content"), has_raw),
+            content: result_content(json.get("content"), outer, places),
             is_error: json
                 .get("is_error")
                 .and_then(Json::as_bool)
@@ -226,12 +266,18 @@ fn known_block(json: &Json, has_raw: bool) -> Option<ContentBlock<'static>> {
     })
 }
 
-fn result_content(content: Option<&Json>, has_raw: bool) -> Vec<ContentBlock<'static>> {
+/// Returns the blocks of the tool result that is the block number `outer`.
+fn result_content(
+    content: Option<&Json>,
+    outer: usize,
+    places: Option<&WirePlaces>,
+) -> Vec<ContentBlock<'static>> {
     match content {
         Some(Json::String(text)) => vec![ContentBlock::text(text.clone().into_owned())],
         Some(Json::Array(blocks)) => blocks
             .iter()
-            .filter_map(|json| block(json, has_raw))
+            .enumerate()
+            .filter_map(|(inner, json)| block(json, (outer, Some(inner)), places))
             .collect(),
         _ => Vec::new(),
     }

@@ -249,8 +249,28 @@ fn texts() -> impl Strategy<Value = String> {
     proptest::string::string_regex("[a-zé\u{301}\u{1F600}\"\\\\\n ]{0,8}").unwrap()
 }
 
+/// Returns a block of a provider that looks like one of the format.
+fn wire_block() -> impl Strategy<Value = ContentBlock<'static>> {
+    let text = proptest::string::string_regex("[a-z]{0,4}").unwrap();
+    text.prop_map(|text| {
+        let json = format!(r#"{{"type":"text","text":"{text}","annotations":[]}}"#);
+        ContentBlock::Unknown(UnknownBlock {
+            origin: Origin::Wire("openai/chat".into()),
+            json: Json::parse(json.as_bytes()).unwrap().into_owned(),
+        })
+    })
+}
+
 fn blocks() -> impl Strategy<Value = ContentBlock<'static>> {
     prop_oneof![
+        wire_block(),
+        (texts(), wire_block()).prop_map(|(text, block)| {
+            ContentBlock::ToolResult(ToolResultBlock {
+                tool_use_id: "tu_3".into(),
+                content: vec![block, ContentBlock::text(text)],
+                is_error: false,
+            })
+        }),
         texts().prop_map(ContentBlock::text),
         (texts(), proptest::option::of(texts())).prop_map(|(text, signature)| {
             ContentBlock::Thinking {

@@ -2,7 +2,8 @@
 //!
 //! Lines name their parent (`parentUuid`), so a session is a tree. Lines that aren't messages
 //! (progress, snapshots, notices) may be between messages and are skipped, except the attachment of
-//! a prompt that waited while the agent worked, which is recorded nowhere else. One answer of the
+//! a prompt that waited while the agent worked, which is recorded nowhere else. Lines without a
+//! type, and those of other kinds of transcripts, are faults. One answer of the
 //! model is split over several lines that repeat its id and its usage, with results of its tool
 //! calls between them: they are merged into one message, the results follow it in sequence, and the
 //! usage counts once. Subagents have roots of their own.
@@ -27,10 +28,13 @@ mod session_tree;
 #[cfg(test)]
 mod tests;
 
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
 use self::log_line::{StreamTails, message_of_line, queued_message};
 use self::session_tree::SessionTree;
+use crate::transcript::detect::{LINE_OF_OTHERS, is_line_of_others};
+use crate::transcript::kind::TranscriptKind;
 use crate::transcript::line::{FaultCode, lines};
 use crate::transcript::parsed::ParsedPart;
 
@@ -51,6 +55,7 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
                     (Some(true), Some(message)) if message.as_object().is_none() => {
                         Some("a message that isn't an object")
                     }
+                    (_, None) => unread(&json),
                     _ => None,
                 };
                 let fault = problem.map(|problem| line.fault(FaultCode::Shape, problem));
@@ -65,4 +70,14 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     tree.read_branches(time, &mut part);
     part.messages.sort_by_key(|placed| placed.line.number);
     part
+}
+
+/// Returns what is wrong with a line without a message, unless it is one that has none.
+fn unread(json: &Json) -> Option<&'static str> {
+    match json.get("type").and_then(Json::as_str) {
+        None => Some("no line of a session: it has no type"),
+        Some("user" | "assistant") if json.get("message").is_none() => Some("without a message"),
+        Some(_) if is_line_of_others(json, TranscriptKind::ClaudeCode) => Some(LINE_OF_OTHERS),
+        Some(_) => None,
+    }
 }

@@ -425,3 +425,21 @@ fn the_messages_between_forks_are_those_of_a_session_without_forks() {
     let parents = forks.iter().map(|(_, parent, _)| *parent);
     assert!(parents.eq(results.map(|(position, _, _)| Some(*position))));
 }
+
+#[test]
+fn a_line_of_another_kind_or_without_its_message_is_a_fault() {
+    let text = [
+        line("a", "", "user", &user("hi")),
+        r#"{"type":"summary","summary":"greetings","leafUuid":"a"}"#.to_owned(),
+        r#"{"type":"of-a-later-version","sessionId":"s"}"#.to_owned(),
+        r#"{"provider":"openai","endpoint":"chat","request":{},"response":{}}"#.to_owned(),
+        r#"{"grain":{"type":"event","content":"hi"}}"#.to_owned(),
+        r#"{"type":"response_item","payload":{"type":"message"}}"#.to_owned(),
+        r#"{"type":"user","messge":{"role":"user","content":"hi"}}"#.to_owned(),
+        r#"{"note":"hi"}"#.to_owned(),
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert_eq!(part.messages.len(), 1);
+    let faults: Vec<u64> = part.faults.iter().map(|fault| fault.number).collect();
+    assert_eq!(faults, [4, 5, 6, 7, 8]);
+}

@@ -1,7 +1,8 @@
 //! Sessions of Codex: rollout files, and the events of `codex exec --json`.
 //!
 //! The `response_item` lines of a rollout are items of the Responses dialect. Of the `event_msg`
-//! lines, only the token counts have information that isn't in the items. Older rollouts have the
+//! lines, only the token counts have information that isn't in the items. Lines without a type, and
+//! those of other kinds of transcripts, are faults. Older rollouts have the
 //! items themselves as lines. The items of an execution have types of their own and are converted
 //! to those of the dialect; executions of several threads may be in one file.
 //!
@@ -29,6 +30,8 @@ use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp};
 
 use self::exec_items::response_items;
+use crate::transcript::detect::{LINE_OF_OTHERS, is_line_of_others};
+use crate::transcript::kind::TranscriptKind;
 use crate::transcript::line::{FaultCode, Line, lines};
 use crate::transcript::parsed::{ParsedPart, PlacedMessage};
 use crate::wire::adapter::Adapter;
@@ -136,7 +139,10 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
     for line in lines(bytes) {
         match line.json(bytes) {
             Ok(json) if json.as_object().is_some() => {
-                sessions.session_of(&json).add_line(&json, line)
+                let session = sessions.session_of(&json);
+                let unread = session.add_line(&json, line.clone());
+                let fault = unread.map(|problem| line.fault(FaultCode::Shape, problem));
+                part.faults.extend(fault);
             }
             Ok(_) => part
                 .faults
@@ -153,7 +159,8 @@ pub(crate) fn parse_session(bytes: &[u8], time: Timestamp) -> ParsedPart {
 }
 
 impl Rollout {
-    fn add_line(&mut self, json: &Json, line: Line) {
+    /// Adds a line. Returns what is wrong with one that isn't of a session.
+    fn add_line(&mut self, json: &Json, line: Line) -> Option<&'static str> {
         let owned = |json: &Json, key: &str| text(json, key).map(|text| text.into_owned());
         let time = text(json, "timestamp").and_then(|time| Timestamp::parse(&time));
         let payload = json.get("payload").unwrap_or(&Json::Null);
@@ -182,8 +189,13 @@ impl Rollout {
             kind if BARE_ITEM_TYPES.contains(&kind) => self.push(json, line, time),
             // The header of a rollout without envelopes.
             "" if json.get("instructions").is_some() => self.id = owned(json, "id"),
+            "" if json.get("record_type").is_none() => {
+                return Some("no line of a session: it has no type");
+            }
+            _ if is_line_of_others(json, TranscriptKind::Codex) => return Some(LINE_OF_OTHERS),
             _ => {}
         }
+        None
     }
 
     fn push(&mut self, item: &Json, line: Line, time: Option<Timestamp>) {

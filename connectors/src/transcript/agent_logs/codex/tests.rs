@@ -315,3 +315,21 @@ fn the_result_of_a_declined_command_is_an_error() {
     };
     assert!(result.is_error);
 }
+
+#[test]
+fn a_line_of_another_kind_is_a_fault() {
+    let text = [
+        r#"{"type":"session_meta","payload":{"id":"s"}}"#,
+        r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}"#,
+        r#"{"type":"event_msg","payload":{"type":"agent_message","message":"hi"}}"#,
+        r#"{"record_type":"state"}"#,
+        r#"{"type":"of_a_later_version"}"#,
+        r#"{"provider":"openai","endpoint":"chat","request":{},"response":{}}"#,
+        r#"{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"hi"}}"#,
+        r#"{"note":"hi"}"#,
+    ];
+    let part = parse_session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+    assert_eq!(part.messages.len(), 1);
+    let faults: Vec<u64> = part.faults.iter().map(|fault| fault.number).collect();
+    assert_eq!(faults, [6, 7, 8]);
+}
