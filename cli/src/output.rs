@@ -375,18 +375,42 @@ pub fn begin_file(path: &Path) -> Result<PendingFile, Failure> {
     destination.begin().map_err(failure)
 }
 
-/// Moves a finished file to `path`.
+/// Moves a finished file to `path`. A pipe that its reader has closed isn't an error.
 pub fn finish_file(path: &Path, file: PendingFile) -> Result<(), Failure> {
-    file.finish(true)
-        .map_err(|error| Failure::writing(path, &error))
+    match file.finish(true) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::writing(path, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes a whole file of results.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let mut file = begin_file(path)?;
-    file.write_all(bytes)
+    let mut out = UntilClosed(begin_file(path)?);
+    out.write_all(bytes)
         .map_err(|error| Failure::writing(path, &error))?;
-    finish_file(path, file)
+    finish_file(path, out.0)
+}
+
+/// Discards what is written after the reader of a pipe has closed it.
+#[derive(Debug)]
+pub struct UntilClosed<W>(pub W);
+
+impl<W: Write> Write for UntilClosed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
+    }
 }
 
 fn exit_on_broken_pipe(written: Result<(), ArrowError>) -> Result<(), Failure> {

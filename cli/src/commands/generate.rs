@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use gristmill_connectors::generate::{BLOCK_GRAINS, Block, Corpus, Label};
+use gristmill_engine::destination::PendingFile;
 use gristmill_schemas::container::{
     ContainerOptions, ContainerWriter, FRAME_END, Manifest, write_frame,
 };
@@ -15,6 +16,7 @@ use super::CommandContext;
 use crate::args::transfer::{GenerateArgs, GenerateKind};
 use crate::exit::{CommandOutcome, Failure};
 use crate::instant_arg::parse_instant;
+use crate::output::{begin_file, finish_file, is_stdout, unless_stdout};
 
 /// Result of the command.
 #[derive(Debug, Default, Serialize)]
@@ -54,7 +56,11 @@ pub fn run(context: &CommandContext, arguments: GenerateArgs) -> Result<CommandO
         .map_err(|error| Failure::environment("can't start threads", &error))?;
     let corpus = corpus(&arguments)?;
     let written = write_files(&arguments, BlockStream::new(&corpus, &pool))?;
-    printer.record(&written)?;
+    // Labels and result must not be mixed on standard output.
+    match is_stdout(arguments.labels.as_deref()) {
+        true => printer.print_requests(),
+        false => printer.record(&written)?,
+    }
     Ok(CommandOutcome::Done)
 }
 
@@ -100,6 +106,7 @@ fn write_files(
             labels.write(&block.labels)?;
         }
     }
+    labels.map_or(Ok(()), LabelFile::finish)?;
     Ok(written)
 }
 
@@ -153,13 +160,12 @@ impl<'c> BlockStream<'c> {
 /// The labels of a corpus, as JSON Lines.
 struct LabelFile<'p> {
     path: &'p Path,
-    out: BufWriter<File>,
+    out: BufWriter<PendingFile>,
 }
 
 impl<'p> LabelFile<'p> {
     fn create(path: &'p Path) -> Result<Self, Failure> {
-        let out = File::create(path).map_err(|error| Failure::writing(path, &error))?;
-        let out = BufWriter::new(out);
+        let out = BufWriter::new(begin_file(path)?);
         Ok(LabelFile { path, out })
     }
 
@@ -174,9 +180,15 @@ impl<'p> LabelFile<'p> {
                 });
                 writeln!(self.out, "{line}")?;
             }
-            self.out.flush()
+            Ok(())
         };
         lines().map_err(|error| Failure::writing(self.path, &error))
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let file = self.out.into_inner();
+        let file = file.map_err(|error| Failure::writing(self.path, &error.into_error()))?;
+        finish_file(self.path, file)
     }
 }
 
@@ -184,7 +196,8 @@ impl<'p> LabelFile<'p> {
 fn refuse_existing(arguments: &GenerateArgs) -> Result<(), Failure> {
     let files = arguments.grains.div_ceil(arguments.file_grains.max(1));
     let corpus = (0..files).map(|number| arguments.out.join(file_name(arguments.kind, number)));
-    let mut paths = corpus.chain(arguments.labels.clone());
+    let labels = unless_stdout(arguments.labels.as_deref()).map(Path::to_owned);
+    let mut paths = corpus.chain(labels);
     match paths.find(|path| path.exists()) {
         Some(path) => Err(Failure::writing(
             &path,

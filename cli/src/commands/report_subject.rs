@@ -17,7 +17,7 @@ use super::subject_selector::request_of;
 use crate::args::governance::{ReportSubjectArgs, SubjectSelector};
 use crate::exit::{CommandOutcome, Failure};
 use crate::json_lines::{JsonLinesWriter, RecordLayout};
-use crate::output::{begin_file, finish_file, is_stdout, unless_stdout};
+use crate::output::{UntilClosed, begin_file, finish_file, is_stdout, unless_stdout};
 
 /// Writes all data about the data subjects, as JSON Lines and as a page.
 pub async fn run(
@@ -168,7 +168,7 @@ fn opened(path: &Path) -> Result<(&Path, PendingFile), Failure> {
 /// A page that is being written.
 struct PageFile<'p> {
     path: &'p Path,
-    page: SubjectPage<BufWriter<PendingFile>>,
+    page: SubjectPage<BufWriter<UntilClosed<PendingFile>>>,
     is_stream: bool,
 }
 
@@ -176,7 +176,7 @@ impl<'p> PageFile<'p> {
     fn begin(path: &'p Path, head: &SubjectPageHead<'_>) -> Result<PageFile<'p>, Failure> {
         let file = begin_file(path)?;
         let is_stream = file.is_stream();
-        let page = SubjectPage::begin(BufWriter::new(file), head);
+        let page = SubjectPage::begin(BufWriter::new(UntilClosed(file)), head);
         let page = page.map_err(|error| Failure::writing(path, &error))?;
         Ok(PageFile {
             path,
@@ -199,7 +199,7 @@ impl<'p> PageFile<'p> {
         let file = file
             .into_inner()
             .map_err(|error| failure(error.into_error()))?;
-        finish_file(self.path, file)
+        finish_file(self.path, file.0)
     }
 }
 

@@ -64,26 +64,32 @@ pub async fn run(
     }
     let is_content_fine = report.content.as_ref().is_none_or(ContentReport::is_fine);
     let fits_devices = !is_beyond_profile(&report.report.marks);
-    let is_read = report.report.skipped_files == 0;
-    let is_fine = report.report.bad == 0 && is_read && is_content_fine && fits_devices;
-    if report.report.unreadable_files > 0 {
-        return Err(unreadable(&report.report));
+    let is_intact = report.report.bad == 0 && is_content_fine && fits_devices;
+    let unsaved = report.report.unsaved_position.as_deref();
+    // The exit code of damage is that of the command, whatever else failed.
+    for failure in [unreadable(&report.report), unsaved.map(not_continued)] {
+        match failure {
+            Some(failure) if is_intact => return Err(failure),
+            Some(failure) => note(failure),
+            None => {}
+        }
     }
-    match report.report.unsaved_position.as_deref().map(not_continued) {
-        Some(failure) if is_fine => return Err(failure),
-        Some(failure) => note(failure),
-        None => {}
-    }
-    Ok(CommandOutcome::done_if(is_fine))
+    Ok(CommandOutcome::done_if(
+        is_intact && report.report.skipped_files == 0,
+    ))
 }
 
 /// Returns the failure of a check that couldn't read all files.
-fn unreadable(report: &VerifyReport) -> Failure {
+fn unreadable(report: &VerifyReport) -> Option<Failure> {
     let files = report.unreadable_files;
-    Failure::environment(
-        "some files couldn't be read",
-        &format!("{files}. The others were checked; run the command again when these are readable"),
-    )
+    (files > 0).then(|| {
+        Failure::environment(
+            "some files couldn't be read",
+            &format!(
+                "{files}. The others were checked; run the command again when these are readable"
+            ),
+        )
+    })
 }
 
 /// Returns the failure of a check that the next one can't continue, because of `cause`.

@@ -156,19 +156,17 @@ impl SelectedCounts {
 /// Returns the number of people of whom something was found by what the request selects by, whether
 /// it is to be erased or must stay.
 fn people_found(survey: &Survey) -> usize {
-    let is_about = |exemption: &Option<Exemption>| *exemption != Some(Exemption::NotSelected);
-    let grains = survey
-        .grains
-        .iter()
-        .filter(|found| is_about(&found.exemption));
-    let rejects = survey
-        .rejects
-        .iter()
-        .filter(|found| is_about(&found.exemption));
-    let grains = grains.map(|found| found.person);
-    let rejects = rejects.map(|found| found.person);
-    let people: HashSet<PersonNumber> = grains.chain(rejects).collect();
-    people.iter().filter(|person| **person != NO_PERSON).count()
+    let grains = survey.grains.iter();
+    let grains = grains.map(|found| (&found.exemption, found.person));
+    let rejects = survey.rejects.iter();
+    let rejects = rejects.map(|found| (&found.exemption, found.person));
+    let people: HashSet<PersonNumber> = grains
+        .chain(rejects)
+        .filter(|(exemption, _)| **exemption != Some(Exemption::NotSelected))
+        .map(|(_, person)| person)
+        .filter(|person| *person != NO_PERSON)
+        .collect();
+    people.len()
 }
 
 fn count(reasons: Reasons, counts: &mut BTreeMap<String, u64>) {

@@ -54,6 +54,9 @@ pub async fn verify_sources(
     let mut jobs: JobSet<(u64, Findings)> = JobSet::new(options.threads);
     let mut number = 0;
     while let Some(sources) = opened.next().await {
+        if progress.is_stopped() {
+            return Err(EngineError::Interrupted);
+        }
         for job in jobs_of(sources.into_iter().collect::<Result<_>>()?, &mut tally) {
             if progress.is_stopped() {
                 return Err(EngineError::Interrupted);

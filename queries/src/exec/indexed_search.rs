@@ -79,22 +79,42 @@ impl IndexedSearch {
 
 /// Returns true if `stages` return the best matches, without an order of their own.
 pub(super) fn are_of_best(stages: &[Stage]) -> bool {
-    let shows = |stage: &&StageKind| !matches!(stage, StageKind::Select(_) | StageKind::Project(_));
-    let kinds: Vec<&StageKind> = stages
-        .iter()
-        .map(|stage| &stage.kind)
-        .filter(shows)
-        .collect();
     matches!(
-        kinds.as_slice(),
+        without_fields(stages).as_slice(),
         [] | [StageKind::Limit(_)] | [StageKind::First]
     )
+}
+
+/// Returns true if `stages` only count the matches.
+pub(super) fn are_of_count(stages: &[Stage]) -> bool {
+    matches!(without_fields(stages).as_slice(), [StageKind::Count])
+}
+
+/// Returns the kinds of `stages` without those that select the fields of grains.
+fn without_fields(stages: &[Stage]) -> Vec<&StageKind> {
+    let kinds = stages.iter().map(|stage| &stage.kind);
+    kinds
+        .filter(|kind| !matches!(kind, StageKind::Select(_) | StageKind::Project(_)))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exec::testing::recall;
+
+    #[test]
+    fn selected_fields_do_not_change_a_count() {
+        let of_count = |text: &str| are_of_count(&recall(&format!("RECALL {text}")).stages);
+        for (stages, expected) in [
+            ("| COUNT", true),
+            ("| SELECT subject | COUNT", true),
+            ("| LIMIT 3 | COUNT", false),
+            ("", false),
+        ] {
+            assert_eq!(of_count(stages), expected, "{stages}");
+        }
+    }
 
     #[test]
     fn only_one_limit_in_the_default_order_returns_the_best() {

@@ -11,7 +11,7 @@ use super::diversity::diversify;
 use super::error::Result;
 use super::executor::Executor;
 use super::grain_reader::{GrainReader, ScoredAddress, target_address};
-use super::indexed_search::are_of_best;
+use super::indexed_search::{are_of_best, are_of_count};
 use super::least_addresses::page_of_least;
 use super::pipeline::{self, Pipeline, VALUE};
 use super::recall::{LetScope, RecallPlan, RecallPlanner, RecalledGrains};
@@ -206,14 +206,9 @@ impl QueryRun<'_, '_> {
             }
             ResultShape::Count => {
                 let total = self.count_matches(&planned).await?;
-                let value = match planned.stages.as_slice() {
-                    [
-                        Stage {
-                            kind: StageKind::Count,
-                            ..
-                        },
-                    ] => total,
-                    _ => self.count_value(pipeline).await?,
+                let value = match are_of_count(&planned.stages) {
+                    true => total,
+                    false => self.count_value(pipeline).await?,
                 };
                 answer.value = Some(Json::from(value));
                 answer.total = total;

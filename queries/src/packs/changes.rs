@@ -9,7 +9,7 @@
 //! | `scanned_supersessions` | a supersession that a grain in scope or an event of the scope states |
 //! | `changed_supersessions` | a row of `supersessions` about one of these, a new successor, or a source of a grain in scope |
 //! | `changed_lifecycle` | a row of `lifecycle` about one of the same grains |
-//! | `scanned_consent_state` | a row of `consent_state` about a subject of a user of `scanned` |
+//! | `scanned_consent_state` | a row of `consent_state` about a subject of a user of `changed_grains` |
 //! | `scanned_withdrawals` | a row of `withdrawn_consents`, on which a grain in scope may rest |
 //! | `changed_withdrawals` | a row of `withdrawn_consents` that may be new since the last scan |
 //!
@@ -125,10 +125,11 @@ fn changed_consents() -> String {
     )
 }
 
-/// Query of the subjects of the consents of the users with a grain in scope.
+/// Query of the subjects of the consents of the users with a grain in scope, or with one that an
+/// event of the scope is about: a consent stands again if its withdrawal is refuted.
 const USERS_SUBJECTS: &str = "
     SELECT DISTINCT subject_did AS listed FROM consents LEFT SEMI JOIN
-        (SELECT DISTINCT user_id AS seen FROM scanned WHERE user_id IS NOT NULL) AS users
+        (SELECT DISTINCT user_id AS seen FROM changed_grains WHERE user_id IS NOT NULL) AS users
     ON user_id = seen
     WHERE subject_did IS NOT NULL";
 

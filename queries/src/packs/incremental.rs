@@ -159,7 +159,8 @@ fn scanned_versions(details: &Value, packs: &[Pack]) -> Option<ScannedVersions> 
             && rules.all(|rule| scanned.contains(rule.id.as_str()))
     };
     let is_program = details["gristmill"] == PROGRAM_VERSION;
-    let is_whole = details[LEFT_OUT] != true;
+    // An entry without the member is of a build that didn't record it.
+    let is_whole = details[LEFT_OUT] == false;
     let grains = details["version"].as_u64();
     let grains = grains.filter(|_| is_program && is_whole && packs.iter().all(has_rules))?;
     Some(ScannedVersions {

@@ -110,6 +110,59 @@ async fn what_rests_on_a_conclusion_is_found_when_its_review_is_withdrawn() {
 }
 
 #[tokio::test]
+async fn privileged_material_is_found_when_its_hold_is_lifted() {
+    let advice = r#"{"type": "event", "content": "advice", "role": "user", "created_at": 1735689600010,
+        "structural_tags": ["profile:legal"], "context": {"legal:privilege": "work_product"}}"#;
+    let mut lake = TestLake::of(&[advice]).await;
+    let mut found = Vec::new();
+    for (at, event) in [(1, LifecycleEvent::Held), (2, LifecycleEvent::Released)] {
+        let event = StateRow {
+            content_address: address(advice),
+            event,
+            value: Some("case-12".to_owned()),
+            at: 1_735_689_700_000_000 + at,
+            actor: Some("counsel".to_owned()),
+            reason: None,
+            source_id: None,
+        };
+        lake.add_events(&[event]).await;
+        found.push(scanned(&mut lake.lake, "legal", "privilege-hold").await);
+    }
+    found.push(scanned(&mut lake.lake, "legal", "privilege-hold").await);
+    assert_eq!(found, [0, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_consent_that_stands_again_is_found_beside_an_old_opt_out() {
+    let consent = |withdrawal: bool, members: &str| {
+        format!(
+            r#"{{"type": "consent", "subject_did": "did:web:ada.example", "user_id": "ada-1",
+            "grantee_did": "did:web:agent.example", "scope": ["share"], "created_at": 1735689600010,
+            "is_withdrawal": {withdrawal}{members}}}"#
+        )
+    };
+    let given = consent(false, "");
+    let prior = format!(r#", "prior_consent": "{}""#, address(&given));
+    let withdrawn = consent(true, &prior);
+    let said = r#"{"type": "event", "content": "don't sell my data", "user_id": "ada-1", "role": "user",
+        "created_at": 1735689600020, "context": {"con:ccpa_opted_out": true}}"#;
+    let mut lake = TestLake::of(&[&*given, &*withdrawn, said]).await;
+    let rule = "sale-after-opt-out";
+    assert_eq!(scanned(&mut lake.lake, "ccpa", rule).await, 0);
+    let refuted = StateRow {
+        content_address: address(&withdrawn),
+        event: LifecycleEvent::Contradicted,
+        value: Some("true".to_owned()),
+        at: 1_735_689_700_000_000,
+        actor: None,
+        reason: None,
+        source_id: None,
+    };
+    lake.add_events(&[refuted]).await;
+    assert_eq!(scanned(&mut lake.lake, "ccpa", rule).await, 1);
+}
+
+#[tokio::test]
 async fn a_scan_of_a_later_part_does_not_count_as_one_of_what_is_before() {
     let folder = tempfile::tempdir().unwrap();
     let mut lake = lake(folder.path()).await;
