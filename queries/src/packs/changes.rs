@@ -126,7 +126,7 @@ fn changed_consents() -> String {
 }
 
 /// Query of the subjects of the consents of the users with a grain in scope, or with one that an
-/// event of the scope is about: a consent stands again if its withdrawal is refuted.
+/// event of the scope is about: an older consent stands again if a newer one is refuted.
 const USERS_SUBJECTS: &str = "
     SELECT DISTINCT subject_did AS listed FROM consents LEFT SEMI JOIN
         (SELECT DISTINCT user_id AS seen FROM changed_grains WHERE user_id IS NOT NULL) AS users

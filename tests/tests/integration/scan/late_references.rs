@@ -134,26 +134,25 @@ async fn privileged_material_is_found_when_its_hold_is_lifted() {
 
 #[tokio::test]
 async fn a_consent_that_stands_again_is_found_beside_an_old_opt_out() {
-    let consent = |withdrawal: bool, members: &str| {
+    let consent = |created: i64| {
         format!(
             r#"{{"type": "consent", "subject_did": "did:web:ada.example", "user_id": "ada-1",
-            "grantee_did": "did:web:agent.example", "scope": ["share"], "created_at": 1735689600010,
-            "is_withdrawal": {withdrawal}{members}}}"#
+            "grantee_did": "did:web:agent.example", "scope": ["share"], "created_at": {created},
+            "is_withdrawal": false}}"#
         )
     };
-    let given = consent(false, "");
-    let prior = format!(r#", "prior_consent": "{}""#, address(&given));
-    let withdrawn = consent(true, &prior);
     let said = r#"{"type": "event", "content": "don't sell my data", "user_id": "ada-1", "role": "user",
         "created_at": 1735689600020, "context": {"con:ccpa_opted_out": true}}"#;
-    let mut lake = TestLake::of(&[&*given, &*withdrawn, said]).await;
+    // More than twelve months after the opt-out.
+    let later = consent(1_775_000_000_000);
+    let mut lake = TestLake::of(&[&*consent(1_735_689_600_010), said, &*later]).await;
     let rule = "sale-after-opt-out";
     assert_eq!(scanned(&mut lake.lake, "ccpa", rule).await, 0);
     let refuted = StateRow {
-        content_address: address(&withdrawn),
+        content_address: address(&later),
         event: LifecycleEvent::Contradicted,
         value: Some("true".to_owned()),
-        at: 1_735_689_700_000_000,
+        at: 1_775_000_100_000_000,
         actor: None,
         reason: None,
         source_id: None,
