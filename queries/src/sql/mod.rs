@@ -64,7 +64,7 @@
 //! | `statement_depth` | How deep may a statement be? |
 //! | `with_references` | How often may queries of WITH be read? |
 //! | `plan_size` | How large may its plan become? |
-//! | `statement_dialect` | In which dialect are statements parsed? |
+//! | `statement_dialect` | In which dialect are statements parsed, and how long may it take? |
 //! | `allowlist` | Which statements may run? |
 //! | `confined` | What does a session see that is confined to a namespace or user? |
 //! | `json_values` | How are values of rows written as JSON? |
